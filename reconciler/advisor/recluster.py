@@ -303,6 +303,8 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
     """Return the rejections, preceded by the reason that explains them all: the queries need all
     they read, their window has moved past the data, or the layout already serves them.
     """
+    if situation.refused:
+        return turned
     everything = needed = 0.0
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
         whole = float(projected_bytes(situation.table, demand.projection).sum())

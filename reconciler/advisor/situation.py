@@ -29,6 +29,7 @@ from reconciler.table.row_group_bytes import (
     stored_row_group_bytes,
     text_row_bytes,
 )
+from reconciler.table.unwritable import unwritable
 
 YEAR_MS = 365 * 86_400_000
 
@@ -139,20 +140,6 @@ def is_quiet(situation: Situation) -> npt.NDArray[np.bool_]:
     return np.isin(situation.table.partition, sorted(situation.settings.quiet_partitions))
 
 
-def _refused(given: AdviceInput) -> str:
-    if given.damage:
-        return given.damage
-    if given.settings.metadata.properties.get("encryption.key-id") is not None:
-        return "the table is encrypted"
-    schema = given.table.schema
-    if reserved := schema.reserved:
-        return f"columns are named like Iceberg's own: {', '.join(reserved)}"
-    if schema.alike:
-        return f"names of columns differ in case only: {', '.join(schema.alike)}"
-    columns = [f"{field.name} ({field.type})" for field in schema.unwritable]
-    return f"Spark cannot write the types of {', '.join(columns)}" if columns else ""
-
-
 REFUSED_FILES = (
     "of another format than Parquet",
     "encrypted",
@@ -234,7 +221,8 @@ def look(given: AdviceInput) -> Situation:
         for demand, reading in zip(wanted, savings.readings, strict=True)
     )
     span = max(given.workload.until_ms - given.workload.since_ms, MIN_SPAN_MS)
-    refused, risks = _refused(given), _risks(given)
+    properties = settings.metadata.properties
+    refused, risks = given.damage or unwritable(table.schema, properties), _risks(given)
     present = _present(table, rates.outlook)
     return Situation(
         given=given,

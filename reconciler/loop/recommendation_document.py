@@ -19,8 +19,10 @@ from reconciler.loop.evidence import shape_text
 from reconciler.loop.migration import migration_to
 from reconciler.loop.recommend import Recommended
 from reconciler.queries.predicate import render
+from reconciler.table.damage import damage_of
 from reconciler.table.observation import Observation
 from reconciler.table.schema import PartitionSpec, Schema
+from reconciler.table.unwritable import unwritable
 
 KIND = "TableRecommendation"
 DAY_MS = 86_400_000
@@ -258,10 +260,10 @@ def policy_changes(policy: Mapping[str, Any]) -> dict[tuple[str | int, ...], Any
 
 
 def warnings(layout: DeclaredLayout, made: Recommended) -> list[str]:
-    """Return what a reviewer must know before a partition spec is changed, each with its
-    evidence."""
+    """Return what a reviewer must know before the policy is changed, each with its evidence."""
     seen = made.observation
-    found = []
+    refusal = damage_of(seen) or unwritable(seen.schema, seen.properties)
+    found = [f"apply cannot carry this out: {refusal}"] if refusal else []
     rows = made.recommendation.sampled_rows
     if rows < SURE_ROWS:
         found.append(

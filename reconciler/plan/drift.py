@@ -199,7 +199,7 @@ def _tiers(
     share = float(table.bytes[rest].sum()) / max(float(size.sum()), 1.0)
     depth = _unit_depth(table, component)
     if depth - 1.0 < MIN_GAIN * depth:
-        return [(files, False, f"a gain under {MIN_GAIN:.0%} in depth")]
+        return [(files, False, f"a gain under {100 * MIN_GAIN:.0f} % in depth")]
     if share >= UNSORTED_SHARE:
         reason = f"depth {depth:.1f} in {len(files)} overlapping files"
         return [(files, True, reason)]
@@ -216,7 +216,7 @@ def _tiers(
 
 def _too_little(min_input_files: int) -> str:
     return (
-        f"unsorted, but under {UNSORTED_SHARE:.0%} of what overlaps it and fewer than "
+        f"unsorted, but under {100 * UNSORTED_SHARE:.0f} % of what overlaps it and fewer than "
         f"minInputFiles {min_input_files} of like size: merged when there is more"
     )
 

@@ -145,7 +145,7 @@ def _considered(body: Document, width: int, verbose: bool) -> list[str]:
         if not entries:
             continue
         rows = [[item["what"], item["why"]] for item in shown]
-        lines += ["", title, *tabulate(rows, "ll", width, indent="  ")]
+        lines += ["", title, *tabulate(rows, "ll", width, indent="  ", least=36)]
         if len(shown) < len(entries):
             lines.append(f"  and {len(entries) - len(shown)} more with -v")
     return lines

@@ -381,7 +381,7 @@ def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
         files = replace(files, schema=replace(files.schema, fields=fields, alike=alike))
     advice = _decided(table, files, work, settings)
     assert not advice.actions
-    assert advice.rejected[0].reason == reasons.NOT_REWRITABLE
+    assert [item.reason for item in advice.rejected] == [reasons.NOT_REWRITABLE]
     assert why in str(advice.rejected[0].why)
 
 

@@ -68,10 +68,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _odd_partitions(catalog: Any) -> None:
-    """rec.shop.odd: partitions of NULL and of two numbers, each with all days."""
+    """rec.shop.odd: partitions of NULL and of two numbers, each with all days, and a time column."""
     random = np.random.default_rng(9)
     share = pa.array([None, 7, 9] * 7_000)
-    rows = pa.table({"share": share, "day": random.integers(0, 2_000, len(share))})
+    at = pa.array([0] * len(share), pa.time64("us"))
+    rows = pa.table({"share": share, "day": random.integers(0, 2_000, len(share)), "at": at})
     table = catalog.create_table("shop.odd", rows.schema)
     with table.update_spec() as spec:
         spec.add_identity("share")
@@ -201,7 +202,7 @@ def test_a_view_is_called_a_view(cli, monkeypatch):
     assert "not found" in cli("recommend", "rec.shop.weekly")[2]
 
 
-def test_a_partition_of_null_is_a_partition(cli):
+def test_a_partition_of_null_is_a_partition_and_a_type_that_spark_cannot_write_is_named(cli):
     code, out, err = cli("recommend", "rec.shop.odd", "-o", "json", "--sample-rows", "20000")
     assert code == 0, err
     body = json.loads(out)
@@ -209,6 +210,7 @@ def test_a_partition_of_null_is_a_partition(cli):
     assert body["layouts"][0]["files"] == 3
     present = [it for it in body["layouts"][1:] if it["partitioning"]]
     assert present and all(it["files"] >= 3 for it in present), "one file of each at least"
+    assert any("at (time)" in warning for warning in body["warnings"])
 
 
 def test_text_and_markdown_name_the_layout_and_who_loses(cli):

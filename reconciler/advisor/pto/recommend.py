@@ -377,7 +377,7 @@ def _keep(today: DeclaredLayout, chosen: DeclaredLayout) -> str:
         return ""
     if chosen.reading < (1.0 - LEAST_GAIN) * today.reading:
         return "no layout saves more reading within the horizon than rewriting the table costs"
-    return f"no layout saves {LEAST_GAIN:.0%} of what today's costs"
+    return f"no layout saves {100 * LEAST_GAIN:.0f} % of what today's costs"
 
 
 def _too_thin(
@@ -442,7 +442,7 @@ def _why_it_fell(labels: Sequence[Label], picked: Label) -> str:
     cheapest = min(enough, key=lambda label: label.total)
     more = cheapest.total / max(picked.total, 1e-9) - 1.0
     side = "more" if more >= 0.0 else "less"
-    return f"costs {abs(more):.1%} {side}, reads {_times(cheapest, picked)}"
+    return f"costs {100 * abs(more):.1f} % {side}, reads {_times(cheapest, picked)}"
 
 
 def _times(label: Label, picked: Label) -> str:
