@@ -68,7 +68,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _odd_partitions(catalog: Any) -> None:
-    """rec.shop.odd: partitions of NULL and of two numbers, each with all days, and a time column."""
+    """rec.shop.odd: partitions of NULL and of two numbers, each with all days; a time column."""
     random = np.random.default_rng(9)
     share = pa.array([None, 7, 9] * 7_000)
     at = pa.array([0] * len(share), pa.time64("us"))
