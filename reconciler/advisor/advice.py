@@ -217,7 +217,8 @@ class AdviceInput:
 
     deletes: the table's delete files. operations: of its history. manifests: of its data files.
     damage: why nothing may be done
-    to the table, "" for a sound one.
+    to the table, "" for a sound one. published: the same for the table as it would be if what waits
+    on branches were published, None if nothing waits.
     """
 
     table: FileTable
@@ -229,6 +230,7 @@ class AdviceInput:
     operations: Operations = NO_OPERATIONS
     manifests: ManifestTable = NO_MANIFESTS
     damage: str = ""
+    published: AdviceInput | None = None
 
 
 @dataclass(frozen=True, slots=True)

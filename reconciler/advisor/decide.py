@@ -33,6 +33,7 @@ from reconciler.advisor.migration.moves import (
     switches,
 )
 from reconciler.advisor.properties import set_properties, set_sort_order
+from reconciler.advisor.publication import once_published
 from reconciler.advisor.recluster import recluster
 from reconciler.advisor.room import added_by
 from reconciler.advisor.runs import authors
@@ -59,6 +60,7 @@ from reconciler.advisor.upkeep import Upkeep, housekeeping
 from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
+from reconciler.plan.actions.audited import Publish
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
@@ -128,6 +130,12 @@ def _audited(situation: Situation, found: Audited) -> Advice:
     every = np.zeros(0, dtype=np.int64)
     turned = rejected(situation, "anything else", reasons.BRANCH_WAITS, why, every)
     advice = _advice(situation, nothing, (turned,), Writes(), Upkeep())
+    after = situation.given.published
+    if after is not None and any(isinstance(one.action, Publish) for one in found.actions):
+        then = look(after)
+        advice = once_published(
+            situation, advice, then, _advice(then, nothing, (), Writes(), Upkeep())
+        )
     return replace(advice, actions=found.actions)
 
 

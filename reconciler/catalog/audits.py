@@ -1,32 +1,66 @@
-"""Reads which content files the batches that wait on a branch replace, from their own manifests."""
+"""Reads what the batches that wait on a branch replace and add, from their own manifests."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+from pyiceberg.manifest import ManifestFile
+
+from reconciler.catalog.manifest import Entries, select
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.table.audits import WaitingBatch, waiting_batches
 from reconciler.table.retention import SnapshotLog
 
-DELETED = 2
+ADDED, DELETED = 1, 2
 """A manifest entry's status."""
 
 
 def read_waiting(reader: ManifestReader, log: SnapshotLog) -> tuple[WaitingBatch, ...]:
-    """Return the batches that wait, with their inputs. A table without any costs no request."""
-    return tuple(
-        replace(batch, inputs=_removed_by(reader, batch.snapshot_id))
-        for batch in waiting_batches(log)
-    )
+    """Return the batches that wait, with their files. A table without any costs no request."""
+    return tuple(_with_files(reader, batch) for batch in waiting_batches(log))
 
 
-def _removed_by(reader: ManifestReader, snapshot_id: int) -> tuple[str, ...]:
-    own = [
+def own_manifests(reader: ManifestReader, batch: WaitingBatch) -> list[ManifestFile]:
+    """Return the manifests that the commit of the batch wrote."""
+    return [
         manifest
-        for manifest in reader.manifests_of(snapshot_id)
-        if manifest.added_snapshot_id == snapshot_id
+        for manifest in reader.manifests_of(batch.snapshot_id)
+        if manifest.added_snapshot_id == batch.snapshot_id
     ]
-    entries = reader.entries(own)
+
+
+def published(
+    main: Sequence[ManifestFile], reader: ManifestReader, batches: Sequence[WaitingBatch]
+) -> tuple[list[ManifestFile], Entries | None]:
+    """Return the manifests and entries of main as if the batches were published.
+
+    Left out is a batch of which main lost an input: it will not be published.
+    """
+    own = [manifest for batch in batches for manifest in own_manifests(reader, batch)]
+    entries = reader.entries([*main, *own])
     if entries is None:
-        return ()
-    return tuple(sorted(set(map(str, entries.path[entries.status == DELETED]))))
+        return [], None
+    on_main = {manifest.manifest_path for manifest in main}
+    is_main = np.array([path in on_main for path, _ in entries.manifests])[entries.manifest]
+    live = set(entries.path[is_main & (entries.status != DELETED)])
+    fitting = [batch for batch in batches if live.issuperset(batch.inputs)]
+    gone = {path for batch in fitting for path in batch.inputs}
+    new = {path for batch in fitting for path in batch.outputs}
+    kept = [
+        (path in live if main_row else path in new and status == ADDED) and path not in gone
+        for path, main_row, status in zip(entries.path, is_main, entries.status, strict=True)
+    ]
+    return [*main, *own], select(entries, np.flatnonzero(kept))
+
+
+def _with_files(reader: ManifestReader, batch: WaitingBatch) -> WaitingBatch:
+    entries = reader.entries(own_manifests(reader, batch))
+    if entries is None:
+        return batch
+    inputs, outputs = (
+        tuple(sorted(set(map(str, entries.path[entries.status == status]))))
+        for status in (DELETED, ADDED)
+    )
+    return replace(batch, inputs=inputs, outputs=outputs)

@@ -17,7 +17,7 @@ import numpy as np
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.assemble import FileTableParts, assemble
-from reconciler.catalog.audits import read_waiting
+from reconciler.catalog.audits import published, read_waiting
 from reconciler.catalog.deletes import apply_deletes
 from reconciler.catalog.load import connect, load_table
 from reconciler.catalog.manifest import Entries
@@ -33,6 +33,8 @@ from reconciler.catalog.metadata import (
 from reconciler.catalog.operations import operations_of
 from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
+from reconciler.table.audits import WaitingBatch
+from reconciler.table.filetable import FileTable
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable, manifest_table
 from reconciler.table.observation import Observation
 
@@ -128,6 +130,7 @@ def observe_loaded(
     writes = recent_writes(reader, ancestry, specs, since)
     table_metadata = table_metadata_of(metadata)
     waiting = read_waiting(reader, table_metadata.log)
+    after = _published(parts, manifests, reader, waiting) if waiting else None
     reader.tidy()
     snapshot = ancestry[0] if ancestry else None
     return Observation(
@@ -154,11 +157,24 @@ def observe_loaded(
         manifest_table=_manifest_table(manifests, entries),
         recent_writes=writes,
         waiting=waiting,
+        published=after,
         manifests=len(manifests),
         manifests_read=reader.read,
         bytes_read=reader.bytes_read,
         seconds=time.perf_counter() - started,
     )
+
+
+def _published(
+    parts: FileTableParts,
+    manifests: Sequence[ManifestFile],
+    reader: ManifestReader,
+    waiting: Sequence[WaitingBatch],
+) -> FileTable:
+    """Return main's files as they would be if what waits on branches were published."""
+    every, entries = published(manifests, reader, waiting)
+    parts = replace(parts, manifests={m.manifest_path: manifest_info(m) for m in every})
+    return apply_deletes(*assemble(parts, entries), parts.specs).files
 
 
 def _manifest_table(manifests: Sequence[ManifestFile], entries: Entries | None) -> ManifestTable:

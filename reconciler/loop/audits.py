@@ -13,11 +13,12 @@ import numpy as np
 from reconciler.advisor.advice import Audited, ScoredAction
 from reconciler.api.documents import ResultApproval, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.format import plural, utc
+from reconciler.format import count, plural, utc
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.state import Facts, Validity
 from reconciler.plan.plan import policy_hash
 from reconciler.plan.prediction import Prediction
+from reconciler.plan.reasons import partition_text
 from reconciler.table.audits import WaitingBatch
 from reconciler.table.observation import Observation
 
@@ -90,8 +91,22 @@ def _published(seen: Observation, batch: WaitingBatch, until_ms: int) -> ScoredA
         f"plan {batch.plan_id} was carried out on the branch and verified; look at "
         f"VERSION AS OF {batch.snapshot_id} before {utc(until_ms)}"
     )
-    label = action.label(seen.schema, seen.files.specs)
+    label = f"{action.label(seen.schema, seen.files.specs)} by {count(len(batch.outputs))}"
+    place = _place(seen, batch)
+    label = f"{label}, {place}" if place else label
     return ScoredAction(action, Prediction(label=label, reason=why, kind=action.kind))
+
+
+def _place(seen: Observation, batch: WaitingBatch) -> str:
+    """Return the one partition of the data files that the batch replaces, "" if it has none or
+    several."""
+    files = seen.files
+    rows = [files.row_of[path] for path in batch.inputs if path in files.row_of]
+    numbers = set(files.partition[rows].tolist())
+    if len(numbers) != 1:
+        return ""
+    spec_id, values = files.partitions[numbers.pop()]
+    return partition_text(files.specs[spec_id], values, seen.schema)
 
 
 def _dropped(seen: Observation, why: str) -> tuple[ScoredAction, ...]:

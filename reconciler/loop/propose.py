@@ -384,6 +384,7 @@ def advise(
     if columns and len(files) <= FEW_FILES:
         known = with_footer(files)
         given = replace(given, row_groups=ports.footers(target, observation, known))
+    given = replace(given, published=_published(given, target, observation, ports))
     advice = decide(given)
     for _ in range(SKETCH_ROUNDS):
         wanted = np.union1d(sketched, advice.wanted_sketches).astype(np.int64)
@@ -397,6 +398,20 @@ def advise(
         given = replace(given, sample=sample)
         advice = decide(given)
     return advice, given.row_groups
+
+
+def _published(
+    given: AdviceInput, target: Target, observation: Observation, ports: Ports
+) -> AdviceInput | None:
+    """Return the input for the table as it would be if what waits on branches were published."""
+    files = observation.published
+    if files is None:
+        return None
+    groups = given.row_groups
+    if groups is not None:
+        then = replace(observation, files=files)
+        groups = ports.footers(target, then, with_footer(files))
+    return replace(given, table=files, row_groups=groups)
 
 
 def place_plan(

@@ -115,7 +115,7 @@ def _comparison(summary: ApplySummary, width: int) -> list[str]:
         was = f"was {iec(summary.read.before)}; same queries, by the new files' bounds"
         predicted = iec(summary.read.predicted)
         if not summary.read.complete:
-            was += f"; whole plan predicted {predicted}; this run was part of it"
+            was += f"; predicted once the whole plan is done: {predicted}"
             predicted = "-"
         rows.append(["read by queries", predicted, iec(summary.read.actual), was])
         rows += _cost_row(summary.read)

@@ -25,7 +25,8 @@ class WaitingBatch:
     """A snapshot that waits. base: the snapshot of main that its rows were read from.
 
     attempt_id: whose files it holds. policy: the hash of the policy that asked for it. at_ms: when
-    it was committed. inputs: content files that it replaces, if they were read.
+    it was committed. inputs: content files that it replaces, outputs: those that it adds, if they
+    were read.
     """
 
     branch: str
@@ -36,6 +37,7 @@ class WaitingBatch:
     policy: str
     at_ms: int
     inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
 
 def waits(summary: Mapping[str, str]) -> bool:

@@ -93,8 +93,9 @@ class Observation:
     manifests: live manifests; manifests_read of them were decoded now, the others came from the
     cache. bytes_read: manifest bytes read now. seconds: after the catalog's answer.
     doubled_vectors: data files with two deletion vectors, which makes the table unreadable.
-    operations: row-level operations of the retained history. manifest_table: the live manifests of
-    data files. waiting: batches of ours on branches, until a person approves them.
+    operations: row-level operations of the retained history. manifest_table: the live manifests
+    of data files. waiting: batches of ours on branches, until a person approves them. published:
+    main's files as they would be then, None if nothing waits.
     """
 
     catalog: str
@@ -124,6 +125,7 @@ class Observation:
     operations: Operations = NO_OPERATIONS
     manifest_table: ManifestTable = NO_MANIFESTS
     waiting: tuple[WaitingBatch, ...] = ()
+    published: FileTable | None = None
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import BLOCKED, CONVERGED, PENDING, CarriedOut, Gate, run_step
 from reconciler.plan.execution import WAITING
 from reconciler.state.state import StateStore
+from tests.loop.conftest import rows_of
 from tests.loop.test_step import DECLARED, EVERYTHING, multiset, never, quiet, step_of
 
 CANDIDATE = {"branch": "candidate", "approval": "Required"}
@@ -40,6 +41,13 @@ def test_results_wait_for_a_person_and_nobody_else(spark, catalog_config, make_t
     assert entry.outcome.state == WAITING and entry.outcome.read_bytes > 0
     assert table.refresh().metadata.current_snapshot_id == head and multiset(table) == rows
 
+    seen = held.after.observation
+    assert seen.published is not None and set(seen.waiting[0].inputs) == set(seen.files.path)
+    assert set(seen.waiting[0].outputs) == set(seen.published.path)
+    effect = held.after.advice
+    assert (effect.files_now, effect.files_after.mid) == (4, len(seen.published))
+    assert effect.storage_after == effect.storage_now + seen.published.total_bytes
+
     plan = held.after.plan
     again = run_step(step, actor, EVERYTHING, quiet, never)
     assert again.result is None and again.before.plan.id == plan.id
@@ -62,7 +70,7 @@ def test_results_wait_for_a_person_and_nobody_else(spark, catalog_config, make_t
     assert done.result is not None and (done.result.commits, done.result.done) == (1, True)
     assert (done.state.state, kinds(done.after)) == (CONVERGED, [])
     assert multiset(table) == rows and set(table.refresh().metadata.refs) == {"main"}
-    assert len(table.inspect.files()) < 4
+    assert len(table.inspect.files()) == effect.files_after.mid < 4
 
 
 @pytest.mark.spark
@@ -75,9 +83,17 @@ def test_what_nobody_approves_in_time_is_dropped_and_planned_again(
     actor.spark = spark
     step = step_of(catalog_config, "expires", NOW, safety=CANDIDATE, **DECLARED)
     first = run_step(step, actor, EVERYTHING, quiet, never)
+    table.refresh().append(rows_of(9, 500))
+    (batch,) = first.after.observation.waiting
+    beside = step.propose(actor).observation.published
+    assert beside is not None and len(beside) == len(batch.outputs) + 1
+    rows = multiset(table)
+
     late = step_of(catalog_config, "expires", LATER, safety=CANDIDATE, **DECLARED)
     done = run_step(late, actor, Approvals(), quiet, never)  # needs nobody's approval
     assert done.result is not None and done.result.done
     assert set(table.refresh().metadata.refs) == {"main"} and multiset(table) == rows
     assert done.state.state in (PENDING, BLOCKED)
-    assert done.after.plan.id == first.before.plan.id
+    (planned,), (again,) = first.before.pending, done.after.pending
+    assert again.action.kind == planned.action.kind
+    assert set(again.action.inputs) > set(planned.action.inputs), "the appended file as well"
