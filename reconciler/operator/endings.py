@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +21,36 @@ from reconciler.operator.seen import Object, pods_of
 from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.subject import Subject
 from reconciler.operator.work import Result
+from reconciler.plan.execution import WAITING
+from reconciler.plan.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Achieved:
+    """What an attempt did, by the ledger. committed: ids of actions whose results are in the table
+    or on a branch; waiting: those of them that a person has to approve on the branch."""
+
+    committed: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
+    read_bytes: int = 0
+    cpu_seconds: float = 0.0
+
+    def text(self) -> str:
+        text = f"{plural(len(self.committed), 'action')} committed"
+        if not self.waiting:
+            return text
+        return f"{text}, {len(self.waiting)} of them to a branch until a person approves the result"
+
+
+def achieved(entries: Sequence[LedgerEntry]) -> Achieved:
+    return Achieved(
+        frozenset(e.outcome.action_id for e in entries if e.written),
+        frozenset(e.outcome.action_id for e in entries if e.outcome.state == WAITING),
+        sum(e.outcome.read_bytes for e in entries),
+        sum(e.outcome.cpu_seconds for e in entries),
+    )
 
 
 @dataclass
@@ -43,16 +72,10 @@ class Endings:
         words = None if succeeded else self._words(subject, record)
         handle = subject.handle
         uuid = str((subject.status.get("table") or {}).get("uuid", ""))
-        committed: set[str] = set()
-        spent = (0, 0.0)
+        done = Achieved()
         if not isinstance(handle, CatalogProblem) and uuid:
-            entries = handle.outcomes(uuid, record.plan_id, record.written)
-            committed = {e.outcome.action_id for e in entries if e.written}
-            spent = (
-                sum(e.outcome.read_bytes for e in entries),
-                sum(e.outcome.cpu_seconds for e in entries),
-            )
-        self._reported_end(subject, record, words, committed, spent, succeeded)
+            done = achieved(handle.outcomes(uuid, record.plan_id, record.written))
+        self._reported_end(subject, record, words, done, succeeded)
         self.facts.forget(subject.key)
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())
@@ -113,22 +136,21 @@ class Endings:
         subject: Subject,
         record: Record,
         words: Any,
-        committed: set[str],
-        spent: tuple[int, float],
+        done: Achieved,
         succeeded: bool,
     ) -> None:
         """Write status.job, history and failures after a job, in one write."""
         known = failures.failures_of(subject.status)
         settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
         if succeeded:
-            result, message = "Succeeded", f"{plural(len(committed), 'action')} committed"
+            result, message = "Succeeded", done.text()
             if settles_only:
                 message = "cleaned up after an interrupted attempt"
             idle = failures.after(
                 known, failures.NO_EFFECT, "the job succeeded without a commit",
                 self.facts.scopes_now(subject), subject.now,
             )  # fmt: skip
-            later = None if committed or settles_only else idle
+            later = None if done.committed or settles_only else idle
         else:
             stopped = words.cause is Cause.STOPPED
             result = "Stopped" if stopped else words.cause.value
@@ -140,23 +162,23 @@ class Endings:
             "planId": record.plan_id,
             "result": result,
             "finishedAt": utc(subject.now),
-            "rewriteBytes": short_bytes(spent[0]),
-            "cpuTime": short_duration(spent[1]),
+            "rewriteBytes": short_bytes(done.read_bytes),
+            "cpuTime": short_duration(done.cpu_seconds),
             "message": message[:256],
         }
         ended = replace(record, phase=Phase.SUCCEEDED if succeeded else Phase.FAILED)
         status = {
             **subject.status,
-            "job": {**job_body(subject.status, ended), "actionsCommitted": len(committed)},
+            "job": {**job_body(subject.status, ended), "actionsCommitted": len(done.committed)},
             "history": with_history(subject.status.get("history"), entry),
             "failures": failures_body(later),
         }
-        if succeeded and committed:
+        if succeeded and done.committed:
             status["lastAppliedPlan"] = record.plan_id
         self.writer.put(subject, status)
         namespace = subject.key.namespace
         self.runtime.metrics.finished(namespace, "Succeeded" if succeeded else result)
-        self.runtime.metrics.rewrote(namespace, spent[0])
+        self.runtime.metrics.rewrote(namespace, done.read_bytes)
         kind = "Normal" if succeeded or result == "Stopped" else "Warning"
         self.runtime.api.event(subject.body, f"Job{result}", f"{record.name}: {message}", kind)
         table = ".".join(subject.table)

@@ -49,7 +49,9 @@ def look_at(
     if damage:
         raise TableDamagedError(damage)
     changed = None
-    if proposal.pending and approved and proposal.plan.id not in approved:
+    # What waits on a branch comes first, and an approved plan may be the one that put it there.
+    free = proposal.pending and proposal.settings.audited is None
+    if free and approved and proposal.plan.id not in approved:
         found, changed = _approved_plan(actor, proposal, approved, now)
         if found is not None:
             actor.put_plan(found)

@@ -18,7 +18,7 @@ from reconciler.operator.conditions import condition_of
 from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.subject import FINALIZER
-from reconciler.plan.execution import COMMITTED
+from reconciler.plan.execution import COMMITTED, WAITING
 from tests.operator.worlds import GIB, NAMESPACE, START, FakeCatalog, World, run_text
 from tests.said import Said
 
@@ -511,6 +511,22 @@ def test_a_job_that_ends_while_its_catalog_has_no_secret_is_judged_when_it_has_o
     status = world.layout(name)["status"]
     said(status["history"][0]["message"])
     assert world.converged(name) == "NothingToDo" and not status["failures"]["count"]
+
+
+def test_a_job_whose_results_wait_on_a_branch_has_succeeded_and_its_history_says_so(
+    said: Said,
+) -> None:
+    world = World()
+    name = world.table("orders", GIB, GIB)
+    operator = world.operator()
+    world.end(world.started(operator), state=WAITING)
+    world.turn(operator, 2)
+    status = world.layout(name)["status"]
+    (entry,) = status["history"]
+    assert (entry["result"], status["job"]["actionsCommitted"]) == ("Succeeded", 2)
+    assert status["lastAppliedPlan"] == entry["planId"]
+    assert not status["failures"]["count"]
+    said(entry["message"])
 
 
 def test_what_a_person_approved_does_not_use_up_what_needs_no_approval() -> None:

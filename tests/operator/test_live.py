@@ -15,12 +15,14 @@ import pytest
 from reconciler.api.reach import Reach, networks
 from reconciler.api.run_document import read_run
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
+from reconciler.kube.pods import PLAN_LABEL
 from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
 from reconciler.operator.reconcilers import build
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import LAUNCH_KEY, Key, Reconcilers, Work
+from reconciler.table.audits import AUDIT, AUDIT_BASE, AUDIT_PLAN, AUDIT_WAITS
 from tests.cluster.fixtures import eventually
 from tests.operator.fake_api import FakeApi, FakeServer
 from tests.said import Said
@@ -163,6 +165,49 @@ def test_a_plan_that_no_longer_stands_is_reported_with_the_difference(
     assert approved["reason"] == "PlanChanged"
     assert plan in approved["message"] and "lost" in approved["message"]
     assert not cluster.server.all(JOB)
+
+
+def _commit_to_branch(table: Any, plan: dict[str, Any]) -> None:
+    """As the job does under safety.approval: its result on branch audit, main as it was."""
+    stored = json.loads(Path(plan["uri"].removeprefix("file://")).read_text())
+    head = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_branch(head, "audit").commit()
+    summary = {
+        AUDIT: f"{plan['id']}-1/1", AUDIT_PLAN: plan["id"], AUDIT_BASE: str(head),
+        AUDIT_WAITS: stored["policyHash"],
+    }  # fmt: skip
+    files = [task.file for task in table.scan().plan_files()]
+    with table.transaction() as work:
+        made = work.update_snapshot(summary, "audit").overwrite()
+        for file in files:
+            made.delete_data_file(file)
+        made.commit()
+
+
+def test_a_result_on_a_branch_is_published_by_an_approval_of_its_own(
+    lake: Any, tmp_path: Path
+) -> None:
+    """The approved plan still fits the table, for main is as it was; it is not run again."""
+    cluster = Cluster(tmp_path)
+    safety = {"branch": "audit", "approval": "Required"}
+    cluster.apply(safety=safety)
+    cluster.turn(3)
+    plan = cluster.layout()["status"]["plan"]
+    _commit_to_branch(lake.load_table("sales.orders"), plan)
+    approval = {"mode": "Manual", "approvedPlans": [plan["id"]]}
+    cluster.apply(safety=safety, approval=approval)
+    cluster.turn(3)
+    waits = cluster.layout()["status"]["plan"]
+    assert [action["type"] for action in waits["actions"]] == ["Publish"]
+    approved = cluster.condition(TABLE_LAYOUT, "Approved")
+    assert (approved["status"], approved["reason"]) == ("False", "AwaitingApproval")
+    assert cluster.condition(TABLE_LAYOUT, "Converged")["reason"] == "AwaitingApproval"
+    assert not cluster.server.all(JOB)
+    approval["approvedPlans"].append(waits["id"])
+    cluster.apply(safety=safety, approval=approval)
+    cluster.turn(3)
+    (job,) = cluster.server.all(JOB)
+    assert job["metadata"]["labels"][PLAN_LABEL] == waits["id"]
 
 
 def _expire_all_but_the_head(table: Any) -> None:

@@ -416,9 +416,16 @@ class World:
         run = read_recommend_run(run_text(job))
         self._ended(job, None, json.dumps({"recommendation": {"id": run.run_id, **found}}))
 
-    def end(self, job: dict[str, Any], actions: int = 99, words: LastWords | None = None) -> None:
+    def end(
+        self,
+        job: dict[str, Any],
+        actions: int = 99,
+        words: LastWords | None = None,
+        state: str = COMMITTED,
+    ) -> None:
         """The driver commits its first actions and ends. words: of a failure, None for success.
-        A cause of Unknown stands for a kill: no words, and of the last action no record."""
+        A cause of Unknown stands for a kill: no words, and of the last action no record. state: of
+        the outcomes."""
         run = read_job(run_text(job))
         if isinstance(run, RecommendRun):
             assert words is not None
@@ -432,7 +439,7 @@ class World:
             size = dict(table.pending)[action]
             if not (killed and number == len(ids) - 1):
                 self.catalog.record(
-                    table.uuid, run.plan_id, attempt, run.policy_key, action, COMMITTED, size, 1.0
+                    table.uuid, run.plan_id, attempt, run.policy_key, action, state, size, 1.0
                 )
             begun = parse_time(job["metadata"]["creationTimestamp"]) or self.now
             self.spending.append((self.now, size, begun))
