@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.advisor import sizes
+from reconciler.advisor import sizes, slices
 from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected, ScoredAction
 from reconciler.advisor.binpack import (
     bin_pack_candidates,
@@ -485,10 +485,11 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
     rows = made.rows
     sums = totals(situation, [made])
     words = _in_words(situation, action, item.reason)
+    how = sizes.in_words(made) + slices.in_words(made.sliced, table.schema)
     why = f" ({item.reason})" if item.shows_reason else ""
     return replace(
         words,
-        label=f"{words.label}{sizes.in_words(made)}{why}",
+        label=f"{words.label}{how}{why}",
         target_bytes=made.target_configured or None,
         layout=action.layout(),
         files_in=len(rows),

@@ -17,7 +17,7 @@ from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import with_replicates
 from reconciler.advisor.simulate.whatif import simulate
-from reconciler.advisor.situation import YEAR_MS, Situation
+from reconciler.advisor.situation import NOT_SLICED, YEAR_MS, Situation, Sliced
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
 from reconciler.plan.grouping import extents
@@ -51,7 +51,8 @@ class Candidate:
     row groups and files that it would write; row_group_bytes: stored size of a full row group
     there; row_group_configured, target_configured: the sizes that the writer is given for row
     groups and files, 0 for the table's own;
-    written_share: bytes written per live byte of its files.
+    written_share: bytes written per live byte of its files. sliced: how a budget cut the work of
+    which it is a part.
     """
 
     rows: Int64
@@ -69,6 +70,7 @@ class Candidate:
     written_share: float
     row_group_configured: int = 0
     target_configured: int = 0
+    sliced: Sliced = NOT_SLICED
 
     @property
     def written(self) -> tuple[FileTable, ...]:
@@ -145,6 +147,7 @@ def weigh(
         views=outcome.written.views,
         row_group_bytes=layout.row_group_bytes,
         written_share=outcome.written.share,
+        sliced=situation.sliced,
     )
 
 

@@ -27,7 +27,7 @@ from reconciler.advisor.room import added_by, room_left, stake
 from reconciler.advisor.runs import SETTLED, grows, merged_runs, nothing_new, tiers
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.situation import Situation, is_quiet
-from reconciler.advisor.slices import oversized, slices
+from reconciler.advisor.slices import Slicing, oversized, slicings
 from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import cluster, signatures
@@ -62,6 +62,10 @@ class Proposals:
     candidates: tuple[Candidate, ...]
     rejected: tuple[Rejected, ...]
 
+    @property
+    def net(self) -> float:
+        return sum(candidate.net for candidate in self.candidates)
+
 
 def recluster(situation: Situation) -> Proposals:
     """Return the candidates that pass the gate; no two share a file."""
@@ -69,24 +73,41 @@ def recluster(situation: Situation) -> Proposals:
     chosen = cut(saving, situation.cost, situation.settings.alpha, spending_room(situation))
     candidates: list[Candidate] = []
     turned: list[Rejected] = []
-    spent = 0.0
-    parts = [
-        part
-        for rows in _partitions(situation, chosen.chosen, saving)
-        for part in slices(situation, rows)
-    ]
-    for count, rows in enumerate(parts):
-        if candidates and count >= MAX_PARTITIONS:
+    partitions = _partitions(situation, chosen.chosen, saving)
+    judged, cuts = 0, slicings(situation, partitions, keys.wanted_columns(situation))
+    for options in cuts:
+        if candidates and judged >= MAX_PARTITIONS:
+            break
+        most, spent = MAX_PARTITIONS - judged, sum(candidate.cost for candidate in candidates)
+        tried = [_in_slices(situation, option, saving, spent, most) for option in options]
+        found = max(tried, key=lambda one: one.net)
+        candidates += found.candidates
+        turned += found.rejected
+        judged += len(options[0].parts)
+        situation = _exposing(situation, found.candidates)
+    parts = [part for options in cuts for part in options[0].parts]
+    turned += oversized(situation, chosen.chosen, parts, "recluster")
+    turned += _left_out(situation, chosen, saving)
+    if not candidates:
+        turned = _nothing_to_gain(situation, turned)
+    return Proposals(tuple(candidates), tuple(turned))
+
+
+def _in_slices(
+    situation: Situation, slicing: Slicing, saving: Float64, spent: float, most: int
+) -> Proposals:
+    """Return what passes of one partition's slices. most: how many are judged once one passes."""
+    candidates: list[Candidate] = []
+    turned: list[Rejected] = []
+    situation = replace(situation, sliced=slicing.sliced)
+    for count, rows in enumerate(slicing.parts):
+        if (candidates or spent) and count >= most:
             break
         found, refused = _partition(situation, rows, saving, spent)
         candidates += found
         spent += sum(candidate.cost for candidate in found)
         turned += refused
         situation = _exposing(situation, found)
-    turned += oversized(situation, chosen.chosen, parts, "recluster")
-    turned += _left_out(situation, chosen, saving)
-    if not candidates:
-        turned = _nothing_to_gain(situation, turned)
     return Proposals(tuple(candidates), tuple(turned))
 
 
@@ -238,11 +259,13 @@ def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusa
     recent = situation.recent.copy()  # a run that grows is not rewritten against its own order
     for run in runs:
         recent[run] = False
-    if (why := refusal(replace(situation, recent=recent), candidate, spent)) is not None:
+    situation = replace(situation, recent=recent)
+    together = candidate.saving_low * situation.sliced.parts  # as if all slices saved as much
+    if (why := refusal(situation, candidate, spent, together)) is not None:
         return why
     if candidate.saving_low > SETTLED * situation.settings.alpha * candidate.cost:
         return None
-    if nothing_new(situation, candidate.rows):
+    if nothing_new(situation, candidate.rows, candidate.ordering):
         return reasons.NOTHING_NEW, sentence(reasons.SENTENCES[reasons.NOTHING_NEW])
     if grows(situation, candidate.rows, runs):
         return None

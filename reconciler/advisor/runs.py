@@ -20,6 +20,7 @@ from reconciler.plan.drift import declared_drift
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ordering import Ordering
 from reconciler.table.filetable import UNKNOWN, FileTable, Int64
+from reconciler.table.overlap_depth import depth_of, ranges_of
 
 GROWTH = 8.0
 """A run is sorted again if the result is at least so many times as large."""
@@ -30,6 +31,10 @@ GATHERED = 3.0
 SETTLED = 64.0
 """Multiple of its cost that a rewrite saves if queries cannot wait for the growth: it pays back
 within hours."""
+
+SEVERAL = 1.5
+"""Mean number of files that hold a key from which on they are several runs, and not one whose
+slices meet in some files."""
 
 MOST_TIERS = 6
 """Sets of runs that are tried, the largest first."""
@@ -54,15 +59,16 @@ def grows(situation: Situation, rows: Int64, runs: Sequence[Int64]) -> bool:
     return all(total >= GROWTH * _bytes(situation, run) for run in runs)
 
 
-def nothing_new(situation: Situation, rows: Int64) -> bool:
-    """Whether these files are the result of the same queries and settings already.
+def nothing_new(situation: Situation, rows: Int64, ordering: Ordering) -> bool:
+    """Whether these files of one partition are the result of the same queries and settings already.
 
     The plan that wrote them knew what is known now. Another order for some of them would correct
-    its estimate at the cost of a second rewrite of the same bytes. A plan that a budget cut into
-    slices could not do all that it knew.
+    its estimate at the cost of a second rewrite of the same bytes. Only what a plan that a budget
+    cut into slices could not do is left for the next one: to merge the runs that its slices became.
     """
     table, bases = situation.table, situation.settings.bases
-    if not in_one(situation, np.arange(len(table))):
+    mine = np.flatnonzero(table.partition == table.partition[rows[0]])
+    if not in_one(situation, mine) and _overlapping(table.take(rows), ordering):
         return False
     plans = authors(table, rows)
     return bool(plans) and all(situation.basis in bases.get(plan, ()) for plan in plans)
@@ -74,6 +80,16 @@ def authors(table: FileTable, rows: Int64) -> set[str]:
     if table.position_deleted[rows].any() or table.equality_deletes[rows].any():
         return set()
     return {plan_of_file(str(path)) for path in table.path[rows]}
+
+
+def _overlapping(files: FileTable, ordering: Ordering) -> bool:
+    """Whether the files are several runs over the same range of the key; of a curve, whose range
+    files do not show, whatever they are."""
+    if ordering.lead is None:
+        return True
+    ranges = ranges_of(files, ordering.lead.field_id)
+    judged = np.flatnonzero(ranges.known)
+    return depth_of(ranges, judged, np.maximum(files.records, 0)).mean >= SEVERAL
 
 
 def tiers(situation: Situation, rows: Int64) -> list[Int64]:

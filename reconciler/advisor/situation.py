@@ -34,6 +34,23 @@ from reconciler.table.unwritable import unwritable
 YEAR_MS = 365 * 86_400_000
 
 
+ARRIVAL = -1
+"""Instead of a column: the order of arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """How a budget cuts work on a partition. parts: slices of the chosen files; ranges: of all
+    files of the partition. along: the column that slices follow, or ARRIVAL."""
+
+    parts: int = 1
+    ranges: int = 1
+    along: int = ARRIVAL
+
+
+NOT_SLICED = Sliced()
+
+
 @dataclass(frozen=True)
 class Situation:
     """The advisor's input with the values derived from it.
@@ -53,6 +70,7 @@ class Situation:
     table; empty where that bounds nothing. exposed: what the chosen actions add to it.
     unbounded: columns whose bounds a rewrite leaves out of manifests. basis: digest of the queries
     and of the settings by which files are laid out for them; equal if neither has changed.
+    sliced: how a budget cuts the files that are being judged.
     """
 
     given: AdviceInput
@@ -77,6 +95,7 @@ class Situation:
     basis: str
     spent: float = 0.0
     exposed: float = 0.0
+    sliced: Sliced = NOT_SLICED
 
     @property
     def table(self) -> FileTable:

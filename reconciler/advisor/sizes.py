@@ -43,6 +43,9 @@ nearly the table's own size."""
 FILES = 8 << 20, 512 << 20
 """The least and the greatest size of files that is tried."""
 
+ROUNDED = 1.5
+"""How much larger or smaller than its target a file may be where their number is rounded."""
+
 Played = tuple[Candidate, Layout, Outcome]
 
 
@@ -72,6 +75,7 @@ def sized(
         found = _least(situation, found, _in_row_groups(situation, found, pool))
     if settings.target_auto and files:
         found = _least(situation, found, _in_files(situation, found, pool))
+    found = _in_ranges(situation, found, pool)
     if found is not played and refused(found[0]) and not refused(played[0]):
         return played
     return found
@@ -122,6 +126,36 @@ def _in_files(situation: Situation, played: Played, pool: Pool) -> Iterator[Play
         if made is not None:
             found = replace(made[0], target_configured=size, row_group_configured=configured)
             yield found, *made[1:]
+
+
+def _in_ranges(situation: Situation, played: Played, pool: Pool) -> Played:
+    """Return a slice of a budget in a multiple of as many files as its key has ranges, so that
+    later slices can merge one range of all runs; as it is if the files would be too small or large.
+    """
+    candidate, layout, _ = played
+    lead, sliced = candidate.ordering.lead, situation.sliced
+    follows = lead is None or lead.field_id == sliced.along
+    if (ranges := sliced.ranges) < 2 or follows or candidate.groups > 1:
+        return played
+    count = candidate.files_out
+    wanted = ranges * _nearest(count / ranges)
+    if wanted == count or not 1 / ROUNDED <= wanted / count <= ROUNDED:
+        return played
+    written = situation.table.live_bytes[candidate.rows].sum() * candidate.written_share
+    size = max(1, round(float(written) / wanted))
+    other = planned_layout(situation, candidate.rows, candidate.ordering, size)
+    other = replace(other, row_group_bytes=layout.row_group_bytes)
+    made = _played(situation, candidate, other, pool)
+    if made is None:
+        return played
+    configured = candidate.row_group_configured
+    return replace(made[0], target_configured=size, row_group_configured=configured), *made[1:]
+
+
+def _nearest(times: float) -> int:
+    """Return the whole number, at least 1, that is the nearest as a ratio."""
+    below = max(int(times), 1)
+    return below if times * times <= below * (below + 1) else below + 1
 
 
 def _files_of(layout: Layout, written: Float64) -> int:

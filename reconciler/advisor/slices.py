@@ -3,30 +3,74 @@
 
 Each slice becomes an action with its own what-if. Slices are runs of files in the order of the
 column that already orders the table best, else in order of arrival: neighbours in that order share
-values, so that sorting a slice gives nearly what sorting everything would. The next plans merge
-what slices left overlapping, where that pays.
+values, so that sorting a slice gives nearly what sorting everything would.
+
+Where every file holds all values of the key, each slice becomes a sorted run over its whole range,
+and a query reads all runs. Later plans merge the runs range by range, where that pays: their slices
+follow the key. So that a range ends at the end of a file in every run, each run is written in a
+multiple of as many files as there are ranges (docs/design/slices.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge import rejected
-from reconciler.advisor.situation import Situation
+from reconciler.advisor.situation import ARRIVAL, Situation, Sliced
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrival_order, places
 from reconciler.queries.rewrite_cost import WARMING, Rows
-from reconciler.table.filetable import Float64, Int64
+from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
+from reconciler.table.schema import Schema
 
 NATURAL = 0.33
 """A column orders the table if its values are in at most this share of the files on average."""
 
+IN_RANGES = 0.5
+"""Slices may follow a column that queries ask for if its values are in at most this share of the
+files on average: in more, no slice could be a range of it."""
+
+MOST_ASKED = 2
+"""Such columns that are tried, the best ordered first."""
+
 SORT = "sort"
 """The dearer kind of work, in whose CPU seconds slices are measured."""
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """Files cut into slices. parts: the files of each, in the order of `rows`."""
+
+    parts: tuple[Int64, ...]
+    sliced: Sliced
+
+
+def slicings(
+    situation: Situation, partitions: Iterable[Int64], asked: Sequence[int]
+) -> list[list[Slicing]]:
+    """Return, for the files of each partition, the ways to cut them: in their natural order, and
+    along each of the asked columns of which a slice can be a range; one if all fit."""
+    table = situation.table
+    every = np.arange(len(table), dtype=np.int64)
+    whole = np.ceil(np.bincount(table.partition, _shares(situation, every))).astype(np.int64)
+    return [
+        _ways(situation, rows, asked, int(whole[table.partition[rows[0]]])) for rows in partitions
+    ]
+
+
+def _ways(situation: Situation, rows: Int64, asked: Sequence[int], ranges: int) -> list[Slicing]:
+    if in_one(situation, rows):
+        return [Slicing((rows,), Sliced(1, ranges, ARRIVAL))]
+    found = []
+    for column in dict.fromkeys((_natural(situation), *_ranged(situation, rows, asked))):
+        parts = tuple(slices(situation, rows, [column]))
+        found.append(Slicing(parts, Sliced(len(parts), ranges, column)))
+    return found
 
 
 def slices(
@@ -48,6 +92,16 @@ def slices(
     number[order] = _filled(share[order])
     parts = [rows[number == part] for part in range(int(number.max()) + 1)]
     return [part for part in parts if len(part) >= least]
+
+
+def in_words(sliced: Sliced, schema: Schema) -> str:
+    """Return `, one of 4 slices along k`; "" where all is one action."""
+    if sliced.parts < 2:
+        return ""
+    order = "in order of arrival"
+    if sliced.along != ARRIVAL:
+        order = f"along {schema.name_of(sliced.along)}"
+    return f", one of {sliced.parts} slices {order}"
 
 
 def oversized(
@@ -97,14 +151,19 @@ def _cpu(situation: Situation, rows: Int64, text: float | None) -> Float64:
 
 
 def _filled(share: Float64) -> Int64:
-    """Return the slice of each file: slices of about equal size, none above 1."""
-    wanted = share.sum() / np.ceil(share.sum())
-    number, held = 0, 0.0
+    """Return the slice of each file: as few slices as can be, of about equal size, none above 1."""
+    fewest = int(_cut_at(share, 1.0).max()) + 1
+    return _cut_at(share, float(share.sum()) / fewest)
+
+
+def _cut_at(share: Float64, wanted: float) -> Int64:
+    """Return the slice of each file: each ends where all so far are nearest to `wanted` each."""
+    number, held, upto = 0, 0.0, 0.0
     found = np.empty(len(share), dtype=np.int64)
     for place, own in enumerate(share.tolist()):
-        if held and (held + own > 1.0 or held + own / 2.0 > wanted):
+        if held and (held + own > 1.0 or upto + own / 2.0 > wanted * (number + 1)):
             number, held = number + 1, 0.0
-        held += own
+        held, upto = held + own, upto + own
         found[place] = number
     return found
 
@@ -122,14 +181,27 @@ def places_of(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:
 
 
 def _natural(situation: Situation) -> int:
-    """Return the column whose values are in the fewest files on average; -1 if none orders them."""
+    """Return the column whose values are in the fewest files on average, ARRIVAL if none orders
+    them."""
     table = situation.table
-    best, least = -1, NATURAL * len(table)
-    rows = np.maximum(table.records, 0)
-    for field in sorted(table.columns):
+    ordered = _ordered(table, sorted(table.columns), NATURAL)
+    return ordered[0] if ordered else ARRIVAL
+
+
+def _ranged(situation: Situation, rows: Int64, asked: Sequence[int]) -> list[int]:
+    """Return the asked columns of which slices of these files can be ranges, the best first."""
+    known = [column for column in asked if column in situation.table.columns]
+    return _ordered(situation.table.take(rows), known, IN_RANGES)[:MOST_ASKED]
+
+
+def _ordered(table: FileTable, columns: Sequence[int], most: float) -> list[int]:
+    """Return the columns whose values are in at most this share of the files on average, those in
+    the fewest first."""
+    rows, every = np.maximum(table.records, 0), np.arange(len(table), dtype=np.int64)
+    found = []
+    for field in columns:
         ranges = ranges_of(table, field)
-        judged = np.flatnonzero(ranges.known)
-        if len(judged) == len(table):
-            mean = depth_of(ranges, judged, rows).mean
-            best, least = (field, mean) if mean < least else (best, least)
-    return best
+        if ranges.known.all():
+            mean = depth_of(ranges, every, rows).mean
+            found.append((mean, field))
+    return [field for mean, field in sorted(found) if mean < most * len(table)]

@@ -24,6 +24,7 @@ from tests.advisor.worlds import (
     window_read,
     workload,
 )
+from tests.said import Said
 
 FILE_BYTES = ROW_BYTES * 2_000
 BUDGET = 6 * FILE_BYTES + 1
@@ -64,6 +65,36 @@ def test_slices_converge_near_the_layout_of_one_rewrite(settings: Settings) -> N
     assert now <= 1.1 * best
     rewritten = sum(sum(sizes(advice)) for advice in sliced.advice)
     assert rewritten <= 2.5 * ROW_BYTES * len(table)
+
+
+@pytest.mark.parametrize(("files", "share"), [(23, 0.3), (60, 0.12)])
+def test_runs_of_slices_are_merged_range_by_range_in_a_second_pass(
+    files: int, share: float, said: Said
+) -> None:
+    """Files arrive in the order of another column, and each holds all values of the key."""
+    table = arrived(np.random.default_rng(1), rows=2_000 * files)
+    size, work = ROW_BYTES * len(table), parts_asked()
+    settings = replace(SETTINGS, most_bytes=int(share * size))
+    runs = int(np.ceil(1 / share))
+    sliced, whole = (converge(table, work, one) for one in (settings, SETTINGS))
+
+    rewritten = [sum(sizes(advice)) / size for advice in sliced.advice]
+    assert rewritten == [1.0, 1.0, 0.0]
+    first, second, _ = sliced.advice
+    assert len(first.actions) == len(second.actions) == runs
+    assert max(map(max, map(sizes, sliced.advice[:2]))) <= share * size
+    assert {item.predicted.files_out % runs for item in first.actions} == {0}
+    now, best = (window_read(run.table, work) for run in (sliced, whole))
+    assert now <= 1.1 * best
+    for advice in (first, second):
+        said(advice.actions[0].predicted.label)
+
+
+def test_slices_are_about_equally_large() -> None:
+    table, work = arrived(np.random.default_rng(1), rows=60 * 2_000), parts_asked()
+    most = int(0.12 * ROW_BYTES * len(table))  # 7.2 files
+    found = sizes(advise(table, work, replace(SETTINGS, most_bytes=most)))
+    assert sorted(size // FILE_BYTES for size in found) == [6] * 3 + [7] * 6
 
 
 def test_slices_fit_a_budget_of_cpu_time_too() -> None:
