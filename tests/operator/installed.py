@@ -63,18 +63,6 @@ class Installed:
         self.scene.kubectl("create", "rolebinding", name, f"--clusterrole={role}", account)
         return self.cluster.user_kubeconfig(self.namespace, name)
 
-    def layoutctl(self, *words: str, kubeconfig: Path | None = None, status: int = 0) -> str:
-        """What the command prints, run by a person on a machine of their own."""
-        environment = self.cluster.environment(kubeconfig)
-        home = self.scene.lake.directory / "home"
-        environment |= {"LAYOUTCTL_STATE": str(home), "LAYOUTCTL_CACHE": str(home / "cache")}
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler.cli.main", *words],
-            env=environment, capture_output=True, text=True, check=False, cwd=ROOT,
-        )  # fmt: skip
-        assert done.returncode == status, done.stdout + done.stderr
-        return done.stdout
-
     def operator_log(self) -> str:
         return self.scene.kubectl("logs", f"deployment/{FULL_NAME}", "--tail=-1")
 

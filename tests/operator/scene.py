@@ -127,8 +127,9 @@ class Lake:
         for _ in range(appends):
             self.append(rows)
 
-    def append(self, rows: int = 40) -> None:
-        """Rows with new ids, some of them without a city, spread over all partitions."""
+    def append(self, rows: int = 40) -> int:
+        """Rows with new ids, some of them without a city, spread over all partitions. Returns how
+        often another commit came first, so that this one was sent again."""
         from pyiceberg.exceptions import CommitFailedException
 
         ids = range(self.next_id, self.next_id + rows)
@@ -139,13 +140,15 @@ class Lake:
             "city": [None if n % 13 == 0 else f"city {n % 97}" for n in ids],
         }
         data = pa.table(columns, schema=SCHEMA)
+        refused = 0
         while True:
             try:
                 self.catalog.load_table(TABLE).append(data)
                 break
             except CommitFailedException:
-                continue
+                refused += 1
         self.expected.update(zip(*columns.values(), strict=True))
+        return refused
 
     def asked(self, queries: int) -> None:
         """Queries for narrow ranges of ids, in the operator's shared state."""
@@ -399,6 +402,18 @@ class Scene:
         body = {"spec": {"approvedPlan": plan}}
         self.api.patch(TABLE_LAYOUT, self.namespace, layout["metadata"]["name"], body, "person")
         return str(plan)
+
+    def layoutctl(self, *words: str, kubeconfig: Path | None = None, status: int = 0) -> str:
+        """What the command prints, run by a person on a machine of their own."""
+        environment = self.cluster.environment(kubeconfig)
+        home = self.lake.directory / "home"
+        environment |= {"LAYOUTCTL_STATE": str(home), "LAYOUTCTL_CACHE": str(home / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-m", "reconciler.cli.main", *words],
+            env=environment, capture_output=True, text=True, check=False, cwd=ROOT,
+        )  # fmt: skip
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout
 
     def events(self) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(self.kubectl("get", "events", "-o", "json"))[

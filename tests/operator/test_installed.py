@@ -15,7 +15,7 @@ import pytest
 from reconciler.kube.pods import DIGEST_ANNOTATION, PLAN_LABEL
 from tests.cluster.cluster import Cluster
 from tests.operator.installed import FULL_NAME, PLANTED, Installed, installed
-from tests.operator.scene import Lake, eventually
+from tests.operator.scene import TABLE, Lake, eventually
 
 
 def engine(executors: int) -> dict[str, dict[str, Any]]:
@@ -26,7 +26,16 @@ def engine(executors: int) -> dict[str, dict[str, Any]]:
 
 
 BY_ID = {"clustering": {"mode": "Declared", "keys": ["id"]}, "files": {"quietPeriod": "0s"}}
-BY_CITY = {"clustering": {"mode": "Declared", "keys": ["city"]}, "files": {"quietPeriod": "0s"}}
+BY_CITY = {
+    "partitioning": {
+        "mode": "Declared",
+        "fields": [{"column": "city", "transform": "truncate[6]"}],
+    },
+    "clustering": {"mode": "Declared", "keys": ["city"]},
+    "files": {"quietPeriod": "0s"},
+}
+"""Another partition spec, by a column that is NULL in some rows: jobs add it, move the files and
+switch the writers."""
 
 
 @pytest.fixture
@@ -61,7 +70,7 @@ def test_a_person_approves_under_appends_and_then_the_size_does(world: Installed
         # An append every two seconds: the table moves on and the plan under review stands.
         eventually(lambda: scene.status()["observed"] != before["observed"], 120, "an append seen")
         assert scene.status()["plan"]["id"] == plan
-        said = world.layoutctl("approve", plan, "--namespace", world.namespace, kubeconfig=steward)
+        said = scene.layoutctl("approve", plan, "--namespace", world.namespace, kubeconfig=steward)
         assert "Approved." in said
         driver = scene.driver()
         eventually(lambda: len(driver.executors()) == 2, 240, "two executors run")
@@ -81,6 +90,10 @@ def test_a_person_approves_under_appends_and_then_the_size_does(world: Installed
     assert newest not in (plan, "")
     assert generation(world)[0] == generation(world)[1]
     assert scene.status()["lastAppliedPlan"] == newest
+    table = scene.lake.catalog.load_table(TABLE)
+    assert [field.name for field in table.spec().fields] == ["city_trunc_6"]
+    moved = {task.file.spec_id for task in table.scan().plan_files()}
+    assert moved == {table.metadata.default_spec_id}
     scene.check()
     assert PLANTED not in world.everything_said()
 
@@ -95,7 +108,7 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     document.write_text(world.documents(approval=manual, layout=BY_ID, engine=engine(1)))
     # As CI does for a pull request, before the operator has seen the policy.
     words = ("plan", "-f", str(document), "--publish", "--output", "name")
-    plan = world.layoutctl(*words).strip()
+    plan = scene.layoutctl(*words).strip()
     world.apply(approval={**manual, "approvedPlans": [plan]}, layout=BY_ID, engine=engine(1))
     driver = scene.driver()
     (job,) = scene.jobs()
@@ -119,7 +132,7 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     done = stopped["job"]["actionsCommitted"]
     assert 1 <= done < stopped["job"]["actionsTotal"]
     assert len(scene.jobs()) <= 1
-    world.layoutctl("resume", "facts", "--namespace", world.namespace)
+    scene.layoutctl("resume", "facts", "--namespace", world.namespace)
     scene.waits_for("NothingToDo", 600)
     commits = scene.lake.commits()
     assert {commit["layout.plan-id"] for commit in commits} == {plan}
