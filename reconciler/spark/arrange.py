@@ -300,6 +300,13 @@ class Division:
         """Return the sort expressions of the ordering, whatever the slices."""
         return self._order(*self.along)
 
+    @property
+    def share(self) -> Any:
+        """Return how far along its curve a row is, from 0 to 1; None without a curve."""
+        from pyspark.sql import functions as f
+
+        return None if self.curve is None else self.along[0] / f.lit(float(self.curve.cells))
+
     def files_of(self, inputs: Sequence[InputFile], number: int) -> list[InputFile]:
         """Return the inputs that can hold rows of a slice; all of them along a curve."""
         if self.curve is not None:

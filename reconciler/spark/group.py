@@ -29,6 +29,8 @@ MEMORY_SHARE = 0.6 * 0.8
 """Share of the heap that Spark gives to tasks, less what is not the sort buffer."""
 RESERVED_BYTES = 300 << 20
 LEAST_TASK_BYTES = 64 << 20
+LEAST_MOVED_BYTES = 4 << 20
+"""Of inputs for each task that writes rows to their new partitions."""
 FIXED_ROW_BYTES = 24
 VARIABLE_EXPANSION = 4
 """Decoded bytes per compressed byte of variable-width columns, a safe estimate."""
@@ -99,8 +101,14 @@ class Group:
 
     @property
     def tasks(self) -> int:
-        """Number of tasks that write it; each writes at least a file."""
-        return min(self.files, max(self.memory_tasks, self.cores))
+        """Number of tasks that write it; each writes at least a file.
+
+        Rows that move become a file per partition, so even less than a target may be many files.
+        """
+        most = max(self.memory_tasks, self.cores)
+        if self.action.moves_by:
+            return min(max(self.files, self.bytes // LEAST_MOVED_BYTES), most)
+        return min(self.files, most)
 
     @property
     def spills(self) -> bool:

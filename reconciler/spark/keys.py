@@ -163,6 +163,10 @@ class Curve:
     places: tuple[tuple[int, ...], ...]
     bits: int
 
+    @property
+    def cells(self) -> int:
+        return 1 << (self.bits * len(self.cuts))
+
     def position(self, scores: Scores) -> npt.NDArray[np.int64]:
         """Return the cell along the curve of sampled rows. scores: float64[columns, rows]."""
         ranks = np.stack(
@@ -259,7 +263,7 @@ def _place(spark: Any, score_: Any, cuts: Sequence[float], places: Sequence[int]
 def _table(curve: Curve) -> npt.NDArray[np.int32]:
     """Return the position along the curve by cell number, the first column in the highest bits."""
     columns = len(curve.cuts)
-    cell = np.arange(1 << (curve.bits * columns), dtype=np.int64)
+    cell = np.arange(curve.cells, dtype=np.int64)
     shifts = [curve.bits * (columns - 1 - i) for i in range(columns)]
     ranks = np.stack([(cell >> shift) & ((1 << curve.bits) - 1) for shift in shifts])
     return hilbert_index(ranks, curve.bits).astype(np.int32)

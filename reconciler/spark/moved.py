@@ -6,11 +6,12 @@ sorted by the partition, with Iceberg's own functions, and within it by the acti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from reconciler.plan.ordering import ARRIVAL
-from reconciler.spark import arrange
+from reconciler.spark import arrange, keys, stage
 from reconciler.spark.arrange import SLICE, Source
 from reconciler.spark.group import Group
 from reconciler.spark.iceberg import quoted
@@ -20,24 +21,36 @@ PLACE = "__layout_place_"
 HASH = "__layout_hash"
 FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 """Names of Iceberg's functions in Spark that differ from those of its transforms."""
+BELOW_NEXT = 1.0 - 2.0**-20
+"""Highest share of the way from one partition's number to the next."""
 
 
 def arranged(source: Source, group: Group, catalog: str) -> Any:
     """Return the rows, one partition per task, clustered by the partitions of the target spec.
 
-    The target has at least one field. catalog: in which Spark finds Iceberg's functions.
+    The target has at least one field. catalog: in which Spark finds Iceberg's functions. Up to
+    `arrange.MAX_REREAD` tasks read all inputs each and keep their own rows, which costs less than
+    to move rows between tasks.
     """
-    fields = group.action.moves_by or ()
     paths = [file.path for file in group.inputs]
-    alone = group.tasks == 1
-    rows = source.read(paths, in_order=alone)
-    places = _places(source, catalog, fields)
-    order = _ordered(source, group, rows)
-    placed = source.observed(rows, rows.schema).withColumns(places)
-    if not alone:
-        only = source.read(paths).select(*(c.alias(name) for name, c in places.items()))
-        placed = _shuffled(placed, list(places), group.tasks, only)
-    return placed.sortWithinPartitions(*places, *order).drop(*places)
+    places = _places(source, catalog, group.action.moves_by or ())
+    if group.tasks == 1:
+        rows = source.read(paths, in_order=True)
+        ordered = _order(source, group, rows, places)
+        return _sorted(source.observed(rows, rows.schema), places, ordered)
+    whole = source.read(paths)
+    ordered = _order(source, group, whole, places)
+    edges = cuts(_rows_by_hash(source.read(paths), places), group.tasks)
+    if group.tasks > arrange.MAX_REREAD:
+        rows = source.observed(whole, whole.schema)
+        return _sorted(_shuffled(rows, places, edges), places, ordered)
+    source.expect_all_rows()
+    parts = []
+    for number in range(len(edges) + 1):
+        rows = source.read(paths, in_order=True)
+        mine = rows.where(_holds(places, edges, number))
+        parts.append(_sorted(source.observed(mine, rows.schema), places, ordered))
+    return stage.union(parts)
 
 
 def _places(source: Source, catalog: str, fields: Sequence[SpecField]) -> dict[str, Any]:
@@ -61,30 +74,94 @@ def _call(catalog: str, transform: str, column: str) -> str:
     return f"{quoted(catalog)}.system.{FUNCTIONS.get(function, function)}({arguments})"
 
 
-def _ordered(source: Source, group: Group, rows: Any) -> list[Any]:
-    """Return the sort expressions of the action's ordering."""
+def _sorted(rows: Any, places: dict[str, Any], ordered: Sequence[Any]) -> Any:
+    return rows.withColumns(places).sortWithinPartitions(*ordered).drop(*places)
+
+
+def _order(source: Source, group: Group, rows: Any, places: dict[str, Any]) -> list[Any]:
+    """Return the sort expressions: of the partition, then of the action's ordering.
+
+    Spark keeps a number of the first expression beside each row and compares whole rows only if
+    these are equal, as the rows of a partition would be. So a number of both comes first where
+    there is one: it never reverses the order, and the others decide between equal numbers.
+    """
+    order, share = _along(source, group, rows)
+    number = _number(rows.select(*(c.alias(name) for name, c in places.items())).schema)
+    first = [] if number is None or share is None else [number + _within(share)]
+    return [*first, *places, *order]
+
+
+def _along(source: Source, group: Group, rows: Any) -> tuple[list[Any], Any]:
+    """Return the sort expressions of the action's ordering, and a column from 0 to 1 that never
+    reverses it; None if there is none."""
     if group.action.ordering == ARRIVAL:
-        return []
+        return [], None
     key = arrange.resolved(source, group, rows)
     if group.action.ordering.lead is not None:
-        return arrange.key_order(source, group, key)
-    return arrange.fit(source, group, rows, key).along_order
+        return arrange.key_order(source, group, key), _share(group, key[0])
+    division = arrange.fit(source, group, rows, key)
+    return division.along_order, division.share
 
 
-def _shuffled(rows: Any, names: Sequence[str], tasks: int, places: Any) -> Any:
-    """Return the rows moved to their tasks: ranges of the partitions' hashes, with equal shares of
-    the rows.
-
-    places: the partition columns alone, which are read once more to count the rows of each.
-    """
+def _share(group: Group, first: keys.KeyColumn) -> Any:
+    """Return where a row is between the ends of the first key column; None if the manifests do not
+    tell them. Wrong ends only make more numbers equal."""
     from pyspark.sql import functions as f
 
-    hashed = f.xxhash64(*names)
-    counts = places.select(hashed.alias(HASH)).groupBy(HASH).count().orderBy(HASH).collect()
-    number = f.lit(0)
-    for cut in cuts([(row[HASH], row["count"]) for row in counts], tasks):
-        number = number + f.when(hashed >= f.lit(cut), 1).otherwise(0)
-    return rows.withColumn(SLICE, number).repartitionById(tasks, SLICE).drop(SLICE)
+    low = min(file.span[0] for file in group.inputs)
+    high = max(file.span[1] for file in group.inputs)
+    if not math.isfinite(high - low) or high <= low:
+        return None
+    return (keys.score(first) - f.lit(low)) / f.lit(high - low)
+
+
+def _within(share: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.least(f.greatest(share, f.lit(0.0)), f.lit(BELOW_NEXT))
+
+
+def _number(schema: Any) -> Any:
+    """Return the partition as a double, if it is one whole number; else None.
+
+    schema: of the partition's columns.
+    """
+    from pyspark.sql import types as t
+
+    kinds = [field.dataType for field in schema]
+    if len(kinds) > 1 or not isinstance(kinds[0], (t.IntegralType, t.DateType)):
+        return None
+    return keys.score(keys.KeyColumn((f"{PLACE}0",), kinds[0], descending=False))
+
+
+def _rows_by_hash(rows: Any, places: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return the partitions' hashes in ascending order, with the number of rows of each."""
+    from pyspark.sql import functions as f
+
+    hashed = rows.select(f.xxhash64(*places.values()).alias(HASH))
+    return [tuple(row) for row in hashed.groupBy(HASH).count().orderBy(HASH).collect()]
+
+
+def _holds(places: dict[str, Any], edges: Sequence[int], number: int) -> Any:
+    """Return the condition that a row belongs to the task; exactly one task holds it."""
+    from pyspark.sql import functions as f
+
+    hashed, condition = f.xxhash64(*places.values()), f.lit(True)
+    if number > 0:
+        condition = condition & (hashed >= f.lit(edges[number - 1]))
+    if number < len(edges):
+        condition = condition & (hashed < f.lit(edges[number]))
+    return condition
+
+
+def _shuffled(rows: Any, places: dict[str, Any], edges: Sequence[int]) -> Any:
+    """Return the rows moved to their tasks: ranges of the partitions' hashes."""
+    from pyspark.sql import functions as f
+
+    hashed, number = f.xxhash64(*places.values()), f.lit(0)
+    for edge in edges:
+        number = number + f.when(hashed >= f.lit(edge), 1).otherwise(0)
+    return rows.withColumn(SLICE, number).repartitionById(len(edges) + 1, SLICE).drop(SLICE)
 
 
 def cuts(counts: Sequence[tuple[int, int]], tasks: int) -> list[int]:

@@ -33,6 +33,9 @@ from reconciler.table.row_group_bytes import PAGE_ROWS
 
 MIN_SPLIT = 4 << 20
 """Below this many bytes of written files another task costs more than it saves."""
+OPEN_COST = 128 << 10
+"""Bytes that are read in the time that it takes to open a file. Iceberg's 4 MiB give each of a
+thousand small files a task of its own, which costs more than to read it."""
 READ_ROWS = 1024
 """Rows decoded at a time: the vectors of all columns stay in a core's cache, unlike those of
 Iceberg's 5,000 rows. A table's own setting takes precedence."""
@@ -286,8 +289,9 @@ def read_back(
     if not files:
         return Fingerprint(0)
     with stage.staged(spark, table, set_id, stage.tasks_of_new_files(spark, table, files)):
-        sizes = [int(file.fileSizeInBytes()) for file in files]
-        frame = stage.without_lineage_base(stage.read(spark, set_id, even_split(spark, sizes)))
+        sizes = [max(int(file.fileSizeInBytes()), OPEN_COST) for file in files]
+        rows = stage.read(spark, set_id, even_split(spark, sizes), OPEN_COST)
+        frame = stage.without_lineage_base(rows)
         if not hashed:
             return Fingerprint(int(frame.count()))
         observation = Observation(set_id)

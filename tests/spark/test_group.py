@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.spark import balance, write
 from reconciler.spark.group import Compression, InputFile, batches, make_groups
-from reconciler.table.schema import SortColumn
+from reconciler.table.schema import SortColumn, SpecField
 
 MIB = 1 << 20
 SORT = Cluster(ordering=Lexicographic((SortColumn(1),)))
@@ -67,6 +68,16 @@ def test_a_group_larger_than_memory_gets_more_tasks_but_never_more_than_files() 
     assert (group.files, group.tasks) == (4, 3)
     (wide,) = make_groups("a01", SORT, files, 40 * MIB, task_bytes=MIB, cores=2)
     assert (wide.files, wide.tasks) == (2, 2)
+
+
+def test_rows_that_move_get_a_task_per_core_before_they_fill_a_file() -> None:
+    """Each partition gets a file, so the target does not tell how many there will be."""
+    move = Migrate(output_spec_id=1, fields=(SpecField(1, "bucket[1000]"),))
+    for size, tasks in ((3 * MIB, 1), (7 * MIB, 1), (8 * MIB, 2), (100 * MIB, 4)):
+        (group,) = make_groups("a01", move, [_file("a", 0, 9, size)], 1 << 30, 1 << 30, 4)
+        assert (group.files, group.tasks) == (1, tasks)
+    (stay,) = make_groups("a01", PACK, [_file("a", 0, 9, 100 * MIB)], 1 << 30, 1 << 30, 4)
+    assert stay.tasks == 1
 
 
 def test_a_curve_takes_all_inputs_together() -> None:

@@ -6,12 +6,14 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.equality import add_equality_delete, data_files
@@ -67,20 +69,47 @@ def test_rows_stay_the_same_and_each_partition_gets_one_file(bench: Bench, versi
         intact(bench, name, rows)
 
 
-def test_tasks_write_whole_partitions(bench: Bench) -> None:
-    name = table_of(bench, 2)
-    rows = bench.rows(name)
-    actions = to_spec(bench, name, 1, SpecField(ID, "bucket[7]"))
-    small = [actions[0], bench.action(name, Migrate, output_spec_id=1, fields=actions[0].fields,
-                                      target_bytes=2_000), actions[2]]  # fmt: skip
-    result = bench.run(bench.request(name, *small, verify="Full"))
+@pytest.mark.parametrize(
+    ("key", "curve", "tasks"),
+    [
+        (("id",), Lexicographic, 2),
+        (("id desc",), Lexicographic, 4),
+        (("s",), Lexicographic, 2),
+        (("id", "p"), Hilbert, 4),
+    ],
+)
+def test_each_partition_gets_one_file_in_order_however_its_rows_come_to_its_task(
+    bench: Bench, key: tuple[str, ...], curve: type[Ordering], tasks: int
+) -> None:
+    """Two tasks read the inputs twice, four move the rows between them."""
+    name = bench.create("id BIGINT, p INT, s STRING", "'format-version'='2'")
+    far = f"CASE id WHEN 7 THEN {-(1 << 62)} WHEN 8 THEN {1 << 62} ELSE id * id % 211 - 99 END"
+    part = "CASE WHEN id % 9 = 0 THEN NULL ELSE CAST(id % 9 - 4 AS INT) END"
+    some = f"SELECT {far} AS id, {part} AS p, repeat(hex(id * 77), 9) AS s FROM RANGE(0, 400, 1, 2)"
+    bench.sql(f"INSERT INTO {bench.full(name)} {some}")
+    rows, target = bench.rows(name), (SpecField(2, "identity"),)
+    moved = bench.action(
+        name, Migrate, *key, curve=curve, output_spec_id=1, fields=target, target_bytes=1_000
+    )
+    memory = {"group_bytes": 4_000} if tasks > 2 else {}
+    request = bench.request(name, AddSpec(1, target, 0), moved, verify="Full", **memory)
+    result = bench.run(request)
     assert result.done and bench.rows(name) == rows
-    tasks: dict[int, set[str]] = {}
-    for row in bench.files(name):
-        number = row.file_path.rpartition("/")[2].partition("-")[0]
-        tasks.setdefault(row.partition[0], set()).add(number)
-    assert set(tasks) == set(range(7)) and all(len(own) == 1 for own in tasks.values())
-    assert len(set().union(*tasks.values())) == min(2, bench.spark.sparkContext.defaultParallelism)
+    files = bench.files(name)
+    assert {row.partition[0] for row in files} == {None, *range(-3, 5)} and len(files) == 9
+    assert len({row.file_path.rpartition("/")[2].partition("-")[0] for row in files}) == tasks
+    for row in files if curve is Lexicographic else ():
+        column, _, direction = key[0].partition(" ")
+        table = pq.read_table(row.file_path.removeprefix("file:"), columns=[column])
+        values = table[column].to_pylist()
+        assert values == sorted(values, reverse=direction == "desc")
+    assert [tasks_of(bench, f"{one.attempt_id}/0/verify") for one in result.outcomes[1:]] == [1]
+
+
+def tasks_of(bench: Bench, job_group: str) -> int:
+    tracker = bench.spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(job_group)]
+    return sum(tracker.getStageInfo(stage).numTasks for job in jobs for stage in job.stageIds)
 
 
 def test_an_equality_delete_of_a_partition_that_comes_meanwhile_is_a_conflict(
