@@ -59,6 +59,7 @@ def _operation(snapshot: SnapshotInfo) -> RowOperation | None:
         added_files=summary.count("added-data-files"),
         delete_files=summary.count("added-delete-files"),
         engine=engine_of(snapshot.summary),
+        inserted_rows=summary.count(f"{MERGE_KEYS}inserted") if summary.merge else None,
     )
 
 

@@ -181,6 +181,7 @@ _EVIDENCE = {
                      costs=_list(_row(("way", *_MILLI), way=_TEXT, **_MILLI)),
                      readingsUpTo=_row(tuple(_MILLI), **_MILLI))
             ),
+            speed=_row((*_MILLI, "actions", "runs"), actions=_INTEGER, runs=_INTEGER, **_MILLI),
             notes=_list(_TEXT),
         ),
         "rejected": _list(

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from reconciler.queries.machine_speed import UNKNOWN_SPEED, Speed, speed_of
+
 
 @dataclass(frozen=True, slots=True)
 class Rho:
@@ -142,7 +144,7 @@ class Throughput:
 
     cpu_scale, seconds_scale: by kind, 1 until the ledger has outcomes (label "model"; "other
     tables" if only theirs are known). start_seconds, group_seconds: the fixed parts of a plan and
-    of each of its groups.
+    of each of its groups. speed: of work that is no rewrite, such as a statement of a writer.
     """
 
     cpu_scale: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(CPU_PER_BYTE, 1.0))
@@ -152,6 +154,7 @@ class Throughput:
     label: str = "model"
     start_seconds: float = START_SECONDS
     group_seconds: float = COMMIT_SECONDS
+    speed: Speed = UNKNOWN_SPEED
 
     def plan_seconds(self, seconds: float, groups: int) -> float:
         """Return the time of a plan whose actions take `seconds` in `groups` groups, with the start
@@ -211,25 +214,30 @@ def throughput_from(
     each = _middle(COMMIT_SECONDS, beside)
     cpu: dict[str, float] = {}
     wall: dict[str, float] = {}
+    ratios: dict[str, list[float]] = {}
     for kind in CPU_PER_BYTE:
         mine = [s for s in samples if s.kind == kind and s.bytes > 0]
         if mine:
             model = [modelled_cpu(kind, s.bytes, s.files, s.first, s.rows) for s in mine]
             pairs = list(zip(mine, model, strict=True))
-            cpu[kind] = float(np.median([s.cpu_seconds / m for s, m in pairs]))
+            ratios[kind] = [s.cpu_seconds / m for s, m in pairs]
+            cpu[kind] = float(np.median(ratios[kind]))
             wall[kind] = float(np.median([s.seconds / (WALL_PER_CPU * m) for s, m in pairs]))
+    known = [r for r in runs if r.model > 0.0 and r.cpu > 0.0]
+    speed = speed_of(
+        ratios.get("pack", ()), ratios.get("sort", ()), [r.cpu / r.model for r in known]
+    )
     if not cpu:
-        known = [r for r in runs if r.model > 0.0 and r.cpu > 0.0]
         of_cpu = _middle(1.0, [r.cpu / r.model for r in known])
         of_time = _middle(1.0, [r.tasks / (WALL_PER_CPU * r.model) for r in known])
         return Throughput(
             dict.fromkeys(CPU_PER_BYTE, of_cpu), dict.fromkeys(CPU_PER_BYTE, of_time),
-            "other tables" if known else "model", start, each,
+            "other tables" if known else "model", start, each, speed,
         )  # fmt: skip
     for kind in CPU_PER_BYTE:
         cpu.setdefault(kind, next(iter(cpu.values())))
         wall.setdefault(kind, next(iter(wall.values())))
-    return Throughput(cpu, wall, "measured", start, each)
+    return Throughput(cpu, wall, "measured", start, each, speed)
 
 
 def _middle(prior: float, measured: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.format import plural
 from reconciler.render.terminal import tabulate, wrapped
 
 INDENT = "  "
@@ -29,10 +30,26 @@ def modes_section(document: Mapping[str, Any] | None, width: int) -> list[str]:
         rows += [row for one in kinds for row in _rows(one)]
         lines += tabulate(rows, "lrrl", width, gap="  ")
         if any(one["costs"] for one in kinds):
-            lines += wrapped(UNIT, width)
+            lines += wrapped(f"{UNIT} {_speed(document)}", width)
     for text in (*(_unknown(one) for one in kinds), *document["notes"]):
         lines += wrapped(text, width) if text else []
     return lines
+
+
+def _speed(document: Mapping[str, Any]) -> str:
+    """Say what the costs were scaled by, and what that rests on; "" in a plan of an older
+    version."""
+    speed = document.get("speed")
+    if speed is None:
+        return ""
+    if not speed["actions"] and not speed["runs"]:
+        return "No measurement scales them."
+    measured = (
+        f"{plural(speed['actions'], 'action')} on this table"
+        if speed["actions"]
+        else f"{plural(speed['runs'], 'run')} on other tables"
+    )
+    return f"Scaled by {range_text(speed)} after {measured}."
 
 
 def _rows(one: Mapping[str, Any]) -> list[list[str]]:

@@ -39,7 +39,8 @@ class RowOperation:
     rows: deleted or replaced rows, None if unknown; at_most: an upper bound only (keys that never
     existed count too). files, partitions: touched, None if unknown. read_bytes: bytes of the data
     files that it replaced. added_files: data files; delete_files: delete files that it wrote.
-    engine: "spark", "flink", "trino", "" if the commit does not say.
+    engine: "spark", "flink", "trino", "" if the commit does not say. inserted_rows: those of a
+    MERGE that replace none, None if its engine does not count them.
     """
 
     snapshot_id: int
@@ -55,6 +56,7 @@ class RowOperation:
     added_files: int
     delete_files: int
     engine: str
+    inserted_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

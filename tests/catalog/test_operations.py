@@ -94,6 +94,18 @@ CASES: dict[str, tuple[SnapshotInfo, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("keys", "inserted"),
+    [({}, None), ({"inserted": "55", "updated": "3"}, 55), ({"updated": "3"}, 0)],
+)
+def test_a_merge_says_how_many_rows_it_inserted(keys: dict[str, str], inserted: int | None) -> None:
+    """It decides how Spark joins; engines leave out counts of zero."""
+    overwrite = snapshot(5, "overwrite", deleted_data_files=3, added_data_files=3,
+                         deleted_records=900, added_records=950)  # fmt: skip
+    merge = with_keys(overwrite, {f"{MERGE}{key}": value for key, value in keys.items()})
+    assert operations_of([merge]).every[0].inserted_rows == inserted
+
+
 @pytest.mark.parametrize("case", list(CASES))
 def test_an_operation_is_known_by_what_it_added_and_removed(case: str) -> None:
     given, expected = CASES[case]

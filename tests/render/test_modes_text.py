@@ -6,26 +6,32 @@ import jsonschema
 import pytest
 
 from reconciler.advisor.deletes.mode_document import modes_document
+from reconciler.plan.ledger import throughput
 from reconciler.plan.plan_schema import SCHEMA
+from reconciler.queries.rewrite_cost import RunTimes, throughput_from
 from reconciler.render.modes_text import modes_section
-from reconciler.table.operations import Encoding
-from tests.advisor.test_delete_mode import LAZY, advice, merges
+from tests.advisor.test_delete_mode import advice, merges, rewrites
 from tests.said import Said
 
 WRITE_MODES = SCHEMA["properties"]["evidence"]["properties"]["writeModes"]
+ELSEWHERE = throughput_from([], [RunTimes(None, 1.0, 1, tasks=1.0, cpu=0.5, model=1.0)])
 
 
 @pytest.mark.parametrize("width", [80, 100])
-@pytest.mark.parametrize("case", ["better", "perhaps", "unknown"])
+@pytest.mark.parametrize("case", ["better", "perhaps", "measured", "elsewhere", "unknown"])
 def test_modes_are_shown_with_their_costs(case: str, width: int, said: Said) -> None:
     found = {
         "better": lambda: advice(merges(), weight=50.0),
-        "perhaps": lambda: advice(
-            merges(encoding=Encoding.MERGE_ON_READ), weight=1e3, properties=LAZY
-        ),
+        "perhaps": lambda: advice(merges(), weight=1.5e7, version=3),
+        "measured": lambda: advice(merges(), weight=50.0, throughput=throughput(rewrites(6, 2.0))),
+        "elsewhere": lambda: advice(merges(), weight=50.0, throughput=ELSEWHERE),
         "unknown": lambda: advice(merges(), weight=0.0),
     }[case]()
     document = modes_document(found.modes, found.notes)
+    speed = document["speed"]
+    assert speed["lowMilli"] < speed["milli"] < speed["highMilli"]
+    counts = {"measured": (6, 0), "elsewhere": (0, 1)}.get(case, (0, 0))
+    assert (speed["actions"], speed["runs"]) == counts
     jsonschema.validate(document, WRITE_MODES)
     lines = modes_section(document, width)
     assert max(map(len, lines)) <= width

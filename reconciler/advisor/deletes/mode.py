@@ -18,14 +18,17 @@ from reconciler.advisor.deletes.mode_cost import (
     WRITING_FACTOR,
     Known,
     Operation,
+    Statement,
     Way,
     break_even,
     cheapest,
     cost_of,
     gain_of,
+    least_share,
     ways_of,
 )
 from reconciler.plan.prediction_interval import Calibration, Interval
+from reconciler.queries.machine_speed import UNKNOWN_SPEED, Speed
 from reconciler.queries.rewrite_cost import Throughput
 from reconciler.table.filetable import FileTable
 from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
@@ -47,7 +50,7 @@ DECLARED = {"CopyOnWrite": EAGER, "MergeOnRead": LAZY}
 READERS_OF_PROPERTIES = ("spark",)
 """Engines that write by the table's properties."""
 WORTH = 0.05
-"""Least certain gain as a share of the present cost: a change of mode is not free of surprises."""
+"""Least certain gain as a part of the present cost: a change of mode is not free of surprises."""
 SCATTERED = 2.0
 """Written files per touched partition from which unclustered writes are worth a shuffle."""
 
@@ -73,10 +76,12 @@ class ModeChoice:
     """How one kind of operation is written, and what each way costs.
 
     present, best: the present way and the one that is likely to cost least. costs: CPU seconds of
-    one operation by way; gain: of `best` over `present`. Where the readings are unknown these are
-    () and None, and `even` has the readings between two operations up to which merge-on-read costs
-    less. upgraded: what vectors would gain over the best way of this format version, None on
-    format 3. scattered: written files per partition, where the writer does not cluster its rows.
+    one operation by way; gain: of `best` over `present`; sure: the least part of the present cost
+    that it is, whatever is uncertain. Where the readings are unknown these are (), None and 0, and
+    `even` has the readings between two operations up to which merge-on-read costs less. upgraded:
+    what vectors would gain over the best way of this format version, None on format 3;
+    sure_upgrade: the least part of that way's cost. scattered: written files per partition, where
+    the writer does not cluster its rows. speed: of the machine, in all costs.
     """
 
     kind: Kind
@@ -86,16 +91,17 @@ class ModeChoice:
     best: Way
     costs: tuple[tuple[Way, Interval], ...] = ()
     gain: Interval | None = None
+    sure: float = 0.0
     even: Interval | None = None
     upgraded: Interval | None = None
+    sure_upgrade: float = 0.0
     scattered: float | None = None
+    speed: Speed = UNKNOWN_SPEED
 
     @property
     def changes(self) -> bool:
         """Whether the gain exceeds what is uncertain about it, and is worth a change."""
-        if self.gain is None or self.best is self.present:
-            return False
-        return self.gain.low > WORTH * dict(self.costs)[self.present].mid
+        return self.best is not self.present and self.sure > WORTH
 
     @property
     def chosen(self) -> Way:
@@ -135,23 +141,30 @@ def _choice(
     engine = items[0].engine
     if setting.reads_per_day is None:
         even = break_even(known, [way for way in ways if way.lazy] or [Way.VECTORS], model)
-        return ModeChoice(kind, engine, per_day, present, present, even=even, scattered=scattered)
+        return ModeChoice(
+            kind, engine, per_day, present, present,
+            even=even, scattered=scattered, speed=model.speed,
+        )  # fmt: skip
     best = cheapest(ways, known, model)
-    upgraded = None
+    upgraded, sure_upgrade = None, 0.0
     if setting.format_version < 3:
         upgraded = gain_of(best, Way.VECTORS, known, model)
+        sure_upgrade = least_share(best, Way.VECTORS, known, model)
     return ModeChoice(
         kind, engine, per_day, present, best,
         costs=tuple((way, cost_of(way, known, model)) for way in ways),
         gain=gain_of(present, best, known, model),
+        sure=least_share(present, best, known, model),
         upgraded=upgraded,
+        sure_upgrade=sure_upgrade,
         scattered=scattered,
+        speed=model.speed,
     )  # fmt: skip
 
 
 def _known(setting: Setting, items: Sequence[RowOperation], per_day: float) -> Known:
     """Return an operation of this kind: medians of what the history holds, bounds for the rest."""
-    table = setting.files
+    table, statement = setting.files, _statement(items)
     count = max(len(table), 1)
     partitions = _median([one.partitions for one in items]) or 1.0
     members = count / max(len(np.unique(table.partition)), 1)
@@ -163,6 +176,7 @@ def _known(setting: Setting, items: Sequence[RowOperation], per_day: float) -> K
         ("reading", (1.0 / READING_FACTOR, READING_FACTOR)),
         ("writing", (1.0 / WRITING_FACTOR, WRITING_FACTOR)),
         ("rewriting", _around_median(setting.rewriting)),
+        ("machine", setting.throughput.speed.ends),
         ("share", (files / count, 1.0)),
     ]
     if rows is None:  # from one row of each file to all of their rows
@@ -173,26 +187,64 @@ def _known(setting: Setting, items: Sequence[RowOperation], per_day: float) -> K
         least = max(1.0, min(partitions, rows, in_scope))
         ends.append(("bytes", (least * mean_bytes, in_scope * mean_bytes)))
         files = float(np.sqrt(least * in_scope))
+    scanned = _scanned(table, statement, in_scope * mean_rows)
+    if statement is not Statement.MERGE or scanned < table.total_records:
+        ends.append(("scanned", (files * mean_rows, float(table.total_records))))
     replaced = _median([one.replaced_bytes for one in items])
-    reads = (setting.reads_per_day or 0.0) / per_day
     likely = Operation(
+        statement=statement,
+        scanned=scanned,
         rows=rows,
-        added=_median([one.added_rows for one in items if one.encoding is Encoding.MERGE_ON_READ])
-        or (0.0 if items[0].kind is Kind.DELETE else rows),
+        added=_added(items, rows),
         files=files,
         bytes=replaced if replaced and touched is not None else files * mean_bytes,
         partitions=partitions,
         shared=in_scope,
-        reads=reads,
+        reads=(setting.reads_per_day or 0.0) / per_day,
         share=float(np.sqrt(files / count)),
     )
     return Known(likely, tuple(ends))
 
 
+def _statement(items: Sequence[RowOperation]) -> Statement:
+    """Return what Spark ran. A MERGE whose engine does not count what it inserts may insert."""
+    kind = items[0].kind
+    inserted = [one.inserted_rows for one in items if one.inserted_rows is not None]
+    if kind is Kind.MERGE:
+        return Statement.MATCHED if inserted and not any(inserted) else Statement.MERGE
+    return Statement.DELETE if kind is Kind.DELETE else Statement.UPDATE
+
+
+def _scanned(table: FileTable, statement: Statement, in_scope: float) -> float:
+    """Return the rows that the statement probably reads to find those that change; in_scope: rows
+    of the partitions that it changes.
+
+    A condition on partition values leaves the other partitions out: an UPDATE or DELETE has one if
+    it changed only some; whether a MERGE has one in ON is unknown. None can name buckets, and only
+    bounds can narrow it further.
+    """
+    fields = table.specs[table.default_spec_id].fields
+    whole = float(table.total_records)
+    if all(field.transform.startswith(("bucket", "void")) for field in fields):
+        return whole
+    if statement in (Statement.UPDATE, Statement.DELETE):
+        return in_scope
+    return float(np.sqrt(in_scope * whole))
+
+
+def _added(items: Sequence[RowOperation], rows: float) -> float:
+    """Return the rows that an operation writes anew under merge-on-read."""
+    found = _median([one.added_rows for one in items if one.encoding is Encoding.MERGE_ON_READ])
+    if found or items[0].kind is Kind.DELETE:
+        return found or 0.0
+    return rows + (_median([one.inserted_rows for one in items]) or 0.0)
+
+
 def _around_median(calibration: Calibration) -> tuple[float, float]:
     """Return the ends relative to the median: the throughput has the median in it already."""
     median = calibration.median if calibration.label == "calibrated" else 1.0
-    return calibration.low / median, calibration.high / median
+    low, high = calibration.low / median, calibration.high / median
+    return min(low, 1.0 / WRITING_FACTOR), max(high, WRITING_FACTOR)
 
 
 def _touched(items: Sequence[RowOperation]) -> float | None:

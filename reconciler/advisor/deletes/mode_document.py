@@ -11,13 +11,21 @@ from typing import Any
 from reconciler.advisor.deletes.mode import ModeChoice
 from reconciler.plan.prediction import whole
 from reconciler.plan.prediction_interval import Interval
+from reconciler.queries.machine_speed import Speed
 
 
 def modes_document(choices: Sequence[ModeChoice], notes: Sequence[str]) -> dict[str, Any]:
     """Return {} where there is nothing to say."""
     if not choices and not notes:
         return {}
-    return {"kinds": [_choice(one) for one in choices], "notes": list(notes)}
+    speed = {"speed": _speed(choices[0].speed)} if choices else {}
+    return {"kinds": [_choice(one) for one in choices], **speed, "notes": list(notes)}
+
+
+def _speed(speed: Speed) -> dict[str, Any]:
+    """What all costs were multiplied with, and how many measurements say so."""
+    ends = Interval(speed.low, speed.scale, speed.high, speed.label)
+    return {**_milli(ends), "actions": speed.actions, "runs": speed.runs}
 
 
 def _choice(one: ModeChoice) -> dict[str, Any]:

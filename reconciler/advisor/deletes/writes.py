@@ -32,6 +32,8 @@ from reconciler.table.operations import Encoding, Kind
 
 COMPACTED_LATELY_MS = 7 * DAY_MS
 """How long a compaction by another engine speaks against an upgrade: it may run again."""
+LEAST_SAVED = 1.0
+"""CPU seconds a day that an upgrade must save for certain: it cannot be undone."""
 NEWEST = 3
 BUCKETS = re.compile(r"bucket\[(\d+)\]")
 
@@ -91,7 +93,7 @@ def _upgrade(
         return [], (rejected(situation, what, reasons.COMPACTED_ELSEWHERE, why, nothing),)
     if policy.format_version == "Upgrade":
         return [(UpgradeFormat(version, NEWEST), "spec.deletes.formatVersion is Upgrade")], ()
-    if gain is not None and _pays(gain, choices):
+    if gain is not None and _pays(choices):
         return [(UpgradeFormat(version, NEWEST), f"saves {seconds_text(gain)} CPU s a day")], ()
     why = "how often the table is read between two operations is unknown"
     if gain is not None:
@@ -111,16 +113,22 @@ def daily_gain(choices: tuple[ModeChoice, ...]) -> Interval | None:
     return Interval(low, mid, high, known[0][0].label)
 
 
-def _pays(gain: Interval, choices: tuple[ModeChoice, ...]) -> bool:
+def _pays(choices: tuple[ModeChoice, ...]) -> bool:
     """Whether the gain is certain, and worth a change that cannot be undone."""
-    now = sum(dict(one.costs)[one.chosen].mid * one.per_day for one in choices if one.costs)
-    return gain.low > WORTH * now
+    costed = [one for one in choices if one.costs]
+    now = sum(dict(one.costs)[one.chosen].mid * one.per_day for one in costed)
+    sure = sum(
+        one.sure_upgrade * dict(one.costs)[one.best].mid * one.per_day
+        for one in costed
+        if one.upgraded is not None
+    )
+    return sure > max(WORTH * now, LEAST_SAVED)
 
 
 def _format_note(situation: Situation, choices: tuple[ModeChoice, ...]) -> list[str]:
     gain = daily_gain(choices)
     keeps = situation.settings.deletes.format_version == "Keep"
-    if gain is None or not keeps or not _pays(gain, choices):
+    if gain is None or not keeps or not _pays(choices):
         return []
     return [
         f"Format version {NEWEST} would save {seconds_text(gain)} CPU s a day by deletion vectors; "

@@ -1,0 +1,286 @@
+"""What the measurements of `bench.deletes` say of the advisor's model of write modes.
+
+Pure: tests read the stored measurements with it. Sections of bench/RESULTS.md: Write modes, Choice
+of mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import nnls
+
+from reconciler.advisor.deletes.mode_cost import (
+    FILE_SECONDS,
+    MARK_SECONDS,
+    RATES,
+    ROW_SECONDS,
+    WRITING_FACTOR,
+    Known,
+    Operation,
+    Statement,
+    Way,
+    interval,
+    maintained,
+    seconds,
+    write_seconds,
+)
+from reconciler.plan.prediction_interval import Interval
+from reconciler.queries.rewrite_cost import (
+    PRIOR_THROUGHPUT,
+    Throughput,
+    ThroughputSample,
+    throughput_from,
+)
+
+BUCKETS = 8
+NEW_ROWS = 25
+"""Rows that each operation adds to each bucket."""
+READS = (1, 10, 100, 1000)
+"""Readings of the table between two operations for which a mode is chosen."""
+SPARSE, MICRO, BATCH = "sparse", "micro-batch, 1 %", "batch, half of a bucket"
+CASES = (SPARSE, MICRO, BATCH)
+MODEL = {
+    "copy-on-write": Way.COPY_ON_WRITE, "positions": Way.PARTITION, "vectors": Way.VECTORS,
+}  # fmt: skip
+
+
+@dataclass
+class Cost:
+    """cpu: seconds of driver and JVM."""
+
+    cpu: float
+    wall: float
+
+
+@dataclass
+class Written:
+    """What a way of writing a case cost: an operation at its cheapest; readings in CPU seconds,
+    before all operations, after the first and after the last."""
+
+    name: str
+    each: Cost
+    iterations: int
+    before: float
+    first: float
+    after: float
+
+
+@dataclass
+class Found:
+    """rows, bytes: of the table before anything is written. by: (case, way). maintenance: (case,
+    title) -> cost, reading before and after. ledger: our actions, by case."""
+
+    rows: int
+    bytes: int
+    by: dict[tuple[str, str], Written] = field(default_factory=dict)
+    maintenance: dict[tuple[str, str], tuple[Cost, float, float]] = field(default_factory=dict)
+    ledger: dict[str, list[ThroughputSample]] = field(default_factory=dict)
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """Those whose maintenance was measured too."""
+        return tuple(dict.fromkeys(case for case, _ in self.maintenance))
+
+
+def updated_rows(case: str, rows: int) -> int:
+    """Return the rows that one operation updates."""
+    return {SPARSE: NEW_ROWS * BUCKETS, MICRO: rows // 100, BATCH: rows // (2 * BUCKETS)}[case]
+
+
+def share_of(case: str) -> float:
+    """Return how much of the table an operation updates rows of: a batch takes the buckets in
+    turns."""
+    return 1 / BUCKETS if case == BATCH else 1.0
+
+
+def operation_of(found: Found, case: str, reads: float = 0.0) -> Operation:
+    """Return the operation as the advisor's model sees it. The join condition names no partition:
+    MERGE reads the keys of all rows."""
+    rows, share = updated_rows(case, found.rows), share_of(case)
+    return Operation(
+        statement=Statement.MERGE, scanned=found.rows, rows=rows, added=rows + NEW_ROWS * BUCKETS,
+        files=BUCKETS * share, bytes=found.bytes * share, partitions=BUCKETS, shared=BUCKETS,
+        reads=reads, share=share,
+    )  # fmt: skip
+
+
+def known_before(found: Found, case: str) -> Throughput:
+    """Return the throughput that a ledger of the other cases' actions gives."""
+    others = [one for other in found.cases if other != case for one in found.ledger.get(other, ())]
+    return throughput_from(others)
+
+
+def modelled(way: str, one: Operation, throughput: Throughput) -> Interval:
+    """Return the CPU seconds of writing, with the range of what is uncertain."""
+    factor = (1.0 / WRITING_FACTOR, WRITING_FACTOR)
+    ends = (("writing", factor), ("rewriting", factor), ("machine", throughput.speed.ends))
+    known = Known(one, ends)
+    return interval(known, lambda o: write_seconds(MODEL[way], o, throughput), throughput.label)
+
+
+def measured_seconds(case: str, way: str, reads: float, found: Found) -> float:
+    """Return the CPU seconds of one operation with its share of reading and maintenance.
+
+    A reading loses something as soon as a file has deletes, and more with each operation. That is
+    got back by a rewrite of the files, or in part by a compaction of the delete files, as it was
+    measured. Readings and rewrite count per operation on the same files. A compaction takes a fixed
+    time, that of the case with the least positions, and the rest for the positions that gathered.
+    """
+    one, share = found.by[case, way], share_of(case)
+    if way == "copy-on-write":
+        return one.each.cpu
+    lost = max(one.after - one.first, 0.0) / max(one.iterations - 1, 1)
+    written = one.each.cpu + reads * max(one.first - one.before - lost, 0.0)
+    rewrite, between = found.maintenance[case, "major, ours"][0].cpu * share, reads / share
+    rewritten = maintained(between * lost, rewrite)
+    if way != "positions":
+        return written + rewritten
+    title = "compaction, ours"
+    compaction, before, after = found.maintenance[case, title]
+    fixed = min(found.maintenance[other, title][0].cpu for other in found.cases)
+    back = min(max(before - after, 0.0) / one.iterations, lost)
+    compacted = (
+        maintained(between * (lost - back), rewrite)
+        + maintained(between * back, fixed)
+        + (compaction.cpu - fixed) / one.iterations
+    )
+    return written + min(rewritten, compacted)
+
+
+def modes(found: Found) -> list[tuple[str, ...]]:
+    """Return the table of what writing cost, beside the model."""
+    rows = [("case and mode", "CPU s", "s", "model, CPU s", "calibrated", "/ found", "read before",
+             "read after")]  # fmt: skip
+    for (case, way), one in found.by.items():
+        texts = ("-", "-", "-")
+        if way in MODEL:
+            operation = operation_of(found, case)
+            prior = write_seconds(MODEL[way], operation, PRIOR_THROUGHPUT)
+            mine = modelled(way, operation, known_before(found, case))
+            texts = (
+                f"{prior:.2f}", f"{mine.mid:.2f} ({mine.low:.1f} - {mine.high:.1f})",
+                f"{mine.mid / one.each.cpu:.2f}",
+            )  # fmt: skip
+        rows.append((f"{case}: {way}", f"{one.each.cpu:.2f}", f"{one.each.wall:.2f}", *texts,
+                     f"{one.before:.2f}", f"{one.after:.2f}"))  # fmt: skip
+    return rows
+
+
+def terms_of(found: Found, case: str, way: str) -> tuple[list[float], float]:
+    """Return the model's terms that are fitted (finding, copying, rows), and those that are kept:
+    what small tables say of the fixed part and of the search for files."""
+    one, rates = operation_of(found, case), RATES[Statement.MERGE]
+    if not MODEL[way].lazy:
+        inserted = ROW_SECONDS * (one.added - one.rows) + FILE_SECONDS * one.files
+        kept = rates.fixed + rates.find_files * one.scanned + inserted
+        return [0.0, rates.copy * one.bytes, 0.0], kept
+    rows = ROW_SECONDS * one.added + MARK_SECONDS * one.rows
+    kept = rates.fixed + FILE_SECONDS * (one.partitions + one.files)
+    return [rates.find * one.scanned, 0.0, rows], kept
+
+
+def fit(found: Found, cases: Iterable[str]) -> np.ndarray:
+    """Return the factors of the terms that fit these cases best: least squares of the relative
+    error, none of them negative."""
+    lines, ones = [], []
+    for case in cases:
+        for way in MODEL:
+            terms, kept = terms_of(found, case, way)
+            cpu = found.by[case, way].each.cpu
+            lines.append([term / cpu for term in terms])
+            ones.append(1.0 - kept / cpu)
+    factors, _ = nnls(np.array(lines), np.array(ones))
+    return factors
+
+
+def left_out(found: Found) -> dict[tuple[str, str], float]:
+    """Return predicted / found of each case and way, by factors fitted to the other cases."""
+    ratios = {}
+    for case in found.cases:
+        factors = fit(found, [other for other in found.cases if other != case])
+        for way in MODEL:
+            terms, kept = terms_of(found, case, way)
+            predicted = kept + float(np.dot(factors, terms))
+            ratios[case, way] = predicted / found.by[case, way].each.cpu
+    return ratios
+
+
+def fitted(found: Found) -> str:
+    """Return what the notes say of the fit; of left-out cases if there are others."""
+    names = ("finding rows", "copying", "written rows")
+    factors = fit(found, found.cases)
+    named = ", ".join(f"{name} {factor:.2f}" for name, factor in zip(names, factors, strict=True))
+    text = f"The constants that fit best are these times the model's: {named}."
+    if len(found.cases) < 2:
+        return text
+    left = left_out(found)
+    each = "; ".join(
+        f"{case}: " + ", ".join(f"{way} {left[case, way]:.2f}" for way in MODEL)
+        for case in found.cases
+    )
+    return f"{text} Fitted to the other cases, predicted / found of one that is left out: {each}."
+
+
+FORMATS = {
+    "format 2": ("copy-on-write", "positions"), "format 3": ("copy-on-write", "vectors"),
+    "either": tuple(MODEL),
+}  # fmt: skip
+"""Among which modes Auto chooses: a table has one format version, and an upgrade is a decision of
+its own."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """By way: costs as measured, and by the model. In CPU seconds of one operation."""
+
+    case: str
+    reads: int
+    costs: dict[str, float]
+    model: dict[str, float]
+
+    def auto(self, ways: Sequence[str]) -> str:
+        return min(ways, key=self.model.__getitem__)
+
+    def regret(self, ways: Sequence[str]) -> float:
+        """Return the cost of Auto's mode / that of the cheapest."""
+        return self.costs[self.auto(ways)] / min(self.costs[way] for way in ways)
+
+
+def chosen(found: Found) -> list[Choice]:
+    """Return the choice in each case at each number of readings. The model knows the ledger of the
+    other cases."""
+    every = []
+    for case in found.cases:
+        throughput = known_before(found, case)
+        for reads in READS:
+            one = operation_of(found, case, reads)
+            model = {way: seconds(MODEL[way], one, throughput) for way in MODEL}
+            costs = {way: measured_seconds(case, way, reads, found) for way in MODEL}
+            every.append(Choice(case, reads, costs, model))
+    return every
+
+
+def choices(found: Found) -> list[tuple[str, ...]]:
+    """Return the table of what each mode cost and would cost by the model, and of Auto's choice."""
+    rows: list[tuple[str, ...]] = [
+        ("case, readings", *(f"{way} (model)" for way in MODEL), *(f"Auto, {f}" for f in FORMATS))
+    ]
+    for one in chosen(found):
+        costs = (f"{one.costs[way]:.2f} ({one.model[way]:.2f})" for way in MODEL)
+        autos = (f"{one.auto(ways)}, {one.regret(ways):.2f}" for ways in FORMATS.values())
+        rows.append((f"{one.case}, {one.reads}", *costs, *autos))
+    return rows
+
+
+def verdict(found: Found) -> str:
+    """Return what the notes say of Auto's choices."""
+    every = chosen(found)
+    texts = []
+    for name, ways in FORMATS.items():
+        regrets = [one.regret(ways) for one in every]
+        near = sum(regret <= 1.05 for regret in regrets)
+        texts.append(f"{name} {near} of {len(regrets)}, at worst {max(regrets):.2f}")
+    return f"Within 5 % of the cheapest: {'; '.join(texts)}."
