@@ -209,13 +209,14 @@ def iterate(bed: Bed, name: str, way: str, case: str, number: int) -> None:
 def write(bed: Bed, case: str, way: str) -> Written:
     version, mode, few = WAYS[way]
     name = bed.table(version, mode)
-    costs, first = [], bed.clean
+    read = partial(bed.lab.read, name) if way in ("positions", "vectors") else lambda: bed.clean
+    costs, before, first = [], read(), bed.clean
     for number in range(min(few or bed.iterations, bed.iterations)):
         costs.append(bed.lab.measured(partial(iterate, bed, name, way, case, number)))
-        if number == 0 and way in ("positions", "vectors"):
-            first = bed.lab.read(name)
+        if number == 0:
+            first = read()
     least = min(costs, key=lambda cost: cost.cpu)
-    return Written(name, least, len(costs), bed.clean, first, bed.lab.read(name))
+    return Written(name, least, len(costs), before, first, bed.lab.read(name))
 
 
 def maintain(bed: Bed, case: str, found: Found) -> None:
