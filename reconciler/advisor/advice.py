@@ -320,9 +320,9 @@ class Advice:
     cost_after: the same with the cost of opening files.
     amplification_*: over all scans with a prunable predicate; amplification_label: exact | sampled
     | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change the
-    decision. outlook: why the rates are what they are. modes: how each kind of row-level operation
-    is written, and what each way costs; notes: advice on deletes. upkeep_due_ms: when
-    housekeeping will be due that is not due yet.
+    decision; wanted_footers: files whose row groups could. outlook: why the rates are what they
+    are. modes: how each kind of row-level operation is written, and what each way costs; notes:
+    advice on deletes. upkeep_due_ms: when housekeeping will be due that is not due yet.
     """
 
     actions: tuple[ScoredAction, ...]
@@ -350,3 +350,6 @@ class Advice:
     modes: tuple[ModeChoice, ...] = ()
     notes: tuple[str, ...] = ()
     upkeep_due_ms: int | None = None
+    wanted_footers: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64)
+    )

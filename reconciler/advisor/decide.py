@@ -20,7 +20,7 @@ from reconciler.advisor.binpack import (
     forced_by_objectives,
     small_files_mask,
 )
-from reconciler.advisor.declared import declared_candidates
+from reconciler.advisor.declared import declared_candidates, footers_to_read
 from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
@@ -60,8 +60,7 @@ from reconciler.advisor.upkeep import Upkeep, housekeeping
 from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
-from reconciler.plan.actions.audited import Publish
-from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.base import Action, Consent
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.migrate import Migrate
@@ -111,7 +110,7 @@ def decide(given: AdviceInput) -> Advice:
         return _audited(situation, given.settings.audited)
     # Includes files that an action takes below: without a sample the action was chosen by bounds
     # alone.
-    wanted = files_to_sketch(situation)
+    wanted, footers = files_to_sketch(situation), footers_to_read(situation)
     verdict, situation = _decided(situation)
     writes = Writes() if situation.refused else planned_writes(situation)
     upkeep = housekeeping(situation)
@@ -120,7 +119,13 @@ def decide(given: AdviceInput) -> Advice:
         *upkeep.rejected,
     )  # fmt: skip
     advice = _advice(situation, verdict, turned, writes, upkeep)
-    return replace(advice, wanted_sketches=wanted, modes=writes.choices, notes=writes.notes)
+    return replace(
+        advice,
+        wanted_sketches=wanted,
+        wanted_footers=footers,
+        modes=writes.choices,
+        notes=writes.notes,
+    )
 
 
 def _audited(situation: Situation, found: Audited) -> Advice:
@@ -131,7 +136,7 @@ def _audited(situation: Situation, found: Audited) -> Advice:
     turned = rejected(situation, "anything else", reasons.BRANCH_WAITS, why, every)
     advice = _advice(situation, nothing, (turned,), Writes(), Upkeep())
     after = situation.given.published
-    if after is not None and any(isinstance(one.action, Publish) for one in found.actions):
+    if after is not None and any(one.action.consent is Consent.PERSON for one in found.actions):
         then = look(after)
         advice = once_published(
             situation, advice, then, _advice(then, nothing, (), Writes(), Upkeep())

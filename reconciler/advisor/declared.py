@@ -1,10 +1,13 @@
 """Decides which files to cluster by the Declared key (definitions: Declared drift).
 
-Drift decides; the what-if only shows which queries lose. Each drifted set is its own action: if two
+Drift decides, between files and between the row groups of one file; the what-if only shows which
+queries lose. Each drifted set is its own action: if two
 sets were sorted together, output files could span the range between them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,13 +27,17 @@ from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.advisor.sizes import sized
 from reconciler.advisor.slices import oversized, slices
+from reconciler.format import plural
 from reconciler.plan import reasons
-from reconciler.plan.drift import declared_drift
+from reconciler.plan.drift import Drift, declared_drift, drift_inside
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Int64
 
 MIN_FILES = 2
+
+MOST_FOOTERS = 128
+"""Footers that one plan reads to see whether files are sorted inside."""
 
 
 def declared_candidates(
@@ -43,7 +50,14 @@ def declared_candidates(
     free, quiet = allowed(situation), is_quiet(situation)
     moved = situation.moving | situation.taken
     title = f"cluster by {settings.ordering.text(situation.table.schema)}"
-    for decision in declared_drift(situation.table, settings.ordering, settings.min_input_files):
+    drifts = declared_drift(situation.table, settings.ordering, settings.min_input_files)
+    for rows in _unsorted_inside(situation, drifts):
+        parts = slices(situation, rows)
+        turned += oversized(situation, rows, parts, title)
+        for part in parts:
+            why = f"the row groups of {plural(len(part), 'file')} overlap"
+            found.append((declared_what_if(situation, np.sort(part), settings.ordering), why))
+    for decision in drifts:
         rows = decision.files[free[decision.files]]
         if not decision.rewrite:
             turned.append(rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows))
@@ -59,6 +73,41 @@ def declared_candidates(
                 made = declared_what_if(situation, np.sort(part), settings.ordering)
                 found.append((made, decision.reason))
     return found, turned
+
+
+def footers_to_read(situation: Situation) -> Int64:
+    """Return files that may be unsorted inside, of which no footer is known: those of other writers
+    first, then the largest. In a table of many files only those larger than a row group."""
+    settings, table = situation.settings, situation.table
+    if settings.mode != "Declared" or not settings.ordering.key or situation.refused:
+        return np.zeros(0, dtype=np.int64)
+    view = situation.view
+    known = np.zeros(0, dtype=np.int64) if view.group_file is None else view.group_file
+    drifts = declared_drift(table, settings.ordering, settings.min_input_files)
+    least = view.row_group_bytes if len(table) > MOST_FOOTERS else 0
+    large = np.flatnonzero(table.bytes > least)
+    rows = np.setdiff1d(_alone(situation, large, drifts), known)
+    order = np.lexsort((rows, -table.bytes[rows], table.layout_written[rows]))
+    return np.sort(rows[order[:MOST_FOOTERS]])
+
+
+def _unsorted_inside(situation: Situation, drifts: Sequence[Drift]) -> list[Int64]:
+    """Return, per partition, the files that no other file overlaps and whose own row groups do not
+    follow the key. Only footers show it."""
+    view = situation.view
+    if view.row_groups is None or view.group_file is None:
+        return []
+    rows = drift_inside(view.row_groups, view.group_file, situation.settings.ordering)
+    rows = _alone(situation, rows, drifts)
+    partition = situation.table.partition[rows]
+    return [rows[partition == number] for number in np.unique(partition)]
+
+
+def _alone(situation: Situation, rows: Int64, drifts: Sequence[Drift]) -> Int64:
+    """Return those of the files that may be rewritten and that no drift between files concerns."""
+    named = [decision.files for decision in drifts]
+    rows = rows[allowed(situation)[rows]]
+    return np.setdiff1d(rows, np.concatenate([rows[:0], *named]))
 
 
 def declared_what_if(

@@ -386,6 +386,10 @@ def advise(
         given = replace(given, row_groups=ports.footers(target, observation, known))
     given = replace(given, published=_published(given, target, observation, ports))
     advice = decide(given)
+    if len(advice.wanted_footers):
+        known = np.union1d(known, advice.wanted_footers).astype(np.int64)
+        given = replace(given, row_groups=ports.footers(target, observation, known))
+        advice = decide(given)
     for _ in range(SKETCH_ROUNDS):
         wanted = np.union1d(sketched, advice.wanted_sketches).astype(np.int64)
         if len(wanted) == len(sketched) or not columns:

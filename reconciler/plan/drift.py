@@ -10,7 +10,7 @@ decisions has no drift: the plan of a converged table is empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,6 +73,19 @@ def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -
         found += found_by.drift(table, ranges, judged, min_input_files)
         decisions += [Drift(spec_id, partition, *one) for one in _merged(found)]
     return decisions
+
+
+def drift_inside(row_groups: FileTable, owner: Int64, ordering: Ordering) -> Int64:
+    """Return the files whose own row groups do not follow the key, ascending.
+
+    row_groups: one row per row group (TableView.row_groups); owner: the file of each. The rules are
+    those of files in a partition: a scan skips row groups by their bounds as it skips files.
+    """
+    numbers, place = np.unique(owner, return_inverse=True)
+    each = tuple((int(number), ()) for number in numbers)
+    by_file = replace(row_groups, partition=place.astype(np.int32), partitions=each)
+    found = [one.spec_id for one in declared_drift(by_file, ordering, 2) if one.rewrite]
+    return np.unique(np.array(found, dtype=np.int64))
 
 
 def _key_ranges(table: FileTable, key: Sequence[SortColumn]) -> list[Ranges]:

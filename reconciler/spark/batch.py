@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.errors import AuditFailedError, BlockedError, ReconcilerError, UnknownCommitError
-from reconciler.format import count, iec
+from reconciler.format import count, iec, plural
 from reconciler.plan.execution import (
     COMMITTED,
     CONFLICT,
@@ -118,7 +118,7 @@ def _sent(
     commits: Sequence[Prepared],
 ) -> commit.Refused | None:
     """Commit the batch to main; return why it was refused, None if it was not."""
-    text = f"committing batch {intent.batch}: {count(len(intent.inputs))} files"
+    text = f"committing batch {intent.batch}: {plural(len(intent.inputs), 'file')}"
     run.say("commit", text, intent.action_ids[0])
     batch = commit.Batch(
         operation, _base(run, attempt), intent, run.own_since_read, run.request.allow_live_branches

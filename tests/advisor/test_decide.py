@@ -163,6 +163,27 @@ def test_a_declared_key_is_clustered_whatever_the_queries_and_says_who_loses():
     assert any(shape.worse for shape in advice.shapes)
 
 
+@pytest.mark.parametrize("curve", [(PART,), (PART, DATE)], ids=["a key", "a curve"])
+def test_a_declared_key_orders_the_row_groups_of_files_that_lie_alone(curve):
+    """One file a partition: no file overlaps it, but a scan skips row groups as well."""
+    key = tuple(map(SortColumn, curve))
+    declared = replace(
+        SETTINGS, mode="Declared", ordering=(Hilbert if len(key) > 1 else Lexicographic)(key),
+        target_bytes=ROW_BYTES * 40_000, row_group_bytes=ROW_BYTES * 1_000,
+    )  # fmt: skip
+    rows = arriving_rows(np.random.default_rng(2), 40_000)
+    table = empty_table(SCHEMA).append(rows, 40_000, 0, 1_000)
+    unread = decide(AdviceInput(table.file_table(), NONE, declared))
+    assert unread.actions == () and unread.wanted_footers.tolist() == [0]
+
+    advice = advise(table, NONE, declared)
+    (item,) = advice.actions
+    assert isinstance(item.action, Cluster) and item.predicted.evidence == "drift"
+    after = apply(table, advice, declared)
+    assert advise(after, NONE, declared).actions == ()
+    assert window_read(after, _selective()) < 0.5 * window_read(table, _selective())
+
+
 def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with_apply_to_writes():
     named = replace(
         SETTINGS, target_explicit=True, metadata=TableMetadata({"x": "y"}), mode="Declared",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.plan.drift import Drift, declared_drift
+from reconciler.plan.drift import Drift, declared_drift, drift_inside
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.plan.small_files import small_files
@@ -250,6 +250,19 @@ def test_a_giant_file_alone_is_not_drift_and_does_not_join_small_appends() -> No
     assert decided([giant]) == []
     (only,) = decided([giant, wide()])
     assert not only.rewrite
+
+
+@pytest.mark.parametrize("curve", [Lexicographic, Hilbert])
+def test_files_whose_own_row_groups_overlap_have_drifted_inside(curve: type[Ordering]) -> None:
+    """Of two files, the first is sorted and the second is not."""
+    key = ONE if curve is Lexicographic else TWO
+    sort = hilbert_sort if curve is Hilbert else one_sort
+    apart = [File(piece) for piece in sort(rows_of(spread(8, seed=3)), key)]
+    groups = table_of([*apart, *spread(8, seed=4)], ("long", "long"))
+    owner = np.repeat([3, 5], [len(apart), 8])
+    assert drift_inside(groups, owner, curve(tuple(key))).tolist() == [5]
+    mine = np.arange(len(apart))
+    assert drift_inside(groups.take(mine), owner[mine], curve(tuple(key))).tolist() == []
 
 
 def test_files_without_bounds_are_refused_with_the_column_named(said: Said) -> None:
