@@ -140,6 +140,25 @@ def read(spark: Any, set_id: str, split_bytes: int = 0, open_bytes: int = 0) -> 
     return reader.load(set_id)
 
 
+@contextlib.contextmanager
+def without_sidecars(spark: Any) -> Iterator[None]:
+    """Let Hadoop write local files without a checksum file beside each, in this JVM.
+
+    It starts a `chmod` process for every file that it creates, which takes as long as to write a
+    few thousand rows. Parquet pages have checksums of their own. While another thread leaves this
+    block, a file may get its checksum file: both kinds are read alike.
+    """
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    local = spark._jvm.org.apache.hadoop.fs.FileSystem.get(
+        spark._jvm.java.net.URI.create("file:///"), conf
+    )
+    local.setWriteChecksum(False)
+    try:
+        yield
+    finally:
+        local.setWriteChecksum(True)
+
+
 def write(frame: Any, set_id: str, spec_id: int, roll_bytes: int, order_id: int = UNSORTED) -> None:
     """Write a frame as a rewrite, one task per partition.
 
@@ -157,7 +176,8 @@ def write(frame: Any, set_id: str, spec_id: int, roll_bytes: int, order_id: int 
     )
     if order_id != UNSORTED:
         writer = writer.option("output-sort-order-id", str(order_id))
-    writer.save(set_id)
+    with without_sidecars(frame.sparkSession):
+        writer.save(set_id)
 
 
 def union(frames: Sequence[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -87,6 +88,7 @@ def test_each_partition_gets_one_file_in_order_however_its_rows_come_to_its_task
     part = "CASE WHEN id % 9 = 0 THEN NULL ELSE CAST(id % 9 - 4 AS INT) END"
     some = f"SELECT {far} AS id, {part} AS p, repeat(hex(id * 77), 9) AS s FROM RANGE(0, 400, 1, 2)"
     bench.sql(f"INSERT INTO {bench.full(name)} {some}")
+    assert sidecars(bench.files(name)[0].file_path)
     rows, target = bench.rows(name), (SpecField(2, "identity"),)
     moved = bench.action(
         name, Migrate, *key, curve=curve, output_spec_id=1, fields=target, target_bytes=1_000
@@ -98,12 +100,19 @@ def test_each_partition_gets_one_file_in_order_however_its_rows_come_to_its_task
     files = bench.files(name)
     assert {row.partition[0] for row in files} == {None, *range(-3, 5)} and len(files) == 9
     assert len({row.file_path.rpartition("/")[2].partition("-")[0] for row in files}) == tasks
+    assert not [path for row in files for path in sidecars(row.file_path)]
     for row in files if curve is Lexicographic else ():
         column, _, direction = key[0].partition(" ")
         table = pq.read_table(row.file_path.removeprefix("file:"), columns=[column])
         values = table[column].to_pylist()
         assert values == sorted(values, reverse=direction == "desc")
     assert [tasks_of(bench, f"{one.attempt_id}/0/verify") for one in result.outcomes[1:]] == [1]
+
+
+def sidecars(path: str) -> list[Path]:
+    """The checksum file that Hadoop writes beside a local file."""
+    file = Path(path.removeprefix("file:"))
+    return list(file.parent.glob(f".{file.name}.crc"))
 
 
 def tasks_of(bench: Bench, job_group: str) -> int:
