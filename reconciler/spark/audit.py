@@ -12,6 +12,7 @@ crash leaves at most the branch, which the next run drops (`fence.resolve`).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -43,7 +44,8 @@ REFLECTION = ("reflect", "java_method", "try_reflect")
 
 def prepare(live: LiveTable, operation: Operation, audit: Audit) -> Prepared:
     """Return the commit to the branch. Its UUID is recorded before it writes a file."""
-    return metadata_files.prepare(live.spark, operation.begin(live.table).toBranch(audit.branch))
+    update = operation.begin(live.table).toBranch(audit.branch)
+    return metadata_files.prepare(live.spark, live.table, update)
 
 
 def refuse_branch(live: LiveTable, audit: Audit | None, shown: str) -> None:
@@ -115,9 +117,9 @@ def _on_branch(
     finally:
         if not audit.waits or not isinstance(found, int):
             drop(live, attempt=intent.attempt_id, batch=intent.batch)
-            metadata_files.remove_of_commits(live, (prepared.uuid,), None)
+            metadata_files.remove_of_commits(live, (prepared.uuid,), prepared.base)
     if audit.waits and isinstance(found, int):
-        metadata_files.tidy(live, prepared, found, answered=error is None)
+        metadata_files.tidy(live, prepared, answered=error is None)
         _keep(live, audit, intent.base_snapshot_id)
     return found
 
@@ -242,30 +244,32 @@ def drop(
         named = mark == f"{attempt}/{batch}" or mark.rpartition("/")[0] in attempts
         return named or int(snapshot.snapshotId()) in snapshots
 
+    files: dict[int, list[str]] = {}
     for _ in range(RESENDS):
         live.table.refresh()
         operations = live.table.operations()
         base = operations.current()
         heads, gone = _of_audits(live, base, wanted)
         if not heads and not gone:
+            dropped = [paths for one, paths in files.items() if base.snapshot(one) is None]
+            metadata_files.delete(live, itertools.chain.from_iterable(dropped))
             return
         builder = live.spark._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
         for name, head in heads.items():
             if head is None:
+                metadata.hold(live.spark, base, builder, (name,))
                 builder.removeRef(name)
             else:
                 ref = live.spark._jvm.org.apache.iceberg.SnapshotRef
                 builder.setRef(name, ref.branchBuilder(head).build())
-        files = metadata_files.own_files(live, gone)
+        files |= {int(one.snapshotId()): metadata_files.own_files(live, one) for one in gone}
         builder.removeSnapshots(iceberg.java_list(live.spark, gone))
         try:
             operations.commit(base, builder.build())
         except Exception as error:
             if lost_jvm(error):
                 raise
-            time.sleep(PAUSE_SECONDS)
-        else:
-            metadata_files.delete(live, files)
+            time.sleep(PAUSE_SECONDS)  # it may have arrived: the table says so
     raise UnavailableError(
         f"the branch of an audit of {live.name} could not be dropped",
         details=("The catalog accepted none of the commits.",),

@@ -188,16 +188,16 @@ def _settle(
             do=again,
         ) from error
     committed = outcomes[0].snapshot_id
-    _remove_metadata(run, intent, committed)
+    _remove_metadata(run, intent)
     if committed is not None:
         return Committed(committed)
     return commit.Refused(sent.why, conflict=False, unwritable=sent.unwritable)
 
 
-def _remove_metadata(run: Run, intent: Intent, committed: int | None) -> None:
-    """Remove what the commits of a settled batch wrote, except the files of the successful one."""
+def _remove_metadata(run: Run, intent: Intent) -> None:
+    """Remove what the commits of a settled batch wrote, except what a snapshot needs."""
     try:
-        metadata_files.remove_of_commits(run.live, intent.commits, committed)
+        metadata_files.remove_of_commits(run.live, intent.commits, intent.base_snapshot_id)
     except Exception as error:
         run.say("left", f"metadata files of a commit stay: {java_message(error)}")
 

@@ -223,7 +223,8 @@ def prepare(live: LiveTable, operation: Operation) -> tuple[Prepared, ...]:
     Their UUIDs are recorded before the first of them writes a file.
     """
     return tuple(
-        metadata_files.prepare(live.spark, operation.begin(live.table)) for _ in range(RESENDS)
+        metadata_files.prepare(live.spark, live.table, operation.begin(live.table))
+        for _ in range(RESENDS)
     )
 
 
@@ -260,14 +261,14 @@ def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
             asserted=guard.asserted,
         )
     if found is not None:
-        metadata_files.tidy(live, prepared, found.snapshot_id, answered=error is None)
+        metadata_files.tidy(live, prepared, answered=error is None)
         return found
     if error is None:
         why = "the catalog accepted the commit but does not show it"
         return Unknown(why, lost=False, asserted=guard.asserted)
     refused = _classify(live.spark, error, guard)
     if isinstance(refused, Refused):
-        metadata_files.remove_unwanted(live, prepared, None)
+        metadata_files.remove_unwanted(live, prepared)
     return refused
 
 

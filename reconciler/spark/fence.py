@@ -77,7 +77,7 @@ def resolve(
             # Its commit to the branch may have arrived while this one waited.
             audit.drop(live, attempts=by_attempt)
             files, of_them = metadata_files.remove_of_commits(
-                live, intent.commits, outcomes[0].snapshot_id
+                live, intent.commits, intent.base_snapshot_id
             )
             ledger.record_outcomes(intent, outcomes)
             removed, size = removed + files, size + of_them
@@ -218,7 +218,7 @@ def append_mark(live: LiveTable, attempt_id: str, batch: int) -> None:
     mark = f"{attempt_id}/{batch}"
     base = live.table.currentSnapshot()
     guard = _MarkGuard(live, mark, None if base is None else int(base.snapshotId()))
-    prepared = metadata_files.prepare(live.spark, live.table.newFastAppend())
+    prepared = metadata_files.prepare(live.spark, live.table, live.table.newFastAppend())
     error = None
     try:
         prepared.update.set(iceberg.FENCE, mark)
@@ -232,12 +232,12 @@ def append_mark(live: LiveTable, attempt_id: str, batch: int) -> None:
     except Exception as failed:
         raise _unfenced(attempt_id) from failed
     if appended is not None:
-        metadata_files.tidy(live, prepared, appended, answered=error is None)
+        metadata_files.tidy(live, prepared, answered=error is None)
         return
     if error is None:  # it was accepted, and has expired or was rolled back since
         return
     if _cannot_arrive(live, error):
-        metadata_files.remove_unwanted(live, prepared, None)
+        metadata_files.remove_unwanted(live, prepared)
     raise _unfenced(attempt_id) from error
 
 
@@ -270,7 +270,7 @@ class _MarkGuard:
         """Return the snapshot with the mark in the last refreshed table."""
         metadata = self.live.table.operations().current()
         base = -1 if self.base is None else self.base
-        for snapshot in history.added_since(metadata, base):
+        for snapshot in iceberg.added_since(metadata, base):
             summary = snapshot.summary()
             if summary is not None and summary.get(iceberg.FENCE) == self.mark:
                 return int(snapshot.snapshotId())

@@ -2,19 +2,19 @@
 
 Our snapshots carry their batch in the summary. The search covers all snapshots that were added
 after the one the batch was made from, on main or not, so that a rollback does not hide it. If
-snapshots have expired since, it searches for the files themselves.
+snapshots have expired since, it searches for the manifests that its commits wrote, and for the
+content files themselves, which stay when manifests are merged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.plan.execution import Intent
-from reconciler.spark import iceberg
+from reconciler.spark import iceberg, metadata_files
 from reconciler.spark.iceberg import LiveTable
-from reconciler.table.audits import AUDIT_WAITS
+from reconciler.table.audits import AUDIT, AUDIT_WAITS
 
 REQUEST_TIMEOUT_SECONDS = 60.0
 """After this time no catalog still works on a request whose sender gave up."""
@@ -37,28 +37,18 @@ def search(live: LiveTable, intent: Intent) -> Committed | None:
     found = carrying(metadata, intent)
     if found is not None or _is_complete(live, intent.base_snapshot_id):
         return found
-    return _search_files(live, intent)
+    return _search_manifests(live, intent) or _search_files(live, intent)
 
 
 def carrying(metadata: Any, intent: Intent) -> Committed | None:
     """Return the snapshot of this metadata that carries the batch."""
-    for snapshot in added_since(metadata, intent.base_snapshot_id):
+    for snapshot in iceberg.added_since(metadata, intent.base_snapshot_id):
         summary = snapshot.summary()
         if summary is None or summary.get(iceberg.ATTEMPT_ID) != intent.attempt_id:
             continue
         if summary.get(iceberg.BATCH) == str(intent.batch):
             return Committed(int(snapshot.snapshotId()))
     return None
-
-
-def added_since(metadata: Any, base: int) -> Iterator[Any]:
-    """Yield the snapshots of every branch added after `base`, newest first; all if it expired."""
-    snapshots = metadata.snapshots()
-    for index in reversed(range(snapshots.size())):
-        snapshot = snapshots.get(index)
-        if int(snapshot.snapshotId()) == base:
-            return
-        yield snapshot
 
 
 def _is_complete(live: LiveTable, base: int) -> bool:
@@ -68,6 +58,15 @@ def _is_complete(live: LiveTable, base: int) -> bool:
         return False
     util = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil
     return bool(util.isAncestorOf(live.table, int(head.snapshotId()), base))
+
+
+def _search_manifests(live: LiveTable, intent: Intent) -> Committed | None:
+    """Return the snapshot that one of the batch's commits added, not one of its audit."""
+    for one in metadata_files.added_by(live, intent.commits, intent.base_snapshot_id):
+        snapshot = live.table.snapshot(one)
+        if snapshot is None or not (snapshot.summary() or {}).get(AUDIT):
+            return Committed(one)
+    return None
 
 
 def _search_files(live: LiveTable, intent: Intent) -> Committed | None:

@@ -259,6 +259,16 @@ def ancestors_until(table: Any, base: int) -> tuple[list[SnapshotInfo], bool]:
     return newer, False
 
 
+def added_since(metadata: Any, base: int) -> Iterator[Any]:
+    """Yield the snapshots of every branch added after `base`, newest first; all if it expired."""
+    snapshots = metadata.snapshots()
+    for index in reversed(range(snapshots.size())):
+        snapshot = snapshots.get(index)
+        if int(snapshot.snapshotId()) == base:
+            return
+        yield snapshot
+
+
 def jvm_pid(spark: Any) -> int | None:
     process = getattr(spark.sparkContext._gateway, "proc", None)
     return process.pid if process is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from reconciler.plan.ordering import Ordering
 from reconciler.spark import commit, iceberg, specs, stage
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
 from reconciler.table.metadata import TableMetadata
-from reconciler.table.retention import SnapshotLog, snapshot_log
+from reconciler.table.retention import MAIN, SnapshotLog, snapshot_log
 
 RESENDS = 10
 """Commits in a row that may lose against other writers before the action fails."""
@@ -129,6 +129,28 @@ def apply(spark: Any, table: Any, change: Change) -> tuple[ActionState, str]:
         details=(f"{RESENDS} commits in a row were rejected because of concurrent changes.",),
         do="run the command again when the writers are quieter",
     )
+
+
+def hold(spark: Any, base: Any, builder: Any, names: Iterable[str] = (MAIN,)) -> None:
+    """Have the catalog refuse the change that is built once one of these branches and tags has
+    another snapshot than in `base`.
+
+    A REST catalog compares only what the request requires, and Iceberg requires a ref's snapshot
+    only where the request sets the ref (org.apache.iceberg.UpdateRequirements). So its retention is
+    changed, and set back in the same request.
+    """
+    refs = spark._jvm.org.apache.iceberg.SnapshotRef
+    for name in names:
+        ref = base.ref(name)
+        if ref is None:
+            continue
+        other = refs.builderFrom(ref)
+        if ref.isBranch():
+            other.minSnapshotsToKeep(1 + (ref.minSnapshotsToKeep() or 1))
+        else:
+            other.maxRefAgeMs(1 + (ref.maxRefAgeMs() or 1))
+        builder.setRef(name, other.build())
+        builder.setRef(name, ref)
 
 
 def _detail(before: Mapping[str, str], after: Mapping[str, str]) -> str:

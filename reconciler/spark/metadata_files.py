@@ -3,7 +3,9 @@
 Iceberg deletes them by itself when a commit fails. But a commit may succeed although it was
 reported as failed (sent again by a gateway, an HTTP client or a database driver), and then Iceberg
 would delete the files of the live snapshot. So our commits delete nothing: they only note what
-Iceberg would have deleted, and the files are removed here, after history was searched.
+Iceberg would have deleted, and the files are removed here, after history was searched. What any
+snapshot since needs stays, whatever the search found: the commit's own snapshot may have expired
+while its manifests are those of the head.
 
 Their names contain a random UUID of the commit, which the ledger records before the first file is
 written. It identifies them after a crash, and no other writer's file has it.
@@ -14,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,20 +30,27 @@ PRODUCER = "org.apache.iceberg.SnapshotProducer"
 class Prepared:
     """A commit before it is sent. uuid: in the names of its files, "" if unknown.
 
-    unwanted: a java.util.Queue of the files that Iceberg wanted to delete.
+    unwanted: a java.util.Queue of the files that Iceberg wanted to delete. base: the head before
+    it, 0 if there is none; only later snapshots can need its files.
     """
 
     update: Any
     uuid: str
     unwanted: Any
+    base: int
 
 
-def prepare(spark: Any, update: Any) -> Prepared:
-    """Return the prepared commit; its SnapshotUpdate no longer deletes files itself."""
+def prepare(spark: Any, table: Any, update: Any) -> Prepared:
+    """Return the prepared commit; its SnapshotUpdate no longer deletes files itself.
+
+    table: as it was when the update was made.
+    """
+    head = table.currentSnapshot()
     unwanted = spark._jvm.java.util.concurrent.ConcurrentLinkedQueue()
     add = iceberg.method(spark, "java.util.Collection", "add", "boolean", "java.lang.Object")
     update.deleteWith(iceberg.as_lambda(spark, "java.util.function.Consumer", add.bindTo(unwanted)))
-    return Prepared(update, _commit_uuid(spark, update), unwanted)
+    base = 0 if head is None else int(head.snapshotId())
+    return Prepared(update, _commit_uuid(spark, update), unwanted, base)
 
 
 def _commit_uuid(spark: Any, update: Any) -> str:
@@ -56,21 +65,19 @@ def _commit_uuid(spark: Any, update: Any) -> str:
     return ""
 
 
-def remove_unwanted(live: LiveTable, prepared: Prepared, committed: int | None) -> None:
-    """Remove the files that Iceberg wanted to delete, except those of the committed snapshot.
+def remove_unwanted(live: LiveTable, prepared: Prepared) -> None:
+    """Remove the files that Iceberg wanted to delete, except those that a snapshot needs.
 
-    committed: None if the commit certainly failed. A file that cannot be removed stays.
+    Call it on the table as refreshed after the commit. A file that cannot be removed stays.
     """
     if prepared.unwanted.isEmpty():
         return
-    kept = _files_of(live, committed)
-    if kept is None:
-        return
+    kept = _needed(live, prepared.base)
     unwanted = [str(path) for path in iceberg.each(prepared.unwanted)]
     delete(live, (path for path in unwanted if path not in kept))
 
 
-def tidy(live: LiveTable, prepared: Prepared, committed: int, answered: bool) -> None:
+def tidy(live: LiveTable, prepared: Prepared, answered: bool) -> None:
     """Remove the files of a commit's other attempts; if that fails, the commit still counts as
     done.
 
@@ -78,52 +85,61 @@ def tidy(live: LiveTable, prepared: Prepared, committed: int, answered: bool) ->
     """
     with contextlib.suppress(Exception):
         if answered:
-            remove_unwanted(live, prepared, committed)
+            remove_unwanted(live, prepared)
         else:
-            remove_of_commits(live, (prepared.uuid,), committed)
+            remove_of_commits(live, (prepared.uuid,), prepared.base)
 
 
-def remove_of_commits(
-    live: LiveTable, commits: Collection[str], committed: int | None
-) -> tuple[int, int]:
-    """Remove the files of commits by their UUIDs, except those of the committed snapshot.
+def remove_of_commits(live: LiveTable, commits: Collection[str], base: int) -> tuple[int, int]:
+    """Remove the files of commits by their UUIDs, except those that a snapshot needs.
 
-    Returns their number and bytes. Call it with None only for commits that did not succeed and
-    cannot succeed any more, or whose snapshot was dropped. What a snapshot of the table needs
-    stays: somebody may have made a tag on it meanwhile.
+    base: a snapshot before them. Returns their number and bytes. Call it only for commits that are
+    done or cannot succeed any more, on the table as refreshed since.
     """
     known = [commit for commit in commits if _is_uuid(commit)]
-    kept = _files_of(live, committed)
-    if not known or kept is None:
+    if not known:
         return 0, 0
-    for snapshot in iceberg.each(live.table.snapshots()):
-        if is_file_of(_name(str(snapshot.manifestListLocation())), known):
-            kept |= _files_of(live, int(snapshot.snapshotId())) or set()
     some = str(live.table.operations().metadataFileLocation("x"))
     directory = some.rpartition("/")[0]
     found = cleanup.listing(live.spark, live.table, directory)
-    kept_names = {_name(path) for path in kept}
+    kept = {_name(path) for path in _needed(live, base)}
     removable = {
         path: size
         for path, size in found.items()
-        if is_file_of(_name(path), known) and _name(path) not in kept_names
+        if is_file_of(_name(path), known) and _name(path) not in kept
     }
     for path in removable:
         live.table.io().deleteFile(path)
     return len(removable), sum(removable.values())
 
 
-def own_files(live: LiveTable, snapshots: Iterable[Any]) -> list[str]:
-    """Return the manifest lists of the snapshots, and the manifests that their commits wrote."""
-    found: list[str] = []
-    for snapshot in snapshots:
-        path = str(snapshot.manifestListLocation())
-        found.append(path)
-        commit = _name(path).removesuffix(".avro").split("-", 3)[-1]
-        if _is_uuid(commit):
-            files = _files_of(live, int(snapshot.snapshotId())) or set()
-            found += [file for file in files if is_file_of(_name(file), (commit,))]
-    return list(dict.fromkeys(found))
+def _needed(live: LiveTable, base: int) -> set[str]:
+    """Return the manifest lists and manifests of the snapshots that were added after `base`."""
+    added = iceberg.added_since(live.table.operations().current(), base)
+    return {path for snapshot in added for path in _files_of(live, snapshot)}
+
+
+def added_by(live: LiveTable, commits: Collection[str], base: int) -> Iterator[int]:
+    """Yield the ids of the snapshots that the commits added after `base`, as far as a snapshot
+    still has a manifest of theirs. They may have expired: later snapshots keep the manifests."""
+    known = [commit for commit in commits if _is_uuid(commit)]
+    for snapshot in iceberg.added_since(live.table.operations().current(), base):
+        if not any(is_file_of(_name(path), known) for path in _files_of(live, snapshot)):
+            continue
+        for manifest in iceberg.each(snapshot.allManifests(live.table.io())):
+            if is_file_of(_name(str(manifest.path())), known):
+                yield int(manifest.snapshotId())
+
+
+def own_files(live: LiveTable, snapshot: Any) -> list[str]:
+    """Return the manifest list of the snapshot, and the manifests that its commit wrote."""
+    path = str(snapshot.manifestListLocation())
+    commit = _name(path).removesuffix(".avro").split("-", 3)[-1]
+    written = _files_of(live, snapshot) if _is_uuid(commit) else ()
+    return [
+        path,
+        *(file for file in written if file != path and is_file_of(_name(file), (commit,))),
+    ]
 
 
 def delete(live: LiveTable, paths: Iterable[str]) -> None:
@@ -141,14 +157,8 @@ def is_file_of(name: str, commits: Iterable[str]) -> bool:
     )
 
 
-def _files_of(live: LiveTable, snapshot_id: int | None) -> set[str] | None:
-    """Return the snapshot's manifest list and manifests; None if they are unknown because it
-    expired."""
-    if snapshot_id is None:
-        return set()
-    snapshot = live.table.snapshot(snapshot_id)
-    if snapshot is None:
-        return None
+def _files_of(live: LiveTable, snapshot: Any) -> set[str]:
+    """Return the snapshot's manifest list and manifests."""
     manifests = snapshot.allManifests(live.table.io())
     path = iceberg.method(live.spark, "org.apache.iceberg.ManifestFile", "path", "java.lang.String")
     function = iceberg.as_lambda(live.spark, "java.util.function.Function", path)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.decision_settings import History, settings_for
+from reconciler.loop.local_actor import LocalActor
+from reconciler.loop.step import CONVERGED, run_until_converged
 from reconciler.queries.fragments import Workload, batch_fragments
+from reconciler.state.state import StateStore
 from tests.advisor.worlds import DATE, range_workload, workload
 from tests.cli.observations import lineitem
-from tests.loop.test_step import policy
+from tests.loop.test_step import EVERYTHING, never, policy, quiet, step_of
 
 MIB = 1 << 20
 NOTHING = batch_fragments([], ())
@@ -46,3 +52,27 @@ def test_the_distribution_of_writers_is_spelled_as_iceberg_does(
     declared: str, mode: str | None
 ) -> None:
     assert _settings(NOTHING, distributionMode=declared).distribution_mode == mode
+
+
+@pytest.mark.spark
+def test_writers_follow_the_distribution_that_the_policy_declares(
+    spark: Any, catalog_config: CatalogConfig, tmp_path: Path
+) -> None:
+    """Three tasks write four partitions: a file for each pair, or after a shuffle one for each
+    partition."""
+    full = f"{catalog_config.name}.loop.distributed"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog_config.name}.loop")
+    spark.sql(f"CREATE TABLE {full} (id BIGINT, p BIGINT) USING iceberg PARTITIONED BY (p)")
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark, written = spark, []
+    for declared in ("None", "Hash"):
+        files = {"distributionMode": declared, "minInputFiles": 100}
+        layout = {"clustering": {"mode": "None"}, "files": files}
+        now = dt.datetime.now(dt.UTC)
+        step = step_of(catalog_config, "distributed", now, layout=layout)
+        done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+        assert done.state.state == CONVERGED
+        spark.sql(f"INSERT INTO {full} SELECT id, id % 4 FROM RANGE(0, 240, 1, 3)")
+        summary = spark.sql(f"SELECT summary FROM {full}.snapshots ORDER BY committed_at").collect()
+        written.append(int(summary[-1].summary["added-data-files"]))
+    assert written == [12, 4]

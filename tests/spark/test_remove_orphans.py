@@ -8,14 +8,25 @@ from typing import Any
 
 import pytest
 
+from reconciler.catalog.observe import observe_table
+from reconciler.catalog.orphans import find_orphans
+from reconciler.errors import BlockedError
+from reconciler.plan.actions.audited import Publish
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.state import Validity
+from reconciler.plan.execution import Audit
+from reconciler.spark import commit, metadata, processes
+from reconciler.table.orphans import Search
+from reconciler.table.retention import Retention, kept
 from tests.spark.equality import on_disk
-from tests.spark.tables import Bench, intact
+from tests.spark.tables import Bench, dead_writer, intact
 
 pytestmark = pytest.mark.spark
 
 DAY_MS = 86_400_000
+WAITS = Audit("candidate", waits="policy")
 
 
 def _aged(bench: Bench, name: str) -> dict[str, Path]:
@@ -72,3 +83,76 @@ def test_a_table_whose_files_may_belong_to_others_is_left_alone(bench: Bench) ->
     (state,) = bench.run(bench.request(name, _removal(paths))).actions
     assert state.state is Validity.LOST and "gc.enabled" in state.detail
     assert paths["orphan"].exists()
+
+
+def _found(bench: Bench, name: str, under_way: tuple[str, ...] = ()) -> set[str]:
+    """Names of the files that a plan would remove, however old the table's files are."""
+    search, now = Search(2 * DAY_MS), 400_000 * DAY_MS
+    where = bench.config, ("jobs", name), bench.directory / "cache"
+    found = find_orphans(*where, search, now, under_way=under_way)
+    return {Path(file.path).name for file in found.files}
+
+
+def test_what_waits_for_approval_is_neither_an_orphan_nor_expires(bench: Bench) -> None:
+    """Its branch is the only one that needs the files, and the snapshot that they were made
+    from."""
+    name = bench.create("id bigint, s string")
+    bench.fill(name, 3, 10, "n, 'x'")
+    rows = bench.rows(name)
+    base = int(bench.table(name).currentSnapshot().snapshotId())
+    packed = bench.action(name, BinPack, target_bytes=1 << 20)
+    assert bench.run(bench.request(name, packed, audit=WAITS)).waiting == 1
+    for number in range(2):
+        bench.append(name, {"id": [1_000 + number], "s": ["new"]})
+    paths = _aged(bench, name)
+    assert _found(bench, name) == {"orphan.parquet"}
+    (waiting,) = observe_table(bench.config, ("jobs", name), bench.directory / "cache").waiting
+    log = metadata.log_of(bench.spark, bench.table(name))
+    held = kept(log, Retention(0, 1), 400_000 * DAY_MS)
+    assert {base, waiting.snapshot_id} <= held
+    due = ExpireSnapshots(tuple(sorted(log.by_id.keys() - held)), 0, 1)
+    for action in (_removal(paths), due):
+        with pytest.raises(BlockedError):
+            bench.run(bench.request(name, action, plan="p-2"))
+    publish = Publish(waiting.inputs, waiting.branch, waiting.snapshot_id)
+    assert bench.run(bench.request(name, publish, plan="p-3", audit=WAITS)).done
+    assert sum((bench.rows(name) - rows).values()) == 2
+    assert bench.run(bench.request(name, _removal(paths), plan="p-4")).done
+    intact(bench, name)
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def test_the_files_of_an_open_attempt_are_left_to_those_who_settle_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However old they are: the attempt may still commit them."""
+    name = bench.create("id bigint, s string")
+    bench.fill(name, 3, 10, "n, 'x'")
+    rows, packed = bench.rows(name), bench.action(name, BinPack, target_bytes=1 << 20)
+
+    def killed(*parts: object) -> None:
+        raise Killed
+
+    writer = dead_writer()
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "own_identity", lambda jvm: writer)
+        patched.setattr(commit, "send", killed)
+        with pytest.raises(Killed):
+            bench.run(bench.request(name, packed))
+    paths = _aged(bench, name)
+    uuid = str(bench.table(name).operations().current().uuid())
+    open_ones = bench.ledger.open_intents(uuid)
+    staged = {Path(path).name for intent in open_ones for path in intent.outputs}
+    assert staged and staged <= _found(bench, name)
+    under_way = tuple(intent.prefix for intent in open_ones)
+    assert _found(bench, name, under_way) & staged == set()
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "wait_until_dead", lambda writer, seconds: False)
+        with pytest.raises(BlockedError):
+            bench.run(bench.request(name, _removal(paths), plan="p-2"))
+    assert paths["orphan"].exists() and bench.leftovers(name) != []
+    assert bench.run(bench.request(name, _removal(paths), plan="p-2")).done
+    intact(bench, name, rows)

@@ -62,7 +62,11 @@ class PublishExecutor(Executor[Publish]):
         return states
 
     def carry_out(self) -> None:
-        """Publish the batches in their order, then drop the branch."""
+        """Publish the batches in their order, then drop the branch.
+
+        It stays if a batch was refused for another reason than the table's changes: the next run
+        publishes that one.
+        """
         run = self.run
         attempt_id = run.begin_attempt()
         for number, (key, action) in enumerate(self.items, start=1):
@@ -70,7 +74,8 @@ class PublishExecutor(Executor[Publish]):
                 return
             if self.judge()[key].validity is Validity.PENDING:
                 self._publish(attempt_id, number, key, action)
-        drop_waiting(run, [key for key, _ in self.items], _branches(a for _, a in self.items))
+        if all(one.validity is not Validity.PENDING for one in self.judge().values()):
+            drop_waiting(run, [key for key, _ in self.items], _branches(a for _, a in self.items))
 
     def _publish(self, attempt_id: str, number: int, key: str, action: Publish) -> None:
         run = self.run
@@ -92,7 +97,7 @@ class PublishExecutor(Executor[Publish]):
         self._check(snapshot)
         operation = operation_of(run.spark, table, snapshot, base)
         refused = batch.publish(run, attempt, number, operation, part)
-        if refused is not None:
+        if refused is not None and refused.conflict:
             self.refused[key] = refused.why
 
     def _check(self, snapshot: Any) -> None:

@@ -42,6 +42,7 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
         found = [base.snapshot(one) for one in action.snapshots]
         listed = iceberg.java_list(self.run.spark, [one for one in found if one is not None])
         builder = java.org.apache.iceberg.TableMetadata.buildFrom(base)
+        metadata.hold(self.run.spark, base, builder, _refs(base))
         wanted = builder.removeSnapshots(listed).build()
         lost = _refs(base) != _refs(wanted)
         fewer = base.snapshots().size() - wanted.snapshots().size()

@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import iceberg, reachable, stage
+from reconciler.spark import iceberg, metadata, reachable, stage
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 
 
@@ -41,7 +41,7 @@ class RemoveSpecsExecutor(MetadataExecutor[RemoveSpecs]):
         going = [number for number in action.specs if str(number) in known]
         ids = java.java.util.HashSet(iceberg.java_list(self.run.spark, going))
         builder = java.org.apache.iceberg.TableMetadata.buildFrom(base)
-        _hold_main(java, base, builder)
+        metadata.hold(self.run.spark, base, builder)  # a commit to main may be under one of them
         update = java.org.apache.iceberg.MetadataUpdate.RemovePartitionSpecs(ids)
         update.applyTo(builder)
         wanted = builder.build()
@@ -59,19 +59,3 @@ class RemoveSpecsExecutor(MetadataExecutor[RemoveSpecs]):
     def values(self, metadata: Any, action: RemoveSpecs) -> dict[str, str]:
         ids = sorted(int(spec.specId()) for spec in iceberg.each(metadata.specs()))
         return {"partition specs": ", ".join(map(str, ids))}
-
-
-def _hold_main(java: Any, base: Any, builder: Any) -> None:
-    """Have the catalog refuse the change once main has another snapshot than in `base`.
-
-    A REST catalog compares only what the request requires. Iceberg requires there that no branch
-    but main has moved (org.apache.iceberg.UpdateRequirements); a commit to main under one of the
-    specs would pass. A change of main's retention requires its snapshot, and is undone at once.
-    """
-    main = base.ref("main")
-    if main is None:
-        return
-    least = main.minSnapshotsToKeep()
-    other = java.org.apache.iceberg.SnapshotRef.builderFrom(main)
-    builder.setRef("main", other.minSnapshotsToKeep(1 + (least or 1)).build())
-    builder.setRef("main", main)

@@ -68,7 +68,8 @@ class ManifestsExecutor(ContentExecutor[RewriteManifests]):
         """Return the number of live entries, which are the same after the rewrite. Raises
         VerificationError."""
         run = self.run
-        prepared = metadata_files.prepare(run.spark, operation.begin(attempt.table))
+        update = operation.begin(attempt.table)
+        prepared = metadata_files.prepare(run.spark, attempt.table, update)
         try:
             operation.fill(prepared.update, attempt.snapshot_id)
             after = live_entries(run.spark, attempt.table, prepared.update.apply())
@@ -81,4 +82,4 @@ class ManifestsExecutor(ContentExecutor[RewriteManifests]):
                 )
             return before[0]
         finally:
-            metadata_files.remove_of_commits(run.live, (prepared.uuid,), None)
+            metadata_files.remove_of_commits(run.live, (prepared.uuid,), prepared.base)

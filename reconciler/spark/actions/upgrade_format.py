@@ -2,7 +2,8 @@
 
 Iceberg's own compaction of position deletes commits as a rewrite, which does not look for deletion
 vectors: a DELETE beside it gives a data file two vectors once the table has format 3, and then no
-engine reads the table. So the upgrade keeps away from tables that another engine compacts.
+engine reads the table. So the upgrade keeps away from tables that another engine compacts, and
+arrives only at the head on which it was judged.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
-from reconciler.spark import iceberg
+from reconciler.spark import iceberg, metadata
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 
 REPLACE = "replace"
@@ -32,7 +33,9 @@ class UpgradeExecutor(MetadataExecutor[UpgradeFormat]):
         return any(s.operation == REPLACE and iceberg.ATTEMPT_ID not in s.summary for s in newer)
 
     def changed(self, base: Any, action: UpgradeFormat) -> Any:
-        return base.upgradeToFormatVersion(action.new)
+        builder = self.run.spark._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+        metadata.hold(self.run.spark, base, builder)
+        return builder.upgradeFormatVersion(action.new).build()
 
     def values(self, metadata: Any, action: UpgradeFormat) -> dict[str, str]:
         return {"format version": str(metadata.formatVersion())}
