@@ -126,7 +126,7 @@ def _play(bench: Bench, name: str, model: Model, step: tuple[Any, ...]) -> None:
         bench.sql(f"ALTER TABLE {full} ADD PARTITION FIELD k")
         model.spec, model.by_k = model.spec + 1, True
     elif step[0] == "maintain":
-        actions = _maintenance(bench, name, step[1])
+        actions = maintenance(bench, name, step[1])
         if actions:
             bench.run(bench.request(name, *actions, plan=f"p-{len(bench.events)}"))
 
@@ -187,7 +187,7 @@ def _upsert(bench: Bench, name: str, model: Model, drawn: list[tuple[int, str]],
     model.ids = max(model.ids, *(i + 1 for i in written))
 
 
-def _maintenance(bench: Bench, name: str, kind: str) -> list[Action]:
+def maintenance(bench: Bench, name: str, kind: str) -> list[Action]:
     rows = bench.sql(f"SELECT file_path, content, file_format FROM {bench.full(name)}.delete_files")
     paths = {
         "convert": {row.file_path for row in rows if row.content == 2},
