@@ -23,7 +23,7 @@ def compared(place: Place, played: Played) -> Numbers:
     predictions = predictions_of(document["actions"])
     sums = total(predictions)
     before, after = (read_of(seen.view, played.recorded) for seen in (played.before, played.after))
-    coming = tuple(read_of(seen.view, played.later) for seen in (played.before, played.after))
+    coming = tuple(read_of(seen.view, played.later) for seen in (played.before, played.end))
     lines = {line["name"]: line for line in evidence["totals"]}
     read = next((line for name, line in lines.items() if name.startswith("read /")), None)
     rho = evidence["cost"]["rhoMilli"] / 1000
@@ -51,11 +51,11 @@ def compared(place: Place, played: Played) -> Numbers:
             "predicted": sums.cpu_seconds - _warm_up(place, played),
             "found": played.cpu_seconds,
         },
-        "rewritten": sums.bytes_in,
+        "rewritten": played.rewritten,
         "cost": {
             "rho": rho,
             "nothing": coming[0].cost,
-            "chosen": coming[1].cost + rho * sums.bytes_in,
+            "chosen": coming[1].cost + rho * played.rewritten,
             "saving_predicted": sums.saving,
             "saving_found": coming[0].cost - coming[1].cost,
         },

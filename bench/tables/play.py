@@ -117,7 +117,8 @@ class Seen:
 class Played:
     """One table before and after, and the proposals of the plan and of the next one.
 
-    days: that the plan took; most_of_budget: share of a day's budget that was used at most.
+    after: when this plan was done. days, end, rewritten: until no plan had any work left, which
+    takes several under a budget; most_of_budget: share of a day's budget that was used at most.
     """
 
     drawn: Drawn
@@ -131,6 +132,8 @@ class Played:
     cpu_seconds: float
     rows_equal: bool
     days: int
+    end: Seen
+    rewritten: int
     most_of_budget: float | None
 
 
@@ -249,17 +252,19 @@ def play(
     step = step_of(place, name, actor.now, budget)
     plan = step.propose(actor)
     done = _stepped(step, actor, plan)
-    cpu_seconds = _cpu(done)
+    cpu_seconds, after = _cpu(done), None
     while done.state.reason == "OverBudget" and len(actor.days) < MOST_DAYS:
+        if after is None and done.after.plan.id != plan.plan.id:
+            after = look(place, name)
         actor.next_day()
         done = _stepped(step, actor)
-        cpu_seconds += _cpu(done)
-    after = look(place, name)
+        cpu_seconds += _cpu(done) if after is None else 0.0
+    end = look(place, name)
     watched.append(watch(name))
     played = Played(
         drawn=drawn,
         before=before,
-        after=after,
+        after=after or end,
         plan=plan,
         following=done.after,
         recorded=plan.evidence.workload,
@@ -268,6 +273,8 @@ def play(
         cpu_seconds=cpu_seconds,
         rows_equal=_multiset(place, name) == rows,
         days=len(actor.days),
+        end=end,
+        rewritten=sum(actor.read),
         most_of_budget=max(actor.read, default=0) / budget if budget else None,
     )
     return played, watched

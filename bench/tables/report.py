@@ -113,8 +113,8 @@ def goals(lines: Sequence[Line]) -> list[tuple[str, str, str]]:
          _median_worst([share["rows"] for share in outside])),
         ("of these in files that no window to come asks for, worst", "-",
          f"{max(share['files'] for share in outside):.2f}" if outside else "-"),
-        ("days that plans took under a budget, and most of a day's budget that they used", "1.00",
-         _budgets(lines)),
+        ("days until no work was left under a budget, share of the table rewritten, and most of a "
+         "day's budget that was used", "1.00", _budgets(lines)),
         ("placebos empty with the right reason", "all",
          f"{sum(_right(line) for line in placebos)} of {len(placebos)}"),
         ("queries for which Spark opened the planned files", "all", _witness(lines, "spark")),
@@ -143,8 +143,10 @@ def _median_worst(values: Sequence[float]) -> str:
 
 def _budgets(lines: Iterable[Line]) -> str:
     held = [line for line in lines if line.get("most_of_budget") is not None]
-    days = ", ".join(str(line["days"]) for line in held)
-    return f"{days}; {max(line['most_of_budget'] for line in held):.2f}" if held else "-"
+    return "; ".join(
+        f"{line['days']}, {line['rewritten'] / line['bytes']:.2f}, {line['most_of_budget']:.2f}"
+        for line in held
+    ) or "-"  # fmt: skip
 
 
 def _inside(lines: Iterable[Line], name: str) -> str:
