@@ -8,6 +8,7 @@ this process (`read_directly`) and on Spark's executors (`spark.sketches`).
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from reconciler.catalog.parquet import (
     open_parquet,
     without_views,
 )
+from reconciler.queries.open_price import Opening
 from reconciler.table.borrowed_rows import borrowed_nulls, moved, nearest
 from reconciler.table.filetable import Array, ColumnBounds, Int64
 from reconciler.table.schema import Field, Schema
@@ -51,7 +53,7 @@ class Sketch:
 
     types: the Iceberg type that each column was sampled as; a promoted column is sampled again.
     taken_ms: when, 0 if that was not recorded. read: bytes of the footer and the column
-    chunks that were read.
+    chunks that were read. opening: how long the file took now; a stored sketch does not keep it.
     """
 
     types: dict[int, str]
@@ -59,6 +61,7 @@ class Sketch:
     null: dict[int, Array]
     taken_ms: int = 0
     read: int = 0
+    opening: Opening | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.null.values()), ()))
@@ -116,7 +119,9 @@ def sketch_file(
 
     In a sorted file, one row group says nothing about the others' values, but their statistics do.
     """
+    begun = time.monotonic()
     with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
+        opening = Opening(time.monotonic() - begun)
         leaves = leaves_by_id(file.schema_arrow, schema)
         present = [field for field in fields if field.field_id in leaves]
         wanted = {field.field_id: leaves[field.field_id] for field in present}
@@ -124,20 +129,21 @@ def sketch_file(
         filled = np.flatnonzero([group.records for group in footer.groups])
         groups = [footer.groups[number] for number in filled]
         count = min(rows or SAMPLE_ROWS, sum(group.records for group in groups))
-        sketch = replace(_nulls(fields, count, now_ms), read=footer.size)
+        sketch = replace(_nulls(fields, count, now_ms), read=footer.size, opening=opening)
         if not count or not present:
             return sketch
         read = chosen_groups(groups, path, None if most is None else most - footer.size)
         drawn = _sampled(groups, present, read, count)
         names = [".".join(leaf.path) for leaf in wanted.values()]
-        table = _rows_at(file, filled, names, drawn)
+        table, seconds = _rows_at(file, filled, names, drawn)
         for field in present:
             column = column_at(table, leaves[field.field_id])
             sketch.values[field.field_id], sketch.null[field.field_id] = drawn.stand_in(
                 field, *domain_array(field, column)
             )
         size = sum(sum(groups[number].sizes.values()) for number in read)
-        return replace(sketch, read=footer.size + size)
+        opening = Opening(opening.opened, seconds, size, len(names) * len(read))
+        return replace(sketch, read=footer.size + size, opening=opening)
 
 
 def block_of(
@@ -165,16 +171,19 @@ def block_of(
 
 def _rows_at(
     file: pq.ParquetFile, filled: Int64, columns: Sequence[str], drawn: _Sampled
-) -> pa.Table:
-    """Return the sampled rows, in their order. One row group is in memory at a time."""
-    parts, orders = [], []
+) -> tuple[pa.Table, float]:
+    """Return the sampled rows, in their order, and the seconds of reading their row groups. One row
+    group is in memory at a time."""
+    parts, orders, seconds = [], [], 0.0
     for group in np.unique(drawn.source):
         mine = np.flatnonzero(drawn.source == group)
+        begun = time.monotonic()
         stored = file.read_row_group(int(filled[group]), columns=columns, use_threads=False)
+        seconds += time.monotonic() - begun
         parts.append(without_views(stored).take(pa.array(drawn.inside[mine])))
         orders.append(mine)
     order = np.argsort(np.concatenate(orders), kind="stable")
-    return pa.concat_tables(parts).take(pa.array(order))
+    return pa.concat_tables(parts).take(pa.array(order)), seconds
 
 
 def chosen_groups(groups: Sequence[GroupStats], path: str, most: int | None = None) -> Int64:

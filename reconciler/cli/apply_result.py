@@ -120,6 +120,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
             "costBefore": step.check.cost_before,
             "costPredicted": step.check.cost_predicted,
             "costActual": step.check.cost_actual,
+            "openBytes": step.before.open_bytes,
         },
         "files": None
         if step.check is None
@@ -169,6 +170,7 @@ def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySum
         read = WindowRead(
             checks[0].before, last.predicted, last.actual, last.complete, saved,
             checks[0].cost_before, last.cost_predicted, last.cost_actual,
+            done[-1][0].before.open_bytes,
         )  # fmt: skip
     files = None
     if done:

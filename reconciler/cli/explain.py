@@ -105,6 +105,8 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
         "table": seen.name,
         "planId": proposal.plan.id,
         "dataFiles": len(seen.files),
+        "openBytes": proposal.settings.open_bytes,
+        "openings": proposal.settings.openings,
         "writeModes": modes_document(proposal.advice.modes, proposal.advice.notes) or None,
         **candidates(seen.files, proposal.advice),
     }

@@ -60,12 +60,14 @@ def register(app: typer.Typer) -> None:
 @dataclass(frozen=True, slots=True)
 class PastPlan:
     """A plan that was carried out at least in part. rho: cost of a rewritten byte in bytes of
-    reading. check: the recorded queries before, as predicted and afterwards."""
+    reading. check: the recorded queries before, as predicted and afterwards. open_bytes: the price
+    of opening a file."""
 
     plan_id: str
     entries: tuple[LedgerEntry, ...]
     realised: Realised | None
     rho: float
+    open_bytes: int
     check: ReadCheck | None = None
 
     @property
@@ -104,6 +106,7 @@ class PastPlan:
 
 def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
     """Return every plan of the ledger, oldest first."""
+    from reconciler.loop.propose import open_bytes_of
     from reconciler.queries.rewrite_cost import rho_from
 
     past = actor.history(observation.uuid)
@@ -118,11 +121,13 @@ def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
         PastPlan(
             plan_id,
             tuple(entries),
-            _realised(actor, observation, entries, fragments),
+            _realised(actor, observation, entries, fragments, price),
             rho,
+            price,
             checks.get(plan_id),
         )
         for plan_id, entries in by_plan.items()
+        for price in (open_bytes_of(actor.store.get_plan(plan_id)),)
     ]
 
 
@@ -131,6 +136,7 @@ def _realised(
     observation: Observation,
     entries: Sequence[LedgerEntry],
     fragments: list[Fragment],
+    open_bytes: int,
 ) -> Realised | None:
     """Return the realised saving; None while nothing is committed, or if the outputs were
     rewritten."""
@@ -147,7 +153,8 @@ def _realised(
     if not written or len(after) < len(written):
         return None
     inputs = [files for files in before if files is not None]
-    return realised_saving(inputs, after, fragments, max(entry.at_ms for entry in done))
+    since_ms = max(entry.at_ms for entry in done)
+    return realised_saving(inputs, after, fragments, since_ms, open_bytes)
 
 
 def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
@@ -253,10 +260,12 @@ def _net(plans: Sequence[PastPlan]) -> str:
     spent = sum(plan.cost for plan in plans)
     saved = sum(plan.saved or 0.0 for plan in plans)
     net = saved - spent
+    known = sorted({plan.open_bytes for plan in plans})
+    prices = iec(known[0]) if len(known) == 1 else f"{iec(known[0])} to {iec(known[-1])}, by plan"
     return (
         f"net since the first rewrite: {'-' if net < 0 else '+'}{iec(abs(net))} of reading "
         f"({iec(max(saved, 0.0))} saved; the rewriting cost as much as reading {iec(spent)}; "
-        "opening a file counts as reading 1 MiB)"
+        f"opening a file counts as reading {prices})"
     )
 
 

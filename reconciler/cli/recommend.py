@@ -72,8 +72,8 @@ def register(app: typer.Typer) -> None:
             str,
             typer.Option(
                 "--costs",
-                help="Cost of opening files and row groups: local or object-store. Default: by "
-                "the table's location.",
+                help="Cost of opening files and row groups: local or object-store. Default: as "
+                "measured on this table, else by its location.",
                 show_default=False,
             ),
         ] = "",

@@ -45,6 +45,7 @@ from reconciler.plan.ledger import (
 from reconciler.plan.ordering import ordering_of
 from reconciler.plan.small_files import declared_target_bytes
 from reconciler.queries.fragments import Workload
+from reconciler.queries.open_price import PRESET, OpenPrice
 from reconciler.queries.rewrite_cost import Rho, RunTimes, rho_from
 from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation, RecentWrite
 from reconciler.table.operations import Encoding
@@ -60,12 +61,13 @@ DEFAULT_ROW_GROUP = 128 << 20
 @dataclass(frozen=True, slots=True)
 class History:
     """The state store's history of a table. rho: measured ratios, oldest first; runs: times of
-    executions, of all tables."""
+    executions, of all tables; open_price: of a file."""
 
     entries: tuple[LedgerEntry, ...] = ()
     checks: tuple[ReadCheck, ...] = ()
     rho: tuple[float, ...] = ()
     runs: tuple[RunTimes, ...] = ()
+    open_price: OpenPrice = PRESET
 
 
 def settings_for(
@@ -118,6 +120,8 @@ def settings_for(
         quiet_partitions=quiet_partitions(observation, spec, now_ms),
         now_ms=now_ms,
         rho=rho,
+        open_bytes=history.open_price.bytes,
+        openings=history.open_price.openings,
         throughput=throughput(history.entries, history.runs),
         most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
         most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),

@@ -100,6 +100,8 @@ def evidence_document(
             "cores": cores,
             "rhoMilli": whole(settings.rho.value * 1000),
             "rhoLabel": settings.rho.label,
+            "openBytes": settings.open_bytes,
+            "openings": settings.openings,
             "throughputLabel": settings.throughput.label,
             "paybackMillis": _payback(advice.payback_hours),
             "yearlyRead": whole(advice.yearly_read),

@@ -18,7 +18,7 @@ from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.simulate.demand import demands
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.read_cost import read_shape
-from reconciler.queries.table_view import table_view
+from reconciler.queries.table_view import OPEN_BYTES, table_view
 from reconciler.table.filetable import FileTable
 from reconciler.table.sample import RowGroups
 
@@ -39,11 +39,15 @@ def window_read(
     workload: Workload,
     row_groups: RowGroups | None = None,
     row_group_bytes: int = 128 << 20,
+    open_bytes: int = OPEN_BYTES,
 ) -> WindowReading:
-    """Return what the recorded queries read from `files`; exact if footers are known."""
+    """Return what the recorded queries read from `files`; exact if footers are known.
+
+    open_bytes: the price of opening a file by which the plan was made.
+    """
     if not len(files) or workload.empty:
         return WindowReading()
-    view = table_view(files, row_groups, None, row_group_bytes)
+    view = table_view(files, row_groups, None, row_group_bytes, open_bytes)
     size = cost = 0.0
     for demand in demands(workload, files.schema, HORIZON_MS):
         reading = read_shape(view, demand)
@@ -67,7 +71,11 @@ class Realised:
 
 
 def realised_saving(
-    before: Sequence[FileTable], after: FileTable, fragments: Sequence[Fragment], since_ms: int
+    before: Sequence[FileTable],
+    after: FileTable,
+    fragments: Sequence[Fragment],
+    since_ms: int,
+    open_bytes: int = OPEN_BYTES,
 ) -> Realised:
     """Return what queries after `since_ms` read and open less of `after` than they would of
     `before`.
@@ -78,7 +86,11 @@ def realised_saving(
     later = batch_fragments(f for f in fragments if f.event_ms >= since_ms)
     if later.empty:
         return Realised(None, 0.0, since_ms, True)
-    saved = sum(window_read(files, later).cost for files in before) - window_read(after, later).cost
+
+    def cost(files: FileTable) -> float:
+        return window_read(files, later, open_bytes=open_bytes).cost
+
+    saved = sum(map(cost, before)) - cost(after)
     return Realised(saved, later.queries, later.until_ms, later.until_ms - since_ms < DAY_MS)
 
 

@@ -39,6 +39,8 @@ from reconciler.plan.plan import Plan, PlannedAction, freeze
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import Head, judge
 from reconciler.queries.fragments import Workload
+from reconciler.queries.open_price import OpenPrice
+from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
@@ -100,6 +102,10 @@ class Ports(Protocol):
         self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
     ) -> RowSample: ...
 
+    def open_price(self, table_uuid: str) -> OpenPrice:
+        """Return the price of opening a file; sketches may have measured it."""
+        ...
+
     def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
         """Return those of the data files that have a stored sketch."""
         ...
@@ -129,6 +135,13 @@ class Ports(Protocol):
         ...
 
 
+def open_bytes_of(plan: Plan | None) -> int:
+    """Return the price of opening a file by which a plan was made; the preset where it is not known
+    any more."""
+    cost = plan.evidence.get("cost") if plan is not None else None
+    return int((cost or {}).get("openBytes", OPEN_BYTES))
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanOnTable:
     """A plan, judged against a table as it was observed.
@@ -146,6 +159,11 @@ class PlanOnTable:
     states: Mapping[str, ActionState]
     pending: tuple[PlannedAction, ...]
     row_groups: RowGroups | None = None
+
+    @property
+    def open_bytes(self) -> int:
+        """The price of opening a file by which the plan was made."""
+        return open_bytes_of(self.plan)
 
     @property
     def by_person(self) -> bool:
@@ -285,7 +303,7 @@ def _advised_on(
         needed=needed_snapshots(policy, seen, ports, now),
         orphans=orphans,
     )
-    advice, row_groups = advise(target, seen, evidence.workload, settings, ports)
+    advice, row_groups, settings = advise(target, seen, evidence.workload, settings, ports)
     return seen, evidence, history, settings, advice, row_groups
 
 
@@ -366,11 +384,12 @@ def advise(
     workload: Workload,
     settings: Settings,
     ports: Ports,
-) -> tuple[Advice, RowGroups | None]:
-    """Return the advice, and the row groups that it is based on.
+) -> tuple[Advice, RowGroups | None, Settings]:
+    """Return the advice, and the row groups and settings that it is based on.
 
-    They are from the footers of all files if there are few, else, like sketches, only of files
-    where they could change the advice.
+    The row groups are from the footers of all files if there are few, else, like sketches, only of
+    files where they could change the advice. The settings differ by the price of opening a file if
+    the sketches measured it: the next plan, which finds the sketches made, has the same price.
     """
     files, columns = observation.files, sampled_columns(workload, settings)
     given = AdviceInput(
@@ -399,9 +418,11 @@ def advise(
             known = np.union1d(known, sketched)
             given = replace(given, row_groups=ports.footers(target, observation, known))
         sample = ports.sketch(target, observation, sketched, columns)
-        given = replace(given, sample=sample)
+        price = ports.open_price(observation.uuid)
+        settings = replace(settings, open_bytes=price.bytes, openings=price.openings)
+        given = replace(given, sample=sample, settings=settings)
         advice = decide(given)
-    return advice, given.row_groups
+    return advice, given.row_groups, settings
 
 
 def _published(

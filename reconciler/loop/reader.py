@@ -27,7 +27,9 @@ from reconciler.queries.coverage import coverage
 from reconciler.queries.excluded import excluded_fields, without_fields
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.moving_windows import with_detected_movement
+from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import run_times
+from reconciler.state.openings import open_price
 from reconciler.state.sketch import sample_rows
 from reconciler.state.state import Store
 from reconciler.table.filetable import FileTable, Int64
@@ -129,7 +131,11 @@ class Reader:
             checks=self.store.read_checks(table_uuid),
             rho=tuple(self.store.note(rho_key(table_uuid)) or ()),
             runs=run_times(self.store.note(RUN_TIMES) or ()),
+            open_price=self.open_price(table_uuid),
         )
+
+    def open_price(self, table_uuid: str) -> OpenPrice:
+        return open_price(self.store, table_uuid)
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         return self.store.standing_plan(table_uuid, policy_hash)

@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.advisor.properties import DISTRIBUTION_MODE
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
-from reconciler.advisor.pto.objective import LOCAL, OBJECT_STORE, PRESETS, Costs
+from reconciler.advisor.pto.objective import LOCAL, OBJECT_STORE, PRESETS, Costs, measured_costs
 from reconciler.advisor.pto.partitionings import Ingest
 from reconciler.advisor.pto.recommend import MOST_ROWS, Given, Recommendation, recommend
 from reconciler.advisor.simulate.demand import demands
@@ -27,8 +27,9 @@ from reconciler.loop.reader import Reader
 from reconciler.plan.ledger import throughput
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import ShapeBatch, Workload
+from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import Throughput, rho_from
-from reconciler.queries.table_view import table_view
+from reconciler.queries.table_view import OPEN_BYTES, table_view
 from reconciler.state.row_blocks import sample_blocks
 from reconciler.state.sketch import (
     MOST_FILES,
@@ -57,8 +58,9 @@ MOST_COLUMNS = 32
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """costs: the name of a preset, "" to choose by where the table lies. horizon_ms: over which
-    reading is weighed against rewriting. sample_bytes: most bytes read for the sample."""
+    """costs: the name of a preset, "" for what was measured, or else for where the table lies.
+    horizon_ms: over which reading is weighed against rewriting. sample_bytes: most bytes read for
+    the sample."""
 
     method: str = DEFAULT_METHOD
     costs: str = ""
@@ -147,7 +149,7 @@ def gathered(
         view=table_view(seen.files, footers, sample.rows, DEFAULT_ROW_GROUP, blocks=blocks.blocks),
         present=seen.files.specs[seen.files.default_spec_id],
         demands=wanted,
-        costs=_costs(seen, options),
+        costs=costs_of(seen.location, options, history.open_price),
         rho=rho_from(history.rho).value,
         horizon_ms=options.horizon_ms,
         plain_row=_plain_row(seen.files, footers),
@@ -275,10 +277,18 @@ def _enough_budget(
         )
 
 
-def _costs(seen: Observation, options: Options) -> Costs:
+def costs_of(location: str, options: Options, price: OpenPrice) -> Costs:
+    """Return the costs of the preset that is asked for, else those measured on the table's storage,
+    else a preset by where the table lies.
+
+    Openings on a local disk are too short for our reads to show more than that they are.
+    """
     if options.costs:
         return PRESETS[options.costs]
-    return LOCAL if is_local(seen.location) else OBJECT_STORE
+    local = is_local(location)
+    if price.openings and (price.bytes > OPEN_BYTES or not local):
+        return measured_costs(price)
+    return LOCAL if local else OBJECT_STORE
 
 
 def _plain_row(files: FileTable, footers: RowGroups) -> float:

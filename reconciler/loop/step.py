@@ -367,7 +367,9 @@ def _read_check(
     if before.evidence.workload.empty or predicted is None or not result.commits:
         return None
     size, workload = before.row_group_bytes, before.evidence.workload
-    was = window_read(before.observation.files, workload, before.row_groups, size)
+    was = window_read(
+        before.observation.files, workload, before.row_groups, size, before.open_bytes
+    )
     found = read_afterwards(before, after, ports)
     return ReadCheck(
         plan_id=before.plan.id,
@@ -400,7 +402,7 @@ def read_afterwards(before: PlanOnTable, after: PlanOnTable, ports: Ports) -> Wi
     wanted = _comparable(before, files) if predicate_columns(workload) else known
     if not np.array_equal(wanted, known) and len(wanted) <= MOST_FOOTERS:
         row_groups = ports.footers(after.target, after.observation, wanted)
-    return window_read(files, workload, row_groups, before.row_group_bytes)
+    return window_read(files, workload, row_groups, before.row_group_bytes, before.open_bytes)
 
 
 def _comparable(before: PlanOnTable, files: FileTable) -> Int64:

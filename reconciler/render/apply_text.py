@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.format import cpu, duration, iec, plural
+from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.render.terminal import WIDEST, commands, tabulate, wrapped
 
 
@@ -19,7 +20,8 @@ class WindowRead:
 
     complete: all of the plan was carried out, so that the prediction is comparable. saved: the cost
     of reading that they save, opened files counted; negative if they cost more than before.
-    cost_*: of reading and opening, None if the plan is of an older version.
+    cost_*: of reading and opening, None if the plan is of an older version. open_bytes: the plan's
+    price of opening a file.
     """
 
     before: int
@@ -30,6 +32,7 @@ class WindowRead:
     cost_before: int | None = None
     cost_predicted: int | None = None
     cost_actual: int | None = None
+    open_bytes: int = OPEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def _cost_row(read: WindowRead) -> list[list[str]]:
     if read.cost_actual is None:
         return []
     predicted = iec(read.cost_predicted) if read.complete else "-"
-    was = f"was {iec(read.cost_before)}; opening a file = 1 MiB"
+    was = f"was {iec(read.cost_before)}; opening a file = {iec(read.open_bytes)}"
     return [["with files opened", predicted, iec(read.cost_actual), was]]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from reconciler.format import count, iec, plural
 from reconciler.plan.rejected import merged
 from reconciler.render.modes_text import modes_section
+from reconciler.render.plan_text import opening_price
 from reconciler.render.terminal import commands, flow, tabulate, wrapped
 
 MOST_FILES = 12
@@ -69,7 +70,7 @@ def render_table(body: Document, width: int) -> str:
         lines += [*modes, ""]
     unit = (
         "Cost and savings cover 7 days at the query rates of the workload's end, in bytes read; "
-        "opening a file counts as reading 1 MiB."
+        f"{opening_price(body)}."
     )
     return "\n".join([*lines, *wrapped(unit, width)])
 

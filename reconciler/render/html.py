@@ -257,7 +257,7 @@ def _payoff(data: Payoff) -> Section:
     heads = ("Plan", "At", "Cost in bytes of reading", "Saves a day", "Saved so far")
     question = (
         "Does it pay back? A byte rewritten is charged as rho bytes read. Savings are those that "
-        "apply measured; opening a file counts as one MiB."
+        "apply measured; opened files count at the price that the plan had."
     )
     return finding, question, plots.payoff(data), table(heads, rows, (0, 1))
 

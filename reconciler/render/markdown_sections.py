@@ -14,7 +14,14 @@ from reconciler.plan.prediction import Total, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, harm_of, total_of
 from reconciler.render.markdown_text import code_span, escaped, table
-from reconciler.render.plan_text import FilesOf, by_parts, files_of, files_per_query, harm_text
+from reconciler.render.plan_text import (
+    FilesOf,
+    by_parts,
+    files_of,
+    files_per_query,
+    harm_text,
+    opening_price,
+)
 from reconciler.render.totals_text import total_text, without_rewrite
 
 Document = Mapping[str, Any]
@@ -158,7 +165,8 @@ def _cost(document: Document) -> str:
     share = f" ({percent(rewritten / total, 1)} of the table)" if total else ""
     text = (
         f"**Cost** {iec(rewritten)} rewritten{share}, {cpu(cost['cpuMillis'] / 1000)}. "
-        f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
+        f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']}); "
+        f"{opening_price(cost)}"
     )
     after = payback(cost)
     text += f"; pays back in about {after}." if after != "-" else "."

@@ -16,6 +16,7 @@ from reconciler.format import count, cpu, duration, iec, percent, plural
 from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, harm_of, total_of
+from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.render.modes_text import modes_section
 from reconciler.render.terminal import WIDEST, clip, commands, flow, tabulate, wrapped
 from reconciler.render.totals_text import total_text, without_rewrite
@@ -298,8 +299,15 @@ def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
     ratio = f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
     if payback is None:
         return [spent, f"{ratio}; no payback claimed"]
-    when = f"pays back in about {duration(payback / 1000)} (opening a file = 1 MiB)"
+    when = f"pays back in about {duration(payback / 1000)} ({opening_price(cost)})"
     return [spent, f"{ratio}; {when}"]
+
+
+def opening_price(cost: Mapping[str, Any]) -> str:
+    """`opening a file = 4.0 MiB, measured on 24 files`; plans of older versions have the preset."""
+    count, price = cost.get("openings", 0), cost.get("openBytes", OPEN_BYTES)
+    source = f"measured on {plural(count, 'file')}" if count else "preset"
+    return f"opening a file = {iec(price)}, {source}"
 
 
 def _rejected(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:

@@ -6,7 +6,7 @@ a data file never changes. They may include rows that were deleted since.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from reconciler.catalog.sketch_reader import (
     sketch_file,
 )
 from reconciler.state.blobs import pack, unpack
+from reconciler.state.openings import record_openings
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import Field
@@ -70,10 +71,14 @@ def sample_rows(
             fresh = dict(zip(missing, taken, strict=True))
         sketches |= fresh
         if store is not None:
-            store.put_sketches(
-                table_uuid, {path: encode_sketch(item) for path, item in fresh.items()}
-            )
+            _keep(store, table_uuid, fresh)
     return pooled(files, chosen, [sketches[path] for path in paths] if fields else [], fields)
+
+
+def _keep(store: Store, table_uuid: str, fresh: Mapping[str, Sketch]) -> None:
+    """Keep new sketches by path, and how long their files took to open."""
+    store.put_sketches(table_uuid, {path: encode_sketch(item) for path, item in fresh.items()})
+    record_openings(store, table_uuid, [s.opening for s in fresh.values() if s.opening])
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def sample_table(
         io = data_file_io(config, identifier, timeout)
         taken = read(io, files.schema, fields, requests, now_ms)
         fresh = {request.path: item for request, item in zip(requests, taken, strict=True)}
-        store.put_sketches(table_uuid, {path: encode_sketch(item) for path, item in fresh.items()})
+        _keep(store, table_uuid, fresh)
         bytes_read = sum(sketch.read for sketch in fresh.values())
         sketches |= fresh
     found = [sketches[path] for path in paths] if fields else []

@@ -136,6 +136,14 @@ def test_wide_scans_get_larger_files_and_narrow_ones_smaller_files(small_sizes):
         assert len(table.file_table()) == scored.predicted.files_out
 
 
+def test_a_dear_opening_makes_files_larger(small_sizes):
+    found = []
+    for price in (4_000, 64_000, 1 << 20):
+        settings = replace(AUTO_FILES, open_bytes=price)
+        found.append(len(_chosen(_work(20_000, weight=5.0), settings)[1].file_table()))
+    assert found[0] > found[1] > found[2]
+
+
 @pytest.mark.parametrize("width", [1_000, 20_000, 60_000])
 def test_files_of_a_chosen_size_cost_at_most_as_much_to_read(small_sizes, width):
     work, costs = _work(width, weight=5.0), []

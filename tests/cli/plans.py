@@ -140,6 +140,7 @@ def single() -> dict[str, Any]:
             ],
             "cost": {"tableBytes": 212 * GIB, "cpuMillis": 10_800_000, "millis": 760_000,
                      "cores": 16, "rhoMilli": 4200, "rhoLabel": "measured",
+                     "openBytes": 4 << 20, "openings": 24,
                      "paybackMillis": 18_000_000},
             "budgets": [
                 "daily: needs 132.0 GiB; 500.0 of 500.0 GiB left in 24 h",
@@ -311,12 +312,15 @@ def past_plans() -> list[PastPlan]:
     second = (entry(PLAN_ID, "a02", 19, "committed", 11 * GIB, 300.0),)
     late = first[0].at_ms + 10 * 86_400_000
     return [
-        PastPlan("p-71be09c2a0b1c2d3e4f5", first, Realised(20.0 * GIB, 900.0, late, False), 4.0),
+        PastPlan(
+            "p-71be09c2a0b1c2d3e4f5", first, Realised(20.0 * GIB, 900.0, late, False), 4.0, 1 << 20
+        ),
         PastPlan(
             PLAN_ID,
             second,
             None,
             4.0,
+            1 << 20,
             ReadCheck(
                 PLAN_ID,
                 late,

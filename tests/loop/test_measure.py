@@ -71,12 +71,12 @@ def test_a_merge_that_only_saves_opens_is_not_called_unpaid():
     size = int(many.bytes.sum())
     outcome = Outcome("x", 1, "a01", COMMITTED, 1, size, size, 3_000, FILES, 1, 1.0, 1.0)
     entry = LedgerEntry("u", "p-1", 0, outcome, Prediction(kind="BinPack"))
-    plan = PastPlan("p-1", (entry,), seen, PRIOR_RHO.value)
+    plan = PastPlan("p-1", (entry,), seen, PRIOR_RHO.value, OPEN_BYTES)
     assert seen.until_ms >= HORIZON_MS
     assert plan.saved is not None and plan.saved > plan.cost
     assert not plan.not_paid
     short = Realised(plan.cost - 1.0, seen.queries, seen.until_ms, False)
-    assert PastPlan("p-1", (entry,), short, PRIOR_RHO.value).not_paid
+    assert PastPlan("p-1", (entry,), short, PRIOR_RHO.value, OPEN_BYTES).not_paid
 
 
 def test_debt_is_paid_back_in_the_unit_that_it_is_owed_in():

@@ -46,7 +46,7 @@ from tests.advisor.worlds import (
 from tests.examples import examples
 
 
-def _one(column: int, low: int, high: int, projection: tuple[int, ...] = (VALUE,)):
+def one_of(column: int, low: int, high: int, projection: tuple[int, ...] = (VALUE,)):
     work = workload([range_query(0, column, low, high, event_ms=0, projection=projection)])
     (demand,) = demands(work, SCHEMA, 7 * DAY)
     return demand
@@ -56,7 +56,7 @@ def test_read_cost_is_the_projected_bytes_of_surviving_row_groups():
     table = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=1_000, jitter=1)
     table = replace(table, files=tuple(replace(f, group_rows=250) for f in table.files))
     view = table_view(table.file_table(), table.row_groups(), None, 1 << 20)
-    reading = read_shape(view, _one(KEY, 1_300, 1_400))
+    reading = read_shape(view, one_of(KEY, 1_300, 1_400))
     # ids 1300..1400 lie in the second row group of the second file: 250 rows of id and amount.
     assert reading.bytes.tolist() == pytest.approx([250 * 16], rel=1e-4)
     assert reading.files.tolist() == [1.0]
@@ -70,7 +70,7 @@ def test_without_a_footer_the_share_read_is_at_least_one_row_group_and_at_most_t
     file_bytes = 1_000 * ROW_BYTES
     for row_group, share in ((file_bytes // 4, 0.25), (file_bytes, 1.0)):
         view = table_view(table.file_table(), None, None, row_group)
-        reading = read_shape(view, _one(KEY, 1_300, 1_310))
+        reading = read_shape(view, one_of(KEY, 1_300, 1_310))
         assert reading.bytes.tolist() == pytest.approx([share * 1_000 * 16], rel=1e-4)
         assert view.label == "bound"
 
@@ -79,7 +79,7 @@ def test_delete_files_cost_their_bytes_and_an_open_each():
     table = arrived(np.random.default_rng(0), rows=2_000, rows_per_file=1_000, jitter=1)
     files = table.file_table()
     loaded = replace(files, delete_files=np.array([2, 0]), delete_bytes=np.array([5_000, 0]))
-    demand = _one(KEY, 0, 10)
+    demand = one_of(KEY, 0, 10)
     clean = read_shape(table_view(files, table.row_groups(), None, 1 << 20), demand)
     dirty = read_shape(table_view(loaded, table.row_groups(), None, 1 << 20), demand)
     assert dirty.bytes[0] - clean.bytes[0] == pytest.approx(5_000, rel=1e-3)
@@ -112,7 +112,7 @@ def test_needed_never_exceeds_read_and_matching_rows_are_always_read(
     table = arrived(np.random.default_rng(seed), rows=3_000, rows_per_file=300, jitter=80)
     sample = table.sample(range(0, 10, 2), 100) if with_sample else None
     view = table_view(table.file_table(), table.row_groups(), sample, 300 * ROW_BYTES)
-    demand = _one(column, low, low + width)
+    demand = one_of(column, low, low + width)
     reading = read_shape(view, demand)
     assert (reading.matching <= reading.bytes + 1.0).all()
     assert (reading.saving >= 0).all()
@@ -122,7 +122,7 @@ def test_needed_never_exceeds_read_and_matching_rows_are_always_read(
 
 
 def test_scan_amplification_is_one_when_only_matching_row_groups_are_read():
-    demand = _one(KEY, 0, 10)
+    demand = one_of(KEY, 0, 10)
     read, matching = [np.array([400.0])], [np.array([100.0])]
     assert scan_amplification([demand], read, matching, [50.0]) == pytest.approx(4.0)
     # A query of a few rows cannot read less than one row group.
@@ -139,7 +139,7 @@ def test_rho_is_the_geometric_mean_with_the_prior_counted_once():
     assert rho_from([9.0] * 50).value == pytest.approx(9.0, rel=0.05)
 
 
-def test_throughput_is_the_median_and_an_unseen_kind_scales_from_the_seen_one():
+def test_throughput_is_the_median_and_an_unseen_kind_scales_from_the_seenone_of():
     prior = Throughput()
     model = prior.cpu_seconds("sort", 10**8, 20)
     runs = [

@@ -13,6 +13,8 @@ import numpy as np
 
 from reconciler.advisor.simulate.grid import Readings
 from reconciler.queries.demand import Demand
+from reconciler.queries.open_price import OpenPrice
+from reconciler.queries.table_view import OPEN_BYTES, OPENING_REQUESTS
 from reconciler.table.filetable import Float64
 
 KIB = 1 << 10
@@ -41,6 +43,17 @@ OBJECT_STORE = Costs(
     "object-store", 4096.0 * KIB, 5.5 * KIB, 256.0 * KIB, 1.83 * KIB,
     source="an open file as Iceberg counts it (4 MiB), a request per row group",
 )  # fmt: skip
+
+
+def measured_costs(price: OpenPrice) -> Costs:
+    """Return the costs on a storage whose openings were timed; a row group waits for a request."""
+    return Costs(
+        "measured", float(price.bytes), OBJECT_STORE.file_column,
+        max((price.bytes - OPEN_BYTES) / OPENING_REQUESTS, LOCAL.group), OBJECT_STORE.group_column,
+        source=f"openings of {price.openings} files of this table",
+    )  # fmt: skip
+
+
 PRESETS: Mapping[str, Costs] = {costs.name: costs for costs in (LOCAL, OBJECT_STORE)}
 
 
