@@ -517,6 +517,22 @@ def test_auto_takes_the_mode_that_was_cheapest_in_the_bench() -> None:
         assert one.regret(ways) <= 1.05, (one.case, one.reads)
 
 
+@pytest.mark.parametrize(("lost", "near"), [(0.02, True), (0.2, False)])
+def test_the_bench_does_not_hold_the_noise_of_a_reading_against_a_choice(
+    lost: float, near: bool
+) -> None:
+    """At 100 readings the model takes vectors: 0.02 CPU s of one are noise, 0.2 are not."""
+    found = stored()
+    one = found.by["sparse", "vectors"]
+    one.first = one.after = one.before + lost
+    one.each.cpu = 48.0
+    (choice,) = (c for c in chosen(found) if (c.case, c.reads) == ("sparse", 100))
+    ways = FORMATS["format 3"]
+    assert choice.auto(ways) == "vectors"
+    assert choice.regret(ways) > (1.0 if near else 1.3)
+    assert choice.near(ways) is near
+
+
 @pytest.mark.parametrize(("slower", "factor"), [(0, 1.0), (2, 2.0)])
 def test_the_fit_of_the_bench_finds_what_was_changed(slower: int, factor: float) -> None:
     """The third term is that of the written rows."""
