@@ -303,8 +303,9 @@ def played(bed: Bed, cases: Sequence[str], found: Found, until: float = math.inf
 def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
     notes = (
         f"TPC-H lineitem, {bed.rows:,} rows, {found.bytes / (1 << 20):.0f} MiB in {BUCKETS} files; "
-        f"the cheapest of {bed.iterations} MERGEs by positions, {EAGER} by copy-on-write, {FOLDED} "
-        f"by vectors, {FEW} by equality, which is written by hand as Flink does. Each operation "
+        f"the cheapest of {bed.iterations} MERGEs by positions, {EAGER} by copy-on-write, "
+        f"{min(FOLDED, bed.iterations)} by vectors, {min(FEW, bed.iterations)} by equality, which "
+        "is written by hand as Flink does. Each operation "
         f"adds {NEW_ROWS * BUCKETS} rows. Readings of the whole table in CPU seconds, the best of "
         f"{TIMES}, of positions and vectors of {CAREFULLY}. Model: `advisor/deletes/mode_cost`, of "
         "the writing alone, before anything was measured; calibrated: after our own actions of the "
