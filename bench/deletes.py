@@ -114,18 +114,18 @@ class Lab:
         query = f"SELECT {READ} FROM {self.bench.full(name)}"
         return min(self.measured(lambda: self.bench.sql(query)).cpu for _ in range(times))
 
-    def run(self, name: str, action: Action, ledger: list[ThroughputSample]) -> None:
-        """Carry out the action, and note what it took. Each plan has an id of its own: what was
-        rolled back is not done again."""
+    def run(self, name: str, actions: Sequence[Action], ledger: list[ThroughputSample]) -> None:
+        """Carry out actions of one kind, and note what they took. Each plan has an id of its own:
+        what was rolled back is not done again."""
         self.plans += 1
-        result = self.bench.run(self.bench.request(name, action, plan=f"p-{self.plans}"))
+        result = self.bench.run(self.bench.request(name, *actions, plan=f"p-{self.plans}"))
         assert result.done, result
         ledger.extend(
             ThroughputSample(
-                action.work, one.read_bytes, one.cpu_seconds, one.seconds, one.files_in
+                actions[0].work, one.read_bytes, one.cpu_seconds, one.seconds, one.files_in
             )
             for one in result.outcomes
-            if action.work is not None and one.cpu_seconds > 0
+            if actions[0].work is not None and one.cpu_seconds > 0
         )
 
     def call(self, procedure: str, arguments: str) -> None:
@@ -234,12 +234,13 @@ def maintain(bed: Bed, case: str, found: Found) -> None:
 
     compaction = CompactDeletes(inputs=delete_paths(lab.bench, positions.name))
     conversion = ConvertDeletes(inputs=delete_paths(lab.bench, equality.name, 2))
-    applying = ApplyDeletes(inputs=tuple(sorted(file.file_path for file in bed.files)))
+    # As a plan has them: an action for each partition.
+    applying = [ApplyDeletes(inputs=(file.file_path,)) for file in bed.files]
     acts: list[tuple[str, Written, Callable[[], None]]] = [
-        ("compaction, ours", positions, partial(lab.run, positions.name, compaction, ledger)),
+        ("compaction, ours", positions, partial(lab.run, positions.name, [compaction], ledger)),
         ("compaction, Iceberg's procedure", positions,
          theirs("rewrite_position_delete_files", positions.name)),
-        ("conversion, ours", equality, partial(lab.run, equality.name, conversion, ledger)),
+        ("conversion, ours", equality, partial(lab.run, equality.name, [conversion], ledger)),
         ("major, ours", equality, partial(lab.run, equality.name, applying, ledger)),
         ("major, Iceberg's procedure", equality, theirs("rewrite_data_files", equality.name)),
     ]  # fmt: skip

@@ -14,7 +14,8 @@ from typing import Any
 from reconciler.api.documents import Verification
 from reconciler.spark.iceberg import quoted
 
-FLAGS_PER_WORD = 60
+BETWEEN = 0x2E5D_9A41_C7B3_680F
+"""A long that is hashed after each column; any value does that columns seldom hold."""
 PART_BITS = 26
 """The lowest and the highest bits of a hash that are summed, this many each.
 
@@ -80,25 +81,20 @@ def row_hash(schema: Any) -> Any:
 
 
 def _hash_of(columns: list[tuple[Any, Any]]) -> Any:
-    """Return the hash of the columns and of which are null, because xxhash64 skips nulls."""
+    """Return the hash of the columns, each followed by BETWEEN.
+
+    xxhash64 skips nulls and does not hash where an array ends, so that without it a value could
+    move to the next column unseen. A constant costs no access to the row.
+    """
     from pyspark.sql import functions as f
+    from pyspark.sql import types as t
 
-    values = [_canonical(column, data_type) for column, data_type in columns]
-    return f.xxhash64(*_null_flags([column for column, _ in columns]), *values)
-
-
-def _null_flags(columns: list[Any]) -> list[Any]:
-    """Return bit sets of which columns are null, as longs."""
-    from pyspark.sql import functions as f
-
-    words = []
-    for start in range(0, len(columns), FLAGS_PER_WORD):
-        word = f.lit(0).cast("long")
-        for bit, column in enumerate(columns[start : start + FLAGS_PER_WORD]):
-            flag = f.when(column.isNull(), f.lit(1 << bit).cast("long"))
-            word = word.bitwiseOR(flag.otherwise(f.lit(0).cast("long")))
-        words.append(word)
-    return words
+    parts = []
+    for column, data_type in columns:
+        if isinstance(data_type, (t.ArrayType, t.MapType)):
+            parts.append(column.isNull())  # one without elements is skipped like a null
+        parts += [_canonical(column, data_type), f.lit(BETWEEN)]
+    return f.xxhash64(*parts)
 
 
 def _canonical(column: Any, data_type: Any) -> Any:

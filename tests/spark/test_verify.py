@@ -171,6 +171,9 @@ def test_equal_values_hash_alike(spark: Any, one: str, other: str) -> None:
         ("SELECT array(1, null) AS a", "SELECT array(null, 1) AS a"),
         ("SELECT array(1) AS a", "SELECT array(1, null) AS a"),
         ("SELECT array() AS a", "SELECT cast(null AS array<int>) AS a"),
+        ("SELECT map() AS a", "SELECT cast(null AS map<int,int>) AS a"),
+        ("SELECT array(1, 2) AS a, array(3) AS b", "SELECT array(1) AS a, array(2, 3) AS b"),
+        ("SELECT '' AS a, string(null) AS b", "SELECT string(null) AS a, '' AS b"),
         (
             "SELECT named_struct('x', int(null), 'y', 1) AS a",
             "SELECT named_struct('x', 1, 'y', int(null)) AS a",
