@@ -13,6 +13,7 @@ from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.state.sketch import sample_rows
 from reconciler.table.observation import Observation
+from reconciler.table.operations import Kind
 from tests.catalog.reference import assert_same
 
 pytestmark = pytest.mark.spark
@@ -124,6 +125,20 @@ def test_v2_position_deletes_are_loaded_onto_their_files(spark: Any, see: Any) -
         assert seen.files.position_deleted[row] == len(inside)
     (write,) = seen.recent_writes
     assert set(write.partitions) == {(0, (0,)), (0, (1,))}
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_a_merge_says_how_many_rows_it_inserted(spark: Any, see: Any, mode: str) -> None:
+    name = f"merged_{mode[:4]}"
+    create(spark, name, **{"format-version": "2", "write.merge.mode": mode})
+    insert(spark, name, 0, 40)
+    merge = f"MERGE INTO rec.seen.{name} t USING (SELECT * FROM rec.seen.{name} WHERE id < 3) s"
+    matched = "WHEN MATCHED THEN UPDATE SET small = 7"
+    spark.sql(f"{merge} ON t.id = s.id {matched}")
+    spark.sql(f"{merge} ON t.id = s.id + 38 {matched} WHEN NOT MATCHED THEN INSERT *")
+    last, first = see(name)[1].operations.every
+    assert [first.kind, last.kind] == [Kind.MERGE, Kind.MERGE]
+    assert [(first.rows, first.inserted_rows), (last.rows, last.inserted_rows)] == [(3, 0), (2, 1)]
 
 
 def test_v3_deletion_vectors_are_loaded_onto_their_files(spark: Any, see: Any) -> None:
