@@ -44,7 +44,7 @@ FILES = 8 << 20, 512 << 20
 """The least and the greatest size of files that is tried."""
 
 ROUNDED = 1.5
-"""How much larger or smaller than its target a file may be where their number is rounded."""
+"""How much smaller than its target a file may be where the number of files is rounded."""
 
 Played = tuple[Candidate, Layout, Outcome]
 
@@ -130,7 +130,8 @@ def _in_files(situation: Situation, played: Played, pool: Pool) -> Iterator[Play
 
 def _in_ranges(situation: Situation, played: Played, pool: Pool) -> Played:
     """Return a slice of a budget in a multiple of as many files as its key has ranges, so that
-    later slices can merge one range of all runs; as it is if the files would be too small or large.
+    later slices can merge one range of all runs; as it is if queries would read more of files that
+    are much smaller than their target.
     """
     candidate, layout, _ = played
     lead, sliced = candidate.ordering.lead, situation.sliced
@@ -139,7 +140,7 @@ def _in_ranges(situation: Situation, played: Played, pool: Pool) -> Played:
         return played
     count = candidate.files_out
     wanted = ranges * _nearest(count / ranges)
-    if wanted == count or not 1 / ROUNDED <= wanted / count <= ROUNDED:
+    if wanted == count:
         return played
     written = situation.table.live_bytes[candidate.rows].sum() * candidate.written_share
     size = max(1, round(float(written) / wanted))
@@ -147,6 +148,9 @@ def _in_ranges(situation: Situation, played: Played, pool: Pool) -> Played:
     other = replace(other, row_group_bytes=layout.row_group_bytes)
     made = _played(situation, candidate, other, pool)
     if made is None:
+        return played
+    most = NEARLY * _left(situation, candidate)
+    if wanted > ROUNDED * count and _left(situation, made[0]) > most:
         return played
     configured = candidate.row_group_configured
     return replace(made[0], target_configured=size, row_group_configured=configured), *made[1:]

@@ -67,16 +67,18 @@ def test_slices_converge_near_the_layout_of_one_rewrite(settings: Settings) -> N
     assert rewritten <= 2.5 * ROW_BYTES * len(table)
 
 
-@pytest.mark.parametrize(("files", "share"), [(23, 0.3), (60, 0.12)])
+@pytest.mark.parametrize(("files", "share", "target"), [(23, 0.3, 1), (60, 0.12, 1), (16, 0.3, 4)])
 def test_runs_of_slices_are_merged_range_by_range_in_a_second_pass(
-    files: int, share: float, said: Said
+    files: int, share: float, target: int, said: Said
 ) -> None:
-    """Files arrive in the order of another column, and each holds all values of the key."""
+    """Files arrive in the order of another column, and each holds all values of the key. target:
+    size of files, in files; with 4 a slice would become a single file."""
     table = arrived(np.random.default_rng(1), rows=2_000 * files)
     size, work = ROW_BYTES * len(table), parts_asked()
-    settings = replace(SETTINGS, most_bytes=int(share * size))
+    free = replace(SETTINGS, target_bytes=target * FILE_BYTES)
+    settings = replace(free, most_bytes=int(share * size))
     runs = int(np.ceil(1 / share))
-    sliced, whole = (converge(table, work, one) for one in (settings, SETTINGS))
+    sliced, whole = (converge(table, work, one) for one in (settings, free))
 
     rewritten = [sum(sizes(advice)) / size for advice in sliced.advice]
     assert rewritten == [1.0, 1.0, 0.0]
