@@ -26,11 +26,15 @@ from bench.results import write_section
 from reconciler.kube.kinds import TABLE_LAYOUT
 from tests.cluster import binaries, spark_image
 from tests.cluster.cluster import Cluster
+from tests.operator.deleting import Deleter
 from tests.operator.held import held_jobs
-from tests.operator.scene import SAMPLE_SECONDS, Driver, Lake, Scene, eventually, scene
+from tests.operator.scene import SAMPLE_SECONDS, TABLE, Driver, Lake, Scene, eventually, scene
 
 LEASE_SECONDS = 15
 CONVERGES = 600.0
+FAILED_SHARE = 0.01
+MOST_DELETE_FILES = 60
+"""Bounded: a job starts, compacts and commits within a minute and a half, in which 20 come."""
 OK = "ok"
 
 
@@ -228,6 +232,59 @@ def concurrent_writer(stage: Scene) -> str:
     return f"{plan} stood {20} s of review and was applied in {len(applied)} commits"
 
 
+def concurrent_deletes(stage: Scene, seconds: float = 600.0) -> str:
+    """Two DELETEs and an append in turn, one every three seconds, for ten minutes."""
+    stage.operator()
+    stage.apply()
+    stage.waits_for("NothingToDo", CONVERGES)
+    before = len(stage.lake.commits())
+    writer, until = Deleter(stage.lake), time.monotonic() + seconds
+    counts: list[int] = []
+    with writer.working(3.0):
+        while time.monotonic() < until:
+            counts.append(writer.load())
+            time.sleep(2)
+    assert writer.refused <= FAILED_SHARE * writer.commits, writer
+    assert max(counts) <= MOST_DELETE_FILES, counts
+    stage.waits_for("NothingToDo", CONVERGES)
+    return (
+        f"{writer.deletes} deletes and {writer.appends} appends, {writer.refused} sent again; at "
+        f"most {max(counts)} delete files at once; {len(stage.lake.commits()) - before} commits of "
+        f"{len(stage.watchman.jobs)} jobs"
+    )
+
+
+BY_CITY = {
+    "partitioning": {
+        "mode": "Declared",
+        "fields": [{"column": "city", "transform": "truncate[6]"}],
+    },
+    "clustering": {"mode": "Declared", "keys": ["id"]},
+    "files": {"quietPeriod": "0s"},
+}
+
+
+def migrated_under_appends(stage: Scene) -> str:
+    """To another partition spec; files that come under the old one meanwhile are moved as well."""
+    stage.operator()
+    old = stage.lake.catalog.load_table(TABLE).spec().spec_id
+    with stage.lake.appending(3.0):
+        stage.apply(layout=BY_CITY)
+        eventually(lambda: written_under(stage)[0] != old, CONVERGES, "writers are switched")
+        after = stage.lake.next_id
+        eventually(lambda: stage.lake.next_id > after, 60, "an append under the new spec")
+    stage.waits_for("NothingToDo", CONVERGES)
+    default, used = written_under(stage)
+    assert default != old and used == {default}, used
+    return f"{len(stage.lake.commits())} commits of {len(stage.watchman.jobs)} jobs"
+
+
+def written_under(stage: Scene) -> tuple[int, set[int]]:
+    """Partition specs: the writers' one, and those of the live files."""
+    table = stage.lake.catalog.load_table(TABLE)
+    return table.spec().spec_id, {task.file.spec_id for task in table.scan().plan_files()}
+
+
 def stops_at_a_boundary(driver: Driver) -> int:
     """Waits for its end within the grace; its commits, none of which was begun and not ended."""
     eventually(lambda: not driver.process(), 300, "the driver has stopped")
@@ -297,14 +354,20 @@ FAULTS: Mapping[str, Callable[[Scene], str]] = {
     "stale-leader": stale_leader,
     "api-server-restarted": api_server_restarted,
     "concurrent-writer": concurrent_writer,
+    "concurrent-deletes": concurrent_deletes,
+    "migrated-under-appends": migrated_under_appends,
     "job-deleted": job_deleted,
     "layout-deleted": layout_deleted,
 }
 
 
+UNPARTITIONED = {"concurrent-deletes"}
+"""Faults on an unpartitioned table, as `Deleter` writes."""
+
+
 def play(cluster: Cluster, name: str, directory: Path) -> str:
     """One fault on a table and in a namespace of its own. Raises when anything is wrong."""
-    with staged(cluster, name, directory) as stage:
+    with staged(cluster, name, directory, regions=1 if name in UNPARTITIONED else 4) as stage:
         said = FAULTS[name](stage)
         stage.check()
     return said
@@ -312,14 +375,14 @@ def play(cluster: Cluster, name: str, directory: Path) -> str:
 
 @contextmanager
 def staged(
-    cluster: Cluster, name: str, directory: Path, every: float = SAMPLE_SECONDS
+    cluster: Cluster, name: str, directory: Path, every: float = SAMPLE_SECONDS, regions: int = 4
 ) -> Iterator[Scene]:
     """A scene on a table and in a namespace of its own."""
     cluster.kubectl("create", "namespace", name)
     wait = ("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
     cluster.kubectl(*wait)
     directory.mkdir(parents=True)
-    with scene(cluster, name, Lake(directory), every) as stage:
+    with scene(cluster, name, Lake(directory, regions), every) as stage:
         yield stage
 
 

@@ -53,11 +53,15 @@ class _Deletes(_FastAppendFiles):
 
 
 class Deleter:
-    """Deletes rows of the lake's unpartitioned table, a few of one data file at a time."""
+    """Deletes rows of the lake's unpartitioned table, a few of one data file at a time, and appends
+    others.
+
+    deletes, appends: commits. refused: commits that were sent again, because another came first:
+    one of ours, as it sends them one by one.
+    """
 
     def __init__(self, lake: Lake):
-        self.lake, self.refused, self.commits = lake, 0, 0
-        """refused: commits that were sent again, because another came first."""
+        self.lake, self.refused, self.deletes, self.appends = lake, 0, 0, 0
         self._gone: dict[str, int] = {}
 
     def delete(self, rows: int = 50) -> None:
@@ -75,7 +79,7 @@ class Deleter:
                 continue
             self._gone[path] = first + len(dead)
             self.lake.expected -= Counter(dead)
-            self.commits += 1
+            self.deletes += 1
             return
 
     def _next(self, table: Any, rows: int) -> tuple[str, int, list[tuple[Any, ...]]]:
@@ -86,9 +90,26 @@ class Deleter:
         columns = (part[name].to_pylist() for name in SCHEMA.names)
         return best.file_path, first, list(zip(*columns, strict=True))
 
+    def write(self) -> None:
+        """One commit: every third appends, the others delete."""
+        if self.commits % 3 == 2:
+            self.refused += self.lake.append()
+            self.appends += 1
+        else:
+            self.delete()
+
+    def load(self) -> int:
+        """Live delete files of the table."""
+        table = self.lake.catalog.load_table(TABLE)
+        return int(table.current_snapshot().summary["total-delete-files"])
+
+    @property
+    def commits(self) -> int:
+        return self.deletes + self.appends
+
     def working(self, pause: float) -> contextlib.AbstractContextManager[None]:
-        """Delete every `pause` seconds."""
-        return repeating(self.delete, pause)
+        """Write every `pause` seconds."""
+        return repeating(self.write, pause)
 
 
 def _written(table: Any, path: str, positions: range) -> DataFile:

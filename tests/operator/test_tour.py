@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.kube.pods import PLAN_LABEL
+from tests.cluster import sampling_job
+from tests.cluster import spark_image as image
 from tests.cluster.cluster import Cluster
 from tests.operator.deleting import Deleter
 from tests.operator.scene import TABLE, Lake, Scene, eventually, scene
@@ -17,8 +20,13 @@ from tests.operator.scene import TABLE, Lake, Scene, eventually, scene
 KEEPS_ORDER = {"clustering": {"mode": "Declared", "keys": ["id"]}}
 
 
+WAITS = {"branch": "audit", "approval": "Required"}
+RARELY = {"interval": "720h"}
+
+
 @pytest.fixture
 def stage(spark_image: str, cluster: Cluster, namespace: str) -> Iterator[Scene]:
+    cluster.set_image(sampling_job.NAME, sampling_job.ENTRYPOINT, image.environment())
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp") as directory,
         scene(cluster, namespace, Lake(Path(directory), regions=1, appends=8)) as made,
@@ -27,72 +35,106 @@ def stage(spark_image: str, cluster: Cluster, namespace: str) -> Iterator[Scene]
 
 
 def test_a_policy_is_planned_approved_run_and_converges(stage: Scene) -> None:
-    """While the plan waits for a person, a recommend job runs; then the plan's."""
+    """While the plan waits for a person, a recommend job runs; then the plan's, onto a branch, and
+    the one that publishes the branch."""
     stage.lake.asked(200)
-    stage.operator()
-    stage.apply(approval={"mode": "Manual"}, recommend={"interval": "720h"})
+    stage.operator(image=sampling_job.NAME)
+    stage.apply(approval={"mode": "Manual"}, recommend=RARELY, safety=WAITS)
     stage.waits_for("AwaitingApproval")
     location = stage.lake.catalog.load_table(TABLE).metadata_location
     recommended(stage)
     assert stage.lake.catalog.load_table(TABLE).metadata_location == location
     assert stage.reason() == "AwaitingApproval"
-    (first,) = stage.jobs()
-    plan = stage.approve()
-    job = eventually(lambda: [j for j in stage.jobs() if name(j) != name(first)], 60, "a Job")[0]
-    for each in (first, job):
-        assert each["metadata"]["ownerReferences"][0]["kind"] == "TableLayout"
+    plans = carried_out_and_published(stage)
     stage.waits_for("NothingToDo", 420)
     table = stage.lake.catalog.load_table(TABLE)
-    assert table.current_snapshot().summary["layout.plan-id"] == plan
+    assert table.current_snapshot().summary["layout.plan-id"] == plans[1]
+    assert set(table.metadata.refs) == {"main"}
     done = stage.status()
-    assert done["lastAppliedPlan"] == plan
+    assert done["lastAppliedPlan"] == plans[1]
     assert done["job"]["phase"] == "Succeeded"
-    assert len(stage.jobs()) == 2
+    assert [entry["planId"] for entry in done["history"][:2]] == plans[::-1]
     stage.kubectl("wait", "tlp/facts", "--for=condition=Converged", "--timeout=60s")
     stage.check()
     deletes_are_compacted_beside_their_writer(stage)
 
 
+def carried_out_and_published(stage: Scene) -> list[str]:
+    """The plans: of the work, whose result waits on a branch, and of its publication."""
+    before = stage.lake.catalog.load_table(TABLE).current_snapshot()
+    plans: list[str] = []
+    for _ in range(2):
+        plans.append(stage.status()["plan"]["id"])
+        assert stage.lake.catalog.load_table(TABLE).current_snapshot() == before
+        stage.layoutctl("approve", plans[-1], "--namespace", stage.namespace)
+        eventually(lambda: of_plan(stage, plans[-1]), 60, "a Job")
+        eventually(lambda: stage.status().get("lastAppliedPlan") == plans[-1], 300, "it ran")
+        if len(plans) == 1:
+            stage.waits_for("AwaitingApproval", 60)
+    jobs = stage.jobs()
+    assert len(set(plans)) == 2 and len(jobs) == 3
+    for job in jobs:
+        assert job["metadata"]["ownerReferences"][0]["kind"] == "TableLayout"
+    return plans
+
+
+def of_plan(stage: Scene, plan: str) -> list[dict[str, Any]]:
+    return [job for job in stage.jobs() if job["metadata"]["labels"][PLAN_LABEL] == plan]
+
+
 def deletes_are_compacted_beside_their_writer(stage: Scene) -> None:
-    """While somebody deletes every two seconds, a job replaces delete files, and no delete is lost
-    or refused for long."""
+    """While somebody deletes and appends every two seconds, jobs replace delete files, and no
+    commit is lost or refused for long."""
     writer = Deleter(stage.lake)
     declared = {
         "layout": {**KEEPS_ORDER, "files": {"quietPeriod": "0s", "minInputFiles": 4}},
         "deletes": {"compaction": "Minor"},
         "approval": {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "1Gi"}},
+        "safety": None,
     }
     before = len(stage.lake.commits())
     with writer.working(2.0):
         stage.kubectl("patch", "tlp/facts", "--type=merge", "-p", json.dumps({"spec": declared}))
-        eventually(
-            lambda: stage.status().get("deletes", {}).get("positionFiles"), 60, "deletes seen"
-        )
-        eventually(lambda: len(stage.lake.commits()) > before, 300, "a compaction")
+        seen = eventually(lambda: stage.status().get("deletes"), 60, "deletes seen")
+        eventually(lambda: compactions(stage, before), 300, "a compaction")
         committed = writer.commits
-        eventually(lambda: writer.commits > committed + 1, 30, "the writer goes on")
-    assert writer.refused <= 1
-    first = stage.lake.commits()[before]
-    assert int(first["removed-position-delete-files"]) >= 4
-    assert "removed-data-files" not in first
+        eventually(lambda: writer.commits > committed + 3, 30, "the writer goes on")
+    assert seen["deletedRows"] == {"atLeast": gone(seen), "atMost": gone(seen)}
+    assert writer.appends > 1 and writer.refused <= 1
     stage.waits_for("NothingToDo", 300)
-    found = stage.status()["deletes"]
-    gone = writer.commits * 50
-    assert found["deletedRows"] == {"atLeast": gone, "atMost": gone}
-    assert found["positionFiles"] < writer.commits
+    assert writer.load() < writer.deletes
+    # Files whose rows were sorted anew have no deletes any more.
+    live, found = stage.lake.expected.total(), stage.status().get("deletes")
+    if writer.load() or found:
+        assert found["positionFiles"] == writer.load()
+        assert found["liveRows"] == {"atLeast": live, "atMost": live}
     stage.check()
 
 
-def name(job: dict[str, Any]) -> str:
-    return str(job["metadata"]["name"])
+def gone(seen: dict[str, Any]) -> int:
+    """Rows that the writer's own delete files name."""
+    return int(seen["positionFiles"]) * 50
+
+
+def compactions(stage: Scene, since: int) -> list[dict[str, str]]:
+    """The commits, after so many, that replace at least four delete files and no data file."""
+    return [
+        commit
+        for commit in stage.lake.commits()[since:]
+        if int(commit.get("removed-position-delete-files", 0)) >= 4
+        and "deleted-data-files" not in commit
+    ]
 
 
 def recommended(stage: Scene) -> None:
-    """A layout is recommended, stored, and reported by condition, event and `kubectl get`."""
+    """A layout is recommended from what an executor sampled, stored, and reported by condition,
+    event and `kubectl get`."""
 
     def known() -> bool:
         return stage.condition("BetterLayoutKnown").get("status") in ("True", "False")
 
+    driver = stage.driver()
+    eventually(driver.executors, 120, "an executor reads the sample")
     try:
         eventually(known, 120, "a recommendation")
     except TimeoutError as error:
