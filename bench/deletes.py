@@ -122,9 +122,14 @@ class Lab:
         assert result.done, result
         ledger.extend(
             ThroughputSample(
-                actions[0].work, one.read_bytes, one.cpu_seconds, one.seconds, one.files_in
+                actions[0].work,
+                one.read_bytes,
+                one.cpu_seconds,
+                one.seconds,
+                one.files_in,
+                first=number == 0,
             )
-            for one in result.outcomes
+            for number, one in enumerate(result.outcomes)
             if actions[0].work is not None and one.cpu_seconds > 0
         )
 

@@ -88,6 +88,12 @@ WARMING = 0.65
 """Most of the rows' CPU that the first action pays for compiling its code: tables of 300,000 rows
 end before all of it is compiled."""
 
+MOSTLY_WORK = 0.5
+"""Least part of an action's modelled CPU that its rows or bytes are, for it to tell of the machine's
+speed: small actions tell how well their fixed parts are known."""
+LONG_RUN = 1.0
+"""Modelled CPU seconds from which a run tells of it."""
+
 START_SECONDS = 4.5
 """Time of starting the JVM and its Spark session: 4.6 CPU seconds, of several threads. Until runs
 were measured, as all seconds here."""
@@ -214,18 +220,18 @@ def throughput_from(
     each = _middle(COMMIT_SECONDS, beside)
     cpu: dict[str, float] = {}
     wall: dict[str, float] = {}
-    ratios: dict[str, list[float]] = {}
     for kind in CPU_PER_BYTE:
         mine = [s for s in samples if s.kind == kind and s.bytes > 0]
         if mine:
             model = [modelled_cpu(kind, s.bytes, s.files, s.first, s.rows) for s in mine]
             pairs = list(zip(mine, model, strict=True))
-            ratios[kind] = [s.cpu_seconds / m for s, m in pairs]
-            cpu[kind] = float(np.median(ratios[kind]))
+            cpu[kind] = float(np.median([s.cpu_seconds / m for s, m in pairs]))
             wall[kind] = float(np.median([s.seconds / (WALL_PER_CPU * m) for s, m in pairs]))
     known = [r for r in runs if r.model > 0.0 and r.cpu > 0.0]
     speed = speed_of(
-        ratios.get("pack", ()), ratios.get("sort", ()), [r.cpu / r.model for r in known]
+        _telling(samples, "pack"),
+        _telling(samples, "sort"),
+        [r.cpu / r.model for r in known if r.model >= LONG_RUN],
     )
     if not cpu:
         of_cpu = _middle(1.0, [r.cpu / r.model for r in known])
@@ -238,6 +244,18 @@ def throughput_from(
         cpu.setdefault(kind, next(iter(cpu.values())))
         wall.setdefault(kind, next(iter(wall.values())))
     return Throughput(cpu, wall, "measured", start, each, speed)
+
+
+def _telling(samples: Sequence[ThroughputSample], kind: str) -> list[float]:
+    """Return measured / modelled CPU of the actions of a kind that are mostly work."""
+    ratios = []
+    for one in samples:
+        if one.kind == kind:
+            model = modelled_cpu(kind, one.bytes, one.files, one.first, one.rows)
+            work = modelled_cpu(kind, one.bytes, 0, False, one.rows) - CPU_PER_ACTION[kind]
+            if work >= MOSTLY_WORK * model:
+                ratios.append(one.cpu_seconds / model)
+    return ratios
 
 
 def _middle(prior: float, measured: Sequence[float]) -> float:

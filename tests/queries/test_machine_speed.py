@@ -56,8 +56,19 @@ def test_some_doubt_stays_however_much_was_measured() -> None:
 def test_the_ledger_of_the_table_comes_before_runs_on_others(kind: str) -> None:
     model = modelled_cpu(kind, 10**8, 20, True)
     own = [ThroughputSample(kind, 10**8, 3.0 * model, 1.0, 20)]
-    runs = [RunTimes(None, 1.0, 1, tasks=1.0, cpu=0.2, model=1.0)]
+    runs = [RunTimes(None, 1.0, 1, tasks=1.0, cpu=0.4, model=2.0)]
     mine, theirs = throughput_from(own, runs).speed, throughput_from([], runs).speed
     assert (mine.label, mine.actions, mine.runs) == ("measured", 1, 0)
     assert (theirs.label, theirs.actions, theirs.runs) == ("other tables", 0, 1)
     assert theirs.scale < 1.0 < mine.scale < 3.0
+
+
+@pytest.mark.parametrize("kind", ["pack", "sort"])
+def test_small_actions_and_short_runs_say_nothing_of_the_machine(kind: str) -> None:
+    """Their CPU is mostly that of their start: a tenth of it is no fast machine."""
+    model = modelled_cpu(kind, 50_000, 4, True)
+    small = [ThroughputSample(kind, 50_000, model / 10, 1.0, 4)] * 20
+    short = [RunTimes(None, 1.0, 1, tasks=0.1, cpu=0.1, model=0.9)]
+    found = throughput_from(small, short)
+    assert found.label == "measured"
+    assert found.speed == UNKNOWN_SPEED
