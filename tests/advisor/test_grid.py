@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.advisor.simulate.arrangement import Arrangement, Sizes, arranged
+from reconciler.advisor.simulate.arrangement import LEAST_REST, Arrangement, Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.grid import simulate_sizes
 from reconciler.advisor.simulate.layout import Layout
@@ -90,8 +90,9 @@ def _brute(
         count = max(1, int(len(mine) * ROW_BYTES / size.target_bytes + 0.5))
         files += count
         for file in np.array_split(mine, count):
-            inner = int(np.ceil(len(file) * ROW_BYTES / (size.row_group_bytes * 1.1)))
-            groups += np.array_split(file, max(1, inner))
+            full = size.row_group_bytes / ROW_BYTES
+            inner = max(1, int(np.ceil(len(file) / full - LEAST_REST)))
+            groups += np.split(file, (np.arange(1, inner) * full).round().astype(int))
     read = 0.0
     for demand in wanted:
         column = next(c for c in (DATE, PART) if c in demand.projection)

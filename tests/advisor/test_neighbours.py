@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.advisor.simulate.layout import Layout
-from reconciler.advisor.simulate.neighbours import neighbours_after
+from reconciler.advisor.simulate.neighbours import neighbours_after, rows_of_value
 from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.simulate.stored import in_order
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
@@ -22,7 +23,7 @@ from reconciler.state.row_blocks import BLOCK_ROWS, BLOCKS, sample_blocks
 from reconciler.state.sketch import sample_rows
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import Int64
-from reconciler.table.sample import RowBlocks, RowGroups
+from reconciler.table.sample import RowBlocks, RowGroups, RowSample
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.conftest import sqlite_catalog
 
@@ -84,14 +85,17 @@ class World:
         assert pool is not None
         return pool
 
-    def written(self, key: str, path: Path) -> dict[int, int]:
+    def written(self, key: str, path: Path, groups: int = 1) -> dict[int, int]:
         order = np.argsort(self.rows[key].to_numpy(), kind="stable")
         pq.write_table(
             self.rows.take(pa.array(order)), path, compression="zstd", compression_level=3,
-            use_dictionary=list(NAMES[:-1]),
+            use_dictionary=list(NAMES[:-1]), row_group_size=ROWS // groups,
         )  # fmt: skip
-        group = pq.ParquetFile(path).metadata.row_group(0)
-        return {n + 1: group.column(n).total_compressed_size for n in range(len(NAMES))}
+        every = [pq.ParquetFile(path).metadata.row_group(n) for n in range(groups)]
+        return {
+            n + 1: sum(group.column(n).total_compressed_size for group in every)
+            for n in range(len(NAMES))
+        }
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +103,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("neighbours"))
 
 
-def _predicted(pool: Pool, field: int) -> dict[int, int]:
+def _predicted(pool: Pool, field: int, row_group_bytes: int = 1 << 40) -> dict[int, int]:
     whole = Layout(
-        Lexicographic((SortColumn(field),)), 1 << 40, 1 << 40, np.zeros(FILES, dtype=np.int64)
-    )
+        Lexicographic((SortColumn(field),)), 1 << 40, row_group_bytes,
+        np.zeros(FILES, dtype=np.int64),
+    )  # fmt: skip
     files = simulate(whole, pool, ()).written.views[0].files
     return {field: int(known.sum()) for field, known in files.column_sizes.items()}
 
@@ -129,6 +134,36 @@ def test_rows_in_order_of_arrival_keep_their_runs(world):
     assert same[ORDER].run == pytest.approx(ITEMS, rel=0.02)
     assert same[CUSTOMER].run == pytest.approx(ITEMS, rel=0.02), "a NULL does not end a run"
     assert same[ITEM].run == pytest.approx(1.0, rel=0.02)
+
+
+@pytest.mark.parametrize("slices", [1, 4, 16])
+@pytest.mark.parametrize(("key", "field"), [("item", ITEM), ("shop", SHOP)])
+def test_values_of_a_slice_are_those_of_rows_that_an_order_leaves_in_it(world, key, field, slices):
+    """Counted over all rows: a slice of a sixteenth of the items has few rows of an order."""
+    order = np.argsort(world.rows[key].to_numpy(), kind="stable")
+    parts = np.array_split(world.rows["order"].to_numpy()[order], slices)
+    true = ROWS / sum(len(np.unique(part)) for part in parts)
+    ordering = Lexicographic((SortColumn(field),))
+    found = rows_of_value(world.pool(), ordering, None, 1.0 / slices)
+    assert found[ORDER] == pytest.approx(true, rel=0.03)
+    assert ITEM not in found, "items do not come in runs"
+
+
+def test_runs_are_no_order_however_many_of_their_rows_are_sampled(world):
+    """Most neighbours in a dense sample are of one run."""
+    values = {ORDER: world.rows["order"].to_numpy(), CUSTOMER: world.rows["customer"].to_numpy()}
+    null = {field: np.isnan(column) for field, column in values.items()}
+    file = np.arange(ROWS) * FILES // ROWS
+    dense = RowSample(values, null, np.ones(ROWS), file)
+    assert in_order(dense, ORDER) and not in_order(dense, CUSTOMER)
+
+
+def test_a_column_that_grew_takes_its_range_in_another_order(world, tmp_path):
+    """Its dictionary lists numbers as they come: no longer one after the other, which compresses
+    to a byte each."""
+    actual = world.written("item", tmp_path / "sorted.parquet", groups=16)
+    predicted = _predicted(world.pool(), ITEM, sum(actual.values()) // 16)
+    assert predicted[ORDER] == pytest.approx(actual[ORDER], rel=0.1)
 
 
 def test_partitions_scatter_rows_as_sorts_do(world):

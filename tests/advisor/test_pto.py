@@ -22,7 +22,7 @@ from reconciler.advisor.pto.partitionings import (
 from reconciler.advisor.pto.recommend import Given, pareto, recommend, search_space, widened
 from reconciler.advisor.pto.sizes import MIB, declared_row_group, expert_sizes, size_grid
 from reconciler.advisor.pto.space import CandidateLayout
-from reconciler.advisor.simulate.arrangement import Sizes, arranged
+from reconciler.advisor.simulate.arrangement import LEAST_REST, Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.grid import simulate_sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
@@ -143,7 +143,7 @@ def test_labels_are_of_row_groups_that_the_writer_can_make(given, pool):
     row = label.bytes_written / ROWS
     rows = space.declared(size.row_group_bytes, row).rows
     whole = ROWS / label.files
-    assert label.row_groups == pytest.approx(label.files * np.ceil(whole / rows / 1.1), rel=0.1)
+    assert label.row_groups == pytest.approx(label.files * np.ceil(whole / rows - LEAST_REST))
 
 
 def test_orderings_that_are_not_simulated_in_all_sizes_would_not_be_chosen(given, monkeypatch):

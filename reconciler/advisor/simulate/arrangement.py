@@ -19,10 +19,13 @@ from reconciler.advisor.simulate.target import TargetPartitions, target_partitio
 from reconciler.plan.grouping import arrivals, output_files
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.table.filetable import Float64, Int64
-from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.schema import PartitionSpec
 
 Int32 = npt.NDArray[np.int32]
+
+LEAST_REST = 0.02
+"""Share of a row group's rows below which a file has no further row group for the rest: bytes per
+row are not known better than that."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -194,12 +197,14 @@ def _cut_one(rows: Arrangement, size: Sizes, number: int) -> tuple[Slices, Slice
     file_ends = np.append(files[1:], len(rows.order))
     records = rows.cumulative[file_ends] - rows.cumulative[files]
     stands = (real / np.bincount(part, minlength=len(real)))[part]
-    inner = row_groups_of(records * per_row / stands, size.row_group_bytes)
-    groups, owner = _sliced(rows, files, file_ends, records, inner * stands)
+    full = max(size.row_group_bytes / per_row, 1.0)
+    inner = np.maximum(np.ceil(records / stands / full - LEAST_REST), 1.0)
+    groups, owner = _sliced(rows, files, file_ends, records, inner * stands, full)
     group_ends = np.append(groups[1:], len(rows.order))
     group_records = rows.cumulative[group_ends] - rows.cumulative[groups]
     group_stands = (inner * stands / np.bincount(owner, minlength=len(files)))[owner]
     group_rows = group_ends - groups
+    rest = (np.diff(owner, append=-1) != 0) & (np.diff(owner, prepend=-1) == 0)
     kind = np.full(len(files), number, dtype=np.int64)
     return (
         Slices(kind, files, file_ends - files, records, part, stands),
@@ -208,23 +213,34 @@ def _cut_one(rows: Arrangement, size: Sizes, number: int) -> tuple[Slices, Slice
             part[owner], group_stands,
         ),
         owner,
-        float(np.percentile(group_rows / group_stands, 10)),
+        float(np.percentile((group_rows / group_stands)[~rest], 10)),
     )  # fmt: skip
 
 
 def _sliced(
-    rows: Arrangement, starts: Int64, ends: Int64, weight: Float64, wanted: npt.ArrayLike
+    rows: Arrangement,
+    starts: Int64,
+    ends: Int64,
+    weight: Float64,
+    wanted: npt.ArrayLike,
+    full: float | None = None,
 ) -> tuple[Int64, Int64]:
     """Return the first row and the parent of each slice; parents are cut into equal weights.
 
-    A parent with few sampled rows is cut into fewer slices than wanted.
+    full: table rows of a slice; a parent then has full ones and a rest, as a file has row groups.
+    A parent with few sampled rows is cut into fewer slices than wanted, which are equal.
     """
     lengths = ends - starts
     most = np.maximum(1, lengths // MIN_SLICE_ROWS)
-    used = np.minimum(np.ceil(np.asarray(wanted, dtype=np.float64)), most).astype(np.int64)
+    asked = np.ceil(np.asarray(wanted, dtype=np.float64))
+    used = np.minimum(asked, most).astype(np.int64)
+    each = weight / used
+    if full is not None:
+        exact = (asked <= most) & (weight <= (used + LEAST_REST) * full)
+        each = np.where(exact, np.minimum(full, weight), each)
     parent = np.repeat(np.arange(len(starts)), used)
     inside = np.arange(len(parent)) - np.repeat(np.cumsum(used) - used, used)
-    edge = rows.cumulative[starts[parent]] + inside * weight[parent] / used[parent]
+    edge = rows.cumulative[starts[parent]] + inside * each[parent]
     first = np.searchsorted(rows.middle, edge, side="left")
     first = np.maximum(first, starts[parent])
     first[inside == 0] = starts

@@ -12,7 +12,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reconciler.advisor.simulate.pool import Pool, PooledBlocks, Present
+from reconciler.advisor.simulate.pool import (
+    ArrangedBlocks,
+    Coded,
+    Pool,
+    PooledBlocks,
+    Present,
+)
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
@@ -22,17 +28,58 @@ from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.runs import runs_of
 from reconciler.table.schema import PartitionSpec
 
+LEAST_SLICE = 64
+"""Rows of a slice of the blocks that show how many values a slice of the table has."""
+
 
 def neighbours_after(
     pool: Pool, ordering: Ordering, spec: PartitionSpec | None
 ) -> Mapping[int, Neighbours]:
     """Return by column what the order does to it; empty without blocks."""
     blocks = pool.blocks
+    return {} if blocks is None else _arranged(pool, blocks, ordering, spec).columns
+
+
+def rows_of_value(
+    pool: Pool, ordering: Ordering, spec: PartitionSpec | None, share: float
+) -> Mapping[int, float]:
+    """Return, by column that comes in runs now, for how many rows of a slice one value is drawn;
+    empty without blocks. share: rows of a slice, of the table's.
+
+    Rows that arrived together draw one value if the order leaves them in one slice, next to each
+    other or not. Blocks hold such rows, and cut into as many slices as the table they show it.
+    """
+    blocks = pool.blocks
     if blocks is None:
         return {}
+    order = _arranged(pool, blocks, ordering, spec).order
+    slices = max(1, min(round(1.0 / max(share, 1e-9)), len(order) // LEAST_SLICE))
+    number = np.arange(len(order)) * slices // len(order)
+    found = {}
+    for field, stored in pool.stored.columns.items():
+        if stored.run > 1.0 and field in blocks.sample.values:
+            coded = _coded(blocks, field)
+            cells = np.bincount(number * coded.values + coded.number[order])
+            found[field] = len(order) / int(np.count_nonzero(cells))
+    return found
+
+
+def _coded(blocks: PooledBlocks, field: int) -> Coded:
+    if field not in blocks.coded:
+        values, null = blocks.sample.values[field], blocks.sample.null[field]
+        distinct, number = np.unique(values, return_inverse=True)
+        coded = np.where(null, len(distinct), number.reshape(-1)).astype(np.int64)
+        blocks.coded[field] = Coded(coded, len(distinct) + 1)
+    return blocks.coded[field]
+
+
+def _arranged(
+    pool: Pool, blocks: PooledBlocks, ordering: Ordering, spec: PartitionSpec | None
+) -> ArrangedBlocks:
     key = (ordering, spec)
     if key not in blocks.known:
-        blocks.known[key] = _measured(pool, blocks, _order(blocks.rows, ordering, spec))
+        order = _order(blocks.rows, ordering, spec)
+        blocks.known[key] = ArrangedBlocks(order, _measured(pool, blocks, order))
     return blocks.known[key]
 
 

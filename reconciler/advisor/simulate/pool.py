@@ -88,18 +88,34 @@ class Present:
     bits: float
 
 
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A column's values as numbers below `values`, NULL as one of them; int64[rows]."""
+
+    number: Int64
+    values: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangedBlocks:
+    """order: the blocks' rows in a new order; columns: what it does to each of them."""
+
+    order: Int64
+    columns: Mapping[int, Neighbours]
+
+
 @dataclass(frozen=True)
 class PooledBlocks:
     """rows: the blocks' rows over the pool's columns; sample: over all. present: what columns
-    take in the present order, once that is asked for; known: what orders do, likewise."""
+    take in the present order, once that is asked for; coded, known: values, and what orders do,
+    likewise."""
 
     rows: Pool
     sample: RowSample
     data_bytes: DataBytes
     present: dict[int, Present] = field(default_factory=dict)
-    known: dict[tuple[Ordering, PartitionSpec | None], Mapping[int, Neighbours]] = field(
-        default_factory=dict
-    )
+    coded: dict[int, Coded] = field(default_factory=dict)
+    known: dict[tuple[Ordering, PartitionSpec | None], ArrangedBlocks] = field(default_factory=dict)
 
 
 def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL) -> Pool | None:

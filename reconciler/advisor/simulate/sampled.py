@@ -21,7 +21,7 @@ from reconciler.advisor.simulate.layout import (
     simulated_files,
 )
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
-from reconciler.advisor.simulate.neighbours import neighbours_after
+from reconciler.advisor.simulate.neighbours import neighbours_after, rows_of_value
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
 from reconciler.advisor.simulate.stored import (
     SORTED_VALUE_BYTES,
@@ -33,7 +33,7 @@ from reconciler.advisor.simulate.target import groups_of, placed, target_partiti
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import read_layout
 from reconciler.queries.table_view import TableView, type_width
-from reconciler.table.column_bytes import RUN_BYTES, bytes_per_row
+from reconciler.table.column_bytes import RUN_BYTES, bytes_per_row, distinct_of_runs
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable, Float64, Int64
 
 MIN_SLICE_ROWS = 8
@@ -163,6 +163,12 @@ def _group_sizes(
     # In the order of a column that grows with time, rows stay where they are.
     scattered = bool(layout.ordering.key) and lead not in pool.stored.steps
     neighbours = neighbours_after(pool, layout.ordering, layout.spec)
+    values = {}
+    for field, alike in rows_of_value(
+        pool, layout.ordering, layout.spec, float(np.median(each)) / total
+    ).items():
+        found = _slice_domain(pool, field, order, starts, each, mixed=scattered)
+        values[field] = distinct_of_runs(found, each / alike, _runs_of_value(pool, field, order))
     sizes = {}
     for field, known in pool.files.column_sizes.items():
         if (known == UNKNOWN).any():
@@ -170,7 +176,9 @@ def _group_sizes(
         width = np.full(len(starts), float(np.maximum(known, 0).sum()) / total)
         stored = pool.stored.columns.get(field)
         if stored is not None and not (field == lead and stored.ordered):
-            domain = _slice_domain(pool, field, order, starts, each)
+            domain = _slice_domain(
+                pool, field, order, starts, each, mixed=scattered and field in neighbours
+            )
             width = bytes_per_row(
                 stored,
                 each,
@@ -179,6 +187,7 @@ def _group_sizes(
                 reach=_reach(pool, field, order, starts),
                 wider=_wider(pool, field, order, starts, run),
                 then=neighbours.get(field) if field != lead else None,
+                distinct=values.get(field),
             )
         elif stored is None and field != lead and field in pool.loses_runs and layout.ordering.key:
             width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))
@@ -189,11 +198,22 @@ def _group_sizes(
     return sizes
 
 
-def _slice_domain(pool: Pool, field: int, order: Int64, starts: Int64, rows: Float64) -> Float64:
+def _runs_of_value(pool: Pool, field: int, order: Int64) -> float:
+    """Return in how many runs of the whole a value is, at least one."""
+    total, whole = float(pool.files.records.sum()), np.zeros(1, dtype=np.int64)
+    domain = _slice_domain(pool, field, order, whole, np.array([total]), mixed=True)
+    return max(total / pool.stored.columns[field].run / float(domain[0]), 1.0)
+
+
+def _slice_domain(
+    pool: Pool, field: int, order: Int64, starts: Int64, rows: Float64, *, mixed: bool
+) -> Float64:
     """Return the number of values from which each slice draws: from its sampled rows, else from
-    bounds."""
+    bounds. mixed: a slice has rows of any time, so that those sampled show its values even if rows
+    are in the column's order now."""
     column = pool.columns.get(field)
-    if column is None or not pool.native.any() or pool.stored.columns[field].ordered:
+    ordered = pool.stored.columns[field].ordered and not mixed
+    if column is None or not pool.native.any() or ordered:
         return slice_domain(pool.stored, field, pool.file[order], starts)
     domain = sampled_domain(column.ranks[order], pool.native[order], starts, rows)
     spans = pool.stored.spans.get(field)

@@ -179,10 +179,13 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
     share = float(dictionary[known_sizes].sum()) / float(sizes[known_sizes].sum())
     here = float(sizes[known_sizes].sum()) / rows
     mean_rows = rows / int(known_sizes.sum())
-    distinct, run = _sampled_distinct(view, field, mean_rows), 1.0
+    ordered, skew = _sampled_order(view.sample, field)
+    # Rows in order repeat their values in one run each; other runs come back.
+    run = 1.0 if ordered else _run_in_blocks(view, field)
+    distinct = _sampled_distinct(view, field, mean_rows)
     width = type_width(_raw_type(view, field))
     if distinct is None:
-        distinct, run = _in_blocks(view, field, mean_rows)
+        distinct = _distinct_in_blocks(view, field, mean_rows, run)
         if distinct is not None:
             distinct = max(distinct, min(mean_rows / run, here * share * mean_rows / width))
             most = span.mean if span is not None and span.discrete else MOST_DISTINCT
@@ -202,7 +205,6 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
             )
         if span is not None and span.discrete:
             distinct = min(distinct, span.mean)
-    ordered, skew = _sampled_order(view.sample, field)
     if ordered and share > 0.0:
         # Rows a fixed step apart are never of the same run, so the sample shows too many values.
         # But if a dictionary of only as many values as there are runs would hardly be compressed,
@@ -255,22 +257,30 @@ def _sampled_distinct(view: TableView, field: int, rows: float) -> float | None:
     return float(distinct_in(sampled_domain(ranks, every, starts, of_group), of_group).mean())
 
 
-def _in_blocks(view: TableView, field: int, rows: float) -> tuple[float | None, float]:
-    """Return the distinct values of a row group of a column by its blocks, and the rows for which
-    one value is drawn: those of a run, or 1. (None, 1) without blocks."""
+def _run_in_blocks(view: TableView, field: int) -> float:
+    """Return the rows for which one value is drawn: those of a run, or 1; 1 without blocks."""
     blocks = view.blocks
     if blocks is None or field not in blocks.rows.values:
-        return None, 1.0
+        return 1.0
+    runs = runs_of(blocks.rows.values[field], blocks.rows.null[field], blocks.starts)
+    return runs.mean_rows if len(runs.first) and runs.mean_rows >= LEAST_RUN else 1.0
+
+
+def _distinct_in_blocks(view: TableView, field: int, rows: float, run: float) -> float | None:
+    """Return the distinct values of a row group of a column by its blocks; None without blocks or
+    without a value. run: rows for which one value is drawn."""
+    blocks = view.blocks
+    if blocks is None or field not in blocks.rows.values:
+        return None
     values, null = blocks.rows.values[field], blocks.rows.null[field]
-    runs = runs_of(values, null, blocks.starts)
-    if not len(runs.first):
-        return None, 1.0
-    run = runs.mean_rows if runs.mean_rows >= LEAST_RUN else 1.0
-    drawn = runs.first if run > 1.0 else np.flatnonzero(~null)
+    if null.all():
+        return None
+    first = runs_of(values, null, blocks.starts).first
+    drawn = first if run > 1.0 else np.flatnonzero(~null)
     ranks = np.unique(values[drawn], return_inverse=True)[1].reshape(-1)
     draws = np.array([rows / run])
     every, start = np.ones(len(ranks), dtype=bool), np.zeros(1, dtype=np.int64)
-    return float(distinct_in(sampled_domain(ranks, every, start, draws), draws)[0]), run
+    return float(distinct_in(sampled_domain(ranks, every, start, draws), draws)[0])
 
 
 def in_order(sample: RowSample, field: int) -> bool:
@@ -294,11 +304,19 @@ def _sampled_order(sample: RowSample | None, field: int) -> tuple[bool, float]:
         own = sample.values[field][start:end][~sample.null[field][start:end]]
         even, counts = np.unique(own, return_inverse=True, return_counts=True)[1:]
         place = (np.cumsum(counts) - counts / 2.0)[even.reshape(-1)]
+        place = _heads(place)
         nearness += float(np.abs(np.diff(place)).sum())
         apart += float(np.abs(np.diff(np.sort(place)[_shuffle(len(place))])).sum())
         entropy -= float((counts * np.log2(counts / len(own))).sum())
         most += len(own) * float(np.log2(max(len(counts), 2)))
     return nearness < ORDERED * apart, entropy / max(most, 1e-9)
+
+
+def _heads(place: Float64) -> Float64:
+    """Return the first of each run, if there are enough to tell an order: rows of one run are
+    neighbours whether the runs are in order or not."""
+    heads = place[np.diff(place, prepend=np.nan) != 0.0]
+    return heads if len(heads) >= LEAST_ROWS else place
 
 
 def _shuffle(rows: int) -> Int64:
