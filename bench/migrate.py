@@ -5,7 +5,7 @@ in arrival order: each file has rows of every date. One contender sorts it withi
 moves it to 1,000 daily partitions, sorted within each by the same key; all rows are verified. The
 third is Iceberg's own rewrite into the same partitions by the same key, which reads nothing back:
 what the engine needs for so many files. They take turns, and seconds, CPU and the ratios go to
-bench/RESULTS.md.
+bench/RESULTS.md after each size.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ Rounds = Sequence[Mapping[str, Run]]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--scales", type=float, nargs="+", default=[0.2, 1.0, 3.0, 6.0],
+        "--scales", type=float, nargs="+", default=[0.2, 1.0, 3.0, 9.0],
         help="of TPC-H, of which 40 %% of the rows are used",
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=2, help="of scales up to 1; one of others")
     arguments = parser.parse_args()
+    command = f"python -m bench.migrate {' '.join(sys.argv[1:])}".strip()
     # What the tests set for their short-lived JVMs, where the optimising compiler does not pay.
     os.environ.pop("JDK_JAVA_OPTIONS", None)
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as scratch:
@@ -78,14 +79,12 @@ def main() -> int:
         try:
             bench = Bench(spark, sqlite_catalog(directory), directory)
             _rounds(bench, arguments.scales[0], 1)  # to warm up
-            played = [
-                _rounds(bench, scale, arguments.rounds if scale <= 1 else 1)
-                for scale in arguments.scales
-            ]
+            played = []
+            for scale in arguments.scales:
+                played.append(_rounds(bench, scale, arguments.rounds if scale <= 1 else 1))
+                print(_written(played, command), flush=True)
         finally:
             session.stop(spark)
-    command = f"python -m bench.migrate {' '.join(sys.argv[1:])}".strip()
-    print(_written(played, command))
     return 0
 
 
@@ -182,7 +181,7 @@ def _written(played: Sequence[Rounds], command: str) -> str:
     head = ["bytes of a partition", "", "seconds", "CPU s", "of it verification", "files",
             "CPU against the sort", "time against the sort"]  # fmt: skip
     rows = []
-    for rounds in played:
+    for rounds in sorted(played, key=lambda rounds: rounds[0][SORT].size):
         for what in CONTENDERS:
             best = min((one[what] for one in rounds), key=lambda run: run.cpu)
             numbers = [f"{x:.1f}" for x in (best.seconds, best.cpu, best.verify)]
