@@ -81,9 +81,9 @@ def _warm_up(place: Place, played: Played) -> float:
 
 
 def _rows(predicted: Prediction) -> Rows | None:
-    if predicted.text_bytes is None:
+    if predicted.text_bytes is None or predicted.columns is None:
         return None
-    return Rows(predicted.rows or 0, predicted.text_bytes)
+    return Rows(predicted.rows or 0, predicted.text_bytes, predicted.columns)
 
 
 def _span(line: Numbers | None, found: float) -> Numbers:

@@ -146,8 +146,8 @@ class Settings:
     metadata: the table's present properties and sort order.
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
-    open_bytes: cost of opening a file, in bytes read; openings: that it was measured from, 0 for
-    the preset.
+    open_bytes: cost of opening a file, in bytes read; openings: that it was measured from, the last
+    of them at opened_ms; 0 for the preset.
     most_bytes, most_cpu_seconds: the largest action that the tightest budget can ever admit, None
     without a limit.
     debt_share: limit of the debt of reclustering, as a share of a year's reading (Eq. 2's
@@ -189,6 +189,7 @@ class Settings:
     rho: Rho = PRIOR_RHO
     open_bytes: int = OPEN_BYTES
     openings: int = 0
+    opened_ms: int = 0
     throughput: Throughput = PRIOR_THROUGHPUT
     most_bytes: int | None = None
     most_cpu_seconds: float | None = None

@@ -438,11 +438,13 @@ def _scored(situation: Situation, chosen: Sequence[Chosen]) -> tuple[ScoredActio
         predicted, kind = _predicted(situation, action, item), action.work
         assert kind is not None
         text = situation.text_row_bytes(column.field_id for column in action.ordering.key)
-        rows = None if text is None else Rows(predicted.rows or 0, text * (predicted.rows or 0))
+        count, columns = predicted.rows or 0, len(situation.table.schema.fields)
+        rows = None if text is None else Rows(count, text * count, columns)
         work = (kind, predicted.rewrite_bytes, len(action.inputs), kind not in begun, rows)
         begun.add(kind)
         cpu, time = model.cpu_seconds(*work), model.seconds(*work)
-        predicted = replace(predicted, text_bytes=None if rows is None else whole(rows.text))
+        if rows is not None:
+            predicted = replace(predicted, text_bytes=whole(rows.text), columns=rows.columns)
         predicted = replace(predicted, cpu_millis=millis(cpu), millis=millis(time))
         scored.append(ScoredAction(action, predicted))
     return tuple(scored)

@@ -21,6 +21,7 @@ from reconciler.plan.execution import plan_of_file
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import MIN_SPAN_MS
 from reconciler.queries.rates import Outlook, forecast_rates
+from reconciler.queries.rewrite_cost import KEY_TEXT
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.metrics_modes import unbounded_columns
@@ -126,11 +127,12 @@ class Situation:
 
     def text_row_bytes(self, key: Iterable[int]) -> float | None:
         """Return the bytes of a row's strings and binaries outside dictionaries, None where no
-        footer shows them. Those of the columns of the key count twice: they are compared, too."""
+        footer shows them. Those of the columns of the key count KEY_TEXT times."""
         known = self._text
         if known is None:
             return None
-        return sum(known.values()) + sum(known.get(column, 0.0) for column in key)
+        compared = sum(known.get(column, 0.0) for column in key)
+        return sum(known.values()) + (KEY_TEXT - 1.0) * compared
 
     @cached_property
     def aimed(self) -> Int64:

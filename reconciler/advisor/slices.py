@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from reconciler.advisor.judge import rejected
 from reconciler.advisor.situation import ARRIVAL, Situation, Sliced
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrival_order, places
-from reconciler.queries.rewrite_cost import WARMING, Rows
+from reconciler.queries.predicate import fields_of
+from reconciler.queries.rewrite_cost import NO_ROWS, WARMING, Rows
 from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 from reconciler.table.schema import Schema
@@ -128,15 +130,22 @@ def _shares(situation: Situation, rows: Int64) -> Float64:
     if settings.most_bytes is not None:
         share = size / settings.most_bytes
     if settings.most_cpu_seconds is not None:
-        fixed = time.cpu_seconds(SORT, 0, first=False)  # of each action
-        opening = time.cpu_seconds(SORT, 0, files=1, first=False) - fixed
+        text = situation.text_row_bytes(_comparable(situation))
+        none = None if text is None else NO_ROWS
+        fixed = time.cpu_seconds(SORT, 0, first=False, rows=none)  # of each action
+        opening = time.cpu_seconds(SORT, 0, files=1, first=False, rows=none) - fixed
         left = settings.most_cpu_seconds - time.cpu_seconds(SORT, 0)
-        # The key is not known yet: every text may be compared.
-        text = situation.text_row_bytes(f.field_id for f in situation.table.schema.fields)
         if text is not None:  # a small action warms up less
             left = max(left, (settings.most_cpu_seconds - fixed) / (1.0 + WARMING))
         share = np.maximum(share, (opening + _cpu(situation, rows, text)) / max(left, 1e-9))
     return share
+
+
+def _comparable(situation: Situation) -> frozenset[int]:
+    """Return the columns that may be of the key, which is not known yet: those that are asked for,
+    and those declared."""
+    asked = (fields_of(demand.predicate) for demand in situation.demands)
+    return frozenset(chain(*asked, (one.field_id for one in situation.settings.ordering.key)))
 
 
 def _cpu(situation: Situation, rows: Int64, text: float | None) -> Float64:
@@ -146,7 +155,8 @@ def _cpu(situation: Situation, rows: Int64, text: float | None) -> Float64:
         of, work = situation.table.bytes[rows], time.cpu_seconds(SORT, many, first=False)
     else:
         of = np.maximum(situation.table.records[rows], 0)
-        work = time.cpu_seconds(SORT, 0, first=False, rows=Rows(many, many * text))
+        columns = len(situation.table.schema.fields)
+        work = time.cpu_seconds(SORT, 0, first=False, rows=Rows(many, many * text, columns))
     return of.astype(np.float64) * (work - time.cpu_seconds(SORT, 0, first=False)) / many
 
 

@@ -107,6 +107,7 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
         "dataFiles": len(seen.files),
         "openBytes": proposal.settings.open_bytes,
         "openings": proposal.settings.openings,
+        "openedMs": proposal.settings.opened_ms,
         "writeModes": modes_document(proposal.advice.modes, proposal.advice.notes) or None,
         **candidates(seen.files, proposal.advice),
     }

@@ -122,6 +122,7 @@ def settings_for(
         rho=rho,
         open_bytes=history.open_price.bytes,
         openings=history.open_price.openings,
+        opened_ms=history.open_price.measured_ms,
         throughput=throughput(history.entries, history.runs),
         most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
         most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),

@@ -102,6 +102,7 @@ def evidence_document(
             "rhoLabel": settings.rho.label,
             "openBytes": settings.open_bytes,
             "openings": settings.openings,
+            "openedMs": settings.opened_ms,
             "throughputLabel": settings.throughput.label,
             "paybackMillis": _payback(advice.payback_hours),
             "yearlyRead": whole(advice.yearly_read),

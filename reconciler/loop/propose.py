@@ -419,7 +419,9 @@ def advise(
             given = replace(given, row_groups=ports.footers(target, observation, known))
         sample = ports.sketch(target, observation, sketched, columns)
         price = ports.open_price(observation.uuid)
-        settings = replace(settings, open_bytes=price.bytes, openings=price.openings)
+        settings = replace(
+            settings, open_bytes=price.bytes, openings=price.openings, opened_ms=price.measured_ms
+        )
         given = replace(given, sample=sample, settings=settings)
         advice = decide(given)
     return advice, given.row_groups, settings

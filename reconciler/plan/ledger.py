@@ -316,10 +316,12 @@ def throughput(entries: Sequence[LedgerEntry], runs: Sequence[RunTimes] = ()) ->
 
 
 def _rows_of(done: Outcome, predicted: Prediction) -> Rows | None:
-    """Return the rows of an outcome, with text as predicted for each."""
-    if predicted.text_bytes is None or not predicted.rows:
+    """Return the rows of an outcome, with text as predicted for each; None for a plan that has not
+    been predicted by them."""
+    if predicted.text_bytes is None or predicted.columns is None or not predicted.rows:
         return None
-    return Rows(done.rows, done.rows * predicted.text_bytes / predicted.rows)
+    text = done.rows * predicted.text_bytes / predicted.rows
+    return Rows(done.rows, text, predicted.columns)
 
 
 def times_of(

@@ -171,7 +171,7 @@ _EVIDENCE = {
             ("cpuMillis", "millis", "cores", "rhoMilli", "rhoLabel"),
             tableBytes=_MAYBE, cpuMillis=_INTEGER, millis=_INTEGER, cores=_INTEGER,
             rhoMilli=_INTEGER, rhoLabel=_TEXT, throughputLabel=_NOTE, paybackMillis=_MAYBE,
-            yearlyRead=_MAYBE, openBytes=_INTEGER, openings=_INTEGER,
+            yearlyRead=_MAYBE, openBytes=_INTEGER, openings=_INTEGER, openedMs=_INTEGER,
         ),
         "writeModes": _object(
             ("kinds", "notes"),

@@ -49,7 +49,8 @@ class Prediction:
     the workload follows from (`Situation.basis`). unit: what `files_in` counts, None for data
     files. kind: the action's `kind`. policy: in the ledger, whose budgets paid.
     target_bytes: the size of files that the what-if chose, None for the table's own.
-    text_bytes: of the strings and binaries of `rows`, without those that a dictionary holds.
+    text_bytes: of the strings and binaries of `rows`, without those that a dictionary holds, and as
+    the key's text counts (`rewrite_cost.KEY_TEXT`); columns: of the table's schema.
     removed_files, removed_bytes: files deleted because nothing needs them any more; the estimate is
     then "exact" | "at most".
     foreign: what a document holds besides, by its name there.
@@ -82,6 +83,7 @@ class Prediction:
     removed_bytes: int | None = None
     target_bytes: int | None = None
     text_bytes: int | None = None
+    columns: int | None = None
     kind: str | None = None
     policy: str | None = None
     foreign: Mapping[str, Any] = field(default_factory=dict)

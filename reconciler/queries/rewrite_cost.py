@@ -37,10 +37,14 @@ def rho_from(measured: Sequence[float]) -> Rho:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """What a rewrite arranges. count: rows; text: bytes of their strings and binaries, without
-    those that a dictionary holds."""
+    those that a dictionary holds; those of the key count KEY_TEXT times. columns: of the schema."""
 
     count: float
-    text: float = 0.0
+    text: float
+    columns: int
+
+
+NO_ROWS = Rows(0.0, 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +80,39 @@ to 173 MB in 3 to 60 files, each the first work of a fresh JVM, and on 21 partit
 one JVM; maintenance of deletes on two buckets of lineitem, 1.5 million rows in 39 MB, with 6 to 16
 delete files. The first action of a kind also pays for compiling its code."""
 
-CPU_PER_ROW: Mapping[str, float] = {"pack": 2.5e-6, "sort": 3.5e-6}
-CPU_PER_TEXT_BYTE: Mapping[str, float] = {"pack": 1.1e-7, "sort": 1.55e-7}
-"""CPU seconds of the same, where rows and their text are known, instead of those per stored byte:
-random numbers take three times as many stored bytes as TPC-H's rows for the same work. Lineitem has
-16 columns and comments of 27 bytes, orders 9 columns and 49 bytes. Tables of 3 to 5 columns of
-numbers, of 0.2 to 1.2 million rows, took 3 to 4 microseconds a row. Packing has the same share of
-sorting as per byte."""
+
+@dataclass(frozen=True, slots=True)
+class ByRows:
+    """CPU seconds of the same where rows are known: of a row, a value of a column in it, a byte of
+    text, a file and an action, and at most of compiling the code for the first action."""
+
+    row: float
+    value: float
+    text: float
+    file: float = 0.001
+    action: float = 0.05
+    first: float = 0.7
+
+
+BY_ROWS: Mapping[str, ByRows] = {
+    "pack": ByRows(0.9e-6, 2.3e-7, 3.6e-8), "sort": ByRows(1.3e-6, 3.2e-7, 5.2e-8),
+}  # fmt: skip
+"""Random numbers take three times as many stored bytes as TPC-H's rows for the same work, and a row
+of 16 columns several times as long as one of 3. Fitted to 27 rewrites of 20 kinds of tables, of
+40,000 to 6 million rows in 3 to 16 columns, 2 to 200 files and 1 to 8 actions (bench/RESULTS.md,
+"CPU by rows"). Packing has the same share of sorting as per byte."""
+
+KEY_TEXT = 5.0
+"""Bytes of other text that a byte of the key's text costs as much as: it is compared, too. Codes of
+20 bytes took 6 microseconds a row more than numbers do, which payload of that size does not."""
 
 WARMING = 0.65
 """Most of the rows' CPU that the first action pays for compiling its code: tables of 300,000 rows
 end before all of it is compiled."""
 
 MOSTLY_WORK = 0.5
-"""Least part of an action's modelled CPU that its rows or bytes are, for it to tell of the machine's
-speed: small actions tell how well their fixed parts are known."""
+"""Least part of an action's modelled CPU that its rows or bytes are, for it to tell of the
+machine's speed: small actions tell how well their fixed parts are known."""
 LONG_RUN = 1.0
 """Modelled CPU seconds from which a run tells of it."""
 
@@ -183,24 +205,24 @@ class Throughput:
 
 def modelled_cpu(kind: str, size: int, files: int, first: bool, rows: Rows | None = None) -> float:
     """Return the CPU seconds of rewriting `size` bytes of `files` files, verification included."""
-    fixed = CPU_PER_ACTION[kind] + CPU_PER_FILE * files
-    if rows is None or kind not in CPU_PER_ROW:
-        work = CPU_PER_BYTE[kind] * size
+    by_rows = BY_ROWS.get(kind) if rows is not None else None
+    if rows is None or by_rows is None:
+        work = CPU_PER_ACTION[kind] + CPU_PER_FILE * files + CPU_PER_BYTE[kind] * size
     else:
-        work = _cpu_of(kind, rows)
-    return fixed + work + (warming(kind, rows) if first else 0.0)
+        work = by_rows.action + by_rows.file * files + _cpu_of(by_rows, rows)
+    return work + (warming(kind, rows) if first else 0.0)
 
 
 def warming(kind: str, rows: Rows | None) -> float:
     """Return the CPU seconds that the first action of a kind takes more than a later one."""
-    most = CPU_OF_FIRST[kind]
-    if rows is None or kind not in CPU_PER_ROW:
-        return most
-    return min(most, WARMING * _cpu_of(kind, rows))
+    by_rows = BY_ROWS.get(kind) if rows is not None else None
+    if rows is None or by_rows is None:
+        return CPU_OF_FIRST[kind]
+    return min(by_rows.first, WARMING * _cpu_of(by_rows, rows))
 
 
-def _cpu_of(kind: str, rows: Rows) -> float:
-    return CPU_PER_ROW[kind] * rows.count + CPU_PER_TEXT_BYTE[kind] * rows.text
+def _cpu_of(model: ByRows, rows: Rows) -> float:
+    return (model.row + model.value * rows.columns) * rows.count + model.text * rows.text
 
 
 PRIOR_THROUGHPUT = Throughput()
@@ -252,7 +274,8 @@ def _telling(samples: Sequence[ThroughputSample], kind: str) -> list[float]:
     for one in samples:
         if one.kind == kind:
             model = modelled_cpu(kind, one.bytes, one.files, one.first, one.rows)
-            work = modelled_cpu(kind, one.bytes, 0, False, one.rows) - CPU_PER_ACTION[kind]
+            fixed = modelled_cpu(kind, 0, 0, False, None if one.rows is None else NO_ROWS)
+            work = modelled_cpu(kind, one.bytes, 0, False, one.rows) - fixed
             if work >= MOSTLY_WORK * model:
                 ratios.append(one.cpu_seconds / model)
     return ratios

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.advisor.advice import MISSED
-from reconciler.format import count, cpu, duration, iec, percent, plural
+from reconciler.format import count, cpu, duration, iec, percent, plural, utc
 from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, harm_of, total_of
@@ -304,9 +304,11 @@ def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
 
 
 def opening_price(cost: Mapping[str, Any]) -> str:
-    """`opening a file = 4.0 MiB, measured on 24 files`; plans of older versions have the preset."""
+    """`opening a file = 4.0 MiB, measured on 24 files, 2026-11-20`; the preset in plans of older
+    versions."""
     count, price = cost.get("openings", 0), cost.get("openBytes", OPEN_BYTES)
-    source = f"measured on {plural(count, 'file')}" if count else "preset"
+    day = utc(cost.get("openedMs", 0))[:10]
+    source = f"measured on {plural(count, 'file')}, {day}" if count else "preset"
     return f"opening a file = {iec(price)}, {source}"
 
 

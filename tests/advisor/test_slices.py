@@ -102,7 +102,7 @@ def test_slices_are_about_equally_large() -> None:
 def test_slices_fit_a_budget_of_cpu_time_too() -> None:
     table, work = arrived(np.random.default_rng(1)), parts_asked()
     whole = advise(table, work)
-    most = 0.6  # seconds, of which 0.15 are the same for every action
+    most = 0.3  # seconds, of which 0.05 are the same for every action
     limited = advise(table, work, replace(SETTINGS, most_cpu_seconds=most))
     largest = max(item.predicted.cpu_seconds for item in whole.actions)
     assert largest > most

@@ -140,7 +140,7 @@ def single() -> dict[str, Any]:
             ],
             "cost": {"tableBytes": 212 * GIB, "cpuMillis": 10_800_000, "millis": 760_000,
                      "cores": 16, "rhoMilli": 4200, "rhoLabel": "measured",
-                     "openBytes": 4 << 20, "openings": 24,
+                     "openBytes": 4 << 20, "openings": 24, "openedMs": 1_795_132_800_000,
                      "paybackMillis": 18_000_000},
             "budgets": [
                 "daily: needs 132.0 GiB; 500.0 of 500.0 GiB left in 24 h",

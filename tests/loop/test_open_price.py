@@ -41,6 +41,7 @@ def row_group_bytes(proposal: Proposal) -> int:
 def priced(proposal: Proposal) -> tuple[int, int]:
     cost = proposal.plan.evidence["cost"]
     assert cost["openBytes"] == proposal.settings.open_bytes == proposal.open_bytes
+    assert cost["openedMs"] == proposal.settings.opened_ms > 0
     return cost["openBytes"], cost["openings"]
 
 

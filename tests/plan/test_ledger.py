@@ -190,14 +190,14 @@ def test_the_times_of_a_run_are_those_of_its_committed_groups():
     def ended(*outcomes: Outcome, conflicts: int = 0) -> ExecutionResult:
         return ExecutionResult((), (), outcomes, 1, conflicts, False, 7.0, start_seconds=5.0)
 
-    wide = Prediction(groups=1, rows=10, text_bytes=300)
+    wide = Prediction(groups=1, rows=10, text_bytes=300, columns=4)
     works = {
         "a01": ("sort", Prediction(groups=1)), "a02": ("sort", wide), "a03": (None, Prediction()),
     }  # fmt: skip
     first, second = done("a01", 3.0), replace(done("a02", 1.0), rows=2_000_000)
     found = times_of(works, ended(first, second, done("a03", 0.0)))
     model = modelled_cpu("sort", first.read_bytes, first.files_in, True)
-    model += modelled_cpu("sort", 0, second.files_in, False, Rows(2_000_000, 60_000_000))
+    model += modelled_cpu("sort", 0, second.files_in, False, Rows(2_000_000, 60_000_000, 4))
     assert found == RunTimes(5.0, 3.0, 2, tasks=4.0, cpu=4.0, model=model)
     assert times_of(works, ended(done("a01", 3.0, CONFLICT))) is None
     assert times_of(works, ended(first, conflicts=1)) is None
