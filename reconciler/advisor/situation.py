@@ -41,11 +41,11 @@ ARRIVAL = -1
 
 @dataclass(frozen=True, slots=True)
 class Sliced:
-    """How a budget cuts work on a partition. parts: slices of the chosen files; ranges: of all
-    files of the partition. along: the column that slices follow, or ARRIVAL."""
+    """How a budget cuts work on a partition. parts: slices of the chosen files. whole: budgets
+    that all files of the partition take. along: the column that slices follow, or ARRIVAL."""
 
     parts: int = 1
-    ranges: int = 1
+    whole: float = 0.0
     along: int = ARRIVAL
 
 

@@ -136,7 +136,8 @@ def _in_ranges(situation: Situation, played: Played, pool: Pool) -> Played:
     candidate, layout, _ = played
     lead, sliced = candidate.ordering.lead, situation.sliced
     follows = lead is None or lead.field_id == sliced.along
-    if (ranges := sliced.ranges) < 2 or follows or candidate.groups > 1:
+    ranges = int(np.ceil(sliced.whole * candidate.written_share))  # slices of all that is written
+    if ranges < 2 or follows or candidate.groups > 1:
         return played
     count = candidate.files_out
     wanted = ranges * _nearest(count / ranges)

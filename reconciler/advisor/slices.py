@@ -59,19 +59,19 @@ def slicings(
     along each of the asked columns of which a slice can be a range; one if all fit."""
     table = situation.table
     every = np.arange(len(table), dtype=np.int64)
-    whole = np.ceil(np.bincount(table.partition, _shares(situation, every))).astype(np.int64)
+    whole = np.bincount(table.partition, _shares(situation, every))
     return [
-        _ways(situation, rows, asked, int(whole[table.partition[rows[0]]])) for rows in partitions
+        _ways(situation, rows, asked, float(whole[table.partition[rows[0]]])) for rows in partitions
     ]
 
 
-def _ways(situation: Situation, rows: Int64, asked: Sequence[int], ranges: int) -> list[Slicing]:
+def _ways(situation: Situation, rows: Int64, asked: Sequence[int], whole: float) -> list[Slicing]:
     if in_one(situation, rows):
-        return [Slicing((rows,), Sliced(1, ranges, ARRIVAL))]
+        return [Slicing((rows,), Sliced(1, whole, ARRIVAL))]
     found = []
     for column in dict.fromkeys((_natural(situation), *_ranged(situation, rows, asked))):
         parts = tuple(slices(situation, rows, [column]))
-        found.append(Slicing(parts, Sliced(len(parts), ranges, column)))
+        found.append(Slicing(parts, Sliced(len(parts), whole, column)))
     return found
 
 
