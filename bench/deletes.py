@@ -316,7 +316,8 @@ def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
         f"{TIMES}, of positions and vectors of {CAREFULLY}. Model: `advisor/deletes/mode_cost`, of "
         "the writing alone, before anything was measured; calibrated: after our own actions of the "
         "other cases, as the ledger would hold them, with the range of what is uncertain. Its "
-        f"constants are of tables of 0.2 and 1.2 million rows. {fitted(found)} Goal: within 25 %. "
+        "constants were chosen with an earlier run of these cases in view. "
+        f"{fitted(found)} Goal: within 25 %. "
         f"The bench took {taken:.0f} s."
     )
     write_section("Write modes", command, modes(found), notes)

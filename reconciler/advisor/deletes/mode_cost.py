@@ -104,7 +104,7 @@ RATES: Mapping[Statement, Rates] = {
     Statement.MATCHED: Rates(0.4, 1.2e-7, 5e-7, 1.5e-7),
     Statement.MERGE: Rates(0.4, 1.17e-6, 5e-7, 2.8e-7),
 }
-"""Measured on TPC-H lineitem of 0.2 and 1.2 million rows, 26 stored bytes each, Spark 4.1. To
+"""Measured on TPC-H lineitem of 0.2, 1.2 and 6 million rows, 26 stored bytes each, Spark 4.1. To
 mark rows, a MERGE that inserts keeps all rows of its source: Spark shuffles and sorts the keys of
 all rows that are read. One that inserts nothing sends a small source to all tasks instead, and so
 does every MERGE that looks for files to copy. It copies by a full outer join, which shuffles and
