@@ -28,6 +28,7 @@ from reconciler.spark.translate import CLEANABLE, java_exception, java_message, 
 from reconciler.table.audits import (
     AUDIT,
     AUDIT_BASE,
+    AUDIT_FORMAT,
     AUDIT_PLAN,
     AUDIT_WAITS,
     waiting_batches,
@@ -138,6 +139,7 @@ def _sent(
             prepared.update.set(AUDIT_PLAN, intent.plan_id)
             prepared.update.set(AUDIT_BASE, str(intent.base_snapshot_id))
             prepared.update.set(AUDIT_WAITS, audit.waits)
+            prepared.update.set(AUDIT_FORMAT, str(iceberg.format_version(live.table)))
         prepared.update.commit()
     except Exception as thrown:
         if lost_jvm(thrown):

@@ -140,7 +140,8 @@ def _waits(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part], br
 
 def _base(run: Run, attempt: Attempt) -> commit.Base:
     schema_id = int(attempt.table.operations().current().currentSchemaId())
-    return commit.Base(run.request.table_uuid, schema_id, attempt.snapshot_id)
+    version = iceberg.format_version(attempt.table)
+    return commit.Base(run.request.table_uuid, schema_id, attempt.snapshot_id, version)
 
 
 def _committed(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part]) -> None:

@@ -53,6 +53,7 @@ class Base:
     table_uuid: str
     schema_id: int
     snapshot_id: int
+    format_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,8 @@ class Guard:
             return "the table was dropped and created again"
         if int(metadata.currentSchemaId()) != base.schema_id:
             return "the table's schema was changed"
+        if int(metadata.formatVersion()) != base.format_version:
+            return upgraded(table)
         if unfit := self.batch.operation.unfit(table):
             return unfit
         if not self.batch.allow_live_branches:
@@ -203,6 +206,12 @@ class Guard:
         if not changing:
             return ""
         return self.batch.operation.conflict(self.live.spark, table, line[0].id, changing)
+
+
+def upgraded(table: Any) -> str:
+    """Return that files written for an older format do not fit: format 3 takes no position delete
+    files, and its readers know rows by ids that files of format 2 do not have."""
+    return f"the table was upgraded to format {iceberg.format_version(table)}"
 
 
 def _until(snapshots: Any, base: int) -> list[SnapshotInfo]:
@@ -243,13 +252,17 @@ def send(live: LiveTable, batch: Batch, commits: Sequence[Prepared]) -> Sent:
 
 def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
     """Send one commit and search history for it, whatever the answer was."""
-    guard, error = Guard(live, batch), None
+    guard, error, filled = Guard(live, batch), None, False
     try:
-        _fill(prepared.update, batch, guard).commit()
+        update = _fill(prepared.update, batch, guard)
+        filled = True
+        update.commit()
     except Exception as thrown:
         error = thrown
     if error is not None and lost_jvm(error):
         return Unknown(str(error), lost=True, asserted=guard.asserted)
+    if error is not None and not filled and java_exception(error) is not None:  # nothing was sent
+        return Refused(guard.explain() or java_message(error), conflict=True)
     try:
         found = history.search(live, batch.intent) or guard.already
     except Exception as failed:

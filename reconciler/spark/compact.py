@@ -12,6 +12,7 @@ from typing import Any
 from reconciler.format import count
 from reconciler.spark import (
     delete_files,
+    iceberg,
     metrics,
     position_sets,
     positions,
@@ -82,7 +83,7 @@ def _sources(
     table: Any, inputs: Sequence[DeleteFile], files: Sequence[DeleteFile], tasks: ScanTasks
 ) -> list[DeleteFile]:
     """Return the delete files whose positions are written."""
-    if int(table.operations().current().formatVersion()) < 3:
+    if iceberg.format_version(table) < 3:
         return list(inputs)
     places = {(file.spec_id, file.place) for file in inputs}
     return [

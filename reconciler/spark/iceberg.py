@@ -269,6 +269,11 @@ def added_since(metadata: Any, base: int) -> Iterator[Any]:
         yield snapshot
 
 
+def format_version(table: Any) -> int:
+    """Return the format version of the table as last loaded or refreshed."""
+    return int(table.operations().current().formatVersion())
+
+
 def jvm_pid(spark: Any) -> int | None:
     process = getattr(spark.sparkContext._gateway, "proc", None)
     return process.pid if process is not None else None

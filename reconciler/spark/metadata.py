@@ -35,7 +35,7 @@ class Change:
 
 def facts(table: Any) -> Facts:
     """Return what actions that change metadata are judged by, from the table as last refreshed."""
-    version = int(table.operations().current().formatVersion())
+    version = iceberg.format_version(table)
     return Facts(
         metadata=TableMetadata(
             dict(table.properties()),

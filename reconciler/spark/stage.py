@@ -213,7 +213,7 @@ def tasks_of_new_files(spark: Any, table: Any, files: Sequence[Any]) -> Any:
 def _lineage_base(spark: Any, table: Any, spec: Any) -> Callable[[Any], Any]:
     """Return what gives a file a first row id and sequence number: without them its lineage, which
     tables have from format 3 on, reads as null."""
-    if int(table.operations().current().formatVersion()) < LINEAGE_VERSION:
+    if iceberg.format_version(table) < LINEAGE_VERSION:
         return lambda data_file: data_file
     files = spark._jvm.org.apache.iceberg.DataFiles
     boxed_long = _array(

@@ -37,7 +37,7 @@ def on_driver(spark: Any, table: Any, tasks: ScanTasks, wanted: PositionSets) ->
     if not paths:
         return []
     own = dict(zip(paths, iceberg.each(tasks.java_tasks(paths)), strict=True))
-    if int(table.operations().current().formatVersion()) >= 3:
+    if iceberg.format_version(table) >= 3:
         return _vectors(spark, table, own, wanted)
     return _files(spark, table, own, scan.places(spark, table, tasks), wanted)
 

@@ -16,8 +16,10 @@ AUDIT = "layout.audit"
 AUDIT_PLAN = "layout.audit.plan-id"
 AUDIT_BASE = "layout.audit.base"
 AUDIT_WAITS = "layout.audit.waits"
+AUDIT_FORMAT = "layout.audit.format-version"
 """Keys of a snapshot that waits for approval: the plan it is a part of, the snapshot that its rows
-were read from, and the hash of the policy that asked for it."""
+were read from, the hash of the policy that asked for it, and the table's format version, which its
+files were written for."""
 
 
 @dataclass(frozen=True, slots=True)

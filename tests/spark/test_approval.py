@@ -173,6 +173,21 @@ def test_a_new_column_voids_what_waits(bench: Bench) -> None:
     assert _refs(bench, name) == {"main"} and bench.leftovers(name) == []
 
 
+def test_an_upgrade_voids_what_waits(bench: Bench) -> None:
+    """Format 3 takes no position delete files, and readers know its rows by their ids."""
+    name = _table(bench, 2, "'format-version'='2', 'write.delete.mode'='merge-on-read'")
+    add_equality_delete(bench, name, {"id": pa.array([5, 15], pa.int64())})
+    rows = bench.rows(name)
+    convert = ConvertDeletes(inputs=delete_paths(bench, name, 2))
+    assert bench.run(bench.request(name, convert, audit=WAITS)).waiting == 1
+    request = _publish(bench, name)
+    bench.table(name).updateProperties().set("format-version", "3").commit()
+    assert _states(bench.run(request)) == [Validity.LOST]
+    assert _refs(bench, name) == {"main"} and bench.leftovers(name) == []
+    assert bench.run(bench.request(name, convert, plan="p-4")).done
+    assert bench.rows(name) == rows and delete_paths(bench, name, 2) == ()
+
+
 def test_what_is_dropped_leaves_no_file(bench: Bench) -> None:
     name = _table(bench)
     rows = bench.rows(name)

@@ -25,7 +25,7 @@ from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
-from reconciler.spark import convert, position_sets, positions, write_deletes
+from reconciler.spark import convert, iceberg, position_sets, positions, write_deletes
 from reconciler.table.schema import SortColumn
 from tests.spark.equality import (
     add_equality_delete,
@@ -381,6 +381,25 @@ def test_a_vector_takes_in_whatever_it_would_hide(bench: Bench) -> None:
     _unchanged(bench, name, upgrade, CompactDeletes(inputs=(first,)))
     bench.sql(f"DELETE FROM {full} WHERE id = 55")
     assert _ids(bench, name) == {i for i in range(120) if i % 10 not in (3, 4)} - {55}
+
+
+def test_an_upgrade_that_comes_between_is_a_conflict(bench: Bench) -> None:
+    """What was written for format 2 is dropped, and the deletes become vectors."""
+    name = _table(bench, 2)
+    add_equality_delete(bench, name, {"id": _longs(3, 4)})
+    before = bench.rows(name)
+    request = bench.request(name, ConvertDeletes(inputs=delete_paths(bench, name)))
+
+    def on_event(event: Event) -> None:
+        table = bench.table(name)
+        if event.phase == "verified" and iceberg.format_version(table) == 2:
+            table.updateProperties().set("format-version", "3").commit()
+
+    result = bench.run(request, on_event)
+    assert (result.done, result.commits, result.conflicts) == (True, 1, 1)
+    assert bench.rows(name) == before and bench.leftovers(name) == []
+    formats = bench.sql(f"SELECT file_format FROM {bench.full(name)}.delete_files")
+    assert {row.file_format for row in formats} == {"PUFFIN"}
 
 
 def test_an_upgrade_keeps_away_from_foreign_compaction(bench: Bench) -> None:

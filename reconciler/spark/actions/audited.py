@@ -18,6 +18,7 @@ from reconciler.spark import (
     audit,
     batch,
     cleanup,
+    commit,
     delete_files,
     fence,
     iceberg,
@@ -37,7 +38,7 @@ from reconciler.spark.operations import (
     RowDelta,
 )
 from reconciler.spark.run import Run
-from reconciler.table.audits import AUDIT_BASE, WaitingBatch, waiting_batches
+from reconciler.table.audits import AUDIT_BASE, AUDIT_FORMAT, WaitingBatch, waiting_batches
 from reconciler.table.metadata import TableMetadata
 
 
@@ -117,6 +118,8 @@ class PublishExecutor(Executor[Publish]):
         schema = int(run.table.operations().current().currentSchemaId())
         if snapshot.schemaId() is None or int(snapshot.schemaId()) != schema:
             return "the table's schema was changed"
+        if snapshot.summary().get(AUDIT_FORMAT) != str(iceberg.format_version(run.table)):
+            return commit.upgraded(run.table)
         io = run.table.io()
         missing = [path for path in part.outputs if not io.newInputFile(path).exists()]
         return f"{len(missing)} of its files are missing" if missing else ""
