@@ -6,9 +6,10 @@
 Each table is recommended for by the code of `layoutctl recommend`. The chosen layout, the next
 best, and others spread over the candidates are then written by the executors that carry out plans.
 Reading is that of the recorded queries by the footers of the files that Spark wrote: a witness that
-shares with the simulation only the rule of pruning. `any:7` is the table drawn from seed 7. With
-`--writer arrow` files are written without Spark (`by_arrow`), which is faster and follows the rules
-of its writer.
+shares with the simulation only the rule of pruning. Of the chosen layout, Spark and DuckDB also say
+which files they open for some of the queries (`bench.tables.witness`). `any:7` is the table drawn
+from seed 7. With `--writer arrow` files are written without Spark (`by_arrow`), which is faster and
+follows the rules of its writer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from bench.tables.__main__ import start, without_spark
 from bench.tables.drawn import NOW, Drawn
 from bench.tables.play import NAMESPACE, Place, Seen, create, imported, look
 from bench.tables.trial import arranged, carry_out, roll_back
+from bench.tables.witness import watch
 from reconciler.advisor.properties import PAGE_ROW_LIMIT
 from reconciler.advisor.pto.methods.baselines import default_layout, expert
 from reconciler.advisor.pto.objective import reading_cost
@@ -44,6 +46,7 @@ from reconciler.advisor.pto.recommend import recommend as recommendation_of
 from reconciler.advisor.pto.sizes import DeclaredSize
 from reconciler.advisor.pto.space import Label, Space, best
 from reconciler.advisor.simulate.pool import build_pool
+from reconciler.demo.witness import connect
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Target
 from reconciler.loop.recommend import Options, gathered
@@ -65,12 +68,13 @@ tables of five layouts show what is read beside the default and the expert's."""
 @dataclass(frozen=True)
 class Written:
     """A candidate, predicted and written. read: bytes of the recorded queries; cost: of reading
-    over the horizon; total: with the rewrite."""
+    over the horizon; total: with the rewrite. watched: queries that two engines ran on it."""
 
     name: str
     what: str
     predicted: dict[str, float]
     found: dict[str, float]
+    watched: list[dict[str, Any]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -206,6 +210,7 @@ def _written(
 ) -> Written:
     before = look(place, drawn.name)
     candidate, schema = label.candidate, before.observation.schema
+    watched: list[dict[str, Any]] = []
     if by_arrow is not None:
         declared = _declared(space, label)
         after = by_arrow.write(
@@ -216,6 +221,8 @@ def _written(
         actions = _actions(before, given, space, label)
         carry_out(place, drawn.name, before, actions, f"p-{time.time_ns():020x}")
         after = look(place, drawn.name)
+        if name == "chosen":
+            watched = [asdict(one) for one in watch(place, drawn, connect(), drawn.name)]
         roll_back(place, drawn.name, before)
     assert after.observation.files.total_records == before.observation.files.total_records
     found = _read(given, after.view)
@@ -229,7 +236,7 @@ def _written(
         "files": label.files, "groups": label.row_groups, "opened": label.opened,
         "bytes": label.bytes_written, "sampled": label.sampled_rows,
     }  # fmt: skip
-    return Written(name, what, predicted, found)
+    return Written(name, what, predicted, found, watched)
 
 
 def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Action]:
@@ -300,7 +307,8 @@ def report(log: Path) -> str:
     lines = [json.loads(text) for text in log.read_text().splitlines()]
     head = ["table", "written by", "rows", "layouts written", "Spearman", "above the best written",
             "read of chosen, predicted / found", "median error", "chosen / default, read",
-            "chosen / expert, read"]  # fmt: skip
+            "chosen / expert, read", "files opened of the chosen: planned, Spark, DuckDB",
+            "queries for which they agree"]  # fmt: skip
     rows = [head]
     last = {(it["table"], it["scale"], it.get("writer", "spark")): it for it in lines}
     for line in last.values():
@@ -310,11 +318,26 @@ def report(log: Path) -> str:
             f"{known['layouts']:.0f}",
             f"{known['spearman']:.3f}", f"{known['regret']:.1%}", f"{1 + known['read_error']:.2f}",
             f"{known['median_error']:.1%}", f"{known['of_default']:.2f}",
-            f"{known['of_expert']:.2f}",
+            f"{known['of_expert']:.2f}", *_opened(line["written"][0].get("watched", [])),
         ])  # fmt: skip
     return write_section(
         "Recommendations against rewrites", "python -m bench.recommend_on_spark", rows, NOTES
     )
+
+
+def _opened(watched: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """Return the files that some queries open in all, by the plan and by each engine, and for how
+    many queries each engine opens what pruning by what it knows leaves."""
+    if not watched:
+        return "-", "-"
+    files = [sum(one[who] for one in watched) for who in ("planned", "spark", "duckdb")]
+    agree = sum(
+        one["spark"] == one["planned"]
+        and one["duckdb"] == one["by_duckdb"]
+        and one["spark_rows"] == one["duckdb_rows"]
+        for one in watched
+    )
+    return ", ".join(map(str, files)), f"{agree} of {len(watched)}"
 
 
 def short(line: dict[str, Any]) -> str:
