@@ -20,7 +20,7 @@ from reconciler.advisor.binpack import (
     forced_by_objectives,
     small_files_mask,
 )
-from reconciler.advisor.declared import declared_candidates, footers_to_read
+from reconciler.advisor.declared import declared_candidates, footers_to_read, resized
 from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
@@ -264,8 +264,9 @@ def declared(situation: Situation) -> Verdict:
     if situation.settings.mode != "Declared" or not situation.settings.ordering.key:
         return Verdict((), ())
     found, turned = declared_candidates(situation)
-    chosen = tuple(Chosen(c, Cluster, "drift", why) for c, why in found)
-    return Verdict(chosen, tuple(turned))
+    chosen = [Chosen(c, Cluster, "drift", why) for c, why in found]
+    chosen += [Chosen(c, Cluster, "workload", why) for c, why in resized(situation)]
+    return Verdict(tuple(chosen), tuple(turned))
 
 
 def bin_pack(situation: Situation) -> Verdict:
@@ -494,6 +495,8 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
     words = _in_words(situation, action, item.reason)
     how = sizes.in_words(made) + slices.in_words(made.sliced, table.schema)
     why = f" ({item.reason})" if item.shows_reason else ""
+    # Sizes of what was declared follow from the queries, too.
+    follows = situation.trusted and item.evidence in ("workload", "drift")
     return replace(
         words,
         label=f"{words.label}{how}{why}",
@@ -515,7 +518,7 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
         cost=whole(made.cost),
         estimate=made.label if situation.demands else "none",
         evidence=item.evidence,
-        basis=situation.basis if item.evidence == "workload" else None,
+        basis=situation.basis if follows else None,
     )
 
 

@@ -16,12 +16,14 @@ from reconciler.advisor.judge import (
     Candidate,
     planned_layout,
     readings_of,
+    refusal,
     rejected,
     weigh,
     what_if,
 )
 from reconciler.advisor.keys import FULL_ROWS, wanted_columns
 from reconciler.advisor.recluster import allowed
+from reconciler.advisor.runs import nothing_new
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation, is_quiet
@@ -73,6 +75,28 @@ def declared_candidates(
                 made = declared_what_if(situation, np.sort(part), settings.ordering)
                 found.append((made, decision.reason))
     return found, turned
+
+
+def resized(situation: Situation) -> list[tuple[Candidate, str]]:
+    """Return (candidate, why) for files that follow the key, but whose sizes or row groups cost the
+    recorded queries more than another rewrite. The rules are those of reclustering."""
+    settings, view = situation.settings, situation.view
+    if view.row_groups is None or view.group_file is None or not situation.trusted:
+        return []
+    drifts = declared_drift(situation.table, settings.ordering, settings.min_input_files)
+    inside = drift_inside(view.row_groups, view.group_file, settings.ordering)
+    rows = _alone(situation, np.setdiff1d(view.group_file, inside), drifts)
+    partition, spent = situation.table.partition[rows], situation.spent
+    found: list[tuple[Candidate, str]] = []
+    for number in np.unique(partition):
+        for part in slices(situation, rows[partition == number]):
+            made = declared_what_if(situation, np.sort(part), settings.ordering)
+            known = nothing_new(situation, made.rows, settings.ordering)
+            if known or made.label == "bound" or refusal(situation, made, spent) is not None:
+                continue
+            spent += made.cost
+            found.append((made, str(reasons.times_cost(made.saving_low, made.cost))))
+    return found
 
 
 def footers_to_read(situation: Situation) -> Int64:

@@ -184,6 +184,30 @@ def test_a_declared_key_orders_the_row_groups_of_files_that_lie_alone(curve):
     assert window_read(after, _selective()) < 0.5 * window_read(table, _selective())
 
 
+def test_files_in_the_declared_order_get_smaller_row_groups_only_where_that_pays():
+    declared = replace(
+        SETTINGS, mode="Declared", ordering=Lexicographic((SortColumn(PART),)),
+        target_bytes=ROW_BYTES * 40_000, row_group_bytes=ROW_BYTES * 2_000, row_group_explicit=True,
+    )  # fmt: skip
+    rows = arriving_rows(np.random.default_rng(2), 40_000)
+    order = np.argsort(rows[PART], kind="stable")
+    rows = {column: values[order] for column, values in rows.items()}
+    table = empty_table(SCHEMA).append(rows, 40_000, 0, 40_000)
+
+    def rewrites(found):
+        return [item for item in found.actions if item.predicted.rewrites]
+
+    advice = advise(table, _selective(), declared)
+    (item,) = rewrites(advice)
+    assert isinstance(item.action, Cluster) and item.predicted.evidence == "workload"
+    assert item.predicted.basis is not None
+    after = apply(table, replace(advice, actions=(item,)), declared)
+    assert rewrites(advise(after, _selective(), declared)) == []
+    assert window_read(after, _selective()) < 0.3 * window_read(table, _selective())
+    for work in (NONE, _selective(weight=1e-4)):
+        assert rewrites(advise(table, work, declared)) == []
+
+
 def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with_apply_to_writes():
     named = replace(
         SETTINGS, target_explicit=True, metadata=TableMetadata({"x": "y"}), mode="Declared",
