@@ -65,8 +65,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2, help="of scales up to 1; one of others")
     arguments = parser.parse_args()
     command = f"python -m bench.migrate {' '.join(sys.argv[1:])}".strip()
-    # What the tests set for their short-lived JVMs, where the optimising compiler does not pay.
-    os.environ.pop("JDK_JAVA_OPTIONS", None)
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as scratch:
         directory = Path(scratch)
         (directory / "warehouse").mkdir()
