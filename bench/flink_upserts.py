@@ -23,7 +23,7 @@ from bench.results import write_section
 from reconciler.loop.step import CONVERGED
 from reconciler.spark import session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
-from tests.flink.job import UpsertJob, checkpoints, create_table, source_of_truth
+from tests.flink.job import UpsertJob, checkpoints, create_table, on_sqlite, source_of_truth
 from tests.flink.maintained import Maintained
 from tests.spark.tables import Bench
 
@@ -62,7 +62,7 @@ def play(bench: Bench, root: Path, case: Case, events: int) -> tuple[tuple[str, 
     held = Maintained(bench, name, root / name, case.quiet or "15m")
     held.root.mkdir(exist_ok=True)
     job = UpsertJob(
-        root, bench.full(name), root / f"{name}.log",
+        on_sqlite(root), bench.full(name), root / f"{name}.log",
         events=events, per_second=PER_SECOND, checkpoint_ms=1_000,
     )  # fmt: skip
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,15 +76,29 @@ def checkpoints(table: Any) -> list[Checkpoint]:
     return found
 
 
+def on_sqlite(directory: Path) -> dict[str, str]:
+    """Properties of Flink's catalog for the one of `sqlite_catalog`."""
+    return {
+        "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "uri": f"jdbc:sqlite:{directory}/catalog.db?busy_timeout=30000",
+        "warehouse": f"file://{directory}/warehouse",
+        "jdbc.schema-version": "V1",
+    }
+
+
+def on_rest(uri: str) -> dict[str, str]:
+    return {"catalog-type": "rest", "uri": uri}
+
+
 class UpsertJob:
-    """A job that upserts events into a table of a catalog on SQLite, and then ends.
+    """A job that upserts events into a table, and then ends.
 
     A checkpoint or a commit that fails ends it at once, with an exit code that is not 0.
     """
 
     def __init__(
         self,
-        catalog_directory: Path,
+        catalog: Mapping[str, str],
         table: str,
         log: Path,
         *,
@@ -91,9 +106,12 @@ class UpsertJob:
         per_second: int,
         checkpoint_ms: int,
         parallelism: int = 1,
+        state: Path | None = None,
     ) -> None:
-        """catalog_directory: of `sqlite_catalog`, whose name is the first part of `table`."""
-        catalog = table.split(".")[0]
+        """catalog: properties of the one whose name is the first part of `table`. state: where its
+        checkpoints are kept; a job that finds one there goes on from it."""
+        options = {"type": "iceberg", **catalog, "cache-enabled": "false"}
+        named = ", ".join(f"'{key}'='{value}'" for key, value in options.items())
         hadoop = sorted((runtime.spark_home() / "jars").glob("hadoop-client-*.jar"))
         class_path = ":".join(map(str, [*runtime.fetch(JARS), *hadoop]))
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
@@ -109,11 +127,8 @@ class UpsertJob:
                 # Else HAVING turns a deleted row into an update's old half, which upserts ignore.
                 "SET table.exec.sink.upsert-materialize=FORCE",
                 f"SET parallelism.default={parallelism}",
-                f"CREATE CATALOG {catalog} WITH ("
-                "'type'='iceberg', 'catalog-impl'='org.apache.iceberg.jdbc.JdbcCatalog', "
-                f"'uri'='jdbc:sqlite:{catalog_directory}/catalog.db?busy_timeout=30000', "
-                f"'warehouse'='file://{catalog_directory}/warehouse', "
-                "'jdbc.schema-version'='V1', 'cache-enabled'='false')",
+                *([] if state is None else _restored(state)),
+                f"CREATE CATALOG {table.split('.')[0]} WITH ({named})",
                 "CREATE TEMPORARY TABLE source (n BIGINT) WITH ('connector'='datagen', "
                 f"'rows-per-second'='{per_second}', 'fields.n.kind'='sequence', "
                 f"'fields.n.start'='1', 'fields.n.end'='{events}')",
@@ -137,6 +152,19 @@ class UpsertJob:
         if self.running:
             self.process.kill()
         self.wait()
+
+
+def _restored(state: Path) -> list[str]:
+    """Settings of a job that keeps its checkpoints below the directory."""
+    kept = [
+        f"SET execution.checkpointing.dir=file://{state}",
+        "SET execution.checkpointing.externalized-checkpoint-retention=RETAIN_ON_CANCELLATION",
+    ]
+    done = [path.parent for path in state.rglob("chk-*/_metadata")]
+    if not done:
+        return kept
+    last = max(done, key=lambda path: int(path.name.removeprefix("chk-")))
+    return [*kept, f"SET execution.state-recovery.path=file://{last}"]
 
 
 if __name__ == "__main__":

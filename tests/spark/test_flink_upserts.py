@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.loop.step import CONVERGED
-from tests.flink.job import UpsertJob, checkpoints, create_table, source_of_truth
+from tests.flink.job import UpsertJob, checkpoints, create_table, on_sqlite, source_of_truth
 from tests.flink.maintained import Maintained
 from tests.spark.tables import Bench
 
@@ -22,7 +22,7 @@ def test_beside_maintenance_no_upsert_is_lost_and_checkpoints_go_on(
 ) -> None:
     name = create_table(bench, 2)
     job = UpsertJob(
-        warehouse, bench.full(name), tmp_path / "flink.log",
+        on_sqlite(warehouse), bench.full(name), tmp_path / "flink.log",
         events=EVENTS, per_second=PER_SECOND, checkpoint_ms=1_000,
     )  # fmt: skip
     held = Maintained(bench, name, tmp_path, min_input_files=2)
