@@ -44,6 +44,7 @@ from bench.delete_modes import (
 from bench.results import write_section
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.queries.rewrite_cost import ThroughputSample
 from reconciler.spark import iceberg, session
@@ -241,8 +242,11 @@ def maintain(bed: Bed, case: str, found: Found) -> None:
     conversion = ConvertDeletes(inputs=delete_paths(lab.bench, equality.name, 2))
     # As a plan has them: an action for each partition.
     applying = [ApplyDeletes(inputs=(file.file_path,)) for file in bed.files]
+    packing = _packing(bed, positions.name)
     acts: list[tuple[str, Written, Callable[[], None]]] = [
         ("compaction, ours", positions, partial(lab.run, positions.name, [compaction], ledger)),
+        ("compaction, small data files too", positions,
+         partial(lab.run, positions.name, [*packing, compaction], [])),
         ("compaction, Iceberg's procedure", positions,
          theirs("rewrite_position_delete_files", positions.name)),
         ("conversion, ours", equality, partial(lab.run, equality.name, [conversion], ledger)),
@@ -254,6 +258,16 @@ def maintain(bed: Bed, case: str, found: Found) -> None:
         cost = lab.measured(act)
         found.maintenance[case, title] = cost, written.after, lab.read(written.name)
         lab.call("rollback_to_snapshot", f"'jobs.{written.name}', {head}")
+
+
+def _packing(bed: Bed, name: str) -> list[Action]:
+    """What a plan does with the data files that the operations left, in each partition."""
+    known = {file.file_path for file in bed.files}
+    left: dict[int, list[str]] = {}
+    for file in bed.lab.bench.files(name):
+        if file.file_path not in known:
+            left.setdefault(file.partition.l_orderkey_bucket, []).append(file.file_path)
+    return [BinPack(inputs=tuple(sorted(paths))) for paths in left.values() if len(paths) > 1]
 
 
 def _maintenance(found: Found) -> tuple[list[tuple[str, ...]], list[str]]:
@@ -272,10 +286,12 @@ def _maintenance(found: Found) -> tuple[list[tuple[str, ...]], list[str]]:
             found.maintenance[case, title]
             for title in ("conversion, ours", "major, ours", "major, Iceberg's procedure")
         )
+        packed = found.maintenance[case, "compaction, small data files too"][2]
         lost = before - lazy.before
         back = "nothing was lost" if lost <= 0 else (
             f"{100 * (before - after) / lost:.0f} % of the degradation back "
-            f"({100 * (before - read) / lost:.0f} % by the procedure)"
+            f"({100 * (before - read) / lost:.0f} % by the procedure, "
+            f"{100 * (before - packed) / lost:.0f} % if small data files are packed too)"
         )  # fmt: skip
         vectors = found.by[case, "vectors"].after
         goals.append(

@@ -14,6 +14,7 @@ from reconciler.spark import (
     delete_files,
     iceberg,
     metrics,
+    position_files,
     position_sets,
     positions,
     replacement,
@@ -23,11 +24,14 @@ from reconciler.spark import (
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.metrics import TaskMetrics
+from reconciler.spark.position_files import Positions
 from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.replacement import Replacement
 from reconciler.spark.scan import ScanTasks
 
 WHAT = "CompactDeletes"
+SAMPLE = 16
+"""Positions that are asked for in the file that Iceberg reads back."""
 
 
 def replacement_for(
@@ -43,7 +47,9 @@ def replacement_for(
     if not tasks:
         return Replacement(tasks, (), removed, "they apply to no data file")
     if sum(file.rows for file in sources) <= write_deletes.DRIVER_POSITIONS:
-        return _on_driver(attempt, table, tasks, sources, removed)
+        return _in_columns(attempt, table, tasks, sources, removed) or _on_driver(
+            attempt, table, tasks, sources, removed
+        )
     replacement.job_group(attempt, f"{base}/write", WHAT)
     made = _written(attempt, table, base, tasks, sources)
     with replacement.uncommitted(attempt, made) as added:
@@ -51,6 +57,41 @@ def replacement_for(
         number = _verified(attempt, table, base, tasks, sources, added)
         found = replacement.described(attempt, added)
     return Replacement(tasks, found, removed, replacement.compared("positions", number))
+
+
+def _in_columns(
+    attempt: Attempt,
+    table: Any,
+    tasks: ScanTasks,
+    sources: Sequence[DeleteFile],
+    removed: Sequence[DeleteFile],
+) -> Replacement | None:
+    """Read, write and verify as columns, on format 2; None if Arrow does not take the files."""
+    spark, begun = attempt.spark, metrics.driver_cpu_seconds(attempt.spark)
+    if int(table.operations().current().formatVersion()) >= 3:
+        return None
+    codec = position_files.codec_of(spark, table)
+    held = position_files.read(spark, table, sources) if codec else None
+    if codec is None or held is None:
+        return None
+    places = scan.places(spark, table, tasks)
+    wanted = position_files.merged(
+        {p: rows for p, rows in own.items() if position_sets.applies(file, p, tasks, places)}
+        for file, own in zip(sources, held, strict=True)
+    )
+    made = position_files.write(spark, table, codec, tasks, wanted)
+    with replacement.uncommitted(attempt, made) as added:
+        found = replacement.described(attempt, added)
+        written = metrics.driver_cpu_seconds(spark)
+        number = _verified_columns(attempt, table, wanted, found)
+    return Replacement(
+        tasks,
+        found,
+        removed,
+        replacement.compared("positions", number),
+        TaskMetrics(written - begun),
+        TaskMetrics(metrics.driver_cpu_seconds(spark) - written),
+    )
 
 
 def _on_driver(
@@ -121,6 +162,33 @@ def _by_partition(
     for file in sources:
         found.setdefault((file.spec_id, file.place), []).append(file)
     return found
+
+
+def _verified_columns(
+    attempt: Attempt, table: Any, wanted: Positions, added: Sequence[DeleteFile]
+) -> int:
+    """Return the number of positions, as `_verified`. All files are read back by what wrote them,
+    and the smallest by Iceberg too, as every reader will."""
+    held = position_files.read(attempt.spark, table, added)
+    if held is None:
+        raise replacement.mismatch(attempt, "what was written cannot be read back")
+    apart = position_files.difference(wanted, held)
+    _require_same(attempt, apart.every, apart.missing, apart.foreign, apart.repeated)
+    if added:
+        _require_readable(attempt, table, min(added, key=lambda file: file.rows), wanted)
+    return apart.every
+
+
+def _require_readable(attempt: Attempt, table: Any, file: DeleteFile, wanted: Positions) -> None:
+    spark, rows = attempt.spark, wanted[file.data_file]
+    held = position_sets.merged(spark, position_sets.stored(spark, table, [file.java]))
+    index, some = held.of(file.data_file), rows[:: -(-len(rows) // SAMPLE)].tolist()
+    if (
+        index is None
+        or int(index.cardinality()) != len(rows)
+        or not all(index.isDeleted(position) for position in some)
+    ):
+        raise replacement.mismatch(attempt, "Iceberg reads other positions than were written")
 
 
 def _verified_sets(

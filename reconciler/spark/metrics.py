@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +47,15 @@ def of_job_group(spark: Any, group: str) -> TaskMetrics:
 
 
 def driver_cpu_seconds(spark: Any) -> float:
-    """Return the CPU seconds that the driver's JVM has used so far, in all of its threads."""
+    """Return the CPU seconds that the driver's JVM and this process have used so far, in all of
+    their threads."""
     name = "com.sun.management.OperatingSystemMXBean"
     used = iceberg.method(spark, name, "getProcessCpuTime", "long")
     bean = spark._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
-    return int(used.bindTo(bean).invokeWithArguments(iceberg.java_list(spark, []))) / 1e9
+    return (
+        int(used.bindTo(bean).invokeWithArguments(iceberg.java_list(spark, []))) / 1e9
+        + time.process_time()
+    )
 
 
 def stage_of(store: Any, stage_id: int) -> Any | None:

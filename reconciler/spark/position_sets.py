@@ -121,14 +121,15 @@ def applied(
     places = scan.places(spark, table, tasks)
     for number, (file, paths) in enumerate(zip(sources, _paths(spark, held), strict=True)):
         for path in paths:
-            if not _applies(file, path, tasks, places):
+            if not applies(file, path, tasks, places):
                 held.get(number).remove(path)
     return merged(spark, held)
 
 
-def _applies(
+def applies(
     file: DeleteFile, path: str, tasks: ScanTasks, places: Mapping[str, tuple[int, str]]
 ) -> bool:
+    """Whether readers of the tasks apply what a committed position delete file has of a path."""
     task = tasks.get(path)
     if task is None or task.sequence > file.sequence:
         return False
@@ -175,12 +176,16 @@ def _reader(spark: Any, table: Any) -> Any:
 
 
 def _loader(spark: Any, table: Any) -> Any:
-    opened = iceberg.method(
+    loader = spark._jvm.org.apache.iceberg.data.BaseDeleteLoader
+    return loader(iceberg.as_lambda(spark, streams.FUNCTION, opened(spark, table)))
+
+
+def opened(spark: Any, table: Any) -> Any:
+    """Return DeleteFile -> InputFile, by the table's FileIO."""
+    return iceberg.method(
         spark, "org.apache.iceberg.io.FileIO", "newInputFile", "org.apache.iceberg.io.InputFile",
         DELETE,
     ).bindTo(table.io())  # fmt: skip
-    loader = spark._jvm.org.apache.iceberg.data.BaseDeleteLoader
-    return loader(iceberg.as_lambda(spark, streams.FUNCTION, opened))
 
 
 def stored_rows(spark: Any, table: Any, files: Sequence[DeleteFile]) -> int:
@@ -189,12 +194,12 @@ def stored_rows(spark: Any, table: Any, files: Sequence[DeleteFile]) -> int:
     core = spark._jvm.org.apache.iceberg
     total = sum(file.rows for file in files if file.vector)
     schema = core.io.DeleteSchemaUtil.pathPosSchema()
-    opened = iceberg.private_method(
+    rows_of = iceberg.private_method(
         spark, LOADER, "openDeletes", DELETE, "org.apache.iceberg.Schema"
     )
-    opened = opened.bindTo(_loader(spark, table))
+    rows_of = rows_of.bindTo(_loader(spark, table))
     for file in (file for file in files if not file.vector):
-        rows = opened.invokeWithArguments(iceberg.java_list(spark, [file.java, schema]))
+        rows = rows_of.invokeWithArguments(iceberg.java_list(spark, [file.java, schema]))
         try:
             total += int(core.relocated.com.google.common.collect.Iterables.size(rows))
         finally:

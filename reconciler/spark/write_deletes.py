@@ -16,8 +16,8 @@ from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.scan import ScanTasks
 
 DRIVER_POSITIONS = 4_000_000
-"""Maximum positions that the driver's JVM holds: about 2 bytes each as sets, 24 while they are
-collected."""
+"""Maximum positions that the driver holds: about 2 bytes each as sets in its JVM, 24 while they are
+collected there or are columns in this process."""
 TASK_POSITIONS = 5_000_000
 """Positions that one task sorts."""
 DEFAULT_DELETE_TARGET = 64 << 20

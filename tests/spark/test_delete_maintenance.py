@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from reconciler.errors import TableDamagedError, UnsupportedError, VerificationError
@@ -25,7 +26,14 @@ from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
-from reconciler.spark import convert, iceberg, position_sets, positions, write_deletes
+from reconciler.spark import (
+    convert,
+    iceberg,
+    position_files,
+    position_sets,
+    positions,
+    write_deletes,
+)
 from reconciler.table.schema import SortColumn
 from tests.spark.equality import (
     add_equality_delete,
@@ -510,16 +518,76 @@ def test_a_position_that_is_not_written_is_found(
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 3")
     compaction = CompactDeletes(inputs=delete_paths(bench, name))
     conversion = ConvertDeletes(inputs=(add_equality_delete(bench, name, {"id": _longs(2, 102)}),))
-    before, honest = bench.rows(name), write_deletes.on_driver
+    before, sets, columns = bench.rows(name), write_deletes.on_driver, position_files.write
 
     def forgetful(spark: Any, table: Any, tasks: Any, wanted: Any) -> list[Any]:
-        return honest(spark, table, tasks, wanted.without(sorted(wanted.cardinalities())[:1]))
+        return sets(spark, table, tasks, wanted.without(sorted(wanted.cardinalities())[:1]))
+
+    def less(spark: Any, table: Any, codec: str, tasks: Any, wanted: Any) -> list[Any]:
+        fewer = {path: rows[1:] for path, rows in wanted.items()}
+        return columns(spark, table, codec, tasks, fewer)
 
     monkeypatch.setattr(write_deletes, "on_driver", forgetful)
-    for action in (compaction, conversion):
+    monkeypatch.setattr(position_files, "write", less)
+    for action, codecs in ((compaction, position_files.CODECS), (compaction, {}), (conversion, {})):
+        monkeypatch.setattr(position_files, "CODECS", codecs)
         with pytest.raises(VerificationError):
             bench.run(bench.request(name, action))
         assert bench.rows(name) == before and bench.leftovers(name) == []
+
+
+def test_positions_that_only_iceberg_misses_are_noticed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a file that Arrow writes and reads, and Iceberg reads otherwise."""
+    name = _table(bench, 2)
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 IN (3, 4)")
+    honest = position_sets.stored
+
+    def fewer(spark: Any, table: Any, files: Any) -> Any:
+        found = honest(spark, table, files)
+        path = next(iter(position_sets.merged(spark, found).cardinalities()))
+        other = bench.spark.createDataFrame([(path, [3])], "file string, at array<bigint>")
+        found = position_sets.of_rows(spark, other._jdf.collectAsList())
+        return iceberg.java_list(spark, [found.java])
+
+    monkeypatch.setattr(position_sets, "stored", fewer)
+    before = bench.rows(name)
+    with pytest.raises(VerificationError):
+        bench.run(bench.request(name, CompactDeletes(inputs=delete_paths(bench, name))))
+    assert bench.rows(name) == before and bench.leftovers(name) == []
+
+
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "lz4"])
+def test_compacted_files_have_the_codec_of_the_table_and_what_readers_prune_by(
+    bench: Bench, codec: str
+) -> None:
+    """Arrow writes what it can; Iceberg's writer the rest."""
+    name = _table(bench, 2, "d")
+    full = bench.full(name)
+    bench.sql(f"DELETE FROM {full} WHERE id % 10 = 3")
+    bench.sql(f"DELETE FROM {full} WHERE id % 10 = 6")
+    named = f"'write.delete.parquet.compression-codec'='{codec}'"
+    bench.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({named})")
+    paths = delete_paths(bench, name)
+    actions = [
+        CompactDeletes(inputs=tuple(p for p in paths if f"d={d}/" in p), partition=(d,))
+        for d in (0, 1)
+    ]
+    _unchanged(bench, name, *actions)
+    files = bench.sql(f"SELECT * FROM {full}.delete_files")
+    live = set(data_files(bench, name))
+    for file in files:
+        low, high = (bounds[2147483546] for bounds in (file.lower_bounds, file.upper_bounds))
+        assert low == high and low.decode() in live and file.partition.d in (0, 1)
+        body = on_disk(file.file_path).read_bytes()
+        footer = pq.ParquetFile(on_disk(file.file_path)).metadata
+        assert (footer.num_rows, len(body)) == (file.record_count, file.file_size_in_bytes)
+        assert footer.metadata[b"delete-type"] == b"position"
+        by_arrow = "parquet-cpp" in footer.created_by
+        assert by_arrow == (codec in position_files.CODECS)
+        assert not by_arrow or footer.row_group(0).column(1).compression == codec.upper()
+    assert len({file.file_path for file in files}) == len(live)
 
 
 @pytest.mark.parametrize("damage", ["missing", "unreadable"])
