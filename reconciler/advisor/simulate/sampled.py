@@ -163,12 +163,8 @@ def _group_sizes(
     # In the order of a column that grows with time, rows stay where they are.
     scattered = bool(layout.ordering.key) and lead not in pool.stored.steps
     neighbours = neighbours_after(pool, layout.ordering, layout.spec)
-    values = {}
-    for field, alike in rows_of_value(
-        pool, layout.ordering, layout.spec, float(np.median(each)) / total
-    ).items():
-        found = _slice_domain(pool, field, order, starts, each, mixed=scattered)
-        values[field] = distinct_of_runs(found, each / alike, _runs_of_value(pool, field, order))
+    share = float(np.median(each)) / total
+    alike = rows_of_value(pool, layout.ordering, layout.spec, share)
     sizes = {}
     for field, known in pool.files.column_sizes.items():
         if (known == UNKNOWN).any():
@@ -179,6 +175,10 @@ def _group_sizes(
             domain = _slice_domain(
                 pool, field, order, starts, each, mixed=scattered and field in neighbours
             )
+            distinct = None
+            if field in alike:
+                runs = _runs_of_value(pool, field, order)
+                distinct = distinct_of_runs(domain, each / alike[field], runs)
             width = bytes_per_row(
                 stored,
                 each,
@@ -187,7 +187,7 @@ def _group_sizes(
                 reach=_reach(pool, field, order, starts),
                 wider=_wider(pool, field, order, starts, run),
                 then=neighbours.get(field) if field != lead else None,
-                distinct=values.get(field),
+                distinct=distinct,
             )
         elif stored is None and field != lead and field in pool.loses_runs and layout.ordering.key:
             width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))
