@@ -106,9 +106,9 @@ def _names(schema: Any) -> tuple[str, str] | None:
 
 
 def _by_path(codes: Any, paths: Sequence[str], positions: Int64) -> dict[str, Int64]:
-    """codes: index of its path for each position."""
+    """codes: index of its path for each position; not every path needs to have one."""
     starts = np.append(0, np.flatnonzero(np.diff(codes)) + 1)
-    if len(starts) > len(paths):  # not in order of their paths, as they should be
+    if len(np.unique(codes[starts])) < len(starts):  # not in order of their paths
         order = np.argsort(codes, kind="stable")
         codes, positions = codes[order], positions[order]
         starts = np.append(0, np.flatnonzero(np.diff(codes)) + 1)

@@ -41,6 +41,25 @@ def test_rows_in_any_order_are_found_by_path(options: dict[str, Any]) -> None:
     assert _lists(position_files.merged([found or {}])) == {PATHS[0]: [7], PATHS[1]: [1, 2, 3]}
 
 
+def test_a_dictionary_may_hold_paths_that_no_row_has() -> None:
+    codes = pa.array([0, 1, 0], pa.int32())
+    dictionary = pa.array([*PATHS, "file:/t/data/c.parquet"])
+    fields = [
+        pa.field(name, kind, metadata={position_files.FIELD_ID: str(number)})
+        for name, kind, number in zip(
+            ("p", "r"), (pa.dictionary(pa.int32(), pa.string()), pa.int64()), IDS, strict=True
+        )
+    ]
+    rows = pa.Table.from_arrays(
+        [pa.DictionaryArray.from_arrays(codes, dictionary), pa.array([4, 5, 6])],
+        schema=pa.schema(fields),
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, store_schema=False)
+    found = position_files._decoded(bytes(sink.getvalue()), 3)
+    assert _lists(found) == {PATHS[0]: [4, 6], PATHS[1]: [5]}
+
+
 def test_a_file_that_is_no_plain_one_is_left_to_iceberg() -> None:
     paths, rows = pa.array(PATHS), pa.array([1, 2])
     body = _file(paths, rows)
