@@ -28,7 +28,7 @@ from reconciler.api.document_codec import from_document
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.step import CONVERGED, Step, StepResult, run_until_converged
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref

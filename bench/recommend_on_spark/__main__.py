@@ -48,7 +48,7 @@ from reconciler.advisor.pto.space import Label, Space, best
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.demo.witness import connect
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.recommend import Options, gathered
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.migrate import Migrate

@@ -32,7 +32,8 @@ from reconciler.catalog.metadata import schema_of
 from reconciler.catalog.observe import observe_table
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.propose import Proposal, Target
+from reconciler.loop.ports import Target
+from reconciler.loop.propose import Proposal
 from reconciler.loop.step import Step, StepResult, run_step
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult

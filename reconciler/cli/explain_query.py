@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.errors import UserError
 
 if TYPE_CHECKING:
-    from reconciler.loop.propose import Ports, Target
+    from reconciler.loop.ports import Ports, Target
     from reconciler.queries.demand import Demand
     from reconciler.queries.explain_scan import ConditionEffect, Scan
     from reconciler.queries.fragments import Fragment, ShapeBatch

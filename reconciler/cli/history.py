@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
         """Show what was done to a table: predicted, actual, and whether it paid."""
         from reconciler.catalog.discover import resolve_table
         from reconciler.cli.shared import actor_on, catalogs_under
-        from reconciler.loop.propose import Target
+        from reconciler.loop.ports import Target
 
         documents = catalogs_under(file)
         config, identifier = resolve_table(table, catalog, documents)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reconciler.api.documents import TableLayoutPolicy
     from reconciler.cli.targets import Selection
     from reconciler.loop.local_actor import LocalActor
-    from reconciler.loop.propose import Target
+    from reconciler.loop.ports import Target
     from reconciler.loop.recommend import Options, Recommended
     from reconciler.loop.recommend_tables import Answer, Failed
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reconciler.api.documents import IcebergCatalog
     from reconciler.cli.in_cluster import Object, Place
-    from reconciler.loop.propose import Target
+    from reconciler.loop.ports import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Found:
     def target(self) -> Target:
         """Return the table as policies name it: under the IcebergCatalog's own name."""
         from reconciler.api.catalog_config import CatalogConfig
-        from reconciler.loop.propose import Target
+        from reconciler.loop.ports import Target
 
         table = self.layout["spec"]["table"]
         config = CatalogConfig(self.reference, "", {}, "the cluster")

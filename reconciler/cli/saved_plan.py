@@ -22,7 +22,7 @@ def from_plan_file(
     from reconciler.cli.shared import actor_on
     from reconciler.cli.targets import step_for, step_under
     from reconciler.errors import UserError
-    from reconciler.loop.propose import Target
+    from reconciler.loop.ports import Target
 
     plan, digest = _read(path)
     if digest != plan.digest():

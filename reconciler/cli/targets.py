@@ -22,7 +22,7 @@ from reconciler.catalog.load import connect, list_namespaces, list_tables
 from reconciler.cli.system_namespace import is_state
 from reconciler.errors import UserError
 from reconciler.format import plural
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.step import Step
 from reconciler.table.observation import quoted_name
 

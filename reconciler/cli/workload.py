@@ -373,7 +373,7 @@ def _table_document(
     from reconciler.cli.plan import local_actor
     from reconciler.errors import UserError
     from reconciler.format import utc
-    from reconciler.loop.propose import Target
+    from reconciler.loop.ports import Target
     from reconciler.queries.coverage import coverage
     from reconciler.queries.fragments import batch_fragments
     from reconciler.queries.moving_windows import with_detected_movement

@@ -39,7 +39,8 @@ from reconciler.errors import (
 from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.propose import PlanOnTable, Target, head_of, observed_again, place_plan
+from reconciler.loop.ports import Target
+from reconciler.loop.propose import PlanOnTable, head_of, observed_again, place_plan
 from reconciler.loop.step import CarriedOut, Step, carry_out
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.budget import Budget, BudgetState

@@ -1,6 +1,6 @@
 """The step's I/O on one machine: a catalog, a state store, Spark in this process.
 
-Implements `propose.Ports` and `step.Actor`. Spark is started at the first execution only, so that
+Implements `ports.Ports` and `step.Actor`. Spark is started at the first execution only, so that
 everything before it needs no JVM.
 """
 
@@ -18,7 +18,8 @@ import numpy as np
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.properties import spark_conf
 from reconciler.errors import ReconcilerError
-from reconciler.loop.propose import PlanOnTable, Target
+from reconciler.loop.ports import Target
+from reconciler.loop.propose import PlanOnTable
 from reconciler.loop.reader import RUN_TIMES, Reader, rho_key
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult

@@ -12,7 +12,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect, within
 from reconciler.catalog.pointer import Pointer, pointer_of
 from reconciler.errors import UnavailableError
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.reader import Reader
 from reconciler.plan.plan import Plan
 from reconciler.state.plan_store import PlanStore

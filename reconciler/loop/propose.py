@@ -7,15 +7,14 @@ all call it, so that a plan means the same everywhere. Its I/O is passed in as `
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
-from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import FileMissingError
 from reconciler.loop.decision_settings import (
@@ -28,24 +27,22 @@ from reconciler.loop.decision_settings import (
 )
 from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
-    CoverageInfo,
     evidence_document,
 )
+from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.state import ActionState, Validity
-from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import trust
 from reconciler.plan.plan import Plan, PlannedAction, freeze
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import Head, judge
 from reconciler.queries.fragments import Workload
-from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
-from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
-from reconciler.table.sample import RowGroups, RowSample
+from reconciler.table.orphans import NO_ORPHANS, Orphans
+from reconciler.table.sample import RowGroups
 from reconciler.table.spec_use import idle_specs
 
 FEW_FILES = 128
@@ -60,79 +57,6 @@ LOOKS = 3
 
 SKETCH_ROUNDS = 3
 """Maximum rounds of sketches; each round may change which other files are worth sketching."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A table to plan for. identifier: levels, the last one is the name."""
-
-    catalog: CatalogConfig
-    identifier: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The known queries on a table."""
-
-    workload: Workload
-    coverage: CoverageInfo
-
-
-@dataclass(frozen=True, slots=True)
-class OpenWork:
-    """Our work on a table that has begun or may begin.
-
-    plans: proposed last, under each policy that the table had; attempts: not settled yet.
-    """
-
-    plans: tuple[Plan, ...] = ()
-    attempts: tuple[Intent, ...] = ()
-
-
-class Ports(Protocol):
-    """The I/O of a proposal: the catalog, the state store and the data files' footers."""
-
-    def observe(self, target: Target) -> Observation: ...
-
-    def evidence(self, observation: Observation) -> Evidence: ...
-
-    def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups: ...
-
-    def sketch(
-        self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
-    ) -> RowSample: ...
-
-    def open_price(self, table_uuid: str) -> OpenPrice:
-        """Return the price of opening a file; sketches may have measured it."""
-        ...
-
-    def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
-        """Return those of the data files that have a stored sketch."""
-        ...
-
-    def history(self, table_uuid: str) -> History: ...
-
-    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None: ...
-
-    def work(self, table_uuid: str) -> OpenWork: ...
-
-    def put_plan(self, plan: Plan) -> None: ...
-
-    def orphans(
-        self,
-        target: Target,
-        table_uuid: str,
-        search: Search,
-        now_ms: int,
-        under_way: Collection[str],
-    ) -> Orphans:
-        """Return files of the table that nothing refers to, if a listing is due. under_way:
-        directories of attempts."""
-        ...
-
-    def unused_specs(self, target: Target, candidates: Collection[int]) -> frozenset[int]:
-        """Return those of the partition specs that no snapshot uses."""
-        ...
 
 
 def open_bytes_of(plan: Plan | None) -> int:

@@ -1,6 +1,6 @@
 """The reading part of a step's I/O: catalog, state store, footers and sketches; it starts no work.
 
-Implements `propose.Ports` and what `step.Actor` reads and records. One machine
+Implements `ports.Ports` and what `step.Actor` reads and records. One machine
 (`loop.local_actor`) and the operator (`loop.operator_actor`) share it. It keeps nothing of any
 table between two calls.
 """
@@ -20,7 +20,7 @@ from reconciler.catalog.sketch_reader import ReadSketches, read_directly
 from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
-from reconciler.loop.propose import Evidence, OpenWork, Target
+from reconciler.loop.ports import Evidence, OpenWork, Target
 from reconciler.plan.ledger import ReadCheck, Reservation, charged
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.queries.coverage import coverage

@@ -18,7 +18,7 @@ from typing import Any
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.run_document import RecommendRun
 from reconciler.errors import InterruptedByUser, UserError, VetoError
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.reader import Reader
 from reconciler.loop.recommend import Options, Recommended, recommended
 from reconciler.loop.recommendation_document import described, policy_of, recommendation_document

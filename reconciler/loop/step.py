@@ -27,11 +27,10 @@ from reconciler.format import plural
 from reconciler.loop.audits import waits_under
 from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
 from reconciler.loop.measure import WindowReading, window_read
+from reconciler.loop.ports import Ports, Target
 from reconciler.loop.propose import (
     PlanOnTable,
-    Ports,
     Proposal,
-    Target,
     files_of,
     predicate_columns,
     propose,

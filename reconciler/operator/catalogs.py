@@ -29,7 +29,7 @@ from reconciler.errors import RefusedAddressError, UserError
 from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.kinds import CATALOG, SECRET
 from reconciler.loop.operator_actor import ClusterActor
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.operator import logs
 from reconciler.operator.index import Index
 from reconciler.operator.look import look_at

@@ -17,7 +17,8 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import TableDamagedError
 from reconciler.format import utc
 from reconciler.loop.operator_actor import ClusterActor
-from reconciler.loop.propose import Proposal, Target, head_of, with_standing
+from reconciler.loop.ports import Target
+from reconciler.loop.propose import Proposal, head_of, with_standing
 from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
 from reconciler.operator.deletes_status import deletes_status

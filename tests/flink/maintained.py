@@ -17,7 +17,7 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import StalePlanError
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.step import Step, StepResult, TableState, run_step, run_until_converged
 from reconciler.plan.execution import Event
 from reconciler.state.state import StateStore

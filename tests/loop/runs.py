@@ -21,7 +21,7 @@ from reconciler.catalog.claim import claim
 from reconciler.loop.driver_job import DriverActor
 from reconciler.loop.gating import policy_key
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.step import Step
 from reconciler.plan.plan import Plan
 from reconciler.state.plan_store import PlanStore

@@ -19,7 +19,8 @@ from reconciler.errors import UnavailableError
 from reconciler.loop import propose as propose_module
 from reconciler.loop.gating import Approvals, PendingWork, gate_input, policy_key
 from reconciler.loop.operator_actor import ClusterActor
-from reconciler.loop.propose import Proposal, Target
+from reconciler.loop.ports import Target
+from reconciler.loop.propose import Proposal
 from reconciler.loop.step import Step
 from reconciler.operator.look import look_at
 from reconciler.plan.budget import Spent

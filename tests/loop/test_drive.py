@@ -26,7 +26,7 @@ from reconciler.loop.driver_job import (
     summary,
 )
 from reconciler.loop.measure import window_read
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.step import Step
 from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import Reservation

@@ -26,7 +26,7 @@ from reconciler.loop import propose as propose_module
 from reconciler.loop.gating import Approvals, plan_policy_key, policy_key
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.measure import window_read
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.loop.step import (
     BLOCKED,
     CONVERGED,

@@ -13,7 +13,7 @@ import pytest
 from reconciler.api.reach import Reach
 from reconciler.errors import UnavailableError
 from reconciler.kube.kinds import CATALOG
-from reconciler.loop.propose import Target
+from reconciler.loop.ports import Target
 from reconciler.operator import importing
 from reconciler.operator.catalogs import LiveHandle
 from reconciler.operator.importing import NOTE, ImportRun, Imports, run

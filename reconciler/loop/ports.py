@@ -1,0 +1,92 @@
+"""What a proposal asks of the outside world: the catalog, the state store, data files' footers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.loop.decision_settings import History
+from reconciler.loop.evidence import CoverageInfo
+from reconciler.plan.execution import Intent
+from reconciler.plan.plan import Plan
+from reconciler.queries.fragments import Workload
+from reconciler.queries.open_price import OpenPrice
+from reconciler.table.filetable import Int64
+from reconciler.table.observation import Observation
+from reconciler.table.orphans import Orphans, Search
+from reconciler.table.sample import RowGroups, RowSample
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table to plan for. identifier: levels, the last one is the name."""
+
+    catalog: CatalogConfig
+    identifier: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The known queries on a table."""
+
+    workload: Workload
+    coverage: CoverageInfo
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """Our work on a table that has begun or may begin.
+
+    plans: proposed last, under each policy that the table had; attempts: not settled yet.
+    """
+
+    plans: tuple[Plan, ...] = ()
+    attempts: tuple[Intent, ...] = ()
+
+
+class Ports(Protocol):
+    """The I/O of a proposal: the catalog, the state store and the data files' footers."""
+
+    def observe(self, target: Target) -> Observation: ...
+
+    def evidence(self, observation: Observation) -> Evidence: ...
+
+    def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups: ...
+
+    def sketch(
+        self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
+    ) -> RowSample: ...
+
+    def open_price(self, table_uuid: str) -> OpenPrice:
+        """Return the price of opening a file; sketches may have measured it."""
+        ...
+
+    def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
+        """Return those of the data files that have a stored sketch."""
+        ...
+
+    def history(self, table_uuid: str) -> History: ...
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None: ...
+
+    def work(self, table_uuid: str) -> OpenWork: ...
+
+    def put_plan(self, plan: Plan) -> None: ...
+
+    def orphans(
+        self,
+        target: Target,
+        table_uuid: str,
+        search: Search,
+        now_ms: int,
+        under_way: Collection[str],
+    ) -> Orphans:
+        """Return files of the table that nothing refers to, if a listing is due. under_way:
+        directories of attempts."""
+        ...
+
+    def unused_specs(self, target: Target, candidates: Collection[int]) -> frozenset[int]:
+        """Return those of the partition specs that no snapshot uses."""
+        ...
