@@ -351,6 +351,30 @@ def test_times_of_rows_in_another_order_take_the_bits_of_their_distance(tmp_path
     assert kept["id"] <= sizes_of(found.view)["id"]
 
 
+def test_a_dictionary_that_a_writer_gave_up_halfway_does_not_make_small_row_groups_denser(tmp_path):
+    """pyiceberg lists a megabyte of values before it writes the rest of a column plainly."""
+    random = np.random.default_rng(3)
+    count = 300_000
+    rows = pa.table({
+        "id": np.arange(count) // 80, "rate": random.random(count),
+        "clerk": [f"n{number}" for number in random.integers(0, 10**9, count)],
+    })  # fmt: skip
+    found = world(tmp_path, rows, count, ("id",))
+    pool = build_pool(found.view, [1])
+    assert pool is not None
+    layout = Layout(
+        Lexicographic((SortColumn(1),)), 1 << 40, 100 << 10, np.zeros(1, dtype=np.int64)
+    )
+    predicted = simulate(layout, pool, ()).written.views[0].files.column_sizes
+    path = tmp_path / "small.parquet"
+    pq.write_table(rows, path, row_group_size=8_000, compression="zstd", use_dictionary=["id"])
+    footer = pq.read_metadata(path)
+    for column in (1, 2):
+        groups = map(footer.row_group, range(footer.num_row_groups))
+        actual = sum(group.column(column).total_compressed_size for group in groups)
+        assert float(predicted[column + 1].sum()) == pytest.approx(actual, rel=0.2)
+
+
 def test_lists_keep_their_bytes(tmp_path):
     """How many values a row has is in no footer, so that an index shows nothing."""
     tags = [[f"t{x}" for x in range(number % 4)] for number in range(3_000)]

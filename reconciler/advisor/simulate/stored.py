@@ -41,6 +41,10 @@ _Profile = tuple[Float64, Float64, Float64, Float64]
 LEAST_ROWS = 32
 """With fewer sampled rows than this, a slice uses the estimate of the whole group."""
 
+LONGEST_INDEX_BITS = 24.0
+"""Bits per row that no index of a dictionary takes: writers give up one of more than 2 MiB, which
+is 21 bits for values of one byte, and levels and headers take a few. Beyond, some rows are plain."""
+
 COMPRESSIBLE = 0.75
 """Sorted numbers, as in a dictionary, are stored in less than this share of their width."""
 
@@ -179,6 +183,10 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
     share = float(dictionary[known_sizes].sum()) / float(sizes[known_sizes].sum())
     here = float(sizes[known_sizes].sum()) / rows
     mean_rows = rows / int(known_sizes.sum())
+    everywhere = float(known.sum()) / max(float(view.files.records.sum()), 1.0)
+    if share > 0.0 and 8.0 * here * (1.0 - share) > LONGEST_INDEX_BITS:
+        plain = _plain_bytes(here, here * share * mean_rows, mean_rows)
+        everywhere, here, share = everywhere * plain / here, plain, 0.0
     ordered, skew = _sampled_order(view.sample, field)
     # Rows in order repeat their values in one run each; other runs come back.
     run = 1.0 if ordered else _run_in_blocks(view, field)
@@ -218,10 +226,22 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
             value = np.log2(max(span.mean / distinct, 1.0)) / 8.0 + SORTED_VALUE_BYTES
             distinct = max(distinct, here * share * mean_rows / value)
             distinct = min(distinct, span.mean, mean_rows)
-    everywhere = float(known.sum()) / max(float(view.files.records.sum()), 1.0)
     return StoredColumn(
         mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width, ordered, skew, run
     )
+
+
+def _plain_bytes(stored: float, dictionary: float, rows: float) -> float:
+    """Return the stored bytes of a plain value of a column whose writer gave up its dictionary
+    within a row group: its first rows, about one for each value of the dictionary, have an index.
+
+    stored: bytes per row. dictionary: bytes of its page. rows: of a row group.
+    """
+    plain = stored
+    for _ in range(4):
+        indexed = min(dictionary / plain, rows)
+        plain = stored - indexed / rows * np.log2(max(indexed, 2.0)) / 8.0
+    return float(plain)
 
 
 def _of_few_digits(view: TableView, field: int, stored: float) -> bool:
