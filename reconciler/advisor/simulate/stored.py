@@ -43,7 +43,8 @@ LEAST_ROWS = 32
 
 LONGEST_INDEX_BITS = 24.0
 """Bits per row that no index of a dictionary takes: writers give up one of more than 2 MiB, which
-is 21 bits for values of one byte, and levels and headers take a few. Beyond, some rows are plain."""
+is 21 bits for values of one byte. Levels and headers take a few more. Beyond, some rows are
+plain."""
 
 COMPRESSIBLE = 0.75
 """Sorted numbers, as in a dictionary, are stored in less than this share of their width."""
