@@ -79,13 +79,18 @@ def declared_candidates(
 
 def resized(situation: Situation) -> list[tuple[Candidate, str]]:
     """Return (candidate, why) for files that follow the key, but whose sizes or row groups cost the
-    recorded queries more than another rewrite. The rules are those of reclustering."""
+    recorded queries more than another rewrite. The rules are those of reclustering.
+
+    Files with deletes are left to the maintenance of deletes: a rewrite would save those as well,
+    and pass for one that other sizes pay for.
+    """
     settings, view = situation.settings, situation.view
     if view.row_groups is None or view.group_file is None or not situation.trusted:
         return []
     drifts = declared_drift(situation.table, settings.ordering, settings.min_input_files)
     inside = drift_inside(view.row_groups, view.group_file, settings.ordering)
     rows = _alone(situation, np.setdiff1d(view.group_file, inside), drifts)
+    rows = rows[situation.table.delete_files[rows] + situation.table.equality_deletes[rows] == 0]
     partition, spent = situation.table.partition[rows], situation.spent
     found: list[tuple[Candidate, str]] = []
     for number in np.unique(partition):
