@@ -7,8 +7,6 @@ sets were sorted together, output files could span the range between them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
@@ -31,7 +29,6 @@ from reconciler.advisor.sizes import sized
 from reconciler.advisor.slices import oversized, slices
 from reconciler.format import plural
 from reconciler.plan import reasons
-from reconciler.plan.drift import Drift, declared_drift, drift_inside
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Int64
@@ -52,14 +49,13 @@ def declared_candidates(
     free, quiet = allowed(situation), is_quiet(situation)
     moved = situation.moving | situation.taken
     title = f"cluster by {settings.ordering.text(situation.table.schema)}"
-    drifts = declared_drift(situation.table, settings.ordering, settings.min_input_files)
-    for rows in _unsorted_inside(situation, drifts):
+    for rows in _unsorted_inside(situation):
         parts = slices(situation, rows)
         turned += oversized(situation, rows, parts, title)
         for part in parts:
             why = f"the row groups of {plural(len(part), 'file')} overlap"
             found.append((declared_what_if(situation, np.sort(part), settings.ordering), why))
-    for decision in drifts:
+    for decision in situation.drifts.between:
         rows = decision.files[free[decision.files]]
         if not decision.rewrite:
             turned.append(rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows))
@@ -85,11 +81,9 @@ def resized(situation: Situation) -> list[tuple[Candidate, str]]:
     and pass for one that other sizes pay for.
     """
     settings, view = situation.settings, situation.view
-    if view.row_groups is None or view.group_file is None or not situation.trusted:
+    if view.group_file is None or not situation.trusted:
         return []
-    drifts = declared_drift(situation.table, settings.ordering, settings.min_input_files)
-    inside = drift_inside(view.row_groups, view.group_file, settings.ordering)
-    rows = _alone(situation, np.setdiff1d(view.group_file, inside), drifts)
+    rows = _alone(situation, np.setdiff1d(view.group_file, situation.drifts.inside))
     rows = rows[situation.table.delete_files[rows] + situation.table.equality_deletes[rows] == 0]
     partition, spent = situation.table.partition[rows], situation.spent
     found: list[tuple[Candidate, str]] = []
@@ -112,29 +106,24 @@ def footers_to_read(situation: Situation) -> Int64:
         return np.zeros(0, dtype=np.int64)
     view = situation.view
     known = np.zeros(0, dtype=np.int64) if view.group_file is None else view.group_file
-    drifts = declared_drift(table, settings.ordering, settings.min_input_files)
     least = view.row_group_bytes if len(table) > MOST_FOOTERS else 0
     large = np.flatnonzero(table.bytes > least)
-    rows = np.setdiff1d(_alone(situation, large, drifts), known)
+    rows = np.setdiff1d(_alone(situation, large), known)
     order = np.lexsort((rows, -table.bytes[rows], table.layout_written[rows]))
     return np.sort(rows[order[:MOST_FOOTERS]])
 
 
-def _unsorted_inside(situation: Situation, drifts: Sequence[Drift]) -> list[Int64]:
+def _unsorted_inside(situation: Situation) -> list[Int64]:
     """Return, per partition, the files that no other file overlaps and whose own row groups do not
     follow the key. Only footers show it."""
-    view = situation.view
-    if view.row_groups is None or view.group_file is None:
-        return []
-    rows = drift_inside(view.row_groups, view.group_file, situation.settings.ordering)
-    rows = _alone(situation, rows, drifts)
+    rows = _alone(situation, situation.drifts.inside)
     partition = situation.table.partition[rows]
     return [rows[partition == number] for number in np.unique(partition)]
 
 
-def _alone(situation: Situation, rows: Int64, drifts: Sequence[Drift]) -> Int64:
+def _alone(situation: Situation, rows: Int64) -> Int64:
     """Return those of the files that may be rewritten and that no drift between files concerns."""
-    named = [decision.files for decision in drifts]
+    named = [decision.files for decision in situation.drifts.between]
     rows = rows[allowed(situation)[rows]]
     return np.setdiff1d(rows, np.concatenate([rows[:0], *named]))
 

@@ -17,6 +17,7 @@ from reconciler.advisor.properties import page_rows
 from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.untouched import Asked, asked_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
+from reconciler.plan.drift import Drifts
 from reconciler.plan.execution import plan_of_file
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import MIN_SPAN_MS
@@ -71,7 +72,7 @@ class Situation:
     table; empty where that bounds nothing. exposed: what the chosen actions add to it.
     unbounded: columns whose bounds a rewrite leaves out of manifests. basis: digest of the queries
     and of the settings by which files are laid out for them; equal if neither has changed.
-    sliced: how a budget cuts the files that are being judged.
+    drifts: from the key of the settings. sliced: how a budget cuts the files that are being judged.
     """
 
     given: AdviceInput
@@ -94,6 +95,7 @@ class Situation:
     moving: Bool
     unbounded: frozenset[int]
     basis: str
+    drifts: Drifts
     spent: float = 0.0
     exposed: float = 0.0
     sliced: Sliced = NOT_SLICED
@@ -273,4 +275,7 @@ def look(given: AdviceInput) -> Situation:
             table.schema, settings.metadata.properties, settings.metadata.sorted_columns
         ),
         basis=_basis(given),
+        drifts=Drifts(
+            table, settings.ordering, settings.min_input_files, view.row_groups, view.group_file
+        ),
     )

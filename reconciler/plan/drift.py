@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -86,6 +87,32 @@ def drift_inside(row_groups: FileTable, owner: Int64, ordering: Ordering) -> Int
     by_file = replace(row_groups, partition=place.astype(np.int32), partitions=each)
     found = [one.spec_id for one in declared_drift(by_file, ordering, 2) if one.rewrite]
     return np.unique(np.array(found, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Drifts:
+    """How a table has drifted from a declared key; each part is computed when first asked for.
+
+    row_groups, owner: as in drift_inside, None where no footer is known.
+    """
+
+    table: FileTable
+    ordering: Ordering
+    min_input_files: int
+    row_groups: FileTable | None
+    owner: Int64 | None
+
+    @cached_property
+    def between(self) -> Sequence[Drift]:
+        """What has drifted between files, as declared_drift returns it."""
+        return declared_drift(self.table, self.ordering, self.min_input_files)
+
+    @cached_property
+    def inside(self) -> Int64:
+        """The files that drift_inside returns; none where no footer is known."""
+        if self.row_groups is None or self.owner is None:
+            return np.zeros(0, dtype=np.int64)
+        return drift_inside(self.row_groups, self.owner, self.ordering)
 
 
 def _key_ranges(table: FileTable, key: Sequence[SortColumn]) -> list[Ranges]:

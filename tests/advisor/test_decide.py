@@ -19,7 +19,7 @@ from reconciler.advisor.properties import (
     set_properties,
 )
 from reconciler.advisor.simulate.table import empty_table
-from reconciler.plan import reasons
+from reconciler.plan import drift, reasons
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
@@ -206,6 +206,28 @@ def test_files_in_the_declared_order_get_smaller_row_groups_only_where_that_pays
     assert window_read(after, _selective()) < 0.3 * window_read(table, _selective())
     for work in (NONE, _selective(weight=1e-4)):
         assert rewrites(advise(table, work, declared)) == []
+
+
+@pytest.mark.parametrize("quiet", [frozenset(), frozenset({0})], ids=["", "quiet"])
+def test_one_decision_asks_once_how_a_table_has_drifted(monkeypatch, quiet):
+    """For the footers to read, for files that drifted, for files of other sizes, and again for
+    what waits for the quiet period."""
+    asked = []
+    for name in ("declared_drift", "drift_inside"):
+        computed = getattr(drift, name)
+
+        def counted(files, *more, name=name, computed=computed):
+            asked.append((name, "files" if files is seen.table else "row groups"))
+            return computed(files, *more)
+
+        monkeypatch.setattr(drift, name, counted)
+    ordering = Lexicographic((SortColumn(KEY),))
+    chosen = replace(SETTINGS, mode="Declared", ordering=ordering, quiet_partitions=quiet)
+    table = _table()
+    seen = AdviceInput(table.file_table(), _selective(), chosen, table.row_groups())
+    decide(seen)
+    inside = ("drift_inside", "row groups"), ("declared_drift", "row groups")
+    assert sorted(asked) == sorted([("declared_drift", "files"), *inside])
 
 
 def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with_apply_to_writes():
