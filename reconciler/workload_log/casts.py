@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -55,6 +56,8 @@ def cast_value(value: Any, to: str, parameters: list[exp.Expr], binding: Binding
         return _as_decimal(value, [int(p.name) for p in parameters] or [_LEAST_DECIMAL])
     if to == "BOOLEAN" and isinstance(value, bool):
         return value
+    if to == "UUID" and isinstance(value, str):
+        return uuid.UUID(value)
     raise NotConstant(f"cast to {to}")
 
 

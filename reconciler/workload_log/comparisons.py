@@ -204,9 +204,9 @@ def _single(value: float) -> float:
 def _compare_bytes(field: Field, op: str, value: Any) -> Tree:
     if field.type == "string" and isinstance(value, str):
         return Leaf(field.field_id, op, utf8(value))
-    if field.type == "uuid" and isinstance(value, str) and op in ("=", "!="):
+    if field.type == "uuid" and isinstance(value, (str, uuid.UUID)) and op in ("=", "!="):
         try:
-            return Leaf(field.field_id, op, uuid.UUID(value).bytes)
+            return Leaf(field.field_id, op, uuid.UUID(str(value)).bytes)
         except ValueError:
             raise NotPushed("not a UUID") from None
     raise NotPushed("types differ")

@@ -52,7 +52,8 @@ UNBOUND = _Unbound()
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """value: None (NULL), bool, int, Decimal, float, str, date, time, datetime, Interval, UNBOUND.
+    """value: None (NULL), bool, int, Decimal, float, str, date, time, datetime, UUID,
+    Interval, UNBOUND.
 
     A datetime without tzinfo is a TIMESTAMP without zone. relative: it depends on event time.
     """

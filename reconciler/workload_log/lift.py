@@ -1,10 +1,10 @@
 """Recognises queries of one template by their text, so that each template is parsed once.
 
-Literals after a comparison, in an IN list, after BETWEEN, LIKE, DATE or TIMESTAMP are replaced by
-sentinels, DECIMAL '1.5' as a number; all other text (LIMIT, intervals, types) remains part of the
-template. Lifting looks only at the text and may be wrong for unusual text: the reader checks that
-every sentinel is a literal in the parsed tree, and otherwise parses the original query. Patterns
-take linear time: they are possessive where two parts could match the same characters.
+Literals after a comparison, in an IN list, after BETWEEN, LIKE, DATE, TIMESTAMP or UUID are
+replaced by sentinels, DECIMAL '1.5' as a number; all other text (LIMIT, intervals, types) remains
+part of the template. Lifting looks only at the text and may be wrong for unusual text: the reader
+checks that every sentinel is a literal in the parsed tree, and otherwise parses the original query.
+Patterns take linear time: they are possessive where two parts could match the same characters.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PLAIN_DECIMAL = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)"
 _DECIMAL = rf"\b(?:DECIMAL|NUMERIC)\s*+'{PLAIN_DECIMAL}'"
 _VALUE = rf"(?:-\s*+)?(?:{_DECIMAL}|{_STRING}|{_NUMBER})(?![\w.'])"
-_TYPED = rf"(?:(?:DATE|TIMESTAMP)\s*+)?{_VALUE}"
+_TYPED = rf"(?:(?:DATE|TIMESTAMP|UUID)\s*+)?{_VALUE}"
 _STEP = re.compile(
     rf"""(?P<skip>--[^\n]*|/\*.*?(?:\*/|\Z)|"[^"]*+(?:""[^"]*+)*+"|`[^`]*`)
-      | (?:<=>|<=|>=|<>|!=|==|=|<|>|\bLIKE\b|\b(?:DATE|TIMESTAMP)\b)\s*+{_TYPED}
+      | (?:<=>|<=|>=|<>|!=|==|=|<|>|\bLIKE\b|\b(?:DATE|TIMESTAMP|UUID)\b)\s*+{_TYPED}
       | \bBETWEEN\s++{_TYPED}\s++AND\s++{_TYPED}
       | \bIN\s*+\(\s*+{_TYPED}(?:\s*+,\s*+{_TYPED})*+\s*+\)
       | (?P<string>(?:(?<!\w)\w++)?{_STRING})""",

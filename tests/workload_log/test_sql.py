@@ -87,6 +87,12 @@ CONDITIONS = [
     ("i IN (SELECT i FROM elsewhere.x)", "TRUE"), ("coalesce(i, 0) = 0", "TRUE"),
     ("i IS NOT DISTINCT FROM 3", "i = 3"), ("i IS DISTINCT FROM 3", "i != 3 OR i IS NULL"),
     ("u = 'f79c3e09-677c-4bbd-a479-3f349cb785e7'", "u = f79c3e09-677c-4bbd-a479-3f349cb785e7"),
+    ("u = UUID 'F79C3E09-677c-4bbd-a479-3f349cb785e7'", "u = f79c3e09-677c-4bbd-a479-3f349cb785e7"),
+    ("u IN (UUID 'f79c3e09-677c-4bbd-a479-3f349cb785e7', "
+     "uuid'00000000-0000-0000-0000-000000000001')",
+     "u IN (00000000-0000-0000-0000-000000000001, f79c3e09-677c-4bbd-a479-3f349cb785e7)"),
+    ("u = UUID 'none'", "TRUE"),
+    ("s = UUID 'f79c3e09-677c-4bbd-a479-3f349cb785e7'", "TRUE"),
 ]  # fmt: skip
 
 
