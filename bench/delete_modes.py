@@ -40,10 +40,16 @@ NEW_ROWS = 25
 """Rows that each operation adds to each bucket."""
 READS = (1, 10, 100, 1000)
 """Readings of the table between two operations for which a mode is chosen."""
-NOISE = 0.03
-"""CPU seconds by which two readings of the same table differ, each the best of several."""
 SPARSE, MICRO, BATCH = "sparse", "micro-batch, 1 %", "batch, half of a bucket"
 CASES = (SPARSE, MICRO, BATCH)
+HELD = "orders, 5 %"
+"""Another table and another share of rows."""
+COMPACTION, PACKED = "compaction, ours", "compaction, small data files too"
+PROCEDURE, PACKING = "compaction, Iceberg's procedure", "small data files, beside vectors"
+CONVERSION = "conversion, ours"
+MAJOR, FOREIGN_MAJOR = "major, ours", "major, Iceberg's procedure"
+PARTIAL = {"positions": (COMPACTION, PACKED), "vectors": (PACKING,)}
+"""What gives back a part of what readings lost, for less than a rewrite of the files."""
 MODEL = {
     "copy-on-write": Way.COPY_ON_WRITE, "positions": Way.PARTITION, "vectors": Way.VECTORS,
 }  # fmt: skip
@@ -57,29 +63,56 @@ class Cost:
     wall: float
 
 
+@dataclass(frozen=True)
+class Reading:
+    """cpu: the mean, in seconds; error: its standard error."""
+
+    cpu: float
+    error: float
+
+
+def reading_of(cpu: Sequence[float]) -> Reading:
+    """Return the mean of several without the least and the most."""
+    kept = sorted(cpu)[1:-1]
+    return Reading(float(np.mean(kept)), float(np.std(kept, ddof=1) / np.sqrt(len(kept))))
+
+
 @dataclass
 class Written:
     """What a way of writing a case cost: an operation at its cheapest; readings in CPU seconds,
-    before all operations, after the first and after the last."""
+    before all operations, after the first, after the number that the equality deletes have, and
+    after the last."""
 
     name: str
     each: Cost
     iterations: int
     before: float
     first: float
+    few: float
     after: float
+
+
+@dataclass
+class Held:
+    """What an operation on another table costs by way."""
+
+    operation: Operation
+    each: dict[str, Cost]
 
 
 @dataclass
 class Found:
     """rows, bytes: of the table before anything is written. by: (case, way). maintenance: (case,
-    title) -> cost, reading before and after. ledger: our actions, by case."""
+    title) -> cost, reading before and after. ledger: our actions, by case. noise: the standard
+    error of a reading, in CPU seconds, the greatest of all. held: cases that are not fitted to."""
 
     rows: int
     bytes: int
     by: dict[tuple[str, str], Written] = field(default_factory=dict)
     maintenance: dict[tuple[str, str], tuple[Cost, float, float]] = field(default_factory=dict)
     ledger: dict[str, list[ThroughputSample]] = field(default_factory=dict)
+    noise: float = 0.0
+    held: dict[str, Held] = field(default_factory=dict)
 
     @property
     def cases(self) -> tuple[str, ...]:
@@ -101,10 +134,18 @@ def share_of(case: str) -> float:
 def operation_of(found: Found, case: str, reads: float = 0.0) -> Operation:
     """Return the operation as the advisor's model sees it. The join condition names no partition:
     MERGE reads the keys of all rows."""
-    rows, share = updated_rows(case, found.rows), share_of(case)
+    share = share_of(case)
+    rows = updated_rows(case, found.rows)
+    return operation_on(found.rows, found.bytes, rows, share=share, reads=reads)
+
+
+def operation_on(
+    scanned: int, size: int, rows: int, *, share: float = 1.0, reads: float = 0.0
+) -> Operation:
+    """size: bytes of the table; rows: that are updated; share: of the table that holds them."""
     return Operation(
-        statement=Statement.MERGE, scanned=found.rows, rows=rows, added=rows + NEW_ROWS * BUCKETS,
-        files=BUCKETS * share, bytes=found.bytes * share, partitions=BUCKETS, shared=BUCKETS,
+        statement=Statement.MERGE, scanned=scanned, rows=rows, added=rows + NEW_ROWS * BUCKETS,
+        files=BUCKETS * share, bytes=size * share, partitions=BUCKETS, shared=BUCKETS,
         reads=reads, share=share,
     )  # fmt: skip
 
@@ -128,9 +169,9 @@ def measured_seconds(case: str, way: str, reads: float, found: Found, error: flo
     the readings after it.
 
     A reading loses something as soon as a file has deletes, and more with each operation. That is
-    got back by a rewrite of the files, or in part by a compaction of the delete files, as it was
-    measured. Readings and rewrite count per operation on the same files. A compaction takes a fixed
-    time, that of the case with the least positions, and the rest for the positions that gathered.
+    got back by a rewrite of the files, or in part by a compaction of the delete files or small data
+    files, as it was measured. Readings and rewrite count per operation on the same files. Partial
+    maintenance takes a fixed time, that of the case with the least, and the rest for what gathered.
     """
     one, share = found.by[case, way], share_of(case)
     if way == "copy-on-write":
@@ -138,20 +179,19 @@ def measured_seconds(case: str, way: str, reads: float, found: Found, error: flo
     lost = max(one.after - one.first, 0.0) / max(one.iterations - 1, 1)
     at_once = max(one.first + error - one.before - lost, 0.0)
     written = one.each.cpu + reads * at_once
-    rewrite, between = found.maintenance[case, "major, ours"][0].cpu * share, reads / share
-    rewritten = maintained(between * lost, rewrite)
-    if way != "positions":
-        return written + rewritten
-    title = "compaction, ours"
-    compaction, before, after = found.maintenance[case, title]
-    fixed = min(found.maintenance[other, title][0].cpu for other in found.cases)
-    back = min(max(before - after, 0.0) / one.iterations, lost)
-    compacted = (
-        maintained(between * (lost - back), rewrite)
-        + maintained(between * back, fixed)
-        + (compaction.cpu - fixed) / one.iterations
-    )
-    return written + min(rewritten, compacted)
+    rewrite, between = found.maintenance[case, MAJOR][0].cpu * share, reads / share
+    least = maintained(between * lost, rewrite)
+    for title in PARTIAL[way]:
+        cost, before, after = found.maintenance[case, title]
+        fixed = min(found.maintenance[other, title][0].cpu for other in found.cases)
+        back = min(max(before - after, 0.0) / one.iterations, lost)
+        partly = (
+            maintained(between * (lost - back), rewrite)
+            + maintained(between * back, fixed)
+            + (cost.cpu - fixed) / one.iterations
+        )
+        least = min(least, partly)
+    return written + least
 
 
 def modes(found: Found) -> list[tuple[str, ...]]:
@@ -161,16 +201,24 @@ def modes(found: Found) -> list[tuple[str, ...]]:
     for (case, way), one in found.by.items():
         texts = ("-", "-", "-")
         if way in MODEL:
-            operation = operation_of(found, case)
-            prior = write_seconds(MODEL[way], operation, PRIOR_THROUGHPUT)
-            mine = modelled(way, operation, known_before(found, case))
-            texts = (
-                f"{prior:.2f}", f"{mine.mid:.2f} ({mine.low:.1f} - {mine.high:.1f})",
-                f"{mine.mid / one.each.cpu:.2f}",
-            )  # fmt: skip
-        rows.append((f"{case}: {way}", f"{one.each.cpu:.2f}", f"{one.each.wall:.2f}", *texts,
-                     f"{one.before:.2f}", f"{one.after:.2f}"))  # fmt: skip
+            texts = _beside(way, operation_of(found, case), known_before(found, case), one.each)
+        rows.append((f"{case}: {way}", f"{one.each.cpu:.2f}", f"{one.each.wall:.2f}",
+                     *texts, f"{one.before:.2f}", f"{one.after:.2f}"))  # fmt: skip
+    for case, held in found.held.items():
+        for way, each in held.each.items():
+            texts = _beside(way, held.operation, known_before(found, case), each)
+            rows.append((f"{case}: {way}", f"{each.cpu:.2f}", f"{each.wall:.2f}", *texts, "-", "-"))
     return rows
+
+
+def _beside(way: str, one: Operation, throughput: Throughput, each: Cost) -> tuple[str, str, str]:
+    """Return what the model says: before and after calibration, and the latter / found."""
+    prior = write_seconds(MODEL[way], one, PRIOR_THROUGHPUT)
+    mine = modelled(way, one, throughput)
+    return (
+        f"{prior:.2f}", f"{mine.mid:.2f} ({mine.low:.1f} - {mine.high:.1f})",
+        f"{mine.mid / each.cpu:.2f}",
+    )  # fmt: skip
 
 
 def terms_of(found: Found, case: str, way: str) -> tuple[list[float], float]:
@@ -276,7 +324,7 @@ def chosen(found: Found) -> list[Choice]:
             model = {way: seconds(MODEL[way], one, throughput) for way in MODEL}
             costs, less, more = (
                 {way: measured_seconds(case, way, reads, found, error) for way in MODEL}
-                for error in (0.0, -NOISE, NOISE)
+                for error in (0.0, -2 * found.noise, 2 * found.noise)
             )
             every.append(Choice(case, reads, costs, less, more, model))
     return every
@@ -303,7 +351,7 @@ def verdict(found: Found) -> str:
         near = sum(regret <= NEAR for regret in regrets)
         maybe = sum(one.near(ways) for one in every)
         texts.append(
-            f"{name} {near} of {len(every)}, {maybe} if readings that differ by {NOISE:g} are the "
-            f"same, at worst {max(regrets):.2f}"
+            f"{name} {near} of {len(every)}, {maybe} within two standard errors of "
+            f"a reading, at worst {max(regrets):.2f}"
         )
     return f"Within 5 % of the cheapest: {'; '.join(texts)}."

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 from bench.delete_modes import (
+    COMPACTION,
     FORMATS,
+    MAJOR,
     MODEL,
+    PACKED,
+    PACKING,
     Cost,
     Found,
     Written,
@@ -42,6 +46,7 @@ from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, cpu_calibration, throughput
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Calibration
+from reconciler.queries.machine_speed import LASTING
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT, ThroughputSample
 from reconciler.table.deletes import Scope
 from reconciler.table.metadata import TableMetadata
@@ -66,31 +71,31 @@ def operation(**changes: Any) -> Operation:
 
 
 CASES = {
-    "sparse": (operation(rows=200, added=400), 46.49, 7.75, 7.68),
-    "micro-batch": (operation(), 45.38, 7.99, 8.33),
+    "sparse": (operation(rows=200, added=400), 23.83, 5.89, 5.63),
+    "micro-batch": (operation(), 24.67, 6.21, 6.36),
     "batch": (
         operation(rows=375_000, added=375_200, files=1, bytes=19.4e6, share=1 / 8),
-        8.72, 11.40, 11.53,
+        6.29, 7.47, 7.36,
     ),
 }  # fmt: skip
 """By name: operation, and the CPU seconds measured with copy-on-write, with positions by partition
 and with vectors (bench/RESULTS.md, "Write modes", lineitem at scale 1)."""
 OTHERS = {
-    "merge, sparse": (operation(rows=200, added=200, scanned=1.2e6, bytes=31e6), 10.7, 1.9),
     "merge of matched rows": (
         operation(statement=Statement.MATCHED, rows=200, added=200, scanned=1.2e6, bytes=31e6),
-        None, 0.6,
+        4.5, 0.6,
     ),
     "update": (
         operation(statement=Statement.UPDATE, rows=60_000, added=60_000, scanned=1.2e6, bytes=31e6),
-        5.7, 1.4,
+        4.1, 1.4,
     ),
     "delete": (
         operation(statement=Statement.DELETE, rows=60_000, added=0, scanned=1.2e6, bytes=31e6),
-        5.7, 0.41,
+        4.0, 0.41,
     ),
 }  # fmt: skip
-"""Statements on 1.2 million rows: copy-on-write, positions by partition; None if not measured."""
+"""Statements on 1.2 million rows: copy-on-write, in a young session of a shared machine, and
+positions by partition, in a session that had compiled its code, without the optimising compiler."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -105,9 +110,8 @@ def test_the_model_is_near_what_was_measured(case: str) -> None:
 @pytest.mark.parametrize("case", OTHERS)
 def test_a_statement_costs_what_it_takes_to_find_its_rows(case: str) -> None:
     one, eager, lazy = OTHERS[case]
-    if eager is not None:
-        found = write_seconds(Way.COPY_ON_WRITE, one, PRIOR_THROUGHPUT)
-        assert found == pytest.approx(eager, rel=0.25)
+    found = write_seconds(Way.COPY_ON_WRITE, one, PRIOR_THROUGHPUT)
+    assert found == pytest.approx(eager, rel=0.25)
     assert write_seconds(Way.PARTITION, one, PRIOR_THROUGHPUT) == pytest.approx(lazy, rel=0.25)
 
 
@@ -397,9 +401,9 @@ def rewrites(count: int, ratio: float) -> list[LedgerEntry]:
 
 def test_measured_rewrites_calibrate_the_costs_of_all_modes() -> None:
     """A machine that takes twice the CPU for rewrites probably takes more for statements too."""
-    entries = rewrites(6, 2.0)
+    entries = rewrites(6, 2.0 * LASTING)
     measured, calibration = throughput(entries), cpu_calibration(entries)
-    assert measured.label == "measured" and calibration.low == pytest.approx(2.0)
+    assert measured.label == "measured" and calibration.low == pytest.approx(2.0 * LASTING)
     slow, prior = (
         advice(merges(), throughput=t, cpu_calibration=c).modes[0]
         for t, c in ((measured, Calibration(1.0, 1.0, 1.0, 6)), (PRIOR_THROUGHPUT, Calibration()))
@@ -425,7 +429,7 @@ def test_what_is_not_known_of_the_machine_does_not_hold_back_a_choice() -> None:
     known = Known(operation(reads=10.0), (("machine", (0.2, 5.0)),))
     gain = gain_of(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT)
     assert gain.high > 10 * gain.low > 0
-    assert least_share(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT) > 0.6
+    assert least_share(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT) > 0.45
 
 
 @pytest.mark.parametrize(("inserted", "dearer"), [((0, 0), False), ((0, 5), True), (None, True)])
@@ -441,7 +445,7 @@ def test_a_merge_that_inserts_nothing_finds_its_rows_without_a_shuffle(
     (choice,) = advice(replace(plain, every=every)).modes
     (update,) = advice(merges(2, kind=Kind.UPDATE)).modes
     costs = [dict(one.costs)[Way.COPY_ON_WRITE].mid for one in (choice, update)]
-    assert (costs[0] > 1.5 * costs[1]) is dearer
+    assert (costs[0] > 1.2 * costs[1]) is dearer
 
 
 @pytest.mark.parametrize(
@@ -476,17 +480,18 @@ def test_a_condition_may_leave_partitions_out_but_never_buckets(
 def stored() -> Found:
     """What `bench.deletes` found at scale 1 on 2026-11-25, in CPU seconds: an operation, a
     compaction and a rewrite in each case."""
-    found = Found(6_001_215, 155_000_000)
+    found = Found(6_001_215, 155_000_000, noise=0.015)
     for case, (_, *costs), (compaction, back), major in (
-        ("sparse", CASES["sparse"], (0.61, 0.82), 35.91),
-        ("micro-batch, 1 %", CASES["micro-batch"], (1.85, 0.85), 38.49),
-        ("batch, half of a bucket", CASES["batch"], (8.55, 0.92), 33.48),
+        ("sparse", CASES["sparse"], (0.65, 0.82), 18.44),
+        ("micro-batch, 1 %", CASES["micro-batch"], (0.86, 0.85), 16.91),
+        ("batch, half of a bucket", CASES["batch"], (1.85, 0.92), 15.56),
     ):
         after = {"sparse": 0.81, "micro-batch, 1 %": 0.91}.get(case, 1.09)
         for way, cpu in zip(MODEL, costs, strict=True):
-            found.by[case, way] = Written("t", Cost(cpu, cpu), 10, 0.60, 0.60, after)
-        found.maintenance[case, "compaction, ours"] = (Cost(compaction, 1.0), after, back)
-        found.maintenance[case, "major, ours"] = (Cost(major, 1.0), after, 0.60)
+            found.by[case, way] = Written("t", Cost(cpu, cpu), 10, 0.60, 0.60, 0.60, after)
+        found.maintenance[case, COMPACTION] = (Cost(compaction, 1.0), after, back)
+        for title in (MAJOR, PACKED, PACKING):  # the last two: as if they gave back all of it
+            found.maintenance[case, title] = (Cost(major, 1.0), after, 0.60)
         found.ledger[case] = [ThroughputSample("pack", 155_000_000, major, major, 32)]
     return found
 
@@ -496,7 +501,7 @@ def test_constants_fitted_to_two_cases_predict_the_third() -> None:
     ratios = left_out(stored())
     assert len(ratios) == 9
     for case, ratio in ratios.items():
-        assert ratio == pytest.approx(1.0, rel=0.15), case
+        assert ratio == pytest.approx(1.0, rel=0.25), case
 
 
 def test_a_ledger_of_the_other_cases_keeps_the_model_within_a_quarter() -> None:
@@ -525,7 +530,7 @@ def test_the_bench_does_not_hold_the_noise_of_a_reading_against_a_choice(
     found = stored()
     one = found.by["sparse", "vectors"]
     one.first = one.after = one.before + lost
-    one.each.cpu = 48.0
+    one.each.cpu = 1.03 * found.by["sparse", "copy-on-write"].each.cpu
     (choice,) = (c for c in chosen(found) if (c.case, c.reads) == ("sparse", 100))
     ways = FORMATS["format 3"]
     assert choice.auto(ways) == "vectors"
