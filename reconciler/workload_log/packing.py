@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import shlex
 import struct
 from pathlib import Path
 from typing import IO, cast
@@ -20,6 +21,8 @@ _BUFFER = 1 << 16
 _GZIP = b"\x1f\x8b"
 _FRAMES = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _BLOCK = b"LZ4Block"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+"""The byte order marks that begin a text in UTF-16, as some Windows shells write it."""
 _BLOCK_HEADER = struct.Struct("<8sBiii")
 _MAX_BLOCK = 1 << 26
 
@@ -43,10 +46,15 @@ def _readable(path: Path) -> IO[bytes]:
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Return the file's bytes, unpacked. Raises UserError if it cannot be opened."""
+    """Return the file's bytes, unpacked. Raises UserError if it is in UTF-16 or cannot be opened."""
     try:
         with path.open("rb") as file:
             head = file.read(len(_BLOCK))
+        if head.startswith(_UTF16):
+            raise UserError(
+                f"{path} is encoded in UTF-16; a log is read as UTF-8",
+                do=f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > utf8.jsonl",
+            )
         if head.startswith(_GZIP):
             return cast(IO[bytes], gzip.open(path, "rb"))
         if head == _BLOCK:

@@ -6,6 +6,7 @@ Imports count by these texts, the state keeps the counts, and `layoutctl workloa
 from __future__ import annotations
 
 # Lines and files.
+NOT_UTF8 = "not UTF-8 text"
 NOT_JSON = "not valid JSON"
 NOT_AN_OBJECT = "not a JSON object"
 TOO_LONG = "line is too long"

@@ -155,6 +155,8 @@ class SqlLogImport:
         """Return the line's values, or why it cannot be used."""
         try:
             body = json.loads(line.decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            return skip_reasons.NOT_UTF8
         except (ValueError, RecursionError):
             return skip_reasons.NOT_JSON
         if not isinstance(body, dict):

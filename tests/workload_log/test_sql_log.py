@@ -49,6 +49,17 @@ def test_each_line_becomes_a_fragment_with_its_measures(tmp_path: Path) -> None:
     assert "someone" not in repr(fragment) and "SELECT" not in repr(fragment)
 
 
+def test_a_log_in_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(entry(1) + "\n", encoding="utf-16")
+    with pytest.raises(UserError) as refused:
+        run(MemorySink(), path)
+    assert refused.value.do is not None and "iconv" in refused.value.do
+    path.write_bytes(f"{entry(1)}\n".encode() + '{"sql": "K\xf6ln"}\n'.encode("latin-1"))
+    tally = run(MemorySink(), path)
+    assert (tally.kept, dict(tally.skipped)) == (1, {skip_reasons.NOT_UTF8: 1})
+
+
 def test_recorded_bytes_of_a_join_belong_to_no_single_table(tmp_path: Path) -> None:
     sink = MemorySink()
     line = json.dumps(
@@ -113,7 +124,7 @@ def test_a_bad_line_is_counted_by_reason_and_stops_nothing(tmp_path: Path) -> No
     path.write_bytes(raw.encode() + b"\xff\xfe\x80\n" + entry(3).encode() + b"\n")
     tally = run(sink, path)
     expected = {reason: len(lines) for reason, lines in BAD.items()}
-    expected["not valid JSON"] += 1
+    expected[skip_reasons.NOT_UTF8] = 1
     assert dict(tally.skipped) == expected
     assert [f.literals for f in sink.fragments] == [(1,), (2,), (3,)]
     assert tally.read == tally.kept + sum(tally.skipped.values())
