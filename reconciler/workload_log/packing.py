@@ -46,7 +46,7 @@ def _readable(path: Path) -> IO[bytes]:
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Return the file's bytes, unpacked. Raises UserError if it is in UTF-16 or cannot be opened."""
+    """Return the file's bytes, unpacked. Raises UserError if it is in UTF-16 or unreadable."""
     try:
         with path.open("rb") as file:
             head = file.read(len(_BLOCK))
