@@ -214,7 +214,7 @@ def play(bed: Bed, case: str, found: Found) -> None:
         few = trace.states[min(FEW, len(trace.states)) - 1]
         states |= {(way, 1): trace.states[0], (way, FEW): few, (way, 0): trace.states[-1]}
     states |= {title: state for title, (_, _, state) in done.items()}
-    read = bed.lab.in_turns(states, aggregates(bed.types))
+    read = bed.lab.in_turns(states, aggregates(bed.types, bed.source.updated))
     print(case, {key: f"{one.cpu:.3f} ({one.error:.3f})" for key, one in read.items()}, flush=True)
     found.noise = max(found.noise, *(one.error for one in read.values()))
     for way, trace in traces.items():
