@@ -6,7 +6,7 @@ are vectors, which also take in what else applies to their data file, because a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from reconciler.format import count
@@ -68,7 +68,7 @@ def _in_columns(
 ) -> Replacement | None:
     """Read, write and verify as columns, on format 2; None if Arrow does not take the files."""
     spark, begun = attempt.spark, metrics.driver_cpu_seconds(attempt.spark)
-    if int(table.operations().current().formatVersion()) >= 3:
+    if iceberg.format_version(table) >= 3:
         return None
     codec = position_files.codec_of(spark, table)
     held = position_files.read(spark, table, sources) if codec else None
@@ -80,17 +80,13 @@ def _in_columns(
         for file, own in zip(sources, held, strict=True)
     )
     made = position_files.write(spark, table, codec, tasks, wanted)
-    with replacement.uncommitted(attempt, made) as added:
-        found = replacement.described(attempt, added)
-        written = metrics.driver_cpu_seconds(spark)
-        number = _verified_columns(attempt, table, wanted, found)
-    return Replacement(
+    return _of_driver(
+        attempt,
         tasks,
-        found,
         removed,
-        replacement.compared("positions", number),
-        TaskMetrics(written - begun),
-        TaskMetrics(metrics.driver_cpu_seconds(spark) - written),
+        made,
+        begun,
+        lambda found: _verified_columns(attempt, table, wanted, found),
     )
 
 
@@ -106,17 +102,37 @@ def _on_driver(
     begun = metrics.driver_cpu_seconds(spark)
     wanted = position_sets.applied(spark, table, tasks, sources)
     made = write_deletes.on_driver(spark, table, tasks, wanted)
+    return _of_driver(
+        attempt,
+        tasks,
+        removed,
+        made,
+        begun,
+        lambda found: _verified_sets(attempt, table, wanted, found),
+    )
+
+
+def _of_driver(
+    attempt: Attempt,
+    tasks: ScanTasks,
+    removed: Sequence[DeleteFile],
+    made: list[Any],
+    begun: float,
+    verified: Callable[[Sequence[DeleteFile]], int],
+) -> Replacement:
+    """Describe and verify what the driver has written, and time both. begun: the driver's CPU
+    seconds before it read. verified: returns the positions in the files, or raises."""
     with replacement.uncommitted(attempt, made) as added:
         found = replacement.described(attempt, added)
-        written = metrics.driver_cpu_seconds(spark)
-        number = _verified_sets(attempt, table, wanted, found)
+        written = metrics.driver_cpu_seconds(attempt.spark)
+        number = verified(found)
     return Replacement(
         tasks,
         found,
         removed,
         replacement.compared("positions", number),
         TaskMetrics(written - begun),
-        TaskMetrics(metrics.driver_cpu_seconds(spark) - written),
+        TaskMetrics(metrics.driver_cpu_seconds(attempt.spark) - written),
     )
 
 
