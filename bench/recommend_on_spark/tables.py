@@ -48,6 +48,16 @@ def _date(first: dt.date, random: Random, days: int) -> dt.date:
     return first + dt.timedelta(days=int(random.integers(0, days)))
 
 
+def _equal(column: str, values: np.ndarray, columns: str) -> Ask:
+    """Return what asks for the columns of the rows with one of the values, drawn anew."""
+
+    def ask(random: Random, at: dt.datetime) -> str:
+        value = int(values[int(random.integers(0, len(values)))])
+        return f"SELECT {columns} FROM {{t}} WHERE {column} = {value}"
+
+    return ask
+
+
 def lineitem(scale: float, seed: int = 1) -> Drawn:
     """The scans of TPC-H's queries 1, 3, 6, 7, 14, 15, 19 and 20, and of one order."""
     rows = _tpchgen("lineitem", scale)
@@ -152,18 +162,11 @@ def _fact(table: str, day: str, item: str, who: str, number: str, *money: str) -
 
             return ask
 
-        def one(column: str, values: np.ndarray, columns: str) -> Ask:
-            def ask(random: Random, at: dt.datetime) -> str:
-                value = int(values[int(random.integers(0, len(values)))])
-                return f"SELECT {columns} FROM {{t}} WHERE {column} = {value}"
-
-            return ask
-
         asks: list[tuple[Ask, float]] = [
             (between(30, f"{item}, {money[0]}"), A_DAY),
             (between(365, f"{who}, {money[1]}"), A_DAY / 2),
-            (one(item, known[1], f"{number}, {money[0]}"), A_DAY),
-            (one(who, known[2], f"{day}, {money[1]}"), A_DAY / 2),
+            (_equal(item, known[1], f"{number}, {money[0]}"), A_DAY),
+            (_equal(who, known[2], f"{day}, {money[1]}"), A_DAY / 2),
         ]
         return _drawn(table, seed, rows, asks, (day, item, who))
 
@@ -184,19 +187,12 @@ def orders(scale: float, seed: int = 1) -> Drawn:
 
         return ask
 
-    def one(column: str, values: np.ndarray, columns: str) -> Ask:
-        def ask(random: Random, at: dt.datetime) -> str:
-            value = int(values[int(random.integers(0, len(values)))])
-            return f"SELECT {columns} FROM {{t}} WHERE {column} = {value}"
-
-        return ask
-
     asks: list[tuple[Ask, float]] = [
         (ordered(90, "o_orderkey, o_custkey"), A_DAY),
         (ordered(92, "o_orderkey, o_orderpriority"), A_DAY),
         (ordered(365, "o_orderkey, o_custkey"), A_DAY),
-        (one("o_orderkey", keys[0], "o_totalprice, o_orderdate"), A_DAY / 2),
-        (one("o_custkey", keys[1], "o_orderkey, o_orderdate"), A_DAY / 2),
+        (_equal("o_orderkey", keys[0], "o_totalprice, o_orderdate"), A_DAY / 2),
+        (_equal("o_custkey", keys[1], "o_orderkey, o_orderdate"), A_DAY / 2),
     ]
     return _drawn("orders", seed, rows, asks, ("o_orderdate", "o_custkey"))
 
