@@ -2,8 +2,9 @@
 
 Of the whole suite, one lane has the shared Spark session, one the other JVMs that tests start, in
 pods of a test cluster too, and one the other tests on a test cluster, which wait more than they
-work. They share the rest (see `sharing`), as the two lanes of "check" share all tests. Lint stops
-them if it fails.
+work. Files marked `second_session` would make the first lane the longest: the second lane has them,
+and starts a session of its own for them. The lanes share the rest (see `sharing`), as the two lanes
+of "check" share all tests. Lint stops them if it fails.
 
 Lines are printed as they come, each after its lane's name; the last ones name the tests that failed
 and say how each lane ended. Ends with the first exit code that is not 0. An argument, for pytest,
@@ -21,7 +22,8 @@ from collections.abc import Mapping, Sequence
 
 _SHARED = "not spark and not cluster"
 _QUICK = f"{_SHARED} and not s3 and not soak"
-_JVM = "(cluster and jvm) or (spark and not session and not cluster)"
+_SESSION = "session and not second_session and not cluster"
+_JVM = "(cluster and jvm) or (spark and not cluster and (second_session or not session))"
 LINT = ("make", "--no-print-directory", "lint")
 
 
@@ -29,7 +31,7 @@ def lanes(part: str) -> dict[str, str]:
     """The marker expressions of the lanes of "test" or "check", by the lane's name."""
     if part == "test":
         return {
-            "session": f"((session and not cluster) or ({_SHARED})) and not soak",
+            "session": f"(({_SESSION}) or ({_SHARED})) and not soak",
             "jvm": f"({_JVM} or ({_SHARED})) and not soak",
             "cluster": f"((cluster and not jvm) or ({_SHARED})) and not soak",
         }

@@ -2,8 +2,7 @@
 
 A test that needs a JVM or the test cluster belongs to one lane. The others belong to all lanes, and
 each lane takes the next file of them when it has time, the longest first, so that the lanes end
-together. A lane has a
-file when it was the first to create the file's claim in the directory.
+together. A lane has a file when it was the first to create the file's claim in the directory.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tests.sharing import LONGEST, OWN, in_turn
 
 pytest_plugins = ["pytester"]
 
-MARKERS = ("spark", "session", "jvm", "cluster", "s3", "soak")
+MARKERS = ("spark", "session", "second_session", "jvm", "cluster", "s3", "soak")
 
 
 def chosen(part: str, marks: frozenset[str]) -> int:
@@ -34,6 +34,7 @@ def chosen(part: str, marks: frozenset[str]) -> int:
     ids=lambda marks: "+".join(sorted(marks)) or "plain",
 )
 def test_a_test_is_in_the_lane_that_owns_it_or_shared_by_all(marks: frozenset[str]) -> None:
+    marks |= {"session"} if "second_session" in marks else set()  # they ask for the session
     marks |= {"spark"} if marks & {"session", "jvm"} else set()  # as conftest marks it
     expected = 1 if marks & OWN else len(lanes("test"))
     assert chosen("test", marks) == (0 if "soak" in marks else expected)

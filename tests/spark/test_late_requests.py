@@ -31,7 +31,7 @@ from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.equality import add_equality_delete, data_files, delete_paths
 from tests.spark.tables import Bench, dead_writer, intact
 
-pytestmark = [pytest.mark.spark, pytest.mark.rest]
+pytestmark = [pytest.mark.spark, pytest.mark.rest, pytest.mark.second_session]
 
 OURS = "layout.attempt-id"
 WAITS = Audit("candidate", waits="policy")

@@ -33,7 +33,7 @@ from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
 from tests.spark.equality import add_equality_delete, data_files, delete_paths
 from tests.spark.tables import Bench, intact
 
-pytestmark = [pytest.mark.spark, pytest.mark.rest]
+pytestmark = [pytest.mark.spark, pytest.mark.rest, pytest.mark.second_session]
 
 ARRIVES = (TWICE, RETRY_AFTER, DROPPED)
 OURS = "layout.attempt-id"
