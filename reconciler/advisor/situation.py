@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -214,16 +215,27 @@ def _moving(given: AdviceInput, found: tuple[Risk, ...]) -> Bool:
 
 
 def _basis(given: AdviceInput) -> str:
+    """Each value has a name and one spelling, so that neither the type of a number nor an objective
+    that nobody gave changes the digest: the ledger keeps it for later versions."""
     asked, settings = given.workload, given.settings
-    shapes = [
-        (batch.shape_id, len(batch), round(float(batch.weight.sum()), 6)) for batch in asked.shapes
-    ]
-    chosen = (
-        settings.mode, settings.alpha, settings.allowance, settings.target_bytes,
-        settings.target_auto, settings.row_group_bytes, settings.row_group_auto,
-        settings.objectives,
-    )  # fmt: skip
-    text = repr((asked.since_ms, asked.until_ms, sorted(shapes), chosen))
+    objectives = asdict(settings.objectives)
+    named = {
+        "since": int(asked.since_ms),
+        "until": int(asked.until_ms),
+        "shapes": sorted(
+            (batch.shape_id, len(batch), round(float(batch.weight.sum()), 6))
+            for batch in asked.shapes
+        ),
+        "mode": settings.mode,
+        "alpha": float(settings.alpha),
+        "allowance": None if settings.allowance is None else float(settings.allowance),
+        "target": (int(settings.target_bytes), bool(settings.target_auto)),
+        "row groups": (int(settings.row_group_bytes), bool(settings.row_group_auto)),
+        "objectives": {
+            name: float(limit) for name, limit in objectives.items() if limit is not None
+        },
+    }
+    text = json.dumps(named, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

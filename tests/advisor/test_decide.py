@@ -19,6 +19,7 @@ from reconciler.advisor.properties import (
     set_properties,
 )
 from reconciler.advisor.simulate.table import empty_table
+from reconciler.advisor.situation import look
 from reconciler.plan import drift, reasons
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.bin_pack import BinPack
@@ -206,6 +207,22 @@ def test_files_in_the_declared_order_get_smaller_row_groups_only_where_that_pays
     assert window_read(after, _selective()) < 0.3 * window_read(table, _selective())
     for work in (NONE, _selective(weight=1e-4)):
         assert rewrites(advise(table, work, declared)) == []
+
+
+def test_the_basis_of_a_rewrite_is_that_of_the_queries_and_settings_not_of_their_spelling():
+    table = _table().file_table()
+
+    def basis(**chosen):
+        return look(AdviceInput(table, _selective(), replace(SETTINGS, **chosen))).basis
+
+    same = basis(alpha=2)
+    assert same == basis(alpha=np.float64(2.0), target_bytes=np.int64(SETTINGS.target_bytes))
+    others = [
+        basis(alpha=2.5), basis(alpha=2, row_group_auto=True), basis(alpha=2, allowance=2),
+        basis(alpha=2, objectives=Objectives(max_file_count=2)),
+        basis(alpha=2, objectives=Objectives(max_small_file_percent=2)),
+    ]  # fmt: skip
+    assert len({same, *others}) == 1 + len(others)
 
 
 @pytest.mark.parametrize("quiet", [frozenset(), frozenset({0})], ids=["", "quiet"])
