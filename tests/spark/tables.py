@@ -74,6 +74,12 @@ class Bench:
     def table(self, name: str) -> Any:
         return iceberg.load(self.spark, self.full(name))
 
+    def expire(self, name: str) -> None:
+        """Another writer expires every snapshot of main but its head."""
+        table = self.table(name)
+        later = int(table.currentSnapshot().timestampMillis()) + 1
+        table.expireSnapshots().expireOlderThan(later).retainLast(1).commit()
+
     def files(self, name: str) -> list[Any]:
         return self.sql(
             f"SELECT * FROM {self.full(name)}.files WHERE content = 0 ORDER BY file_path"

@@ -18,11 +18,12 @@ from reconciler.plan.actions.delete_maintenance import ConvertDeletes
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import WAITING, Audit, ExecutionRequest, ExecutionResult
-from reconciler.spark import audit, commit, fence, iceberg, processes
+from reconciler.spark import audit, commit, fence, iceberg
 from reconciler.spark.actions import audited
 from reconciler.table.audits import WaitingBatch
+from tests.spark.disturbed import killed_at
 from tests.spark.equality import add_equality_delete, delete_paths
-from tests.spark.tables import Bench, dead_writer, intact
+from tests.spark.tables import Bench, intact
 
 BRANCH = "candidate"
 WAITS = Audit(BRANCH, waits="policy")
@@ -227,9 +228,7 @@ def test_nobodys_expiry_takes_what_waits(bench: Bench) -> None:
     rows = bench.rows(name)
     _held(bench, name)
     bench.append(name, {"id": [1000], "v": ["new"]})
-    table = bench.table(name)
-    later = int(table.currentSnapshot().timestampMillis()) + 1
-    table.expireSnapshots().expireOlderThan(later).retainLast(1).commit()
+    bench.expire(name)
     assert len(_waiting(bench, name)) == 2
     assert bench.run(_publish(bench, name)).done
     assert bench.rows(name) - rows == bench.rows(name) - rows
@@ -268,14 +267,6 @@ def test_files_that_are_gone_are_not_published(bench: Bench) -> None:
     assert bench.rows(name) == rows
 
 
-class Killed(BaseException):
-    """Stands for the end of the process at one moment."""
-
-
-def _killed(*parts: object, **more: object) -> Any:
-    raise Killed
-
-
 HOLDING = [
     (audit, "_keep"),
     (fence, "closed"),
@@ -287,17 +278,11 @@ before the attempt is closed."""
 @pytest.mark.parametrize(
     ("module", "step"), HOLDING, ids=lambda part: getattr(part, "__name__", part)
 )
-def test_a_kill_while_batches_are_put_on_the_branch(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, module: Any, step: str
-) -> None:
+def test_a_kill_while_batches_are_put_on_the_branch(bench: Bench, module: Any, step: str) -> None:
     name = _table(bench)
     rows = bench.rows(name)
-    with monkeypatch.context() as patched:
-        writer = dead_writer()
-        patched.setattr(processes, "own_identity", lambda jvm: writer)
-        patched.setattr(module, step, _killed)
-        with pytest.raises(Killed):
-            _held(bench, name)
+    with killed_at(module, step):
+        _held(bench, name)
     assert _waiting(bench, name) != ()
     assert _held(bench, name).waiting == 2
     assert bench.run(_publish(bench, name)).done
@@ -317,18 +302,14 @@ are recorded, and when the branch is gone; with the commits that main has then."
 
 @pytest.mark.parametrize(("module", "step", "commits"), PUBLISHING)
 def test_a_kill_while_batches_are_published(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, module: Any, step: str, commits: int
+    bench: Bench, module: Any, step: str, commits: int
 ) -> None:
     name = _table(bench)
     rows = bench.rows(name)
     _held(bench, name)
     request = _publish(bench, name)
-    with monkeypatch.context() as patched:
-        writer = dead_writer()
-        patched.setattr(processes, "own_identity", lambda jvm: writer)
-        patched.setattr(module, step, _killed)
-        with pytest.raises(Killed):
-            bench.run(request)
+    with killed_at(module, step):
+        bench.run(request)
     assert len(_ours(bench, name)) == commits
     assert bench.run(request).done
     assert len(_ours(bench, name)) == 2

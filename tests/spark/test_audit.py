@@ -9,10 +9,11 @@ import pytest
 from reconciler.errors import AuditFailedError, BlockedError
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.execution import Audit, ExecutionRequest
-from reconciler.spark import audit, iceberg, processes
+from reconciler.spark import audit, iceberg
 from reconciler.spark.iceberg import LiveTable
 from reconciler.table.audits import AUDIT
-from tests.spark.tables import Bench, dead_writer, intact
+from tests.spark.disturbed import killed_at
+from tests.spark.tables import Bench, intact
 
 SAME_ROWS = (
     "SELECT 1 FROM (SELECT count(*) AS n FROM {table}) a "
@@ -105,32 +106,19 @@ def test_a_branch_of_somebody_else_is_left_alone(bench: Bench) -> None:
     assert bench.leftovers(name) == []
 
 
-class Killed(BaseException):
-    """Stands for the end of the process between the commit to the branch and the answer."""
-
-
-def test_what_a_crash_leaves_on_the_branch_is_dropped_by_the_next_run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_crash_leaves_on_the_branch_is_dropped_by_the_next_run(bench: Bench) -> None:
+    """It ends between the commit to the branch and the answer."""
     name = _table(bench)
     rows = bench.rows(name)
-    writer = dead_writer()
-    with monkeypatch.context() as patched:
-        patched.setattr(processes, "own_identity", lambda jvm: writer)
-        patched.setattr(audit, "check", _killed)
+    with killed_at(audit, "check") as patched:
         patched.setattr(audit, "drop", lambda live, **named: None)
         patched.setattr(audit.metadata_files, "remove_of_commits", lambda *parts: (0, 0))
-        with pytest.raises(Killed):
-            bench.run(_request(bench, name, SAME_ROWS))
+        bench.run(_request(bench, name, SAME_ROWS))
     assert (_refs(bench, name), _audits(bench, name)) == ({"main", "audit"}, 1)
     assert bench.run(_request(bench, name, SAME_ROWS, plan="p-2")).done
     assert (_refs(bench, name), _audits(bench, name)) == ({"main"}, 0)
     assert bench.leftovers(name) == []
     intact(bench, name, rows)
-
-
-def _killed(*parts: object) -> None:
-    raise Killed
 
 
 def test_a_snapshot_of_an_audit_that_somebody_tagged_stays(bench: Bench) -> None:

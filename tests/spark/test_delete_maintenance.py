@@ -209,9 +209,7 @@ def test_gaps_in_sequence_numbers_change_nothing(bench: Bench) -> None:
     bench.table(name).manageSnapshots().rollbackTo(restored).commit()
     bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1, 0)")
     second = add_equality_delete(bench, name, {"id": _longs(4)})
-    table = bench.table(name)
-    later = int(table.currentSnapshot().timestampMillis()) + 1
-    table.expireSnapshots().expireOlderThan(later).retainLast(1).commit()
+    bench.expire(name)
     result = _done(bench, name, ConvertDeletes(inputs=(first, second)))
     assert result.commits == 1 and delete_paths(bench, name, 2) == ()
     assert _ids(bench, name) == set(range(120)) - {2, 4}

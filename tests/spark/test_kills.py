@@ -19,22 +19,15 @@ from reconciler.plan.actions.delete_maintenance import RemoveDanglingDeletes
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
-from reconciler.spark import batch, commit, iceberg, metadata, processes, reachable
+from reconciler.spark import batch, commit, iceberg, metadata, reachable
 from reconciler.spark.actions.one_by_one import OneByOneExecutor
+from tests.spark.disturbed import killed_at
 from tests.spark.equality import add_equality_delete, data_files, delete_paths, on_disk
-from tests.spark.tables import Bench, dead_writer, intact
+from tests.spark.tables import Bench, intact
 
 pytestmark = pytest.mark.spark
 
 DAY_MS = 86_400_000
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-def _killed(*parts: object, **more: object) -> Any:
-    raise Killed
 
 
 def _dangling(bench: Bench) -> tuple[str, Action]:
@@ -95,16 +88,13 @@ CASES: list[tuple[Made, Any, str]] = [
 
 @pytest.mark.parametrize(("made", "place", "step"), CASES)
 def test_housekeeping_that_is_cut_short_is_finished_by_the_next_run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, made: Made, place: Any, step: str
+    bench: Bench, made: Made, place: Any, step: str
 ) -> None:
     name, action = made(bench)
     rows, refs = bench.rows(name), set(bench.table(name).refs())
-    request, writer = bench.request(name, action), dead_writer()
-    with monkeypatch.context() as patched:
-        patched.setattr(processes, "own_identity", lambda jvm: writer)
-        patched.setattr(place, step, _killed)
-        with pytest.raises(Killed):
-            bench.run(request)
+    request = bench.request(name, action)
+    with killed_at(place, step):
+        bench.run(request)
     assert bench.rows(name) == rows
     assert bench.run(request).done
     assert bench.rows(name) == rows and set(bench.table(name).refs()) == refs

@@ -3,7 +3,6 @@ answer, or only after their sender died and another run settled its work. Each i
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,13 @@ from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import COMMITTED, FAILED, WAITING, Audit, ExecutionRequest
-from reconciler.spark import audit, history, iceberg, metadata, processes
+from reconciler.spark import audit, history, iceberg, metadata
 from reconciler.spark.actions.expire_snapshots import ExpireExecutor
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
+from tests.spark.disturbed import expires_between, killed_at
 from tests.spark.equality import add_equality_delete, data_files, delete_paths
-from tests.spark.tables import Bench, dead_writer, intact
+from tests.spark.tables import Bench, intact
 
 pytestmark = [pytest.mark.spark, pytest.mark.rest, pytest.mark.second_session]
 
@@ -166,36 +166,22 @@ def test_what_arrives_and_is_answered_wrongly_is_done_once(
     intact(served, name, rows)
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-def _killed(*parts: object, **more: object) -> Any:
-    raise Killed
-
-
-def _dies(
-    bench: Bench, gateway: Gateway, monkeypatch: pytest.MonkeyPatch, case: str
-) -> tuple[str, ExecutionRequest]:
+def _dies(bench: Bench, gateway: Gateway, case: str) -> Made:
     """The work, whose request is still under way when its process ends."""
     made, matching, place, step = CASES[case]
     name, request = made(bench)
-    writer = dead_writer()
     gateway.fails(LATE, matching)
-    with monkeypatch.context() as patched:
-        patched.setattr(processes, "own_identity", lambda jvm: writer)
-        patched.setattr(place, step, _killed)
-        with pytest.raises(Killed):
-            bench.run(request)
+    with killed_at(place, step):
+        bench.run(request)
     assert gateway.faults == 1
     return name, request
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_arrives_after_another_run_did_it_changes_nothing(
-    served: Bench, gateway: Gateway, monkeypatch: pytest.MonkeyPatch, case: str
+    served: Bench, gateway: Gateway, case: str
 ) -> None:
-    name, request = _dies(served, gateway, monkeypatch, case)
+    name, request = _dies(served, gateway, case)
     rows = served.rows(name)
     served.run(request)
     gateway.release()
@@ -204,10 +190,10 @@ def test_what_arrives_after_another_run_did_it_changes_nothing(
 
 
 def test_a_late_expiry_leaves_the_snapshot_that_main_was_rolled_back_to(
-    served: Bench, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    served: Bench, gateway: Gateway
 ) -> None:
     """A REST catalog drops every branch whose snapshot is removed: here it would be main."""
-    name, _ = _dies(served, gateway, monkeypatch, "expire")
+    name, _ = _dies(served, gateway, "expire")
     table = served.table(name)
     first = next(iceberg.each(table.snapshots()))
     table.manageSnapshots().rollbackTo(int(first.snapshotId())).commit()
@@ -238,9 +224,9 @@ def test_an_expiry_leaves_a_tag_that_was_moved_to_its_snapshots(
 
 
 def test_a_late_upgrade_stays_away_from_what_was_compacted_since(
-    served: Bench, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    served: Bench, gateway: Gateway
 ) -> None:
-    name, request = _dies(served, gateway, monkeypatch, "upgrade")
+    name, request = _dies(served, gateway, "upgrade")
     table = served.table(name)
     table.rewriteManifests().commit()
     gateway.release()
@@ -249,9 +235,9 @@ def test_a_late_upgrade_stays_away_from_what_was_compacted_since(
 
 
 def test_a_late_drop_leaves_what_was_put_on_the_branch_since(
-    served: Bench, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    served: Bench, gateway: Gateway
 ) -> None:
-    name, request = _dies(served, gateway, monkeypatch, "discard")
+    name, request = _dies(served, gateway, "discard")
     assert served.run(request).done
     again = served.action(name, BinPack, target_bytes=1 << 20)
     assert served.run(served.request(name, again, plan="p-3", audit=WAITS)).waiting == 1
@@ -285,19 +271,12 @@ def test_an_expiry_that_comes_between_hides_no_commit_without_content_files(
     name, request = made(served)
     rows = served.rows(name)
 
-    def expires() -> None:
+    def appends() -> None:
         served.append(
             name, {column: [1] for column in served.spark.table(served.full(name)).columns}
         )
-        table = served.table(name)
-        now = table.currentSnapshot().timestampMillis() + 1
-        table.expireSnapshots().expireOlderThan(now).retainLast(1).commit()
 
-    gateway.before_answer = expires
-    gateway.fails(TWICE, OURS)
-    with contextlib.suppress(StalePlanError):  # the plan's snapshot has expired
-        served.run(request)
-    assert served.ledger.outcomes()[-1].state == COMMITTED
+    expires_between(served, gateway, request, appends)
     known = {int(one.snapshotId()) for one in iceberg.each(served.table(name).snapshots())}
     manifests = served.sql(f"SELECT added_snapshot_id FROM {served.full(name)}.manifests")
     assert {row.added_snapshot_id for row in manifests} - known
@@ -305,24 +284,19 @@ def test_an_expiry_that_comes_between_hides_no_commit_without_content_files(
 
 
 def test_a_snapshot_of_a_branch_that_somebody_tagged_is_not_taken_for_the_commit(
-    served: Bench, monkeypatch: pytest.MonkeyPatch
+    served: Bench,
 ) -> None:
     """The process dies when the batch is on its branch. The tag keeps the manifests, and the
     snapshot that the batch was made from expires, so that they are searched."""
     name, request = _held(served)
-    rows, writer = served.rows(name), dead_writer()
-    with monkeypatch.context() as patched:
-        patched.setattr(processes, "own_identity", lambda jvm: writer)
-        patched.setattr(audit, "_keep", _killed)
-        with pytest.raises(Killed):
-            served.run(request)
+    rows = served.rows(name)
+    with killed_at(audit, "_keep"):
+        served.run(request)
     full, branch = served.full(name), WAITS.branch
     served.sql(f"ALTER TABLE {full} CREATE TAG kept AS OF VERSION {_head_of(served, name, branch)}")
     served.sql(f"ALTER TABLE {full} DROP BRANCH {branch}")
     served.append(name, {"id": [1_000]})
-    table = served.table(name)
-    later = table.currentSnapshot().timestampMillis() + 1
-    table.expireSnapshots().expireOlderThan(later).retainLast(1).commit()
+    served.expire(name)
     with pytest.raises(StalePlanError):
         served.run(request)
     assert [one.state for one in served.ledger.outcomes() if one.batch] == [FAILED]

@@ -20,8 +20,9 @@ from reconciler.plan.execution import Audit
 from reconciler.spark import commit, metadata, processes
 from reconciler.table.orphans import Search
 from reconciler.table.retention import Retention, kept
+from tests.spark.disturbed import killed_at
 from tests.spark.equality import on_disk
-from tests.spark.tables import Bench, dead_writer, intact
+from tests.spark.tables import Bench, intact
 
 pytestmark = pytest.mark.spark
 
@@ -121,10 +122,6 @@ def test_what_waits_for_approval_is_neither_an_orphan_nor_expires(bench: Bench) 
     intact(bench, name)
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
 def test_the_files_of_an_open_attempt_are_left_to_those_who_settle_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,16 +129,8 @@ def test_the_files_of_an_open_attempt_are_left_to_those_who_settle_it(
     name = bench.create("id bigint, s string")
     bench.fill(name, 3, 10, "n, 'x'")
     rows, packed = bench.rows(name), bench.action(name, BinPack, target_bytes=1 << 20)
-
-    def killed(*parts: object) -> None:
-        raise Killed
-
-    writer = dead_writer()
-    with monkeypatch.context() as patched:
-        patched.setattr(processes, "own_identity", lambda jvm: writer)
-        patched.setattr(commit, "send", killed)
-        with pytest.raises(Killed):
-            bench.run(bench.request(name, packed))
+    with killed_at(commit, "send"):
+        bench.run(bench.request(name, packed))
     paths = _aged(bench, name)
     uuid = str(bench.table(name).operations().current().uuid())
     open_ones = bench.ledger.open_intents(uuid)

@@ -30,14 +30,8 @@ def evolved(bench: Bench) -> str:
     bench.sql(f"INSERT OVERWRITE {full} SELECT id FROM RANGE(0, 40, 1, 1)")
     bench.sql(f"DELETE FROM {full} WHERE id % 4 = 1")  # the manifest of spec 0 leaves the head
     bench.table(name).newFastAppend().commit()
-    expire_all(bench, name)
+    bench.expire(name)
     return name
-
-
-def expire_all(bench: Bench, name: str) -> None:
-    table = bench.table(name)
-    now = table.currentSnapshot().timestampMillis() + 1
-    table.expireSnapshots().expireOlderThan(now).retainLast(1).commit()
 
 
 def specs_of(bench: Bench, name: str) -> set[int]:
@@ -75,7 +69,7 @@ def test_the_newest_spec_stays_and_so_does_the_writers(bench: Bench) -> None:
     bench.sql(f"ALTER TABLE {full} REPLACE PARTITION FIELD bucket(4, id) WITH bucket(2, id)")
     bench.sql(f"INSERT OVERWRITE {full} SELECT id FROM RANGE(0, 40, 1, 1)")
     bench.table(name).newFastAppend().commit()
-    expire_all(bench, name)
+    bench.expire(name)
     assert int(bench.table(name).spec().specId()) == 0
     for spec in (2, 0):
         result = remove(bench, name, 1, spec)
@@ -92,7 +86,7 @@ def test_a_spec_that_any_snapshot_has_files_of_stays(bench: Bench) -> None:
     bench.sql(f"ALTER TABLE {full} CREATE TAG release")
     bench.sql(f"INSERT OVERWRITE {full} SELECT id FROM RANGE(0, 40, 1, 1)")
     bench.table(name).newFastAppend().commit()
-    expire_all(bench, name)
+    bench.expire(name)
     assert {row.spec_id for row in bench.files(name)} == {2}
     result = remove(bench, name, 0, 1)
     assert result.actions[0].state is Validity.LOST

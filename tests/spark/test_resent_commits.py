@@ -3,7 +3,6 @@ by the HTTP client, or by nobody after the connection was cut. Every one is done
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reconciler.errors import EXIT_UNAVAILABLE, RolledBackError, StalePlanError
+from reconciler.errors import EXIT_UNAVAILABLE, RolledBackError
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import (
@@ -30,6 +29,7 @@ from reconciler.spark import execute, fence, history, iceberg
 from reconciler.spark.iceberg import LiveTable
 from reconciler.table.schema import SortColumn
 from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
+from tests.spark.disturbed import expires_between
 from tests.spark.equality import add_equality_delete, data_files, delete_paths
 from tests.spark.tables import Bench, intact
 
@@ -123,18 +123,7 @@ def test_an_expiry_that_comes_between_does_not_hide_the_commit(
     name = _table(bench)
     request, before = _rewrite(bench, name), bench.rows(name)
 
-    def expires() -> None:
-        bench.table(name).newFastAppend().commit()
-        table = bench.table(name)
-        now = table.currentSnapshot().timestampMillis() + 1
-        table.expireSnapshots().expireOlderThan(now).retainLast(1).commit()
-
-    gateway.before_answer = expires
-    gateway.fails(TWICE, OURS)
-    with contextlib.suppress(StalePlanError):  # the plan's snapshot has expired
-        bench.run(request)
-    assert bench.ledger.outcomes()[-1].state == COMMITTED
-    assert bench.rows(name) == before
+    expires_between(bench, gateway, request, lambda: bench.table(name).newFastAppend().commit())
     intact(bench, name, before)
 
 
