@@ -85,6 +85,7 @@ def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str
 
 
 def _step_document(step: StepResult) -> dict[str, Any]:
+    from reconciler.plan.execution import figures
     from reconciler.plan.prediction import total
 
     done = step.result
@@ -96,12 +97,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
         "admitted": step.gate.count,
         "pending": len(step.before.pending),
         "reason": step.gate.reason,
-        "commits": done.commits if done else 0,
-        "conflicts": done.conflicts if done else 0,
-        "waiting": done.waiting if done else 0,
-        "rewrittenBytes": done.read_bytes if done else 0,
-        "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
-        "seconds": round(done.seconds, 3) if done else 0.0,
+        **figures(done),
         "startSeconds": None
         if done is None or done.start_seconds is None
         else round(done.start_seconds, 3),

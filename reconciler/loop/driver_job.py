@@ -44,7 +44,7 @@ from reconciler.loop.propose import PlanOnTable, head_of, observed_again, place_
 from reconciler.loop.step import CarriedOut, Step, carry_out
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.budget import Budget, BudgetState
-from reconciler.plan.execution import Event, ExecutionResult
+from reconciler.plan.execution import Event, ExecutionResult, figures
 from reconciler.plan.gate import Gate
 from reconciler.plan.ledger import Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
@@ -316,12 +316,7 @@ def summary(run: RunDocument, driven: Driven) -> dict[str, Any]:
         "planId": run.plan_id,
         "attempt": run.attempt,
         "settled": driven.settled,
-        "commits": done.commits if done else 0,
-        "conflicts": done.conflicts if done else 0,
-        "waiting": done.waiting if done else 0,
-        "rewrittenBytes": done.read_bytes if done else 0,
-        "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
-        "seconds": round(done.seconds, 3) if done else 0.0,
+        **figures(done),
         "state": "Pending" if result and result.after.pending else "Done",
     }
 

@@ -191,6 +191,18 @@ class ExecutionResult:
         return all(action.state is Validity.DONE for action in self.actions)
 
 
+def figures(done: ExecutionResult | None) -> dict[str, int | float]:
+    """Return what the reports of `apply` and of a driver pod say of an execution; zeros of none."""
+    return {
+        "commits": done.commits if done else 0,
+        "conflicts": done.conflicts if done else 0,
+        "waiting": done.waiting if done else 0,
+        "rewrittenBytes": done.read_bytes if done else 0,
+        "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
+        "seconds": round(done.seconds, 3) if done else 0.0,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredRho:
     """definitions: rho. CPU seconds per input byte rewritten over those per projected byte read."""
