@@ -20,6 +20,7 @@ from reconciler.errors import Problem
 from tests.api.corpus_reader import cases
 from tests.api.plain_schema import plain_validator, without_nulls
 from tests.examples import examples
+from tests.mutated import places
 from tests.said import Said
 
 GOOD = {case.name: yaml.safe_load(case.path.read_text(encoding="utf-8")) for case in cases("good")}
@@ -43,26 +44,12 @@ garbage = st.one_of(
 )
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
-    pairs = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for key, item in pairs:
-        found += places(item, (*path, key))
-    return found
-
-
 @st.composite
 def mutated(draw: Any) -> tuple[str, Any]:
     body = copy.deepcopy(GOOD[draw(st.sampled_from(sorted(GOOD)))])
     kind = body["kind"]
     for _ in range(draw(st.integers(1, 3))):
-        candidates = [place for place in places(body) if place[0] not in ("kind", "status")]
+        candidates = [place for place in places(body)[1:] if place[0] not in ("kind", "status")]
         *parents, last = draw(st.sampled_from(candidates))
         target = body
         for part in parents:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.plan import Plan, parse_plan, plan_from_document, plan_id
 from reconciler.table.schema import SortColumn
 from tests.examples import examples
+from tests.mutated import places, replaced
 from tests.plan.test_plan import make, table
 
 ACTIONS = (
@@ -36,16 +36,6 @@ def document() -> dict[str, Any]:
     return json.loads(json.dumps(plan.document() | {"digest": plan.digest()}))
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of each value within a document."""
-    items: Any = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    return [path, *(place for key, item in items for place in places(item, (*path, key)))]
-
-
 PLACES = places(document())
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
@@ -54,24 +44,10 @@ values = st.recursive(
 )
 
 
-def replaced(path: tuple[Any, ...], value: Any, removed: bool) -> Any:
-    body = copy.deepcopy(document())
-    if not path:
-        return value
-    at: Any = body
-    for key in path[:-1]:
-        at = at[key]
-    if removed:
-        del at[path[-1]]
-    else:
-        at[path[-1]] = value
-    return body
-
-
 @settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(PLACES), values, st.booleans())
 def test_a_mutated_plan_is_parsed_or_refused(path: Any, value: Any, removed: bool) -> None:
-    body = replaced(path, value, removed)
+    body = replaced(document(), path, value, removed)
     try:
         plan = plan_from_document(body)
     except UserError as error:
@@ -86,7 +62,7 @@ def test_a_mutated_plan_is_parsed_or_refused(path: Any, value: Any, removed: boo
 @given(st.sampled_from(PLACES), values)
 def test_a_mutated_plan_whose_id_fits_is_parsed_or_refused(path: Any, value: Any) -> None:
     """Whoever makes a plan up computes its id too."""
-    body = replaced(path, value, False)
+    body = replaced(document(), path, value)
     try:
         parsed: Plan | None = plan_from_document(body)
     except UserError:

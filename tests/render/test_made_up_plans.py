@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +12,7 @@ from reconciler.plan.plan_schema import SCHEMA
 from reconciler.render import markdown, plan_text
 from tests.cli.plans import many_actions, single
 from tests.examples import examples
+from tests.mutated import places, replaced
 
 EVIDENCE = Draft202012Validator(SCHEMA["properties"]["evidence"])
 ACTION = Draft202012Validator(SCHEMA["properties"]["actions"]["items"]["properties"]["predicted"])
@@ -24,18 +24,15 @@ values = st.recursive(
 )
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    items: Any = value.items() if isinstance(value, dict) else ()
-    items = list(enumerate(value))[:2] if isinstance(value, list) else items
-    return [path, *(place for key, item in items for place in places(item, (*path, key)))]
-
-
 PLACES = [
     (number, place)
     for number, document in enumerate(DOCUMENTS)
     for place in [
-        *(("evidence", *inner) for inner in places(document["evidence"])[1:]),
-        *(("actions", 0, "predicted", *p) for p in places(document["actions"][0]["predicted"])[1:]),
+        *(("evidence", *inner) for inner in places(document["evidence"], items=2)[1:]),
+        *(
+            ("actions", 0, "predicted", *p)
+            for p in places(document["actions"][0]["predicted"], items=2)[1:]
+        ),
     ]
 ]
 
@@ -50,14 +47,7 @@ def test_the_documents_that_are_mutated_are_valid() -> None:
 @given(st.sampled_from(PLACES), values, st.booleans())
 def test_what_the_schema_accepts_can_be_printed(place: Any, value: Any, removed: bool) -> None:
     number, path = place
-    document = copy.deepcopy(DOCUMENTS[number])
-    at: Any = document
-    for key in path[:-1]:
-        at = at[key]
-    if removed:
-        del at[path[-1]]
-    else:
-        at[path[-1]] = value
+    document = replaced(DOCUMENTS[number], path, value, removed)
     wrong = [*EVIDENCE.iter_errors(document["evidence"])]
     wrong += [e for action in document["actions"] for e in ACTION.iter_errors(action["predicted"])]
     if not wrong:
