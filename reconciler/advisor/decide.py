@@ -7,98 +7,39 @@ gives the same advice, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from reconciler.advisor import sizes, slices
-from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected, ScoredAction
-from reconciler.advisor.binpack import (
-    bin_pack_candidates,
-    forced_by_objectives,
-    small_files_mask,
-)
+from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected
+from reconciler.advisor.binpack import bin_pack_candidates, forced_by_objectives
 from reconciler.advisor.declared import declared_candidates, footers_to_read, resized
 from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
-from reconciler.advisor.judge import Candidate, rejected
-from reconciler.advisor.migration.moves import (
-    DECLARED,
-    added_specs,
-    judged,
-    move_candidates,
-    switches,
-)
-from reconciler.advisor.properties import set_properties, set_sort_order
+from reconciler.advisor.judge import rejected
+from reconciler.advisor.migration.moves import DECLARED, move_candidates
+from reconciler.advisor.predicted import advice_of
 from reconciler.advisor.publication import once_published
 from reconciler.advisor.recluster import recluster
 from reconciler.advisor.room import added_by
 from reconciler.advisor.runs import authors
-from reconciler.advisor.situation import (
-    REFUSED_FILES,
-    Situation,
-    is_quiet,
-    look,
-    refused_files,
-)
+from reconciler.advisor.situation import REFUSED_FILES, Situation, is_quiet, look, refused_files
 from reconciler.advisor.sketching import files_to_sketch
-from reconciler.advisor.totals import (
-    amplification,
-    amplification_after,
-    amplification_label,
-    judge_objectives,
-    saved_by_density,
-    saved_by_opening,
-    shape_effects,
-    totals,
-    window_bytes,
-)
 from reconciler.advisor.upkeep import Upkeep, housekeeping
+from reconciler.advisor.verdict import Chosen, Verdict, action_of
 from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
-from reconciler.plan.actions.base import Action, Consent
+from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.recluster import Recluster
-from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, whole
-from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.plan.sentence import sentence
 from reconciler.plan.trial import TRIAL
-from reconciler.queries.rewrite_cost import Rows
-from reconciler.table.filetable import Int64
-from reconciler.table.row_group_bytes import plain_row_of
-
-HOUR_MS = 3_600_000
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A candidate with its action type and the evidence for it."""
-
-    candidate: Candidate
-    kind: type[Rewrite]
-    evidence: str
-    reason: str
-    moved: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the action in which it differs from a rewrite within a partition."""
-    shows_reason: bool = False
-    """Whether the plan shows the reason with the action."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """chosen: rewrites of data files; minors: maintenance of delete files."""
-
-    chosen: tuple[Chosen, ...]
-    rejected: tuple[Rejected, ...]
-    minors: tuple[Minor, ...] = ()
-
 
 Decide = Callable[[Situation], Verdict]
 
@@ -118,7 +59,7 @@ def decide(given: AdviceInput) -> Advice:
         *_refused_whole(situation), *_held_back(situation), *verdict.rejected, *writes.rejected,
         *upkeep.rejected,
     )  # fmt: skip
-    advice = _advice(situation, verdict, turned, writes, upkeep)
+    advice = advice_of(situation, verdict, turned, writes, upkeep)
     return replace(
         advice,
         wanted_sketches=wanted,
@@ -134,12 +75,12 @@ def _audited(situation: Situation, found: Audited) -> Advice:
     why = "a branch holds work that waits for approval, or is to be dropped"
     every = np.zeros(0, dtype=np.int64)
     turned = rejected(situation, "anything else", reasons.BRANCH_WAITS, why, every)
-    advice = _advice(situation, nothing, (turned,), Writes(), Upkeep())
+    advice = advice_of(situation, nothing, (turned,), Writes(), Upkeep())
     after = situation.given.published
     if after is not None and any(one.action.consent is Consent.PERSON for one in found.actions):
         then = look(after)
         advice = once_published(
-            situation, advice, then, _advice(then, nothing, (), Writes(), Upkeep())
+            situation, advice, then, advice_of(then, nothing, (), Writes(), Upkeep())
         )
     return replace(advice, actions=found.actions)
 
@@ -221,7 +162,7 @@ def _repeats(situation: Situation, item: Chosen) -> bool:
     if not table.layout_written[rows].all() or len(plans) != 1:
         return False
     done = situation.settings.written.get(plans.pop(), frozenset())
-    return _action(situation, item).layout() in done
+    return action_of(situation, item).layout() in done
 
 
 def migrate(situation: Situation) -> Verdict:
@@ -300,244 +241,3 @@ DECISIONS: tuple[Decide, ...] = (
 )  # fmt: skip
 """Another partition spec first, then declared keys, then what pays back, then deleted rows, the
 remaining small files, and the delete files that no rewrite drops."""
-
-
-def _advice(
-    situation: Situation,
-    verdict: Verdict,
-    turned: Sequence[Rejected],
-    writes: Writes,
-    upkeep: Upkeep,
-) -> Advice:
-    candidates = [item.candidate for item in verdict.chosen]
-    effects: list[Candidate | Minor] = [*candidates, *verdict.minors]
-    sums = totals(situation, effects)
-    read_now = window_bytes(situation, sums.bytes_now)
-    read_after = window_bytes(situation, sums.bytes_after)
-    rewrites = _scored(situation, verdict.chosen)
-    scored = (*rewrites, *_maintained(situation, verdict.minors))
-    predicted = [item.predicted for item in scored]
-    files = files_after(len(situation.table), predicted)
-    amplification_now = amplification(situation, sums.bytes_now)
-    amplified = _around(
-        amplification_now,
-        amplification_after(situation, sums.bytes_after, candidates),
-        bool(effects),
-        situation,
-    )
-    cost_now = window_bytes(situation, sums.cost_now)
-    cost_after = window_bytes(situation, sums.cost_after)
-    cost = sum(e.cost for e in effects)
-    saving = sum(e.saving for e in effects)
-    work = total(predicted)
-    return Advice(
-        actions=(
-            *_metadata(situation, writes),
-            *scored,
-            *_switched(situation),
-            *upkeep.actions,
-        ),
-        rejected=tuple(turned),
-        shapes=shape_effects(situation, sums),
-        read_now=read_now,
-        read_after=_around(read_now, read_after, bool(effects), situation),
-        cost_now=cost_now,
-        cost_after=_around(cost_now, cost_after, bool(effects), situation),
-        files_now=len(situation.table),
-        files_after=files,
-        storage_now=situation.table.total_bytes,
-        storage_after=situation.table.total_bytes + total(predicted).bytes_out,
-        amplification_now=amplification_now,
-        amplification_after=amplified,
-        amplification_label=amplification_label(situation),
-        objectives=(
-            *judge_objectives(
-                situation,
-                amplification_now,
-                amplified,
-                *_small_percent(situation, int(files.mid)),
-                int(files.mid),
-            ),
-            *judged(situation, _moved(verdict)),
-        ),
-        payback_hours=_payback(situation, cost, saving),
-        cost=cost,
-        cpu_seconds=work.cpu_seconds,
-        seconds=situation.settings.throughput.plan_seconds(work.millis / 1000, work.groups),
-        yearly_read=situation.yearly,
-        wanted_sketches=np.zeros(0, dtype=np.int64),
-        outlook=situation.outlook,
-        upkeep_due_ms=upkeep.due_ms,
-    )
-
-
-def _small_percent(situation: Situation, files_after: int) -> tuple[float, float]:
-    """Return the percentage of files that are small and mergeable, now and after the actions."""
-    small = small_files_mask(situation)
-    left = small & ~situation.taken
-    now = 100.0 * float(small.sum()) / max(len(small), 1)
-    return now, 100.0 * float(left.sum()) / max(files_after, 1)
-
-
-def _around(now: float, after: float, changed: bool, situation: Situation) -> Interval:
-    """Return the interval around `after`: the unchanged part is certain, the rest has the
-    calibrated width.
-    """
-    if not changed:
-        return Interval(now, now, now, "exact")
-    return situation.settings.calibration.around(after)
-
-
-def _metadata(situation: Situation, writes: Writes) -> tuple[ScoredAction, ...]:
-    settings = situation.settings
-    if situation.refused:
-        return ()
-    properties = set_properties(settings, plain_row_of(situation.table))
-    declared = properties + set_sort_order(settings) + added_specs(situation)
-    return (*_declared(situation, declared), *_explained(situation, writes.actions))
-
-
-def _switched(situation: Situation) -> tuple[ScoredAction, ...]:
-    """Return what ends the plan: writers change once its files have moved."""
-    return _declared(situation, switches(situation))
-
-
-def _declared(situation: Situation, actions: Sequence[Action]) -> tuple[ScoredAction, ...]:
-    return _explained(situation, [(action, "declared by the policy") for action in actions])
-
-
-def _explained(
-    situation: Situation, pairs: Sequence[tuple[Action, str]]
-) -> tuple[ScoredAction, ...]:
-    return tuple(ScoredAction(a, _in_words(situation, a, why)) for a, why in pairs)
-
-
-def _moved(verdict: Verdict) -> Int64:
-    """Return the files that the plan moves to another spec."""
-    rows = [item.candidate.rows for item in verdict.chosen if item.moved]
-    return np.concatenate([np.zeros(0, dtype=np.int64), *rows])
-
-
-def _in_words(situation: Situation, action: Action, reason: str) -> Prediction:
-    """Return the part of a prediction that every kind of action has."""
-    label = action.label(situation.table.schema, situation.table.specs)
-    return Prediction(label=label, reason=reason, kind=action.kind)
-
-
-def _scored(situation: Situation, chosen: Sequence[Chosen]) -> tuple[ScoredAction, ...]:
-    """Return the actions by net saving per cost.
-
-    Times depend on the place in the plan: the first action of a kind of work also warms up the JVM.
-    """
-    pairs = sorted(
-        ((_action(situation, item), item) for item in chosen),
-        key=lambda pair: (-pair[1].candidate.net_per_cost, pair[0].kind, pair[0].inputs),
-    )
-    model, begun = situation.settings.throughput, set[str]()
-    scored = []
-    for action, item in pairs:
-        predicted, kind = _predicted(situation, action, item), action.work
-        assert kind is not None
-        text = situation.text_row_bytes(column.field_id for column in action.ordering.key)
-        count, columns = predicted.rows or 0, len(situation.table.schema.fields)
-        rows = None if text is None else Rows(count, text * count, columns)
-        work = (kind, predicted.rewrite_bytes, len(action.inputs), kind not in begun, rows)
-        begun.add(kind)
-        cpu, time = model.cpu_seconds(*work), model.seconds(*work)
-        if rows is not None:
-            predicted = replace(predicted, text_bytes=whole(rows.text), columns=rows.columns)
-        predicted = replace(predicted, cpu_millis=millis(cpu), millis=millis(time))
-        scored.append(ScoredAction(action, predicted))
-    return tuple(scored)
-
-
-def _maintained(situation: Situation, minors: Sequence[Minor]) -> tuple[ScoredAction, ...]:
-    """Return the maintenance of delete files, conversions first as they are executed."""
-    model, begun = situation.settings.throughput, set[str]()
-    scored = []
-    for made in minors:
-        action = made.action(situation.given.deletes)
-        cpu, time, work = 0.0, 0.0, made.kind.work
-        if made.bytes_in:
-            assert work is not None  # what reads files is timed
-            facts = (work, made.bytes_in, len(action.inputs), work not in begun)
-            begun.add(work)
-            cpu, time = model.cpu_seconds(*facts), model.seconds(*facts)
-        sums = totals(situation, [made])
-        predicted = replace(
-            _in_words(situation, action, made.why),
-            files_in=len(action.inputs),
-            files_out=made.files_out,
-            groups=1,
-            bytes_in=made.bytes_in,
-            bytes_out=made.bytes_out,
-            rows=made.positions,
-            cpu_millis=millis(cpu),
-            millis=millis(time),
-            read_now=whole(window_bytes(situation, sums.bytes_now)),
-            read_after=whole(window_bytes(situation, sums.bytes_after)),
-            saving=whole(made.saving),
-            saving_low=whole(made.saving),
-            cost=whole(made.cost),
-            estimate="bound" if situation.demands else "none",
-            evidence=made.evidence,
-            unit=DELETE_FILES,
-        )
-        scored.append(ScoredAction(action, predicted))
-    return tuple(scored)
-
-
-def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Prediction:
-    """Return the prediction without its times."""
-    table, made = situation.table, item.candidate
-    rows = made.rows
-    sums = totals(situation, [made])
-    words = _in_words(situation, action, item.reason)
-    how = sizes.in_words(made) + slices.in_words(made.sliced, table.schema)
-    why = f" ({item.reason})" if item.shows_reason else ""
-    # Sizes of what was declared follow from the queries, too.
-    follows = situation.trusted and item.evidence in ("workload", "drift")
-    return replace(
-        words,
-        label=f"{words.label}{how}{why}",
-        target_bytes=made.target_configured or None,
-        layout=action.layout(),
-        files_in=len(rows),
-        files_out=made.files_out,
-        groups=made.groups,
-        bytes_in=int(table.bytes[rows].sum()),
-        bytes_out=int(table.live_bytes[rows].sum() * made.written_share),
-        written_milli=whole(made.written_share * 1000),
-        rows=int((table.records[rows] - table.position_deleted[rows]).sum()),
-        read_now=whole(window_bytes(situation, sums.bytes_now)),
-        read_after=whole(window_bytes(situation, sums.bytes_after)),
-        saving=whole(made.saving),
-        saving_low=whole(made.saving_low),
-        saving_opening=whole(saved_by_opening(situation, made)),
-        saving_denser=whole(saved_by_density(situation, made)),
-        cost=whole(made.cost),
-        estimate=made.label if situation.demands else "none",
-        evidence=item.evidence,
-        basis=situation.basis if follows else None,
-    )
-
-
-def _action(situation: Situation, item: Chosen) -> Rewrite:
-    table, settings, rows = situation.table, situation.settings, item.candidate.rows
-    spec_id, values = table.partitions[int(table.partition[rows[0]])]
-    given: dict[str, Any] = {
-        "spec_id": spec_id,
-        "partition": values,
-        "ordering": item.candidate.ordering,
-        "target_bytes": item.candidate.target_configured or settings.target_bytes,
-        "row_group_bytes": item.candidate.row_group_configured or settings.row_group_bytes,
-        "inputs": tuple(sorted(str(path) for path in table.path[rows])),
-    }
-    return item.kind(**{**given, **item.moved})
-
-
-def _payback(situation: Situation, cost: float, saving: float) -> float | None:
-    """Return the hours until the savings at the workload's rates equal the cost."""
-    if cost <= 0.0 or saving <= 0.0:
-        return None
-    return cost / (saving / (situation.settings.horizon_ms * situation.life)) / HOUR_MS
