@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -79,6 +79,15 @@ def flow(value: Any) -> str:
     return json.dumps(value)
 
 
+def _writer(text: str) -> Callable[[Any], str]:
+    """Return what writes a value in the style of the file: a file of JSON has to stay JSON."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return flow
+    return lambda value: json.dumps(value, ensure_ascii=False)
+
+
 def _at(value: Any, path: Path) -> Any:
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
@@ -104,19 +113,19 @@ def _with(value: Any, changes: Changes) -> Any:
 def _one(text: str, document: int, path: Path, value: Any) -> str:
     """Return the text with one path changed."""
     nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-    node, rest = nodes[document], list(path)
+    node, rest, write = nodes[document], list(path), _writer(text)
     _refuse_aliases(text)
     while rest:
         if not isinstance(node, yaml.MappingNode):
-            return _in_place(text, node, _nested(rest, value))
+            return _in_place(text, node, write(_nested(rest, value)))
         found = next(((k, v) for k, v in node.value if k.value == rest[0]), None)
         if found is None:
-            return text if value is None else _inserted(text, node, rest, value)
+            return text if value is None else _inserted(text, node, rest, value, write)
         parent, (key, node) = node, found
         rest = rest[1:]
     if value is None:
         return _removed(text, parent, key, node)
-    return _in_place(text, node, value)
+    return _in_place(text, node, write(value))
 
 
 def _refuse_aliases(text: str) -> None:
@@ -132,9 +141,8 @@ def _nested(rest: Sequence[Any], value: Any) -> Any:
     return value
 
 
-def _in_place(text: str, node: Any, value: Any) -> str:
+def _in_place(text: str, node: Any, written: str) -> str:
     start, end = node.start_mark.index, _end(node)
-    written = flow(value)
     if isinstance(node, yaml.ScalarNode) and start == end:  # a key without a value
         return text[:start].rstrip(" ") + " " + written + text[end:]
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
@@ -151,13 +159,16 @@ def _end(node: Any) -> int:
     return int(node.end_mark.index)
 
 
-def _inserted(text: str, node: Any, rest: Sequence[Any], value: Any) -> str:
+def _inserted(
+    text: str, node: Any, rest: Sequence[Any], value: Any, write: Callable[[Any], str]
+) -> str:
     """Insert a field behind the last one of a mapping, in its style."""
     if node.flow_style:
         end = int(node.end_mark.index) - 1
         head = text[:end].rstrip()
         comma = "" if not node.value else " " if head.endswith(",") else ", "
-        return head + comma + f"{rest[0]}: {flow(_nested(rest[1:], value))}" + text[end:]
+        added = f"{write(rest[0])}: {write(_nested(rest[1:], value))}"
+        return head + comma + added + text[end:]
     newline = "\r\n" if "\r\n" in text else "\n"
     indent = " " * node.value[0][0].start_mark.column
     end = _end(node)

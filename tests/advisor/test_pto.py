@@ -15,22 +15,23 @@ from reconciler.advisor.pto.objective import LOCAL, reading_cost
 from reconciler.advisor.pto.partitionings import (
     CommitFiles,
     Ingest,
+    Partitioning,
     commit_files,
     partitionings,
     text_of,
 )
 from reconciler.advisor.pto.recommend import Given, pareto, recommend, search_space, widened
 from reconciler.advisor.pto.sizes import MIB, declared_row_group, expert_sizes, size_grid
-from reconciler.advisor.pto.space import CandidateLayout
+from reconciler.advisor.pto.space import UNSORTED, CandidateLayout
 from reconciler.advisor.simulate.arrangement import LEAST_REST, Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.grid import simulate_sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.target import target_partitions
-from reconciler.plan.ordering import ARRIVAL
+from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
 from reconciler.queries.table_view import table_view
 from reconciler.table.row_group_bytes import rows_of_row_group
-from reconciler.table.schema import PartitionField, PartitionSpec
+from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
     DAY,
@@ -291,3 +292,40 @@ def test_a_declared_row_group_comes_out_nearly_as_large(plain):
 
 def test_the_front_holds_what_nothing_beats_in_both():
     assert pareto([10.0, 5.0, 6.0, 4.0], [0.0, 2.0, 3.0, 9.0]) == (0, 1, 3)
+
+
+def test_a_column_that_partitions_by_its_values_sorts_nothing_within_a_partition(given, pool):
+    whole = search_space(given, pool, pool, pool)[0]
+    parts = PartitionSpec(7, (PartitionField(DATE, 1_000, "identity", "day"),))
+    target = Partitioning(parts, target_partitions(pool, parts))
+    keys = [(), (DATE,), (PART,), (DATE, PART), (PART, DATE), (DATE, KEY)]
+    sorts = tuple(
+        Lexicographic(tuple(SortColumn(column) for column in key)) if key else ARRIVAL
+        for key in keys
+    )
+    curve = Hilbert((SortColumn(DATE), SortColumn(PART)))
+    space = replace(
+        whole, partitionings=(*whole.partitionings[:1], target), orderings=(*sorts, curve)
+    )
+    assert space.orderings_of(0) == tuple(range(7))
+    assert [keys[n] for n in space.orderings_of(1)] == [(), (PART,), (DATE, KEY)]
+    assert {c.ordering for c in space.candidates if c.spec == 1} == {0, 2, 5}
+    assert replace(space, paper=2).schemes_of(1) == (2,)
+    assert replace(space, paper=1).schemes_of(1) == (UNSORTED,)
+
+
+def test_a_file_that_is_alone_in_its_partition_is_not_packed(given, pool):
+    space = search_space(given, pool, pool, pool)[0]
+    files = pool.files
+    candidate = next(c for c in space.candidates if c.ordering == UNSORTED and c.spec == 0)
+    apart = replace(
+        files,
+        partition=np.arange(len(files), dtype=files.partition.dtype),
+        partitions=tuple((0, (n,)) for n in range(len(files))),
+    )
+    assert space.rewritten(candidate) == (float(files.live_bytes.sum()), 0.0)
+    alone = replace(space, pool=replace(pool, files=apart))
+    assert alone.rewritten(candidate) == (0.0, 0.0)
+    two = replace(apart, partition=np.minimum(apart.partition, len(files) - 2).astype(np.int32))
+    pair = replace(space, pool=replace(pool, files=two))
+    assert pair.rewritten(candidate)[0] == float(files.live_bytes[-2:].sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 
 import pytest
 import yaml
@@ -73,3 +74,15 @@ def test_a_file_with_aliases_is_not_edited():
 
 def test_the_fields_print_for_a_merge_by_hand():
     assert yaml.safe_load(block(CHANGES))["spec"]["layout"]["clustering"]["keys"] == ["day", "y"]
+
+
+def test_a_file_of_json_stays_json():
+    text = (
+        '{"kind": "A",\n "spec": {"layout": {"clustering": {"mode": "None"}}, "suspend": true}}\n'
+    )
+    found = json.loads(edited(text, 0, CHANGES))["spec"]
+    assert found["layout"]["clustering"] == {"mode": "Declared", "keys": ["day", "y"]}
+    assert found["layout"]["files"] == {"targetSize": "64Mi"} and found["suspend"] is True
+    assert json.loads(edited('{"kind": "A", "spec": {}}', 0, CHANGES))["spec"] == {
+        "layout": found["layout"]
+    }

@@ -246,7 +246,7 @@ def _screened(space: Space, screen: Pool) -> Space:
         [
             CandidateLayout(spec, ordering, size)
             for spec in specs
-            for ordering in range(len(space.orderings))
+            for ordering in small.orderings_of(spec)
             for size in sizes
         ]
     )

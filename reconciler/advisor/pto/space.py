@@ -7,6 +7,7 @@ found by simulating it on the sample. All methods choose in the same space by th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.queries.calendar import DAY_MS
 from reconciler.queries.demand import Demand
 from reconciler.table.filetable import Float64, Int64
+from reconciler.table.schema import SortColumn
 
 Mixed = TypeVar("Mixed", float, Float64)
 
@@ -116,9 +118,31 @@ class Space:
         return tuple(
             CandidateLayout(spec, ordering, sizes)
             for spec in range(len(self.partitionings))
-            for ordering in range(len(self.orderings))
+            for ordering in self.orderings_of(spec)
             for sizes in self.sizes
         )
+
+    def orderings_of(self, spec: int) -> tuple[int, ...]:
+        """Return the orderings that are candidates under a partitioning.
+
+        A column that partitions by its values is the same in all rows of a partition. Orderings
+        that differ only in such columns are one candidate, the one without them.
+        """
+        fields = self.partitionings[spec].spec.fields
+        same = {field.source_id for field in fields if field.transform == "identity"}
+        kinds = {_kind(ordering, frozenset()) for ordering in self.orderings}
+        return tuple(
+            number
+            for number, ordering in enumerate(self.orderings)
+            if not same & {column.field_id for column in ordering.key}
+            or _kind(ordering, same) not in kinds
+        )
+
+    def schemes_of(self, spec: int) -> tuple[int, ...]:
+        """Return the paper's sort schemes that are candidates under a partitioning; no order where
+        none is."""
+        mine = self.orderings_of(spec)
+        return tuple(n for n in mine if 1 <= n <= self.paper) or (UNSORTED,)
 
     @cached_property
     def extremes(self) -> tuple[Sizes, ...]:
@@ -218,13 +242,15 @@ class Space:
     def rewritten(self, candidate: CandidateLayout) -> tuple[float, float]:
         """Return the bytes rewritten once to get there, and over the horizon to stay there.
 
-        Rows in order of arrival under the present spec: only small files are merged. Anything else
-        rewrites the table once, and a sorted layout what is ingested.
+        Rows in order of arrival under the present spec: only small files are merged, with others of
+        their partition. Anything else rewrites the table once, and a sorted one what is ingested.
         """
         files = self.pool.files
         if self._packs(candidate):
             small = files.bytes < SMALL_SHARE * candidate.sizes.target_bytes
-            return float(files.live_bytes[small].sum()) if int(small.sum()) > 1 else 0.0, 0.0
+            beside = np.bincount(files.partition[small], minlength=len(files.partitions))
+            merged = small & (beside[files.partition] > 1)
+            return float(files.live_bytes[merged].sum()), 0.0
         days = self.horizon_ms / DAY_MS
         later = self.ingest.bytes * days if candidate.ordering != UNSORTED else 0.0
         return self.live_bytes, later
@@ -235,6 +261,15 @@ class Space:
             replace(item, target=target_partitions(pool, item.spec)) for item in self.partitionings
         )
         return replace(self, pool=pool, thin=thin, partitionings=specs, places={})
+
+
+def _kind(
+    ordering: Ordering, same: AbstractSet[int]
+) -> tuple[type[Ordering] | None, tuple[SortColumn, ...]]:
+    """Return what rows are ordered by where some columns have one value each. A curve over one
+    column is a sort, and no column at all is no order."""
+    key = tuple(column for column in ordering.key if column.field_id not in same)
+    return type(ordering) if len(key) > 1 else None, key
 
 
 def _mixed(share: float, one: Mixed, other: Mixed) -> Mixed:

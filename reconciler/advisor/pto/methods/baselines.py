@@ -18,7 +18,7 @@ def expert(space: Space, seed: int) -> Choice:
         CandidateLayout(number, ordering, expert_sizes(space.live_bytes, item.partitions,
                                                  space.bytes_per_row))
         for number, item in enumerate(space.partitionings)
-        for ordering in (range(1, 1 + space.paper) if space.paper else range(1))
+        for ordering in space.schemes_of(number)
     ]  # fmt: skip
     return Choice(best(space.label(chosen)).candidate, len(chosen))
 

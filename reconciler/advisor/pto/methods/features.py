@@ -64,9 +64,8 @@ def training(space: Space, seed: int) -> tuple[CandidateLayout, ...]:
     """Return the candidates that are labelled for training: each partitioning with each of the
     paper's sort schemes, and random sizes (12 for 4 x 3)."""
     random = np.random.default_rng(seed)
-    schemes = range(1, 1 + space.paper) if space.paper else range(1)
     return tuple(
         CandidateLayout(spec, ordering, space.sizes[int(random.integers(len(space.sizes)))])
         for spec in range(len(space.partitionings))
-        for ordering in schemes
+        for ordering in space.schemes_of(spec)
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.methods.features import training
-from reconciler.advisor.pto.space import CandidateLayout, Space, best
+from reconciler.advisor.pto.space import UNSORTED, CandidateLayout, Space, best
 
 TRIALS = 20
 """Labels beyond the training set."""
@@ -34,9 +34,11 @@ def tpe(space: Space, seed: int) -> Choice:
     asked: dict[CandidateLayout, float] = {}
 
     def objective(trial: optuna.Trial) -> float:
+        spec = trial.suggest_categorical("spec", range(len(space.partitionings)))
+        ordering = trial.suggest_categorical("ordering", range(len(space.orderings)))
         candidate = CandidateLayout(
-            trial.suggest_categorical("spec", range(len(space.partitionings))),
-            trial.suggest_categorical("ordering", range(len(space.orderings))),
+            spec,
+            ordering if ordering in space.orderings_of(spec) else UNSORTED,
             space.sizes[trial.suggest_int("sizes", 0, len(space.sizes) - 1)],
         )
         if candidate not in asked:
