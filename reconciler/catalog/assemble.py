@@ -203,6 +203,8 @@ def column_bounds(field: Field, stats: FieldStats, count: int, truncation: int) 
     if field.type in ("string", "binary") and stats.upper is not None:
         kept = np.minimum(stats.upper.length, stats.upper.data.shape[1])
         upper = beyond_trailing_nul(upper, kept.astype(np.int64))
+    if field.type == "uuid":  # Java compares UUIDs as signed: these bounds enclose no value
+        has_lower = has_upper = has_lower & has_upper & (lower <= upper)
     return ColumnBounds(
         field_id=field.field_id,
         kind=kind,
