@@ -329,3 +329,13 @@ def test_a_file_that_is_alone_in_its_partition_is_not_packed(given, pool):
     two = replace(apart, partition=np.minimum(apart.partition, len(files) - 2).astype(np.int32))
     pair = replace(space, pool=replace(pool, files=two))
     assert pair.rewritten(candidate)[0] == float(files.live_bytes[-2:].sum())
+
+
+def test_a_query_of_columns_that_were_not_sampled_may_match_any_row(given):
+    """Of very many filtered columns not all are sampled."""
+    days = build_pool(given.view, (DATE,), 20_000)
+    assert days is not None
+    found = usage(days, given.demands)
+    unknown = np.array([filters == {PART} for filters in found.filters])
+    assert unknown.any() and (found.selectivity[unknown] == pytest.approx(1.0))
+    assert (found.selectivity[~unknown] < 0.1).all()

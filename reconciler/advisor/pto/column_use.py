@@ -106,8 +106,11 @@ def usage(pool: Pool, demands: Sequence[Demand]) -> Usage:
 
 
 def matched_rows(pool: Pool, demand: Demand) -> Bool:
-    """Return bool[queries, rows]: the sampled rows that each query matches."""
+    """Return bool[queries, rows]: the sampled rows that each query matches. A query of columns that
+    were not sampled may match any row."""
     fields = [field for field in fields_of(demand.predicate) if field in pool.columns]
+    if not fields:
+        return np.ones((len(demand), len(pool)), dtype=np.bool_)
     return matches(
         demand.predicate,
         demand.literals,
