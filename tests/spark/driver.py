@@ -58,9 +58,9 @@ def main() -> int:
     spark = session.start(conf, app="fault test", master="local[2]")
     print("jvm", iceberg.jvm_pid(spark), flush=True)
     bench = Bench(spark, config, directory)
-    table = bench.table(name)
-    head = int(table.currentSnapshot().snapshotId())
     inputs = tuple(sorted(row.file_path for row in bench.files(name)))[:files]
+    table = bench.table(name)  # after its files: others append meanwhile
+    head = int(table.currentSnapshot().snapshotId())
     assert len(scan_tasks(spark, table, head, inputs)) == len(inputs)
     action = _action(bench, name, key, inputs)
     plan = f"p-{time.time_ns():020x}"

@@ -297,6 +297,27 @@ def test_a_curve_follows_what_comes_after_a_common_prefix(
         assert high - low < 0.7 * (1 << 16)
 
 
+def test_a_uuid_column_gets_no_bounds_where_the_table_asks_for_none(
+    bench: Bench, iceberg_catalog: Any
+) -> None:
+    """The way round Java's signed order of UUIDs, by whose bounds other readers skip files."""
+    schema = Schema(NestedField(1, "u", UUIDType()), NestedField(2, "v", LongType()))
+    properties = {"write.metadata.metrics.column.u": "counts"}
+    table = iceberg_catalog.create_table(("jobs", "no_bounds"), schema, properties=properties)
+    random = np.random.default_rng(3)
+    for _ in range(2):
+        rows = {"u": [random.bytes(16) for _ in range(1_000)], "v": range(1_000)}
+        table.append(pa.table(rows, schema=table.schema().as_arrow()))
+    inputs = sorted(task.file.file_path for task in table.scan().plan_files())
+    action = Cluster(
+        ordering=Lexicographic((SortColumn(1),)), inputs=tuple(inputs), target_bytes=MIB
+    )
+    bench.run(bench.request("no_bounds", action))
+    (file,) = (task.file for task in table.refresh().scan().plan_files())
+    assert file.record_count == file.value_counts[1] == 2_000
+    assert set(file.lower_bounds) == set(file.upper_bounds) == {2}
+
+
 def test_rows_that_fit_one_small_file_become_one(bench: Bench) -> None:
     """A writer counts its open page before compression: here, ten times the file."""
     name = bench.create("id bigint, a bigint, b bigint, s string")
