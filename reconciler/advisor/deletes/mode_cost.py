@@ -105,7 +105,7 @@ RATES: Mapping[Statement, Rates] = {
     Statement.MERGE: Rates(0.4, 8.8e-7, 5.5e-7, 1.3e-7),
 }
 """Measured on TPC-H lineitem of 1.2 and 6 million rows, 26 stored bytes each, Spark 4.1, with the
-optimising compiler, which does not shorten statements that end before it has worked. To mark rows,
+optimising compiler. Statements that end before it has compiled their code cost more. To mark rows,
 a MERGE that inserts keeps all rows of its source: Spark shuffles and sorts the keys of all rows
 that are read. One that inserts nothing sends a small source to all tasks instead, and so does every
 MERGE that looks for files to copy. It copies by a full outer join, which shuffles and sorts whole
