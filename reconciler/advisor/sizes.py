@@ -40,6 +40,8 @@ CLEARLY = 0.9
 NEARLY = 1.05
 """Reading, of the least, up to which another size is preferred: larger row groups, and files of
 nearly the table's own size."""
+HEAVIER = 1.02
+"""From how much more that a row takes in other row groups on their stored size is set by it."""
 FILES = 8 << 20, 512 << 20
 """The least and the greatest size of files that is tried."""
 
@@ -106,7 +108,22 @@ def _in_row_groups(situation: Situation, played: Played, pool: Pool) -> Iterator
         other = replace(layout, row_group_bytes=size.stored)
         made = _played(situation, candidate, other, pool)
         if made is not None:
+            made = _of_as_many_rows(situation, played, made, pool)
             yield replace(made[0], row_group_configured=size.configured), *made[1:]
+
+
+def _of_as_many_rows(situation: Situation, played: Played, made: Played, pool: Pool) -> Played:
+    """Return the rewrite in row groups of the rows that were meant, where they weigh more.
+
+    A small row group ends after so many plain rows, and what every row group repeats, as
+    dictionaries, makes a row take more than in the large ones of `played`.
+    """
+    grown = made[0].written_share / max(played[0].written_share, 1e-9)
+    if grown < HEAVIER:
+        return made
+    layout = made[1]
+    larger = replace(layout, row_group_bytes=round(layout.row_group_bytes * grown))
+    return _played(situation, made[0], larger, pool) or made
 
 
 def _in_files(situation: Situation, played: Played, pool: Pool) -> Iterator[Played]:

@@ -93,6 +93,19 @@ def test_predicted_reads_are_near_those_of_the_rewrite_carried_out(seed, key, ji
     assert total_predicted == pytest.approx(total_actual, rel=0.15)
 
 
+def test_the_last_row_group_of_a_file_has_the_rest():
+    """A writer ends row groups at their size: a query meets full ones more often than the rest."""
+    table = arrived(np.random.default_rng(1), rows=20_000, rows_per_file=1_000)
+    files = table.file_table()
+    sample = table.sample(np.arange(20), 256)
+    view = table_view(files, table.row_groups(), sample, ROW_BYTES * 4_000, 1_000)
+    wanted = _layout((PART,), files=len(files), rows_per_file=10_000)
+    wanted = replace(wanted, row_group_bytes=ROW_BYTES * 4_000)
+    (written,) = simulate(wanted, build_pool(view, [PART]), []).written.views
+    assert written.files.records.tolist() == pytest.approx([10_000, 10_000], rel=0.01)
+    assert written.row_groups.records.tolist() == pytest.approx([4_000, 4_000, 2_000] * 2, rel=0.02)
+
+
 @settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 100), column=st.sampled_from([DATE, PART]))
 def test_bounds_alone_never_promise_fewer_files_than_the_rewrite_leaves(seed, column):

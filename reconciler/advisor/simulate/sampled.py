@@ -135,7 +135,7 @@ def _sliced(pool: Pool, layout: Layout, order: Int64, rows: Float64, share: floa
     chunk = groups_of(pool, layout)[order]
     per_row = share * float(pool.files.live_bytes.sum()) / max(float(rows.sum()), 1e-9)
     file, real_files = _cut(chunk, rows * per_row, layout.files_of)
-    group, _ = _cut(file, rows * per_row, layout.row_groups_of)
+    group, _ = _cut(file, rows * per_row, layout.row_groups_of, layout.row_group_bytes)
     of_group = np.flatnonzero(np.diff(group, prepend=-1))
     of_file = np.flatnonzero(np.diff(file, prepend=-1))
     return _Slices(share, per_row, of_file, of_group, file[of_group].astype(np.int64), real_files)
@@ -278,11 +278,15 @@ def _distinct(pool: Pool, field_id: int) -> tuple[Int64, float]:
     return seen, max(distinct, 1.0 if stored is None else stored.distinct)
 
 
-def _cut(parent: Int64, size: Float64, count_of: Callable[[Float64], Int64]) -> tuple[Int64, int]:
-    """Return the slice per row, and the true count of slices: each parent is cut into equal slices.
+def _cut(
+    parent: Int64, size: Float64, count_of: Callable[[Float64], Int64], full: float = 0.0
+) -> tuple[Int64, int]:
+    """Return the slice per row, and the true count of slices.
 
-    parent: ascending slice per row. count_of: number of slices of a parent. If the sample is too
-    thin for the true count, slices are coarser, which overstates what is read.
+    parent: ascending slice per row. count_of: number of slices of a parent. full: bytes at which a
+    slice ends, so that the last one of a parent has the rest, as a writer's row groups; 0 for equal
+    slices. If the sample is too thin for the true count, slices are equal and coarser, which
+    overstates what is read.
     """
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     total = np.add.reduceat(size, starts)
@@ -292,8 +296,9 @@ def _cut(parent: Int64, size: Float64, count_of: Callable[[Float64], Int64]) -> 
     number = np.cumsum(np.diff(parent, prepend=parent[:1]) != 0)
     cumulative = np.cumsum(size)
     before = np.concatenate(([0.0], cumulative[starts[1:] - 1]))
-    place = (cumulative - size / 2.0 - before[number]) / np.maximum(total[number], 1e-9)
-    slot = np.minimum((place * used[number]).astype(np.int64), used[number] - 1)
+    each = np.where(used < wanted, total / used, np.maximum(total / used, full))
+    place = (cumulative - size / 2.0 - before[number]) / np.maximum(each[number], 1e-9)
+    slot = np.minimum(place.astype(np.int64), used[number] - 1)
     offset = np.concatenate(([0], np.cumsum(used)[:-1]))
     code = offset[number] + np.maximum(slot, 0)
     return np.cumsum(np.diff(code, prepend=code[:1]) != 0).astype(np.int64), int(wanted.sum())
