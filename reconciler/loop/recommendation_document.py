@@ -12,6 +12,7 @@ from reconciler.advisor.migration.risks import risks
 from reconciler.advisor.pto.methods.registry import UNDECLARABLE
 from reconciler.advisor.pto.recommend import DeclaredLayout, FrontPoint
 from reconciler.advisor.pto.recommend import described as in_words
+from reconciler.advisor.pto.refine import SURE_ROWS
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
 from reconciler.format import plural, utc
@@ -26,8 +27,6 @@ from reconciler.table.unwritable import unwritable
 
 KIND = "TableRecommendation"
 DAY_MS = 86_400_000
-SURE_ROWS = 40
-"""Sampled rows per smallest row group from which the order of candidates can be relied on."""
 
 
 def recommendation_document(made: Recommended) -> dict[str, Any]:
@@ -75,6 +74,7 @@ def recommendation_document(made: Recommended) -> dict[str, Any]:
         ],
         "candidates": answer.candidates,
         "labelled": answer.labelled,
+        "finer": answer.finer,
     }
 
 
@@ -301,7 +301,7 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
         "apiVersion", "kind", "table", "snapshotId", "time", "method", "chosen", "keep",
         "savesPercent", "workload", "sample", "objective", "layouts", "policy",
         "warnings", "columns", "refused", "fell", "front", "shapes", "sensitivity", "candidates",
-        "labelled",
+        "labelled", "finer",
     ],
     "additionalProperties": False,
     "properties": {
@@ -345,6 +345,7 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
         "sensitivity": {"type": "array"},
         "candidates": {"type": "integer"},
         "labelled": {"type": "integer"},
+        "finer": {"type": "integer"},
     },
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 from reconciler.format import count, duration, iec
 from reconciler.render import plots
 from reconciler.render.html import Section, page, table
+from reconciler.render.recommend_text import simulated
 from reconciler.render.report_model import QueryBytes, ShapeBytes
 
 Document = Mapping[str, Any]
@@ -30,8 +31,7 @@ def _facts(body: Document) -> list[tuple[str, str]]:
                    f"{sample['rowsPerSmallestRowGroup']:.0f} rows per smallest row group"),
         ("Costs", f"{costs['costs']}; 1 byte rewritten = {costs['rho']:g} read; over "
                   f"{duration(costs['horizonSeconds'])}"),
-        ("Method", f"{body['method']}: {count(body['labelled'])} of "
-                   f"{count(body['candidates'])} candidates simulated"),
+        ("Method", f"{body['method']}: {simulated(body)}"),
     ]  # fmt: skip
     return found + [("Warning", warning) for warning in body["warnings"]]
 

@@ -34,11 +34,16 @@ def render(body: Document, width: int, *, verbose: bool, following: Sequence[str
     return "\n".join(lines)
 
 
+def simulated(body: Document) -> str:
+    """Return how many candidates were simulated, and how many sizes beside theirs."""
+    of = f"{count(body['labelled'])} of {count(body['candidates'])} candidates simulated"
+    return f"{of}, and {plural(body['finer'], 'more size')} of the best" if body["finer"] else of
+
+
 def _head(body: Document, width: int) -> list[str]:
     work, sample, costs = body["workload"], body["sample"], body["objective"]
     texts = [
-        f"{body['table']}   recommended by {body['method']}: {count(body['labelled'])} of "
-        f"{count(body['candidates'])} candidates simulated",
+        f"{body['table']}   recommended by {body['method']}: {simulated(body)}",
         f"Workload: {plural(work['queries'], 'query', 'queries')}, {work['days']:g} days to "
         f"{work['until'][:10]}, {plural(work['shapes'], 'shape')}, explains "
         f"{work['coveragePercent']} % of {work['coverageBasis']}",

@@ -21,6 +21,7 @@ from reconciler.advisor.pto.partitionings import (
     text_of,
 )
 from reconciler.advisor.pto.recommend import Given, pareto, recommend, search_space, widened
+from reconciler.advisor.pto.refine import SURE_ROWS
 from reconciler.advisor.pto.sizes import MIB, declared_row_group, expert_sizes, size_grid
 from reconciler.advisor.pto.space import UNSORTED, CandidateLayout
 from reconciler.advisor.simulate.arrangement import LEAST_REST, Sizes, arranged
@@ -105,11 +106,34 @@ def test_a_baseline_that_is_no_better_than_today_keeps_what_there_is(given, name
 def test_the_default_method_is_at_least_as_good_as_every_other_layout_shown(given):
     found = recommend(given)
     assert found.chosen is not None
-    assert found.labelled == found.candidates
+    assert found.labelled == found.candidates and 0 < found.finer < found.candidates
     assert all(found.chosen.total <= other.total for other in found.others)
     assert found.chosen.low <= found.chosen.read <= found.chosen.high
     assert {item.name for item in found.others} >= {"expert", "default"}
     assert found.fell
+
+
+def test_sizes_are_refined_between_and_below_those_of_the_grid(given, pool):
+    """Brute force: of all row groups from 500 rows on, in steps of 10 %, none is 1 % better."""
+    thin = build_pool(given.view, (KEY, DATE, PART), 8_192)
+    assert thin is not None
+    space, _ = search_space(given, pool, thin, pool)
+    choice = METHODS["simulation"](space, 0)
+    chosen = space.label([choice.candidate])[0]
+    files = {Sizes(size.target_bytes, size.target_bytes) for size in space.sizes}
+    every = [
+        replace(choice.candidate, sizes=Sizes(file.target_bytes, group))
+        for file in files
+        for group in (int(500 * space.bytes_per_row * 1.1**step) for step in range(45))
+        if group <= file.target_bytes
+    ]
+    sure = [label for label in space.label(every) if label.sampled_rows >= SURE_ROWS]
+    least = min(label.total for label in sure)
+    assert chosen.total <= 1.01 * least
+    assert min(label.total for label in space.labels) > 1.02 * least
+    smallest = min(size.row_group_bytes for size in space.sizes)
+    assert choice.candidate.sizes.row_group_bytes < smallest
+    assert chosen.candidate in {label.candidate for label in choice.finer}
 
 
 def test_a_rewrite_that_does_not_pay_keeps_what_there_is(given):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.pto.column_use import Usage, usage
+from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.methods.baselines import default_layout, expert
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
 from reconciler.advisor.pto.objective import Costs, reading_cost
@@ -34,6 +35,7 @@ from reconciler.advisor.pto.space import (
     Label,
     Space,
     best,
+    sampled_enough,
 )
 from reconciler.advisor.simulate.arrangement import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
@@ -161,7 +163,8 @@ class Recommendation:
     """chosen: the layout to declare, None if the table should stay as it is; keep: why then.
 
     others: the default, the expert's, and the best few, cheapest first. labelled, candidates: how
-    many were simulated to choose, and how many there were.
+    many were simulated to choose, and how many there were. finer: sizes of the best candidates that
+    were simulated besides.
     """
 
     today: DeclaredLayout
@@ -174,6 +177,7 @@ class Recommendation:
     candidates: int
     sampled: int
     sampled_rows: float
+    finer: int = 0
     sensitivity: tuple[Sensitivity, ...] = ()
     fell: tuple[tuple[str, str], ...] = ()
     front: tuple[FrontPoint, ...] = ()
@@ -196,8 +200,7 @@ def recommend(given: Given) -> Recommendation:
         choice = METHODS[given.method](space, given.seed)
     except LookupError:
         return _too_thin(given, space, today, refused)
-    labels = space.label(space.candidates)
-    return _answer(given, space, today, labels, choice.candidate, choice.labelled, refused)
+    return _answer(given, space, today, choice, refused)
 
 
 def _columns(given: Given) -> list[int]:
@@ -316,11 +319,10 @@ def _answer(
     given: Given,
     space: Space,
     today: DeclaredLayout,
-    labels: Sequence[Label],
-    chosen: CandidateLayout,
-    labelled: int,
+    choice: Choice,
     refused: tuple[RefusedSpec, ...],
 ) -> Recommendation:
+    labels, chosen = (*space.labels, *choice.finer), choice.candidate
     by_candidate = {label.candidate: label for label in labels}
     if chosen not in by_candidate:
         by_candidate[chosen] = space.label([chosen])[0]
@@ -346,8 +348,9 @@ def _answer(
         keep=keep,
         refused=refused,
         usage=space.usage,
-        labelled=labelled,
-        candidates=len(labels),
+        labelled=choice.labelled,
+        candidates=len(space.candidates),
+        finer=len(choice.finer),
         sampled=len(space.pool),
         sampled_rows=picked.sampled_rows,
         sensitivity=_sensitivity(given, space, labels, picked, today),
@@ -386,7 +389,7 @@ def _too_thin(
     today: DeclaredLayout,
     refused: tuple[RefusedSpec, ...],
 ) -> Recommendation:
-    labels = space.label(space.candidates)
+    labels = space.labels
     most = max(label.sampled_rows for label in labels)
     return Recommendation(
         today, None, (),
@@ -400,8 +403,7 @@ def _best_few(space: Space, labels: Sequence[Label], picked: Label) -> list[Labe
     """Return the cheapest candidates of other orderings or partitionings than the chosen one."""
     seen = {(picked.candidate.spec, picked.candidate.ordering)}
     few: list[Label] = []
-    enough = [label for label in labels if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
-    for label in sorted(enough, key=lambda item: (item.total, item.candidate)):
+    for label in sorted(sampled_enough(labels), key=lambda item: (item.total, item.candidate)):
         kind = (label.candidate.spec, label.candidate.ordering)
         if kind not in seen:
             seen.add(kind)
@@ -436,7 +438,7 @@ def _fell(space: Space, labels: Sequence[Label], picked: Label) -> tuple[tuple[s
 
 
 def _why_it_fell(labels: Sequence[Label], picked: Label) -> str:
-    enough = [label for label in labels if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
+    enough = sampled_enough(labels)
     if not enough:
         return "too few sampled rows per row group to judge it"
     cheapest = min(enough, key=lambda label: label.total)

@@ -19,7 +19,7 @@ import numpy as np
 from reconciler.advisor.pto.column_use import Usage
 from reconciler.advisor.pto.objective import Costs, reading_cost
 from reconciler.advisor.pto.partitionings import NO_INGEST, Ingest, Partitioning
-from reconciler.advisor.pto.sizes import DeclaredSize, declared_row_group
+from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS, DeclaredSize, declared_row_group
 from reconciler.advisor.simulate.arrangement import Arrangement, Sizes, arranged, place_of
 from reconciler.advisor.simulate.grid import Grid, Readings, simulate_sizes
 from reconciler.advisor.simulate.pool import Pool
@@ -145,10 +145,19 @@ class Space:
         return tuple(n for n in mine if 1 <= n <= self.paper) or (UNSORTED,)
 
     @cached_property
+    def labels(self) -> tuple[Label, ...]:
+        """Return the labels of all candidates."""
+        return self.label(self.candidates)
+
+    @cached_property
     def extremes(self) -> tuple[Sizes, ...]:
-        """Return the sizes with the smallest, a middle and the largest row groups."""
+        """Return the sizes with the smallest, a middle and the largest row groups of the grid, and
+        those with the smallest that are refined."""
         ordered = sorted(self.sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
-        return ordered[0], ordered[len(ordered) // 2], ordered[-1]
+        least = max(1, int(LEAST_GROUP_ROWS * self.bytes_per_row))
+        finest = Sizes(ordered[0].target_bytes, min(least, ordered[0].row_group_bytes))
+        few = (finest, ordered[0], ordered[len(ordered) // 2], ordered[-1])
+        return tuple(dict.fromkeys(few))
 
     @cached_property
     def _made(self) -> dict[int, Int64]:
@@ -189,15 +198,24 @@ class Space:
 
         def work(item: tuple[tuple[int, int], list[CandidateLayout]]) -> list[Label]:
             (spec, ordering), mine = item
-            rows = self.arrangement(spec, ordering)
-            sizes = [self._reachable(candidate.sizes, rows) for candidate in mine]
-            grid = simulate_sizes(rows, sizes, self.demands, widening=widening)
-            return self._labels(mine, grid)
+            return self.labelled(self.arrangement(spec, ordering), mine, widening=widening)
 
         with ThreadPoolExecutor(WORKERS) as executor:
             found = [label for labels in executor.map(work, together.items()) for label in labels]
         by_candidate = {label.candidate: label for label in found}
         return tuple(by_candidate[candidate] for candidate in candidates)
+
+    def labelled(
+        self,
+        rows: Arrangement,
+        candidates: Sequence[CandidateLayout],
+        *,
+        widening: float = 1.0,
+    ) -> list[Label]:
+        """Return the labels of candidates whose rows are arranged alike."""
+        sizes = [self._reachable(candidate.sizes, rows) for candidate in candidates]
+        grid = simulate_sizes(rows, sizes, self.demands, widening=widening)
+        return self._labels(candidates, grid)
 
     def _labels(self, candidates: Sequence[CandidateLayout], grid: Grid) -> list[Label]:
         costs = reading_cost(self.costs, grid.readings, self.demands).sum(axis=1)
@@ -281,7 +299,12 @@ def best(labels: Sequence[Label]) -> Label:
 
     Raises LookupError if no candidate is sampled well enough.
     """
-    enough = [label for label in labels if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
+    enough = sampled_enough(labels)
     if not enough:
         raise LookupError("no candidate has enough sampled rows per row group")
     return enough[int(np.argmin([label.total for label in enough]))]
+
+
+def sampled_enough(labels: Sequence[Label]) -> list[Label]:
+    """Return the labels with enough sampled rows per row group to judge them."""
+    return [label for label in labels if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
