@@ -59,11 +59,10 @@ def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:
     An imported file has no ids: its names are looked up in the table's name mapping, which has the
     former names of renamed columns; without a mapping, among the current names.
     """
-    found: list[tuple[int | None, Leaf]] = []
-    for field in schema:
-        _walk(field, (), False, found)
-    if any(field_id is not None for field_id, _ in found):
-        return {field_id: leaf for field_id, leaf in found if field_id is not None}
+    found = _leaves(schema)
+    numbered = _numbered(found)
+    if numbered:
+        return numbered
     mapped = dict(table.name_mapping)
     named = {field.name: field.field_id for field in table.fields}
     ids = [mapped.get(leaf.path) if mapped else named.get(".".join(leaf.path)) for _, leaf in found]
@@ -72,6 +71,22 @@ def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:
         for field_id, (_, leaf) in zip(ids, found, strict=True)
         if field_id is not None
     }
+
+
+def leaves_with_ids(schema: pa.Schema) -> dict[int, Leaf]:
+    """Return the leaf columns of a file by the field ids that it holds itself."""
+    return _numbered(_leaves(schema))
+
+
+def _leaves(schema: pa.Schema) -> list[tuple[int | None, Leaf]]:
+    found: list[tuple[int | None, Leaf]] = []
+    for field in schema:
+        _walk(field, (), False, found)
+    return found
+
+
+def _numbered(leaves: list[tuple[int | None, Leaf]]) -> dict[int, Leaf]:
+    return {field_id: leaf for field_id, leaf in leaves if field_id is not None}
 
 
 def _walk(

@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.plan.grouping import output_files
 from reconciler.spark import arrange, keys, stage
+from reconciler.spark.footer import footer_of
 from reconciler.spark.group import Compression, Group, InputFile
 from reconciler.table.row_group_bytes import PAGE_ROWS
 
@@ -34,7 +35,6 @@ READ_SHARE = 0.1
 rows."""
 ROW_GROUP_BYTES = 128 << 20
 PAGE_BYTES = 1 << 20
-FOOTER_BYTES = 1 << 18
 LENGTH_BYTES = 4
 """Bytes of the length before each plain string."""
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
@@ -112,7 +112,7 @@ def expected(group: Group, chosen: Sequence[Portion], sizes: Sequence[Sizes]) ->
 def sizes_of(table: Any, file: Any) -> Sizes:
     """Return the sizes of an uncommitted DataFile, from its entry and its footer."""
     rows, size = int(file.recordCount()), int(file.fileSizeInBytes())
-    footer = _footer(table, str(file.location()), size)
+    footer = footer_of(table, str(file.location()), size)
     if footer is None or not rows:
         return Sizes(rows, size)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -157,7 +157,7 @@ def page_bytes_of(table: Any, group: Group) -> float | None:
     that Java's writer drops.
     """
     file = max(group.inputs, key=lambda one: (one.bytes, one.path))
-    footer = _footer(table, file.path, file.bytes)
+    footer = footer_of(table, file.path, file.bytes)
     if footer is None or not footer.num_row_groups or not footer.row_group(0).num_rows:
         return None
     first = footer.row_group(0)
@@ -179,21 +179,3 @@ def _dictionary_bytes(chunk: Any) -> int:
     if not chunk.has_dictionary_page:
         return 0
     return int(chunk.data_page_offset - chunk.dictionary_page_offset)
-
-
-def _footer(table: Any, path: str, size: int) -> Any:
-    """Return pyarrow's FileMetaData; None if it cannot be read, because it is only used for an
-    estimate."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    stream = table.io().newInputFile(path).newStream()
-    try:
-        stream.seek(max(0, size - FOOTER_BYTES))
-        end = bytes(stream.readAllBytes())
-    finally:
-        stream.close()
-    try:
-        return pq.read_metadata(pa.BufferReader(end))
-    except (pa.ArrowException, OSError):
-        return None

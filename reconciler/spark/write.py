@@ -21,6 +21,7 @@ from reconciler.spark import (
     moved,
     pilot,
     stage,
+    uuid_bounds,
     verify,
 )
 from reconciler.spark.attempt import Attempt
@@ -94,6 +95,7 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
         check_prefix(attempt, files)
         with _own_output(attempt):
             files = _balanced(attempt, table, base, group, files, balanced_files, order)
+            files = uuid_bounds.corrected(spark, table, files)
             _job_group(attempt, group, f"{base}/verify")
             found = read_back(spark, table, f"{base}/verify", files, hashed)
         if found != expected:

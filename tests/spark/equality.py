@@ -21,12 +21,13 @@ def add_equality_delete(
     spec_id: int | None = None,
     like: str = "",
     ids: Mapping[str, int] | None = None,
+    bounds: Mapping[str, tuple[bytes, bytes]] | None = None,
 ) -> str:
     """Delete the rows with these keys, a value per row for each column; return the file's path.
 
     columns: pyarrow arrays by name, `s.a` for a member of a struct. like: a data file of the
     partition to delete in; "" for a spec without partitions. ids: field ids of columns that the
-    schema does not have any more.
+    schema does not have any more. bounds: lower and upper ones of columns, single-value serialised.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -56,10 +57,23 @@ def add_equality_delete(
         .withFileSizeInBytes(path.stat().st_size)
         .withRecordCount(len(arrays[0]))
     )
+    if bounds:
+        by_id = {int(table.schema().findField(c).fieldId()): ends for c, ends in bounds.items()}
+        builder = builder.withMetrics(_bounded(bench, len(arrays[0]), by_id))
     if file is not None:
         builder = builder.withPartition(file.partition())
     table.newRowDelta().addDeletes(builder.build()).commit()
     return f"file:{path}"
+
+
+def _bounded(bench: Bench, rows: int, bounds: Mapping[int, tuple[bytes, bytes]]) -> Any:
+    """org.apache.iceberg.Metrics with bounds by field id."""
+    java = bench.spark._jvm.java
+    lower, upper = java.util.HashMap(), java.util.HashMap()
+    for field_id, ends in bounds.items():
+        for side, end in zip((lower, upper), ends, strict=True):
+            side.put(field_id, java.nio.ByteBuffer.wrap(end))
+    return bench.spark._jvm.org.apache.iceberg.Metrics(rows, None, None, None, None, lower, upper)
 
 
 def add_position_delete(

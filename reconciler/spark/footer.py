@@ -1,0 +1,34 @@
+"""The footer of a Parquet file, read by the driver through the table's own FileIO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TAIL_BYTES = 1 << 18
+"""Bytes at a file's end that are read first: most footers are shorter."""
+LENGTH_BYTES = 8
+"""Bytes after a footer: its length and the magic number."""
+
+
+def footer_of(table: Any, path: str, size: int) -> Any:
+    """Return pyarrow's FileMetaData of a file of so many bytes; None if it is no Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    end = _last(table, path, size, TAIL_BYTES)
+    needed = LENGTH_BYTES + int.from_bytes(end[-LENGTH_BYTES : -LENGTH_BYTES // 2], "little")
+    if len(end) < needed <= size:
+        end = _last(table, path, size, needed)
+    try:
+        return pq.read_metadata(pa.BufferReader(end))
+    except (pa.ArrowException, OSError):
+        return None
+
+
+def _last(table: Any, path: str, size: int, wanted: int) -> bytes:
+    stream = table.io().newInputFile(path).newStream()
+    try:
+        stream.seek(max(0, size - wanted))
+        return bytes(stream.readAllBytes())
+    finally:
+        stream.close()

@@ -1,0 +1,154 @@
+"""Bounds of UUID columns, by which readers in signed and in unsigned order must skip no file that
+holds the row: Iceberg's Java library has the one order, DuckDB and pyiceberg the other."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.expressions import EqualTo
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StructType, UUIDType
+
+from reconciler.demo import witness
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.ordering import ARRIVAL, Lexicographic
+from reconciler.spark import uuid_bounds
+from reconciler.table.schema import SortColumn
+from tests.spark.tables import Bench
+
+ROWS = 12_000
+SCHEMA = Schema(
+    NestedField(1, "u", UUIDType()),
+    NestedField(2, "v", LongType()),
+    NestedField(3, "s", StructType(NestedField(4, "inner", UUIDType()))),
+)
+NESTED = 4
+
+
+@pytest.fixture(scope="module")
+def duckdb() -> Iterator[Any]:
+    with witness.connect() as connection:
+        yield connection
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.ljust(32, "0"))
+
+
+@pytest.mark.parametrize(
+    "low, high, alike",
+    [
+        ("10", "7f", True),
+        ("80", "ff", True),
+        ("7f", "80", False),  # both halves; signed order puts 80.. first
+        ("90", "20", False),  # as Java merges them
+        ("90", "80", False),
+        ("10" * 8 + "7f", "10" * 8 + "80", False),  # the second number decides
+        ("10" * 8 + "90", "20" * 8 + "80", True),
+    ],
+)
+def test_bounds_stay_where_both_orders_agree(low: str, high: str, alike: bool) -> None:
+    assert uuid_bounds.alike_in_all_orders(_bytes(low), _bytes(high)) is alike
+
+
+def test_bounds_of_row_groups_enclose_only_if_all_are_known() -> None:
+    parts = [(b"\x70", b"\x90"), (b"\x90", b"\xff")]
+    assert uuid_bounds.enclosing(parts) == (b"\x70", b"\xff")
+    assert uuid_bounds.enclosing([*parts, None]) is None
+    assert uuid_bounds.enclosing([]) is None
+
+
+def _filled(catalog: Any, name: str, keys: list[bytes], files: int = 3) -> Any:
+    table = catalog.create_table(("jobs", name), SCHEMA)
+    for part in range(files):
+        own = pa.array(keys[part::files], pa.uuid())
+        schema = table.schema().as_arrow()
+        nested = pa.StructArray.from_arrays([own], fields=list(schema.field("s").type))
+        table.append(pa.table([own, pa.array(range(len(own))), nested], schema=schema))
+    return table
+
+
+def _files(table: Any) -> list[Any]:
+    return [task.file for task in table.refresh().scan().plan_files()]
+
+
+def _held(file: Any) -> tuple[list[bytes], int]:
+    """The UUIDs of a file, and its number of row groups."""
+    parquet = pq.ParquetFile(file.file_path.removeprefix("file:"))
+    column = parquet.read(columns=["u"]).column("u").to_pylist()
+    return [getattr(value, "bytes", value) for value in column], parquet.num_row_groups
+
+
+def _hits(table: Any, duckdb: Any, key: bytes) -> tuple[int, int]:
+    """How many rows pyiceberg and DuckDB find by the UUID. Spark is no witness: it also skips row
+    groups in signed order."""
+    location = table.refresh().metadata_location.removeprefix("file://")
+    query = f"SELECT u FROM iceberg_scan('{location}') WHERE u = UUID '{uuid.UUID(bytes=key)}'"
+    by_pyiceberg = table.scan(EqualTo("u", uuid.UUID(bytes=key).bytes)).to_arrow()
+    return len(by_pyiceberg), len(duckdb.execute(query).fetchall())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", [Cluster, BinPack])
+def test_every_row_is_found_by_its_uuid_after_a_rewrite(
+    bench: Bench, iceberg_catalog: Any, duckdb: Any, kind: type[Rewrite]
+) -> None:
+    random = np.random.default_rng(3)
+    keys = [uuid.UUID(bytes=random.bytes(16), version=4).bytes for _ in range(ROWS)]
+    table = _filled(iceberg_catalog, f"found_{kind.__name__.lower()}", keys)
+    before = _files(table)
+    ordering = Lexicographic((SortColumn(1),)) if kind is Cluster else ARRIVAL
+    action = kind(
+        ordering=ordering,
+        inputs=tuple(sorted(file.file_path for file in before)),
+        target_bytes=sum(file.file_size_in_bytes for file in before) // 5,
+        row_group_bytes=20_000,
+    )
+    bench.run(bench.request(table.name()[1], action))
+    after = _files(table)
+    assert not {file.file_path for file in after} & {file.file_path for file in before}
+    narrow = 0
+    for file in after:
+        held, groups = _held(file)
+        assert groups > 1
+        assert set(file.lower_bounds) == set(file.upper_bounds)
+        for column in (1, NESTED):
+            if column in file.lower_bounds:
+                ends = file.lower_bounds[column], file.upper_bounds[column]
+                assert ends == (min(held), max(held))
+                narrow += 1
+        assert file.value_counts[1] == len(held) and 2 in file.lower_bounds
+    both = 2 * len(after)
+    assert both - 2 <= narrow < both if kind is Cluster else narrow == 0
+    for key in keys[:: ROWS // 8]:
+        assert _hits(table, duckdb, key) == (1, 1)
+
+
+@pytest.mark.spark
+def test_footers_are_read_only_where_bounds_may_stay(
+    bench: Bench, iceberg_catalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    footer_of = uuid_bounds.footer_of
+    monkeypatch.setattr(
+        uuid_bounds, "footer_of", lambda *asked: read.append(asked) or footer_of(*asked)
+    )
+    plain = bench.create("id bigint, v string")
+    bench.fill(plain, 2, 10, "n, 'uuid'")
+    bench.run(bench.request(plain, bench.action(plain, Cluster, "id")))
+    half = [b"\x01" + number.to_bytes(15, "big") for number in range(2_000)]
+    name = "one_row_group"
+    table = _filled(iceberg_catalog, name, half)
+    paths = tuple(sorted(file.file_path for file in _files(table)))
+    bench.run(bench.request(name, Cluster(ordering=Lexicographic((SortColumn(1),)), inputs=paths)))
+    (file,) = _files(table)
+    assert (file.lower_bounds[1], file.upper_bounds[1]) == (half[0], half[-1])
+    assert read == []
