@@ -16,7 +16,7 @@ from typing import Any
 
 from reconciler.plan.grouping import output_files
 from reconciler.plan.small_files import WRITTEN_SHARE
-from reconciler.spark import iceberg, stage
+from reconciler.spark import stage
 
 SHORT_SHARE = WRITTEN_SHARE
 """Files below this share of the target are joined with a neighbour; else the next plan finds them
@@ -27,6 +27,7 @@ With `grouping.SMALL_SHARE`, most tasks would write their last two files twice.
 FILE_NAME = re.compile(r"(\d+)-\d+-.+-(\d+)\.parquet")
 """Iceberg's OutputFileFactory: partition of the job, task, operation, number within the task."""
 POSITION = "_pos"
+"""Number of a row in its file. Counted, because staged reads of format 3 do not show Iceberg's."""
 
 
 def in_written_order(files: Sequence[Any]) -> list[list[Any]]:
@@ -113,7 +114,7 @@ def _part(sources: Sequence[Any], rows: Sequence[int], part: Sequence[Piece]) ->
         whole = source = sources[piece.file]
         if (piece.first, piece.end) != (0, rows[piece.file]):
             place = f.col(POSITION)
-            source = whole.where((place >= piece.first) & (place < piece.end))
-            source = source.select(*[f.col(iceberg.quoted(name)) for name in whole.columns])
+            numbered = whole.coalesce(1).withColumn(POSITION, f.monotonically_increasing_id())
+            source = numbered.where((place >= piece.first) & (place < piece.end)).drop(POSITION)
         pieces.append(stage.without_lineage_base(source))
     return stage.union(pieces).coalesce(1)
