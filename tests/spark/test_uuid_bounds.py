@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StructType, UUIDType
 
 from reconciler.demo import witness
@@ -28,9 +30,11 @@ ROWS = 12_000
 SCHEMA = Schema(
     NestedField(1, "u", UUIDType()),
     NestedField(2, "v", LongType()),
-    NestedField(3, "s", StructType(NestedField(4, "inner", UUIDType()))),
+    NestedField(3, "s", StructType(NestedField(5, "inner", UUIDType()))),
+    NestedField(4, "p", LongType()),
 )
-NESTED = 4
+BY_P = PartitionSpec(PartitionField(4, 1000, IdentityTransform(), "p"))
+NESTED = 5
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +71,13 @@ def test_bounds_of_row_groups_enclose_only_if_all_are_known() -> None:
 
 
 def _filled(catalog: Any, name: str, keys: list[bytes], files: int = 3) -> Any:
-    table = catalog.create_table(("jobs", name), SCHEMA)
+    table = catalog.create_table(("jobs", name), SCHEMA, partition_spec=BY_P)
     for part in range(files):
         own = pa.array(keys[part::files], pa.uuid())
         schema = table.schema().as_arrow()
         nested = pa.StructArray.from_arrays([own], fields=list(schema.field("s").type))
-        table.append(pa.table([own, pa.array(range(len(own))), nested], schema=schema))
+        same, every = pa.array([7] * len(own)), pa.array(range(len(own)))
+        table.append(pa.table([own, every, nested, same], schema=schema))
     return table
 
 
@@ -104,7 +109,11 @@ def test_every_row_is_found_by_its_uuid_after_a_rewrite(
     random = np.random.default_rng(3)
     keys = [uuid.UUID(bytes=random.bytes(16), version=4).bytes for _ in range(ROWS)]
     table = _filled(iceberg_catalog, f"found_{kind.__name__.lower()}", keys)
-    before = _files(table)
+    if kind is Cluster:
+        bench.sql(
+            f"ALTER TABLE {bench.full(table.name()[1])} SET TBLPROPERTIES ('format-version'='3')"
+        )
+    before, rows = _files(table), bench.rows(table.name()[1])
     ordering = Lexicographic((SortColumn(1),)) if kind is Cluster else ARRIVAL
     action = kind(
         ordering=ordering,
@@ -113,12 +122,14 @@ def test_every_row_is_found_by_its_uuid_after_a_rewrite(
         row_group_bytes=20_000,
     )
     bench.run(bench.request(table.name()[1], action))
+    assert bench.rows(table.name()[1]) == rows
     after = _files(table)
     assert not {file.file_path for file in after} & {file.file_path for file in before}
     narrow = 0
     for file in after:
         held, groups = _held(file)
-        assert groups > 1
+        assert groups == len(file.split_offsets) > 1
+        assert file.partition[0] == 7 and file.nan_value_counts == {}
         assert set(file.lower_bounds) == set(file.upper_bounds)
         for column in (1, NESTED):
             if column in file.lower_bounds:
