@@ -268,12 +268,13 @@ def _doubled(files: FileTable, deletes: DeleteTable) -> tuple[str, ...]:
 def _totals(deletes: DeleteTable) -> DeleteLoad:
     position = deletes.of(Scope.FILE, Scope.PARTITION)
     vector = deletes.of(Scope.VECTOR)
+    live = ~deletes.spent & ~deletes.dangling
     return DeleteLoad(
         position_files=int(position.sum()),
         partition_files=int(deletes.of(Scope.PARTITION).sum()),
-        position_rows=int(deletes.records[position & ~deletes.spent].sum()),
+        position_rows=int(deletes.records[position & live].sum()),
         vectors=int(vector.sum()),
-        vector_rows=int(deletes.records[vector].sum()),
+        vector_rows=int(deletes.records[vector & live].sum()),
         equality_files=int(deletes.equality.sum()),
         equality_rows=int(deletes.records[deletes.equality].sum()),
         dangling=int(deletes.dangling.sum()),

@@ -61,6 +61,7 @@ class RecentWrite:
 class DeleteLoad:
     """Live delete files of the snapshot, as counts, bytes and deleted rows (vectors apart).
 
+    position_rows, vector_rows: without those of files that apply to no live data file.
     partition_files: position delete files that apply to a whole partition. equality_rows: keys.
     dangling: files of any kind that apply to no live data file. paths: of the files; several
     vectors may share one.

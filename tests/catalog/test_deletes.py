@@ -260,6 +260,18 @@ def test_a_delete_that_was_applied_to_what_we_wrote_counts_no_row_there() -> Non
     assert live_rows(later.files, later.deletes) == (360, 360)
 
 
+def test_rows_of_dangling_deletes_are_not_counted_as_deleted_rows() -> None:
+    files = data_files(("a", 1, 7, 5, 300), ("b", 1, 7, 9, 300))
+    named, gone, early = (
+        {"referenced": path, "sequence": sequence, "records": records}
+        for path, sequence, records in (("a", 6, 40), ("gone", 6, 500), ("b", 6, 70))
+    )
+    lost = {"referenced": "gone", "vector": 10, "records": 30}
+    _, load = applied(files, delete_files(named, gone, early, lost))
+    assert (load.position_files, load.dangling) == (3, 3)
+    assert (load.position_rows, load.vectors, load.vector_rows) == (40, 1, 0)
+
+
 def test_a_delete_that_names_no_live_file_is_spent_and_its_rows_are_not_counted() -> None:
     files = data_files(("m-out", 1, 7, 5, 300), ("m-out2", 1, 7, 5, 300))
     ours = replace(files, layout_written=np.array([True, True]))

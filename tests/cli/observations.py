@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from reconciler.catalog.assemble import DeleteFiles
+from reconciler.catalog.deletes import apply_deletes
 from reconciler.table.filetable import ColumnBounds, FileTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import DeleteLoad, Observation, SnapshotInfo
+from reconciler.table.operations import DAY_MS, Encoding, Operations, RowOperation
+from reconciler.table.operations import Kind as Operation
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Kind
+from tests.catalog.test_deletes import delete_files
 
 NOW_MS = 1_795_250_000_000
 MIB = 1 << 20
@@ -137,3 +142,118 @@ def empty() -> Observation:
     return replace(
         seen, snapshot_id=None, ancestry=(), deletes=DeleteLoad(), manifests=0, manifests_read=0
     )
+
+
+OLD_SPEC, NEW_SPEC = (
+    PartitionSpec(0),
+    PartitionSpec(1, (PartitionField(5, 1000, "day", "ingested_at_day"),)),
+)
+FILES_UNPARTITIONED, FILES_A_DAY, DAYS = 8, 8, 4
+ROWS_A_FILE = 10_000
+
+
+def with_deletes(format_version: int = 2) -> Observation:
+    """Orders whose partition spec changed: 8 unpartitioned files from before, 8 for each of 4 days.
+
+    Deletes of every scope that `format_version` has, each with a dangling one, and row-level
+    operations of three engines.
+    """
+    count = FILES_UNPARTITIONED + FILES_A_DAY * DAYS
+    seen, old = lineitem(count, 1), np.arange(count) < FILES_UNPARTITIONED
+    day = np.where(old, 0, 1 + (np.arange(count) - FILES_UNPARTITIONED) // FILES_A_DAY)
+    specs = {0: OLD_SPEC, 1: NEW_SPEC}
+    files = replace(
+        seen.files,
+        specs=specs,
+        default_spec_id=1,
+        spec_id=(~old).astype(np.int32),
+        partition=day.astype(np.int32),
+        partitions=((0, ()), *((1, (20_000 + n,)) for n in range(DAYS))),
+        records=np.full(count, ROWS_A_FILE, dtype=np.int64),
+        bytes=np.full(count, 24 * MIB, dtype=np.int64),
+        sequence=np.arange(1, count + 1, dtype=np.int64),
+    )
+    found = apply_deletes(files, _deletes(files, format_version), specs)
+    return replace(
+        seen,
+        identifier=("sales", "orders"),
+        format_version=format_version,
+        files=found.files,
+        deletes=found.load,
+        delete_files=found.deletes,
+        doubled_vectors=found.doubled,
+        operations=OPERATIONS,
+    )
+
+
+def _deletes(files: FileTable, format_version: int) -> DeleteFiles:
+    last, path = len(files), files.path.tolist()
+    equality = [
+        {"content": 2, "spec": 1, "value": 20_001, "sequence": last + 1, "records": 700,
+         "bytes": 30_000},
+        {"content": 2, "spec": 1, "value": 20_009, "sequence": last + 1, "records": 40},
+        {"content": 2, "sequence": 4, "records": 25},
+    ]  # fmt: skip
+    if format_version == 3:
+        vectors = [
+            {"referenced": path[n], "vector": 600, "offset": 4 + 600 * k, "sequence": last + 1,
+             "records": 1_250}
+            for k, n in enumerate((9, 10, 11))
+        ]  # fmt: skip
+        return delete_files(*equality, *vectors)
+    named = [
+        {"referenced": name, "sequence": last + 1, "records": 1_200, "bytes": 9_000}
+        for name in (path[10], path[11], "s3://lake/t/data/gone.parquet")
+    ]
+    of_partition = [
+        {"spec": 1, "value": 20_000 + n, "sequence": last, "records": 3_000, "bytes": 20_000}
+        for n in (1, 2, 7)
+    ]
+    return delete_files(*equality, *named, *of_partition)
+
+
+def _operation(days: float, kind: Operation, encoding: Encoding, **known: Any) -> RowOperation:
+    nothing = dict.fromkeys(("rows", "files", "partitions", "replaced_bytes"))
+    counts = {"at_most": False, "added_rows": 0, "added_files": 1, "delete_files": 1, "engine": ""}
+    return RowOperation(
+        snapshot_id=int(days * 100), timestamp_ms=NOW_MS - int(days * DAY_MS), kind=kind,
+        encoding=encoding, **{**nothing, **counts, **known},
+    )  # fmt: skip
+
+
+OPERATIONS = Operations(
+    (
+        *(
+            _operation(day, Operation.UPSERT, Encoding.EQUALITY, engine="flink", rows=90 + day,
+                       at_most=True)
+            for day in range(12)
+        ),
+        *(
+            _operation(day, Operation.MERGE, Encoding.COPY_ON_WRITE, engine="spark", rows=2_000,
+                       files=3, partitions=2, replaced_bytes=72 * MIB)
+            for day in range(3)
+        ),
+        _operation(5, Operation.DELETE, Encoding.MERGE_ON_READ),
+    ),
+    span_ms=12 * DAY_MS,
+)  # fmt: skip
+
+
+def with_two_vectors() -> Observation:
+    """A table that no reader can read: a compaction beside a DELETE wrote a second vector."""
+    seen = with_deletes(3)
+    row = 10
+    twice = [
+        {"referenced": seen.files.path[row], "vector": 600, "offset": 4, "records": 1_250,
+         "sequence": sequence}
+        for sequence in (50, 51)
+    ]  # fmt: skip
+    found = apply_deletes(seen.files, delete_files(*twice), seen.files.specs)
+    return replace(
+        seen, files=found.files, deletes=found.load, delete_files=found.deletes,
+        doubled_vectors=found.doubled,
+        ancestry=(
+            SnapshotInfo(7312000000000000984, 51, NOW_MS - 360_000, "delete", {}),
+            SnapshotInfo(7312000000000000983, 50, NOW_MS - 420_000, "delete", {}),
+        ),
+    )  # fmt: skip

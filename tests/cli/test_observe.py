@@ -31,7 +31,7 @@ from tests.said import Said
 
 NONE = observe_text.WorkloadSummary()
 SOME = observe_text.WorkloadSummary(
-    1204, "2026-11-20T00:00:00Z", (("l_shipdate", 0.74), ("l_orderkey", 0.2))
+    1204, "2026-11-20T00:00:00Z", (("l_shipdate", 0.74), ("l_orderkey", 0.2)), 40.0
 )
 
 
@@ -41,6 +41,9 @@ CASES: dict[str, tuple[Callable[[], Observation], Any, bool]] = {
     "observe-many-columns": (observations.many_columns, NONE, False),
     "observe-wide": (observations.many_columns, NONE, True),
     "observe-empty": (observations.empty, NONE, False),
+    "observe-deletes": (observations.with_deletes, SOME, False),
+    "observe-vectors": (lambda: observations.with_deletes(3), NONE, False),
+    "observe-damaged": (observations.with_two_vectors, NONE, False),
 }
 
 
@@ -55,6 +58,36 @@ def test_a_table_prints_as_agreed_and_within_its_width(case: str, width: int) ->
     )
     long = [line for line in text.splitlines() if len(line) > width and not free.search(line)]
     assert long == []
+
+
+def test_the_document_of_a_table_with_deletes_counts_by_the_readers_rule() -> None:
+    """40 files of 10,000 rows, and 2 x 1,200 + 2 x 3,000 positions, 700 + 25 keys that apply."""
+    document = observe_text.document(observations.with_deletes(), SOME)
+    specs, deletes, operations = (
+        document[key] for key in ("partitionSpecs", "deletes", "operations")
+    )
+    assert [(one["partitioning"], one["dataFiles"], one["writersFollow"]) for one in specs] == [
+        ("unpartitioned", 8, False), ("day(ingested_at)", 32, True),
+    ]  # fmt: skip
+    assert sum(one["bytes"] for one in specs) == document["bytes"]
+    assert deletes["liveRows"] == {"atLeast": 391_600 - 725, "atMost": 391_600}
+    assert deletes["deletedRows"] == {"atLeast": 8_400, "atMost": 8_400 + 725}
+    assert (deletes["positionFiles"], deletes["positionRows"], deletes["dangling"]) == (6, 8_400, 3)
+    assert (deletes["equalityFiles"], deletes["dataFilesUnderEqualityDeletes"]) == (3, 8 + 3)
+    assert deletes["dataFilesWithDeletes"] == 2 + 8 + 8 + 3 and deletes["damage"] == ""
+    assert (operations["count"], operations["readsBetween"]) == (16, 40 * 12 / 16)
+    upsert, merge, delete = operations["kinds"]
+    assert (upsert["engine"], upsert["rowsAreAtMost"], upsert["perDay"]) == ("flink", True, 1.0)
+    assert (merge["rows"], merge["dataFiles"], merge["partitions"]) == (2_000, 3, 2)
+    assert (delete["rows"], delete["dataFiles"], delete["engine"]) == (None, None, None)
+
+
+def test_two_vectors_of_a_data_file_are_damage_with_the_snapshot_before_it() -> None:
+    seen = observations.with_two_vectors()
+    found = observe_text.document(seen, NONE)["deletes"]
+    assert found["dataFilesWithTwoVectors"] == [seen.files.path[10]]
+    before = [item.snapshot_id for item in seen.ancestry if item.sequence_number < 51]
+    assert str(before[0]) in found["damage"]
 
 
 def test_shares_and_files_of_the_size_bins_add_up() -> None:
