@@ -91,7 +91,7 @@ def slices(
         return []
     order = np.argsort(places_of(situation, rows, key), kind="stable")
     number = np.empty(len(rows), dtype=np.int64)
-    number[order] = _filled(share[order])
+    number[order] = filled(share[order])
     parts = [rows[number == part] for part in range(int(number.max()) + 1)]
     return [part for part in parts if len(part) >= least]
 
@@ -160,7 +160,7 @@ def _cpu(situation: Situation, rows: Int64, text: float | None) -> Float64:
     return of.astype(np.float64) * (work - time.cpu_seconds(SORT, 0, first=False)) / many
 
 
-def _filled(share: Float64) -> Int64:
+def filled(share: Float64) -> Int64:
     """Return the slice of each file: as few slices as can be, of about equal size, none above 1."""
     fewest = int(_cut_at(share, 1.0).max()) + 1
     return _cut_at(share, float(share.sum()) / fewest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from reconciler.advisor.advice import Advice, AdviceInput, DeletePolicy, Objectives, Settings
 from reconciler.advisor.decide import decide
 from reconciler.plan import reasons
+from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
 from reconciler.table.deletes import NO_FILE, DeleteTable, Scope
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
@@ -267,3 +269,115 @@ def test_nothing_is_planned_for_a_damaged_table() -> None:
     assert (found.rejected[0].reason, str(found.rejected[0].why)) == (
         reasons.NOT_REWRITABLE, "two vectors",
     )  # fmt: skip
+
+
+ONE_FILE = int(arrived(np.random.default_rng(0)).file_table().bytes.max())
+TIGHT = {
+    "bytes": replace(AUTO, most_bytes=3 * ONE_FILE),
+    "cpu": replace(AUTO, most_cpu_seconds=0.3),
+}
+"""Budgets that admit a rewrite of a few files, and no conversion of `UPSERTS`."""
+UPSERTS = [Delete(Scope.EQUALITY, 50, snapshot=n, bytes=ONE_FILE) for n in range(6)]
+
+
+@pytest.mark.parametrize("budget", TIGHT)
+def test_what_no_budget_can_convert_is_applied_in_slices_for_an_objective(budget: str) -> None:
+    objective = Objectives(max_deleted_rows_percent=5.0)
+    wanted = replace(TIGHT[budget], objectives=objective)
+    assert kinds(advice(UPSERTS, replace(AUTO, objectives=objective))) == ["ConvertDeletes"]
+    found = advice(UPSERTS, wanted)
+    assert set(kinds(found)) == {"ApplyDeletes"} and len(found.actions) > 1
+    for item in found.actions:
+        assert item.predicted.rewrite_bytes <= (wanted.most_bytes or math.inf)
+        assert item.predicted.cpu_seconds <= (wanted.most_cpu_seconds or math.inf)
+    inputs = [path for item in found.actions for path in item.action.inputs]
+    assert len(inputs) == len(set(inputs)) == FILES
+    assert found.objectives[0].state == "met"
+
+
+def test_what_is_left_is_converted_as_soon_as_a_budget_admits_it() -> None:
+    """Files that were rewritten have the sequence number of a snapshot after the deletes."""
+    wanted = replace(
+        AUTO, most_bytes=7 * ONE_FILE, objectives=Objectives(max_deleted_rows_percent=5.0)
+    )
+    deletes = [replace(one, bytes=ONE_FILE) for one in UPSERTS]
+    assert set(kinds(advice(deletes, wanted))) == {"ApplyDeletes"}
+    files, table = world(deletes)
+    done = np.arange(FILES) >= 3
+    left = replace(
+        files,
+        sequence=np.where(done, int(files.sequence.max()) + 2, files.sequence),
+        delete_files=files.delete_files * ~done,
+        delete_bytes=files.delete_bytes * ~done,
+        equality_deletes=files.equality_deletes * ~done,
+    )
+    found = decide(AdviceInput(left, workload(), wanted, deletes=table))
+    assert kinds(found) == ["ConvertDeletes"]
+
+
+def test_without_an_objective_queries_decide_on_what_no_budget_can_convert() -> None:
+    free, tight = (replace(one, mode="None") for one in (AUTO, TIGHT["bytes"]))
+    assert kinds(advice(UPSERTS, free)) == ["ConvertDeletes"]
+    unknown = advice(UPSERTS, tight)
+    assert kinds(unknown) == [] and reasons.LARGER_THAN_BUDGET in reason_of(unknown)
+    assert "ConvertDeletes" in kinds(advice(UPSERTS, free, weight=2_000.0))
+    often = advice(UPSERTS, tight, weight=2_000.0)
+    assert set(kinds(often)) == {"ApplyDeletes"}
+    assert all(i.predicted.saving_low > i.predicted.cost for i in often.actions)
+
+
+def test_a_declared_compaction_applies_what_no_budget_can_convert() -> None:
+    declared = replace(TIGHT["bytes"], deletes=DeletePolicy(compaction="Hybrid"))
+    assert set(kinds(advice(UPSERTS, declared))) == {"ApplyDeletes"}
+    assert kinds(advice(UPSERTS[:4], declared)) == []
+    only = replace(declared, deletes=DeletePolicy(compaction="Minor"))
+    assert kinds(advice(UPSERTS, only)) == []
+    assert reasons.LARGER_THAN_BUDGET in reason_of(advice(UPSERTS, only))
+
+
+@pytest.mark.parametrize(
+    "deletes",
+    [
+        [Delete(Scope.PARTITION, 500, snapshot=n) for n in range(7)],
+        [Delete(Scope.FILE, 20, n) for n in range(FILES)] * 5,
+    ],
+    ids=["of-a-partition", "of-files"],
+)
+def test_a_compaction_larger_than_its_budget_is_cut_into_slices(deletes: list[Delete]) -> None:
+    """Together they replace what one action would; the second begins where the first ends."""
+    free = replace(AUTO, mode="None", deletes=DeletePolicy(compaction="Minor"))
+    (whole,) = advice(deletes, free, weight=50.0).actions
+    fixed = PRIOR_THROUGHPUT.cpu_seconds("compact-deletes", 0)
+    half = fixed + (whole.predicted.cpu_seconds - fixed) / 2
+    limits = (
+        replace(free, most_bytes=2_000 * len(deletes) // 3), replace(free, most_cpu_seconds=half),
+    )  # fmt: skip
+    for limited in limits:
+        found = advice(deletes, limited, weight=50.0)
+        assert len(found.actions) > 1 and set(kinds(found)) == {"CompactDeletes"}
+        inputs = [path for item in found.actions for path in item.action.inputs]
+        assert sorted(inputs) == sorted(whole.action.inputs)
+        for item in found.actions:
+            assert item.predicted.rewrite_bytes <= (limited.most_bytes or math.inf)
+            assert item.predicted.cpu_seconds <= (limited.most_cpu_seconds or math.inf)
+        saved = sum(item.predicted.saving for item in found.actions)
+        assert 0 < saved <= 1.01 * whole.predicted.saving
+
+
+def test_delete_files_of_one_data_file_are_in_one_slice() -> None:
+    deletes = [Delete(Scope.FILE, 20, n) for n in range(FILES)] * 5
+    found = advice(deletes, replace(AUTO, most_bytes=23_000))
+    assert len(found.actions) == 25
+    for item in found.actions:
+        named = [int(path[1:]) % FILES for path in item.action.inputs]
+        assert len(named) == 10 and len(set(named)) == 2
+
+
+def test_on_format_3_deletes_of_a_partition_become_vectors_together() -> None:
+    """A vector hides every other position delete of its data file."""
+    deletes = [Delete(Scope.PARTITION, 500, snapshot=n) for n in range(7)]
+    limited = replace(
+        AUTO, most_bytes=5_000, metadata=TableMetadata(format_version=3), min_input_files=2
+    )
+    found = advice(deletes, limited)
+    assert kinds(found) == [] and reasons.LARGER_THAN_BUDGET in reason_of(found)

@@ -16,6 +16,7 @@ from reconciler.advisor.advice import Rejected
 from reconciler.advisor.binpack import merge_what_if, packing_order
 from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.advisor.deletes.burden import read_bytes_of
+from reconciler.advisor.deletes.limits import beyond_conversion
 from reconciler.advisor.judge import Candidate, Refusal, refusal, rejected
 from reconciler.advisor.recluster import MAX_PARTITIONS, allowed
 from reconciler.advisor.situation import Situation
@@ -47,15 +48,17 @@ def major_candidates(situation: Situation) -> tuple[list[Major], list[Rejected]]
     free = allowed(situation) & (burden.dead > 0)
     if not free.any() or not situation.settings.deletes.majors:
         return [], _left_to_minors(situation, free)
-    forced = forced_files(situation, free)
+    beyond = beyond_conversion(situation)
+    forced = forced_files(situation, free, beyond)
+    spared = _spared(situation, beyond)
     found: list[Major] = []
     turned: list[Rejected] = []
     spent = situation.spent
-    for rows, must in _partitions(situation, free, forced):
+    for rows, must in _partitions(situation, free, forced, spared, beyond):
         parts = slices(situation, rows)
         turned += oversized(situation, rows, parts, "apply deletes")
         for part in parts:
-            passed, refused = _pieces(situation, np.sort(part), free, must, spent)
+            passed, refused = _pieces(situation, np.sort(part), free, must, spent, spared)
             turned += refused
             for made in passed:
                 found.append(Major(made, _why(situation, made.rows), _evidence(situation, must)))
@@ -63,7 +66,7 @@ def major_candidates(situation: Situation) -> tuple[list[Major], list[Rejected]]
     chosen = np.zeros(len(table), dtype=np.bool_)
     for item in (*(m.candidate.rows for m in found), *(_rows_of(situation, r) for r in turned)):
         chosen[item] = True
-    return found, turned + _too_few(situation, free & ~chosen)
+    return found, turned + _too_few(situation, free & ~chosen, spared)
 
 
 def _rows_of(situation: Situation, item: Rejected) -> Int64:
@@ -71,12 +74,12 @@ def _rows_of(situation: Situation, item: Rejected) -> Int64:
     return np.array([row_of[path] for path in item.inputs], dtype=np.int64)
 
 
-def forced_files(situation: Situation, free: Bool) -> Bool:
+def forced_files(situation: Situation, free: Bool, beyond: Bool) -> Bool:
     """Return bool[files]: the densest files that the objective on deleted rows needs rewritten.
 
     Deleted rows and stored rows both fall by what a rewrite drops; what earlier decisions rewrite
-    counts as dropped. Under equality deletes the share is unknown: where the policy does not let
-    them be converted, their files are rewritten.
+    counts as dropped. Under equality deletes the share is unknown: where the policy or every budget
+    (beyond: bool[files]) does not let them be converted, their files are rewritten.
     """
     table, limit = situation.table, situation.settings.objectives.max_deleted_rows_percent
     forced = np.zeros(len(table), dtype=np.bool_)
@@ -91,21 +94,28 @@ def forced_files(situation: Situation, free: Bool) -> Bool:
             break
         forced[row] = bool(gone[row])
         deleted, stored = deleted - float(gone[row]), stored - float(gone[row])
-    if not situation.settings.deletes.minors:
-        forced |= free & (table.equality_deletes > 0)
+    under = table.equality_deletes > 0
+    forced |= free & (beyond if situation.settings.deletes.minors else under)
     return forced
 
 
-def _partitions(situation: Situation, free: Bool, forced: Bool) -> Iterator[tuple[Int64, bool]]:
-    """Yield, per partition, the files to rewrite together and whether an objective needs it."""
-    table = situation.table
-    pays = _gain(situation) > situation.alpha * situation.cost
+def _partitions(
+    situation: Situation, free: Bool, forced: Bool, spared: Float64, beyond: Bool
+) -> Iterator[tuple[Int64, bool]]:
+    """Yield, per partition, the files to rewrite together and whether an objective needs it.
+
+    beyond: bool[files], what equality deletes apply to whose conversion no budget can admit. Where
+    the policy declares their conversion at a number of delete files, it is these that are
+    rewritten.
+    """
+    table, settings = situation.table, situation.settings
+    pays = _gain(situation, spared) > situation.alpha * situation.cost
     dense = situation.burden.density(table) >= DENSE
     worth = pays if _judged_by_queries(situation) else dense
-    if situation.settings.deletes.declared:
-        worth = worth | dense
+    if settings.deletes.declared:
+        worth = worth | dense | (beyond & (table.equality_deletes >= settings.min_input_files))
     wanted = free & (worth | forced)
-    small = allowed(situation) & (table.bytes < SMALL_SHARE * situation.settings.target_bytes)
+    small = allowed(situation) & (table.bytes < SMALL_SHARE * settings.target_bytes)
     for rows in members_of(table).values():
         chosen = rows[wanted[rows]]
         if len(chosen):
@@ -117,7 +127,7 @@ def _judged_by_queries(situation: Situation) -> bool:
     return bool(situation.trusted and situation.burden.reads.any())
 
 
-def _gain(situation: Situation) -> Float64:
+def _gain(situation: Situation, spared: Float64) -> Float64:
     """Return the bytes of reading that a rewrite of each file alone saves over the horizon.
 
     Optimistic, as every estimate that orders candidates: the what-if decides.
@@ -128,43 +138,43 @@ def _gain(situation: Situation) -> Float64:
     opened = burden.reads * (
         table.delete_files * float(situation.settings.open_bytes) + table.delete_bytes
     )
-    every = np.arange(len(table), dtype=np.int64)
-    spared = _applied_bytes(situation, every) - _left_to_conversions(situation, every)
     return dropped + opened + spared
 
 
-def _applied_bytes(situation: Situation, rows: Int64) -> Float64:
-    """Return what applying the deletes of these files costs over the horizon, in bytes of reading:
-    float64[rows]."""
-    seconds = situation.burden.seconds[rows] * situation.burden.reads[rows]
-    return read_bytes_of(situation.settings, seconds) * situation.life
+def _spared(situation: Situation, beyond: Bool) -> Float64:
+    """Return what readers of each file save over the horizon, in bytes of reading, if its deletes
+    need not be applied, less what a conversion of equality deletes saves them already:
+    float64[files]. beyond: bool[files], where no budget can admit that conversion."""
+    seconds = situation.burden.seconds * situation.burden.reads
+    applied: Float64 = read_bytes_of(situation.settings, seconds) * situation.life
+    return applied - np.where(beyond, 0.0, _left_to_conversions(situation))
 
 
-def _left_to_conversions(situation: Situation, rows: Int64) -> Float64:
-    """Return what a conversion of the equality deletes saves the readers of these files already:
-    float64[rows].
+def _left_to_conversions(situation: Situation) -> Float64:
+    """Return what a conversion of the equality deletes saves the readers of each file already:
+    float64[files].
 
     It costs a fraction of a rewrite, so a rewrite has to pay for itself by what is left then:
     positions instead of keys, in one delete file.
     """
     table, burden, settings = situation.table, situation.burden, situation.settings
     if not settings.deletes.minors:
-        return np.zeros(len(rows))
-    hit = table.equality_deletes[rows] > 0
-    positions = POSITION_SECONDS * (burden.positions[rows] + burden.hidden[rows])
-    opened = np.maximum(table.equality_deletes[rows] - 1, 0) * float(settings.open_bytes)
-    each = read_bytes_of(settings, burden.seconds[rows] - positions)
-    return hit * (each + opened + burden.key_bytes[rows]) * burden.reads[rows] * situation.life
+        return np.zeros(len(table))
+    hit = table.equality_deletes > 0
+    positions = POSITION_SECONDS * (burden.positions + burden.hidden)
+    opened = np.maximum(table.equality_deletes - 1, 0) * float(settings.open_bytes)
+    each = read_bytes_of(settings, burden.seconds - positions)
+    return hit * (each + opened + burden.key_bytes) * burden.reads * situation.life
 
 
 def _pieces(
-    situation: Situation, rows: Int64, free: Bool, forced: bool, spent: float
+    situation: Situation, rows: Int64, free: Bool, forced: bool, spent: float, spared: Float64
 ) -> tuple[list[Candidate], list[Rejected]]:
     """Return the rewrites of these files of one partition: all together, or neighbours only.
 
     Files that are not neighbours become files that span others, which queries then open in vain.
     """
-    whole = _what_if(situation, rows)
+    whole = _what_if(situation, rows, spared)
     why_not = _refusal(situation, whole, forced, spent)
     runs = _neighbours(situation, rows)
     if len(runs) == 1 or (why_not is None and whole.saving >= 0.0):
@@ -172,7 +182,7 @@ def _pieces(
             return [whole], []
         return [], [rejected(situation, _title(rows), *why_not, rows, whole)]
     runs = [run for run in runs if free[run].any()][:MAX_PARTITIONS]
-    parts = [_what_if(situation, run) for run in runs]
+    parts = [_what_if(situation, run, spared) for run in runs]
     together = sum(max(0.0, made.saving_low) for made in parts)
     passed: list[Candidate] = []
     turned: list[Rejected] = []
@@ -197,12 +207,11 @@ def _neighbours(situation: Situation, rows: Int64) -> list[Int64]:
     return [np.sort(run) for run in np.split(in_order[inside], ends)]
 
 
-def _what_if(situation: Situation, rows: Int64) -> Candidate:
+def _what_if(situation: Situation, rows: Int64, spared: Float64) -> Candidate:
     """Return the rewrite in the order of a key, if the files have one and queries gain by it."""
     orders = dict.fromkeys((packing_order(situation), ARRIVAL))
     made = max((merge_what_if(situation, rows, one) for one in orders), key=lambda c: c.saving)
-    spared = _applied_bytes(situation, rows) - _left_to_conversions(situation, rows)
-    extra = float(spared.sum())
+    extra = float(spared[rows].sum())
     return replace(made, saving=made.saving + extra, saving_low=made.saving_low + extra)
 
 
@@ -235,14 +244,14 @@ def _title(rows: Int64) -> Sentence:
     return sentence("apply deletes, ", str(len(rows)), " files")
 
 
-def _too_few(situation: Situation, left: Bool) -> list[Rejected]:
+def _too_few(situation: Situation, left: Bool, spared: Float64) -> list[Rejected]:
     """Return the files with deletes whose rewrite was not worth a what-if."""
     rows = np.flatnonzero(left)
     if not len(rows):
         return []
     density = situation.burden.density(situation.table)[rows]
     if _judged_by_queries(situation):
-        gain, cost = _gain(situation)[rows], situation.cost[rows]
+        gain, cost = _gain(situation, spared)[rows], situation.cost[rows]
         why = reasons.times_cost(float(gain.sum()), float(cost.sum()))
         return [rejected(situation, _title(rows), reasons.BELOW_COST, why, rows)]
     why = sentence(

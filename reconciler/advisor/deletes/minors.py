@@ -18,8 +18,18 @@ import numpy as np
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.deletes.apply_cost import apply_seconds
 from reconciler.advisor.deletes.burden import read_bytes_of
+from reconciler.advisor.deletes.limits import (
+    Conversion,
+    admits,
+    by_partition,
+    conversions,
+    cut,
+    reached,
+    under,
+)
 from reconciler.advisor.judge import Refusal, readings_of, rejected, shape_gains
 from reconciler.advisor.situation import Situation
+from reconciler.format import iec
 from reconciler.plan import reasons
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
@@ -29,9 +39,8 @@ from reconciler.plan.actions.delete_maintenance import (
 )
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape
-from reconciler.queries.table_view import projected_bytes
 from reconciler.table.deletes import DeleteTable, Scope
-from reconciler.table.filetable import Bool, Float64, Int64, Partition
+from reconciler.table.filetable import FileTable, Float64, Int64, Partition
 
 POSITION_BYTES = 2
 """Stored bytes of a deleted position: of a vector fewer, of a Parquet file with its path more."""
@@ -83,8 +92,9 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
     turned: list[Rejected] = []
     converted = np.zeros(len(situation.table), dtype=np.bool_)
     if situation.settings.deletes.minors:
-        for made in _conversions(situation):
-            why_not = _refusal(situation, made)
+        for one in conversions(situation):
+            made = _conversion(situation, one)
+            why_not = _refusal(situation, made) or _larger(situation, made)
             if why_not is None:
                 found.append(_explained(situation, made))
                 converted[made.rows] = True
@@ -96,7 +106,9 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
                 folded = "the conversion of equality deletes folds them in first"
                 why_not = reasons.ALREADY_CHOSEN, sentence(folded)
             if why_not is None:
-                found.append(_explained(situation, made))
+                parts, left = _in_slices(situation, _explained(situation, made))
+                found += parts
+                turned += left
             else:
                 turned.append(_turned(situation, made, *why_not))
     return found + _dangling(situation), turned
@@ -110,47 +122,12 @@ def _switched_off(situation: Situation) -> list[Rejected]:
     return [rejected(situation, "maintain deletes", reasons.COMPACTION_OFF, why, rows)]
 
 
-def _conversions(situation: Situation) -> Iterator[Minor]:
-    """Yield the equality deletes of each partition, and those of the whole table."""
-    deletes = situation.given.deletes
-    for inputs in _by_partition(deletes, deletes.equality & ~deletes.dangling):
-        rows = _reached(situation, inputs)
-        if len(rows):
-            yield _conversion(situation, inputs, rows)
-
-
-def _by_partition(deletes: DeleteTable, chosen: np.ndarray) -> Iterator[Int64]:
-    """Yield the delete files of each (spec, partition), in a fixed order."""
-    groups: dict[tuple[int, int, str], list[int]] = {}
-    for row in np.flatnonzero(chosen).tolist():
-        key = (int(deletes.spec_id[row]), int(deletes.group[row]), repr(deletes.partition[row]))
-        groups.setdefault(key, []).append(row)
-    for key in sorted(groups):
-        yield np.array(groups[key], dtype=np.int64)
-
-
-def _reached(situation: Situation, inputs: Int64) -> Int64:
-    """Return the data files that the deletes apply to and that no rewrite of the plan replaces."""
-    return np.flatnonzero(_under(situation, inputs) & ~situation.taken).astype(np.int64)
-
-
-def _under(situation: Situation, inputs: Int64) -> Bool:
-    """Return bool[files]: one of these delete files applies to the file."""
-    hit = np.zeros(len(situation.table), dtype=np.bool_)
-    for row in inputs.tolist():
-        hit[situation.given.deletes.reaches(row, situation.table)] = True
-    return hit
-
-
-def _conversion(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
+def _conversion(situation: Situation, one: Conversion) -> Minor:
     """Equality deletes become positions; the positions that readers apply now are folded in."""
-    table, deletes, burden = situation.table, situation.given.deletes, situation.burden
-    columns = sorted({i for row in inputs.tolist() for i in deletes.equality_ids[row]})
-    scanned = projected_bytes(table, columns)[rows].sum()
+    table, burden, rows = situation.table, situation.burden, one.rows
     written = np.minimum(burden.hidden[rows] + table.position_deleted[rows], table.records[rows])
     return _made(
-        situation, ConvertDeletes, inputs, rows, written,
-        size=int(deletes.bytes[inputs].sum() + scanned),
+        situation, ConvertDeletes, one.inputs, rows, written, size=one.size,
         keys=np.zeros(len(rows)), key_sets=np.zeros(len(rows)), converts=True,
     )  # fmt: skip
 
@@ -168,12 +145,12 @@ def _compactions(situation: Situation) -> Iterator[Minor]:
     files[files] = ~situation.taken[named]
     if situation.settings.metadata.format_version < 3:
         crowded = np.bincount(named, minlength=len(table)) > 1
-        crowded |= _under(situation, np.flatnonzero(of_partition))
+        crowded |= under(situation, np.flatnonzero(of_partition))
         several = np.zeros(len(deletes), dtype=np.bool_)
         several[files] = crowded[deletes.data_row[files]]
         files = several
-    for inputs in _by_partition(deletes, files | of_partition):
-        rows = _reached(situation, inputs)
+    for inputs in by_partition(deletes, files | of_partition):
+        rows = reached(situation, inputs)
         if len(rows):
             yield _compaction(situation, inputs, rows)
 
@@ -185,6 +162,82 @@ def _compaction(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
         size=int(situation.given.deletes.bytes[inputs].sum()),
         keys=burden.keys[rows], key_sets=burden.key_sets[rows],
     )  # fmt: skip
+
+
+def _in_slices(situation: Situation, whole: Minor) -> tuple[list[Minor], list[Rejected]]:
+    """Return a compaction as actions that the tightest budget can admit, and what is in none.
+
+    Each begins with what the ones before it leave, and leaves one delete file more for each data
+    file it applies to: a later plan merges these.
+    """
+    files = situation.table
+    cuts = cut(situation, whole.inputs)
+    turned = []
+    if len(cuts.oversized):
+        alone = _compaction(situation, cuts.oversized, reached(situation, cuts.oversized))
+        why = sentence(reasons.SENTENCES[reasons.LARGER_THAN_BUDGET])
+        turned.append(_turned(situation, alone, reasons.LARGER_THAN_BUDGET, why))
+    if [len(part) for part in cuts.slices] == [len(whole.inputs)]:
+        return [whole], turned
+    found = []
+    for inputs in cuts.slices:
+        made, files = _slice(situation, whole, inputs, files)
+        found.append(replace(made, why=f"{whole.why}; one of {len(cuts.slices)} slices"))
+    return found, turned
+
+
+def _slice(
+    situation: Situation, whole: Minor, inputs: Int64, files: FileTable
+) -> tuple[Minor, FileTable]:
+    """Return the part of a compaction that replaces these inputs, and the files after it.
+
+    files: before it. A share of what the whole saves in applying positions is the slice's own.
+    """
+    deletes = situation.given.deletes
+    rows, records = reached(situation, inputs), int(deletes.records[inputs].sum())
+    opened, fetched = files.delete_files.copy(), files.delete_bytes.copy()
+    for row in inputs.tolist():
+        scope = deletes.reaches(row, files)
+        opened[scope] -= 1
+        fetched[scope] -= deletes.bytes[row]
+    opened[rows] += 1
+    fetched[rows] += FILE_BYTES + POSITION_BYTES * records // max(len(rows), 1)
+    left = replace(files, delete_files=opened, delete_bytes=np.maximum(fetched, 0))
+    before, after = (_reading_of(situation, one, rows) for one in (files, left))
+    applied = whole.saving - float(shape_gains(situation, whole.before, whole.after).sum())
+    share = records / max(int(deletes.records[whole.inputs].sum()), 1)
+    size = int(deletes.bytes[inputs].sum())
+    made = replace(
+        whole,
+        inputs=inputs,
+        rows=rows,
+        before=before,
+        after=after,
+        files_out=len(rows),
+        bytes_in=size,
+        bytes_out=len(rows) * FILE_BYTES + POSITION_BYTES * records,
+        positions=records,
+        operations=len(np.unique(deletes.snapshot_id[inputs])),
+        saving=float(shape_gains(situation, before, after).sum()) + share * applied,
+        cost=_cost(situation, whole.kind, size, len(inputs)),
+    )
+    return made, left
+
+
+def _reading_of(situation: Situation, files: FileTable, rows: Int64) -> tuple[ShapeReading, ...]:
+    """Return what each shape reads of the files `rows`, with the delete files that `files` says."""
+    view = situation.part(rows)
+    load = {name: getattr(files, name)[rows] for name in ("delete_files", "delete_bytes")}
+    view = replace(view, files=replace(view.files, **load))
+    return tuple(read_shape(view, demand) for demand in situation.demands)
+
+
+def _cost(situation: Situation, kind: type[DeleteMaintenance], size: int, files: int) -> float:
+    """Return the cost of an action that reads `size` bytes of delete files, in bytes of reading."""
+    assert kind.work is not None
+    settings = situation.settings
+    seconds = settings.throughput.cpu_seconds(kind.work, size, files, first=False)
+    return float(read_bytes_of(settings, seconds))
 
 
 def _made(
@@ -221,10 +274,7 @@ def _made(
     )
     applied = float((burden.reads[rows] * read_bytes_of(settings, spared)).sum()) * situation.life
     saving = float(shape_gains(situation, before, after).sum()) + applied
-    work = kind.work
-    assert work is not None
-    seconds = settings.throughput.cpu_seconds(work, size, len(inputs), first=False)
-    cost = float(read_bytes_of(settings, seconds))
+    cost = _cost(situation, kind, size, len(inputs))
     operations = len(np.unique(deletes.snapshot_id[inputs]))
     due = _due(situation, inputs, operations, saving, cost) if situation.demands else math.nan
     return Minor(
@@ -279,8 +329,6 @@ def _refusal(situation: Situation, made: Minor) -> Refusal | None:
     conflicting = np.isin(table.partition[made.rows], sorted(settings.deletes.conflicting))
     if conflicting.any():
         return reasons.QUIET_PERIOD, sentence(reasons.SENTENCES[reasons.QUIET_PERIOD])
-    if settings.most_bytes is not None and made.bytes_in > settings.most_bytes:
-        return reasons.LARGER_THAN_BUDGET, sentence(reasons.SENTENCES[reasons.LARGER_THAN_BUDGET])
     if needed_by_objective(situation, made) or _crowded(situation, made):
         return None
     if not (situation.trusted and situation.burden.reads[made.rows].any()):
@@ -296,6 +344,16 @@ def _refusal(situation: Situation, made: Minor) -> Refusal | None:
             "every ", f"{made.due:.3g}",
         )  # fmt: skip
     return None
+
+
+def _larger(situation: Situation, made: Minor) -> Refusal | None:
+    """Return why no budget can admit the conversion, None if one can."""
+    if admits(situation, made.kind, made.bytes_in, len(made.inputs)):
+        return None
+    return reasons.LARGER_THAN_BUDGET, sentence(
+        "reads ", f"{iec(made.bytes_in)}", ", more than the tightest budget can admit; it cannot "
+        "be cut, because an equality delete applies to its whole partition",
+    )  # fmt: skip
 
 
 def needed_by_objective(situation: Situation, made: Minor) -> bool:
