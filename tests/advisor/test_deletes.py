@@ -184,6 +184,17 @@ def test_a_rewrite_takes_its_files_own_deletes_with_it() -> None:
     assert kinds(found) == ["ApplyDeletes"]
 
 
+def test_data_files_are_rewritten_before_delete_files_are_replaced() -> None:
+    """Dangling deletes go last: a rewrite may remove them with those of its inputs."""
+    dense = [Delete(Scope.FILE, 1_000, n) for n in range(3)]
+    crowded = [Delete(Scope.FILE, 20, n) for n in range(3, 9)] * 5
+    gone = [Delete(Scope.FILE, 9, 3, dangling=True)]
+    found = advice([*gone, *crowded, *dense], AUTO)
+    assert kinds(found) == ["ApplyDeletes", "CompactDeletes", "RemoveDanglingDeletes"]
+    rewritten, compacted, _ = (item.action.inputs for item in found.actions)
+    assert len(rewritten) == 3 and len(compacted) == 30
+
+
 def test_equality_deletes_are_converted_for_an_objective_that_is_unknown_before() -> None:
     one = [Delete(Scope.EQUALITY, 500)]
     assert kinds(advice(one)) == []

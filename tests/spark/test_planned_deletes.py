@@ -15,7 +15,7 @@ from reconciler.loop.propose import advise
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.deletes import Scope
 from reconciler.table.observation import Observation
-from tests.spark.equality import add_equality_delete
+from tests.spark.equality import add_equality_delete, add_position_delete
 from tests.spark.tables import Bench
 
 AUTO = Settings(deletes=DeletePolicy(compaction="Auto"), mode="None")
@@ -80,3 +80,49 @@ def test_files_under_equality_deletes_are_planned_and_no_deleted_row_comes_back(
     assert len(bench.files(name)) == 1
     seen, _ = _planned(bench, name, tmp_path, AUTO)
     assert int(seen.files.equality_deletes.sum()) == 1, "the earlier one applies to nothing"
+
+
+def test_data_files_are_rewritten_first_and_delete_files_replaced_in_a_commit_of_their_own(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Of three files of one partition, one is half deleted; four delete files apply to all of them
+    and name the two others. The budget admits two of these at once. The executor keeps the order,
+    whatever that of the request."""
+    by_file = MERGE_ON_READ.replace("'partition'", "'file'")
+    name = bench.create("id BIGINT", by_file)
+    full = bench.full(name)
+    for start in (0, 40, 80):
+        bench.sql(f"INSERT INTO {full} SELECT id + {start} FROM range(0, 40, 1, 1)")
+    first, *others = (
+        row.path
+        for row in bench.sql(
+            f"SELECT _file AS path, min(id) AS low FROM {full} GROUP BY _file ORDER BY low"
+        )
+    )
+    bench.sql(f"DELETE FROM {full} WHERE id < 20")
+    for position in (3, 7, 11, 30):
+        add_position_delete(bench, name, [(path, position) for path in others], "")
+    largest = max(row.size for row in _deletes(bench, name))
+    settings = Settings(
+        mode="None", min_input_files=3, target_bytes=400, most_bytes=5 * largest // 2,
+        deletes=AUTO.deletes,
+    )  # fmt: skip
+    _, advice = _planned(bench, name, tmp_path, settings)
+    actions = [item.action for item in advice.actions]
+    assert [one.kind for one in actions] == ["ApplyDeletes", "CompactDeletes", "CompactDeletes"]
+    assert [len(one.inputs) for one in actions] == [1, 2, 2]
+    assert actions[0].inputs == (first,)
+    before = bench.rows(name)
+    assert len(before) == 120 - 20 - 8
+    result = bench.run(bench.request(name, *reversed(actions)))
+    assert result.done and result.commits == 2
+    assert [one.action_id for one in result.outcomes if one.batch] == ["a03", "a01", "a02"]
+    assert bench.rows(name) == before and bench.leftovers(name) == []
+    assert sorted(row.rows for row in _deletes(bench, name)) == [4, 4], "one for each data file"
+
+
+def _deletes(bench: Bench, name: str) -> list[Any]:
+    return bench.sql(
+        "SELECT file_size_in_bytes AS size, record_count AS rows "
+        f"FROM {bench.full(name)}.delete_files"
+    )
