@@ -18,8 +18,8 @@ def render(body: Document) -> str:
     lines = [f"<!-- layoutctl:recommend {body['table']} -->", f"### {_headline(body)}", ""]
     lines += _layouts(body)
     lines += _worse(body)
-    lines += [f"- {warning}" for warning in body["warnings"]]
-    lines += ["", *_evidence(body)]
+    lines += _warnings(body)
+    lines += _evidence(body)
     lines += _folded("Why the others were not chosen", body["fell"])
     lines += _folded("Not simulated", body["refused"])
     text = "\n".join(lines) + "\n"
@@ -74,6 +74,12 @@ def _worse(body: Document) -> list[str]:
         ),
         "",
     ]
+
+
+def _warnings(body: Document) -> list[str]:
+    if not body["warnings"]:
+        return []
+    return ["Before you merge this:", "", *(f"- {warning}" for warning in body["warnings"]), ""]
 
 
 def _evidence(body: Document) -> list[str]:

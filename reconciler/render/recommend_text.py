@@ -160,7 +160,7 @@ def _sensitivity(body: Document, width: int) -> list[str]:
     if not body["sensitivity"]:
         return []
     rows = [
-        [f"by {item['evidence']}", item["layout"], f"costs {item['costsMorePercent']:g} % more"]
+        [f"by {item['evidence']}", item["layout"], f"costs {item['costsMorePercent']:.1f} % more"]
         for item in body["sensitivity"]
     ]
     return [

@@ -70,6 +70,8 @@ MODEL_ERROR = 0.05
 """Share by which the bytes read of written layouts differ from the simulation at the median
 (bench.recommend_on_spark): what no sample shows."""
 
+TOO_THIN = "too few sampled rows per row group to judge it"
+
 
 @dataclass(frozen=True)
 class Given:
@@ -332,9 +334,12 @@ def _answer(
     now = FrontPoint("today", None, today.reading, 0.0)
     on_front = {labels[i - 1].candidate for i in front if i}
     runners = _best_few(space, [label for label in labels if label.candidate != chosen], picked)
-    named: list[tuple[str, Label]] = [("best", picked)]
+    named, unjudged = [("best", picked)], []
     for name, method in (("expert", expert), ("default", default_layout)):
-        named.append((name, space.label([method(space, given.seed).candidate])[0]))
+        try:
+            named.append((name, space.label([method(space, given.seed).candidate])[0]))
+        except LookupError:
+            unjudged.append((f"the {name} layout", TOO_THIN))
     named += [(f"next {number + 1}", label) for number, label in enumerate(runners)]
     layouts = [
         replace(_layout(name, given, space, label, today), front=label.candidate in on_front)
@@ -354,7 +359,7 @@ def _answer(
         sampled=len(space.pool),
         sampled_rows=picked.sampled_rows,
         sensitivity=_sensitivity(given, space, labels, picked, today),
-        fell=_fell(space, labels, picked),
+        fell=(*unjudged, *_fell(space, labels, picked)),
         front=tuple(_point(space, labels[i - 1]) if i else now for i in front),
     )
 
@@ -424,23 +429,27 @@ def pareto(reading: Sequence[float], rewriting: Sequence[float]) -> tuple[int, .
 
 
 def _fell(space: Space, labels: Sequence[Label], picked: Label) -> tuple[tuple[str, str], ...]:
-    """Return each partitioning and ordering that was simulated and not chosen, with by how much its
-    best sizes cost more."""
+    """Return each partitioning and ordering that was simulated and not chosen, the cheapest first,
+    with by how much its best sizes cost more."""
     together: dict[tuple[int, int], list[Label]] = {}
     for label in labels:
         together.setdefault((label.candidate.spec, label.candidate.ordering), []).append(label)
     together.pop((picked.candidate.spec, picked.candidate.ordering), None)
     schema = space.pool.files.schema
+
+    def least(pair: tuple[int, int]) -> float:
+        return min((label.total for label in sampled_enough(together[pair])), default=np.inf)
+
     return tuple(
         (_text(space, *pair, schema), _why_it_fell(together[pair], picked))
-        for pair in sorted(together)
+        for pair in sorted(together, key=lambda pair: (least(pair), pair))
     )
 
 
 def _why_it_fell(labels: Sequence[Label], picked: Label) -> str:
     enough = sampled_enough(labels)
     if not enough:
-        return "too few sampled rows per row group to judge it"
+        return TOO_THIN
     cheapest = min(enough, key=lambda label: label.total)
     more = cheapest.total / max(picked.total, 1e-9) - 1.0
     side = "more" if more >= 0.0 else "less"

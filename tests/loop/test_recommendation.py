@@ -1,0 +1,225 @@
+"""What a recommendation declares, and how it is shown, for tables too large for a test to write:
+the files of a small simulated table claim many times their rows and bytes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from reconciler.advisor.pto.objective import LOCAL
+from reconciler.advisor.pto.partitionings import CommitFiles, Ingest
+from reconciler.advisor.pto.recommend import TOO_THIN, Given, recommend
+from reconciler.advisor.simulate.demand import demands
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.documents import DistributionMode, PartitioningMode
+from reconciler.api.load import load
+from reconciler.api.policy_edit import edited
+from reconciler.catalog.deletes import apply_deletes
+from reconciler.loop.evidence import CoverageInfo
+from reconciler.loop.ports import Evidence, Target
+from reconciler.loop.recommend import Options, Recommended
+from reconciler.loop.recommendation_document import (
+    RECOMMENDATION_SCHEMA,
+    described,
+    policy_changes,
+    recommendation_document,
+)
+from reconciler.queries.fragments import Workload
+from reconciler.queries.predicate import fields_of
+from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
+from reconciler.queries.table_view import table_view
+from reconciler.render import recommend_html, recommend_markdown, recommend_text
+from reconciler.state.sketch import TableSample
+from reconciler.table.deletes import NO_DELETE_FILES
+from reconciler.table.filetable import FileTable
+from reconciler.table.observation import Observation
+from reconciler.table.schema import PartitionSpec
+from tests.advisor.worlds import (
+    DATE,
+    DAY,
+    KEY,
+    PART,
+    ROW_BYTES,
+    SCHEMA,
+    arrived,
+    range_workload,
+    workload,
+)
+from tests.catalog.test_deletes import delete_files
+from tests.cli import observations
+from tests.said import Said
+
+ROWS, FILES, MANY = 200_000, 10, 300
+DEFAULTS = Options()
+MONTH_MS = 30 * DAY
+POLICY = """\
+apiVersion: layout.lakehouse.dev/v1alpha1
+kind: TableLayoutPolicy
+metadata: {name: sales}
+spec:
+  catalogRef: {name: rec}
+  tables: {include: ["shop.sales"]}
+"""
+NOW = dt.datetime(2026, 11, 25, tzinfo=dt.UTC)
+
+
+def mixed(seed: int = 3) -> Workload:
+    """Ranges of days and of parts, which any file may hold, and ranges of ids, which arrive in
+    order."""
+    random = np.random.default_rng(seed)
+    return workload(
+        range_workload(random, DATE, 24, 20, 2_000),
+        range_workload(random, PART, 12, 300, 100_000, start=500),
+        range_workload(random, KEY, 4, 2_000, ROWS, start=900),
+    )
+
+
+def recommended(
+    work: Workload, *, times: int = MANY, commit_files: float = 0.0, deletes: bool = False,
+    options: Options = DEFAULTS, rho: float = 4.0,
+) -> Recommended:  # fmt: skip
+    """The recommendation for 10 files of 560 kB x `times`, whose days and parts are anywhere."""
+    random = np.random.default_rng(3)
+    table = arrived(random, ROWS, ROWS // FILES, days=2_000, jitter=2_000)
+    seen = _observed(_claiming(table.file_table(), times), deletes=deletes)
+    sample = table.sample(np.arange(FILES), 2_000)
+    ingest = Ingest(files=commit_files)
+    wanted = demands(work, SCHEMA, MONTH_MS)
+    given = Given(
+        table_view(seen.files, None, sample, 128 << 20), PartitionSpec(0), wanted, LOCAL, rho,
+        MONTH_MS, float(ROW_BYTES), ingest, options.method, options.seed,
+        options.keep_partitioning, (("the first half of the log", wanted[:1]),),
+    )  # fmt: skip
+    return Recommended(
+        Target(CatalogConfig("warehouse", "sql", {}), seen.identifier), seen,
+        Evidence(work, CoverageInfo(1.0, "bytes")), options, LOCAL,
+        TableSample(sample, 1 << 20, 0, FILES, 0), wanted, recommend(given), PRIOR_THROUGHPUT,
+        rho, ingest, NOW,
+    )  # fmt: skip
+
+
+def _claiming(files: FileTable, times: int) -> FileTable:
+    sizes = {number: size * times for number, size in files.column_sizes.items()}
+    return replace(
+        files, records=files.records * times, bytes=files.bytes * times, column_sizes=sizes
+    )
+
+
+def _observed(files: FileTable, *, deletes: bool) -> Observation:
+    seen = replace(observations.lineitem(1, 1), files=files, identifier=("shop", "sales"))
+    if not deletes:
+        return seen
+    late = int(files.sequence.max()) + 1
+    found = apply_deletes(
+        files, delete_files({"content": 2, "sequence": late, "records": 40}), files.specs
+    )
+    return replace(seen, files=found.files, delete_files=found.deletes, deletes=found.load)
+
+
+@pytest.fixture(scope="module")
+def partitioned() -> Recommended:
+    """A partition spec is recommended: to a table with an equality delete, whose commits write 8
+    files."""
+    return recommended(mixed(), commit_files=8.0, deletes=True)
+
+
+@pytest.fixture(scope="module")
+def kept() -> Recommended:
+    """The same table; its partitioning is to stay."""
+    return recommended(mixed(), options=Options(keep_partitioning=True))
+
+
+def test_a_chosen_partitioning_is_declared_with_what_its_writers_need(partitioned):
+    body = recommendation_document(partitioned)
+    jsonschema.validate(body, RECOMMENDATION_SCHEMA)
+    (field,) = body["policy"]["partitioning"]["fields"]
+    assert field["column"] == "part" and field["transform"].startswith("truncate[")
+    partitions = 100_000 // int(field["transform"].removeprefix("truncate[").rstrip("]"))
+    assert partitioned.recommendation.chosen.commit == CommitFiles(8.0 * partitions, partitions)
+    assert body["policy"]["files"]["distributionMode"] == "Hash"
+
+
+def test_the_policy_with_a_chosen_partitioning_is_one_that_the_reader_accepts(
+    partitioned, tmp_path
+):
+    body = recommendation_document(partitioned)
+    (tmp_path / "sales.yaml").write_text(edited(POLICY, 0, policy_changes(body["policy"])))
+    documents = load([tmp_path / "sales.yaml"])
+    layout = documents.policies[0].spec.layout
+    (field,) = layout.partitioning.fields
+    assert (layout.partitioning.mode, field.column) == (PartitioningMode.DECLARED, "part")
+    assert layout.files.distribution_mode is DistributionMode.HASH
+
+
+def test_a_migration_that_would_wait_is_a_warning_with_its_reason(partitioned):
+    def waiting(made: Recommended) -> list[str]:
+        found = recommendation_document(made)["warnings"]
+        return [text for text in found if text.startswith("the migration waits: ")]
+
+    (text,) = waiting(partitioned)
+    assert "1 equality delete" in text
+    seen = partitioned.observation
+    clean = replace(seen, delete_files=NO_DELETE_FILES)
+    assert waiting(replace(partitioned, observation=clean)) == []
+
+
+def test_a_partitioning_that_is_to_stay_is_the_only_candidate(partitioned, kept):
+    body = recommendation_document(kept)
+    assert body["chosen"] and "partitioning" not in body["policy"]
+    assert all(not layout["partitioning"] for layout in body["layouts"])
+    assert "distributionMode" not in body["policy"]["files"]
+    best = partitioned.recommendation.chosen
+    assert kept.recommendation.chosen.total > best.total, "it was not the best one"
+
+
+def test_why_each_candidate_fell_is_said_the_cheapest_first(partitioned):
+    fell = recommendation_document(partitioned)["fell"]
+    costs = [float(item["why"].split()[1]) for item in fell]
+    assert costs == sorted(costs) and costs[0] >= 0.0 and len(fell) > 20
+
+
+def test_a_baseline_that_the_sample_cannot_judge_is_left_out_with_the_reason():
+    """The expert's row groups of a table of 13 GiB have fewer than ten sampled rows."""
+    made = recommended(mixed(), times=5_000, options=Options(keep_partitioning=True))
+    body = recommendation_document(made)
+    assert "expert" not in {it["name"] for it in body["layouts"]}
+    (unjudged,) = (it["what"] for it in body["fell"] if it["why"] == TOO_THIN)
+    assert "expert" in unjudged
+
+
+def test_who_loses_and_other_evidence_are_said(partitioned, kept, said: Said):
+    """Ids arrive in order, so any other order is worse for those who look for them."""
+    body = recommendation_document(partitioned)
+    chosen = partitioned.recommendation.chosen
+    (worse,) = (partitioned.demands[number] for number in chosen.worse)
+    assert fields_of(worse.predicate) == (KEY,)
+    (loser,) = next(it["worse"] for it in body["layouts"] if it["name"] == body["chosen"])
+    assert loser["bytesAfter"] > 1.01 * loser["bytesNow"] and loser["queries"] == 4
+    early, half = recommendation_document(kept)["sensitivity"]
+    assert early["costsMorePercent"] > 0.0 == half["costsMorePercent"]
+    assert early["layout"] != half["layout"] == described(kept.recommendation.chosen, SCHEMA)
+    shown = {**body, "sensitivity": [early, half]}
+    said(recommend_text.render(_short(shown), 100, verbose=False))
+    said(recommend_markdown.render(_short(shown)))
+
+
+def test_keeping_what_there_is_is_said_everywhere(said: Said):
+    """A rewrite that costs a thousand million times a reading never pays."""
+    made = recommended(mixed(), options=Options(keep_partitioning=True), rho=1e9)
+    body = recommendation_document(made)
+    assert body["chosen"] is None and body["policy"] is None and body["savesPercent"] == 0.0
+    assert body["keep"] == made.recommendation.keep
+    assert escape(body["keep"]) in recommend_html.render(body)
+    said(recommend_text.render(_short(body), 80, verbose=False))
+    said(recommend_markdown.render(_short(body)))
+
+
+def _short(body: dict[str, Any]) -> dict[str, Any]:
+    """The document with the first entries of its long lists."""
+    return {**body, **{key: body[key][:3] for key in ("layouts", "fell", "refused")}}
