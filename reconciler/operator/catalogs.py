@@ -44,7 +44,7 @@ from reconciler.operator.ports import (
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.plan.budget import Spent
-from reconciler.plan.ledger import LedgerEntry, Reservation
+from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 from reconciler.state.shared_state import SharedStore
 from reconciler.state.state import cache_directory
 
@@ -163,6 +163,12 @@ class LiveHandle:
         return tuple(
             entry for entry in entries if entry.plan_id == plan_id and entry.at_ms >= start
         )
+
+    def reading(self, uuid: str, plan_id: str, since: dt.datetime) -> ReadCheck | None:
+        start = int(since.timestamp() * 1000)
+        checks = self.call(lambda: self.store.read_checks(uuid))
+        own = [one for one in checks if one.plan_id == plan_id and one.at_ms >= start]
+        return max(own, key=lambda one: one.at_ms, default=None)
 
 
 @dataclass

@@ -22,20 +22,38 @@ from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.subject import Subject
 from reconciler.operator.work import Result
 from reconciler.plan.execution import WAITING
-from reconciler.plan.ledger import LedgerEntry
+from reconciler.plan.ledger import LedgerEntry, ReadCheck
 
 log = logging.getLogger(__name__)
+
+MOST_CHARACTERS = 256
+"""Of a message in status.history, by the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Achieved:
     """What an attempt did, by the ledger. committed: ids of actions whose results are in the table
-    or on a branch; waiting: those of them that a person has to approve on the branch."""
+    or on a branch; waiting: those of them that a person has to approve on the branch. reading: what
+    the recorded queries read afterwards, None if there are none or nothing was committed."""
 
     committed: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
     read_bytes: int = 0
     cpu_seconds: float = 0.0
+    reading: ReadCheck | None = None
+
+    @property
+    def harm(self) -> str:
+        """How much more the recorded queries cost than before, "" if they do not."""
+        found = self.reading
+        if found is None or not found.harm:
+            return ""
+        predicted = f"{short_bytes(found.predicted)} predicted, " if found.complete else ""
+        return (
+            f"HARM: the recorded queries cost {short_bytes(-found.saving)} more, opened files "
+            f"counted: they read {short_bytes(found.actual)}, {predicted}"
+            f"{short_bytes(found.before)} before"
+        )
 
     def text(self) -> str:
         text = f"{plural(len(self.committed), 'action')} committed"
@@ -44,12 +62,20 @@ class Achieved:
         return f"{text}, {len(self.waiting)} of them to a branch until a person approves the result"
 
 
-def achieved(entries: Sequence[LedgerEntry]) -> Achieved:
+def _with_harm(message: str, harm: str) -> str:
+    """Return the outcome in one line of history. Harm is never cut away."""
+    if not harm:
+        return message[:MOST_CHARACTERS]
+    return f"{message[: MOST_CHARACTERS - len(harm) - 2]}. {harm}"
+
+
+def achieved(entries: Sequence[LedgerEntry], reading: ReadCheck | None = None) -> Achieved:
     return Achieved(
         frozenset(e.outcome.action_id for e in entries if e.written),
         frozenset(e.outcome.action_id for e in entries if e.outcome.state == WAITING),
         sum(e.outcome.read_bytes for e in entries),
         sum(e.outcome.cpu_seconds for e in entries),
+        reading,
     )
 
 
@@ -74,7 +100,8 @@ class Endings:
         uuid = str((subject.status.get("table") or {}).get("uuid", ""))
         done = Achieved()
         if not isinstance(handle, CatalogProblem) and uuid:
-            done = achieved(handle.outcomes(uuid, record.plan_id, record.written))
+            ran = (uuid, record.plan_id, record.written)
+            done = achieved(handle.outcomes(*ran), handle.reading(*ran))
         self._reported_end(subject, record, words, done, succeeded)
         self.facts.forget(subject.key)
         self.writer.unhold(subject)
@@ -164,7 +191,7 @@ class Endings:
             "finishedAt": utc(subject.now),
             "rewriteBytes": short_bytes(done.read_bytes),
             "cpuTime": short_duration(done.cpu_seconds),
-            "message": message[:256],
+            "message": _with_harm(message, done.harm),
         }
         ended = replace(record, phase=Phase.SUCCEEDED if succeeded else Phase.FAILED)
         status = {
@@ -181,9 +208,13 @@ class Endings:
         self.runtime.metrics.rewrote(namespace, done.read_bytes)
         kind = "Normal" if succeeded or result == "Stopped" else "Warning"
         self.runtime.api.event(subject.body, f"Job{result}", f"{record.name}: {message}", kind)
+        if done.harm:
+            text = f"{record.name}: {done.harm}"
+            self.runtime.api.event(subject.body, "ReadingWorse", text, "Warning")
         table = ".".join(subject.table)
         log.info("%s/%s: Job %s of table %s ended: %s, %s",
-                 *subject.key[1:], record.name, table, result, message)  # fmt: skip
+                 *subject.key[1:], record.name, table, result,
+                 _with_harm(message, done.harm))  # fmt: skip
 
     def drop(self, subject: Subject, record: Record, why: str) -> Result:
         """Drop a write-ahead that never got its Job."""

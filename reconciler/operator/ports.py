@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.operator.layout_facts import NOTHING_TO_DO, Rests
 from reconciler.plan.budget import Spent
-from reconciler.plan.ledger import LedgerEntry, Reservation
+from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 from reconciler.plan.plan import Plan, PlannedAction
 
 Identifier = tuple[str, ...]
@@ -153,6 +153,10 @@ class CatalogHandle(Protocol):
         ...
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]: ...
+
+    def reading(self, uuid: str, plan_id: str, since: dt.datetime) -> ReadCheck | None:
+        """Return what the recorded queries read after a plan was carried out, None without any."""
+        ...
 
     def cut_short(self, uuid: str) -> CutShort | None:
         """Return the plan of a driver that died and left an attempt on the table open, if any.

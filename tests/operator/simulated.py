@@ -123,6 +123,9 @@ class SimulatedHandle(LiveHandle):
         outcome = Outcome("attempt", 0, "a01", COMMITTED, None, size, size, 1, 1, 1, 1.0, 1.0)
         return (LedgerEntry(uuid, plan_id, int(since.timestamp() * 1000), outcome),)
 
+    def reading(self, uuid: str, plan_id: str, since: dt.datetime) -> None:
+        return None
+
 
 @dataclass
 class SimulatedCatalogs(LiveCatalogs):

@@ -19,6 +19,7 @@ from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.subject import FINALIZER
 from reconciler.plan.execution import COMMITTED, WAITING
+from reconciler.plan.ledger import ReadCheck
 from tests.operator.worlds import GIB, NAMESPACE, START, FakeCatalog, World, run_text
 from tests.said import Said
 
@@ -527,6 +528,48 @@ def test_a_job_whose_results_wait_on_a_branch_has_succeeded_and_its_history_says
     assert status["lastAppliedPlan"] == entry["planId"]
     assert not status["failures"]["count"]
     said(entry["message"])
+
+
+def read_check(job: dict[str, Any], saved: int, complete: bool = True) -> ReadCheck:
+    """10 GiB were read by the recorded queries before the plan of this job, 9 GiB predicted."""
+    return ReadCheck(
+        run_of(job).plan_id, 0, 10 * GIB, 9 * GIB, 10 * GIB - saved, complete=complete, saved=saved
+    )
+
+
+@pytest.mark.parametrize("words", [None, LastWords(Cause.CONFLICT, "x" * 300)])
+def test_a_plan_after_which_queries_cost_more_is_named_in_history_and_by_an_event(
+    words: LastWords | None, said: Said
+) -> None:
+    """However the job ended, and however long its message is."""
+    world = World()
+    name = world.table("orders", GIB, GIB)
+    operator = world.operator()
+    job = world.started(operator)
+    world.catalog.checks.append(read_check(job, -3 * GIB, complete=words is None))
+    world.end(job, words=words)
+    world.turn(operator, 2)
+    (entry,) = world.layout(name)["status"]["history"]
+    assert entry["result"] == ("Succeeded" if words is None else "Conflict")
+    assert "HARM" in entry["message"] and "3Gi more" in entry["message"]
+    assert len(entry["message"]) <= 256
+    (event,) = [text for reason, text in operator.api.events if reason == "ReadingWorse"]
+    assert job["metadata"]["name"] in event and "13Gi" in event
+    said(entry["message"])
+    said(event.removeprefix(job["metadata"]["name"]))
+
+
+def test_a_plan_that_saves_raises_no_alarm() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    job = world.started(operator)
+    world.catalog.checks.append(read_check(job, 3 * GIB))
+    world.end(job)
+    world.turn(operator, 2)
+    (entry,) = world.layout(name)["status"]["history"]
+    assert "HARM" not in entry["message"]
+    assert not [reason for reason, _ in operator.api.events if reason == "ReadingWorse"]
 
 
 def test_what_a_person_approved_does_not_use_up_what_needs_no_approval() -> None:

@@ -22,6 +22,7 @@ from reconciler.operator.reconcilers import build
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import LAUNCH_KEY, Key, Reconcilers, Work
+from reconciler.plan.ledger import ReadCheck
 from reconciler.table.audits import AUDIT, AUDIT_BASE, AUDIT_PLAN, AUDIT_WAITS
 from tests.cluster.fixtures import eventually
 from tests.operator.fake_api import FakeApi, FakeServer
@@ -337,13 +338,32 @@ def test_the_reconcilers_own_tables_are_not_listed(lake: Any, tmp_path: Path) ->
     assert lake.list_tables("layout_reconciler")
     lake.create_namespace(("layout_reconciler", "older"))
     lake.create_table(("layout_reconciler", "older", "ledger"), pa.schema([("id", pa.int64())]))
-    body = cluster.server.all(CATALOG)[0]
+    assert opened_by(cluster).listing() == [("sales", "orders")]
+
+
+def opened_by(cluster: Cluster) -> LiveHandle:
     catalogs = LiveCatalogs(
         cluster.api, cluster.index, SimpleNamespace(), StoredDocuments(), Reach(local_files=True)
     )  # type: ignore[arg-type]
-    opened = catalogs.open(NAMESPACE, "warehouse", body)
+    opened = catalogs.open(NAMESPACE, "warehouse", cluster.server.all(CATALOG)[0])
     assert isinstance(opened, LiveHandle)
-    assert opened.listing() == [("sales", "orders")]
+    return opened
+
+
+def test_the_reading_after_a_plan_is_the_last_of_its_run(lake: Any, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply()
+    cluster.turn()
+    opened = opened_by(cluster)
+    began = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+    start = int(began.timestamp() * 1000)
+    for plan, at, read in (("p-1", -1, 1), ("p-1", 9, 3), ("p-1", 5, 2), ("p-2", 20, 4)):
+        check = ReadCheck(plan, start + at, 100, 50, read, True)
+        opened.store.record_read_check("uuid", check)
+    found = opened.reading("uuid", "p-1", began)
+    assert found is not None and found.actual == 3
+    assert opened.reading("uuid", "p-3", began) is None
+    assert opened.reading("uuid", "p-1", began + dt.timedelta(hours=1)) is None
 
 
 def test_old_plans_go_when_their_retention_is_over_and_the_one_in_use_stays(

@@ -34,7 +34,7 @@ from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
-from reconciler.plan.ledger import Charged, LedgerEntry, Reservation, charged
+from reconciler.plan.ledger import Charged, LedgerEntry, ReadCheck, Reservation, charged
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
 from reconciler.plan.prediction import Prediction
 from reconciler.table.schema import Schema
@@ -74,6 +74,7 @@ class FakeCatalog:
     document: IcebergCatalog
     tables: dict[tuple[str, ...], FakeTable] = field(default_factory=dict)
     ledger: list[LedgerEntry] = field(default_factory=list)
+    checks: list[ReadCheck] = field(default_factory=list)
     reserved: list[Reservation] = field(default_factory=list)
     version: str = "1"
     looks: int = 0
@@ -184,6 +185,10 @@ class FakeCatalog:
             e for e in self.ledger
             if e.table_uuid == uuid and e.plan_id == plan_id and e.at_ms >= start
         )  # fmt: skip
+
+    def reading(self, uuid: str, plan_id: str, since: dt.datetime) -> ReadCheck | None:
+        self._answer()
+        return next((one for one in reversed(self.checks) if one.plan_id == plan_id), None)
 
     def cut_short(self, uuid: str) -> CutShort | None:
         held = [item for item in self.open_reservations() if item.table_uuid == uuid]
