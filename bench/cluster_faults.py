@@ -232,14 +232,14 @@ def concurrent_writer(stage: Scene) -> str:
     return f"{plan} stood {20} s of review and was applied in {len(applied)} commits"
 
 
-def concurrent_deletes(stage: Scene, seconds: float = 600.0) -> str:
+def concurrent_deletes(stage: Scene, quiet: str, seconds: float = 600.0) -> str:
     """Two DELETEs and an append in turn, one every three seconds, for ten minutes.
 
-    With the default quiet period: a rewrite of the files that are deleted from never gets to commit
-    here, only maintenance of their deletes does.
+    quiet: the policy's quiet period. A rewrite of the files that are deleted from never gets to
+    commit here, only maintenance of their deletes does.
     """
     stage.operator()
-    stage.apply(layout={"clustering": BY_CITY["clustering"]})
+    stage.apply(layout={"clustering": BY_CITY["clustering"], "files": {"quietPeriod": quiet}})
     stage.waits_for("NothingToDo", CONVERGES)
     before = len(stage.lake.commits())
     writer, until = Deleter(stage.lake), time.monotonic() + seconds
@@ -358,14 +358,15 @@ FAULTS: Mapping[str, Callable[[Scene], str]] = {
     "stale-leader": stale_leader,
     "api-server-restarted": api_server_restarted,
     "concurrent-writer": concurrent_writer,
-    "concurrent-deletes": concurrent_deletes,
+    "concurrent-deletes": lambda stage: concurrent_deletes(stage, "15m"),
+    "concurrent-deletes-not-quiet": lambda stage: concurrent_deletes(stage, "0s"),
     "migrated-under-appends": migrated_under_appends,
     "job-deleted": job_deleted,
     "layout-deleted": layout_deleted,
 }
 
 
-UNPARTITIONED = {"concurrent-deletes"}
+UNPARTITIONED = {"concurrent-deletes", "concurrent-deletes-not-quiet"}
 """Faults on an unpartitioned table, as `Deleter` writes."""
 
 

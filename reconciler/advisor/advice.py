@@ -144,7 +144,8 @@ class Settings:
     distribution_mode: how writers distribute rows, as Iceberg's property spells it; None leaves it
     as it is.
     metadata: the table's present properties and sort order.
-    quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
+    quiet_partitions: indexes into FileTable.partitions that other writers changed within quiet_ms.
+    conflicts: in a row, which made it longer than declared; 0 if none did.
     now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
     open_bytes: cost of opening a file, in bytes read; openings: that it was measured from, the last
     of them at opened_ms; 0 for the preset.
@@ -182,6 +183,8 @@ class Settings:
     metadata: TableMetadata = field(default_factory=TableMetadata)
     min_input_files: int = 5
     quiet_partitions: frozenset[int] = frozenset()
+    quiet_ms: int = 0
+    conflicts: int = 0
     now_ms: int = 0
     horizon_ms: int = HORIZON_MS
     forecast: RateForecast = regime_forecast

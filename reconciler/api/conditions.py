@@ -223,7 +223,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.CONFLICT_LOOP: Explanation(
         (_STALLED,),
-        "Other writers keep replacing the files of the plan.",
+        "Other writers keep replacing the files of the plan. It is tried again every hour; work "
+        "that does not conflict, such as the maintenance of delete files, goes on.",
         "Raise spec.layout.files.quietPeriod, or run in a window without other writers.",
     ),
     Reason.NO_EFFECT: Explanation(

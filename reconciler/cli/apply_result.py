@@ -64,7 +64,7 @@ def _waiting(proposal: Proposal) -> int:
     """
     from reconciler.loop.waiting import waiting
 
-    held = waiting(proposal.advice, proposal.observation, proposal.policy)
+    held = waiting(proposal.advice, proposal.observation, proposal.settings)
     return held.rewrites if held else 0
 
 

@@ -128,7 +128,7 @@ def _row(
     from reconciler.plan.prediction import total
 
     now = step.clock()
-    waits = waiting(proposal.advice, proposal.observation, step.policy)
+    waits = waiting(proposal.advice, proposal.observation, proposal.settings)
     amplification = _amplification(proposal)
     limit = step.policy.spec.objectives.max_scan_amplification
     return {

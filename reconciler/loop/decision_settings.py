@@ -31,6 +31,7 @@ from reconciler.errors import KeyNotFoundError, UnsupportedError
 from reconciler.loop.audits import audited
 from reconciler.loop.migration import migration_of
 from reconciler.plan.budget import Budget
+from reconciler.plan.conflicts import NO_CONFLICTS, Conflicts
 from reconciler.plan.ledger import (
     LedgerEntry,
     ReadCheck,
@@ -61,13 +62,14 @@ DEFAULT_ROW_GROUP = 128 << 20
 @dataclass(frozen=True, slots=True)
 class History:
     """The state store's history of a table. rho: measured ratios, oldest first; runs: times of
-    executions, of all tables; open_price: of a file."""
+    executions, of all tables; open_price: of a file; conflicts: in a row until now."""
 
     entries: tuple[LedgerEntry, ...] = ()
     checks: tuple[ReadCheck, ...] = ()
     rho: tuple[float, ...] = ()
     runs: tuple[RunTimes, ...] = ()
     open_price: OpenPrice = PRESET
+    conflicts: Conflicts = NO_CONFLICTS
 
 
 def settings_for(
@@ -94,6 +96,7 @@ def settings_for(
     alpha, allowance = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
     rho = rho_from(history.rho)
     auto = files.row_group_bytes is None and ROW_GROUP_PROPERTY not in observation.properties
+    quiet_ms, lengthened_by = quiet_period(spec, history.conflicts)
     row_group = row_group_size(policy, observation)
     if auto and workload.empty:
         table = observation.files
@@ -117,7 +120,9 @@ def settings_for(
         else files.distribution_mode.value.lower(),
         metadata=observation.metadata,
         min_input_files=files.min_input_files,
-        quiet_partitions=quiet_partitions(observation, spec, now_ms),
+        quiet_partitions=quiet_partitions(observation, quiet_ms, now_ms),
+        quiet_ms=quiet_ms,
+        conflicts=lengthened_by,
         now_ms=now_ms,
         rho=rho,
         open_bytes=history.open_price.bytes,
@@ -137,7 +142,7 @@ def settings_for(
             mode=spec.deletes.mode.value,
             compaction=spec.deletes.compaction.value,
             format_version=spec.deletes.format_version.value,
-            conflicting=conflicting_partitions(observation, spec, now_ms),
+            conflicting=conflicting_partitions(observation, quiet_ms, now_ms),
             compacted_ms=compacted_elsewhere_ms(observation),
         ),
         migration=migration_of(policy, observation, workload, history.entries, history.checks),
@@ -231,17 +236,23 @@ def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
     return found
 
 
-def quiet_partitions(observation: Observation, spec: PolicySpec, now_ms: int) -> frozenset[int]:
+def quiet_period(spec: PolicySpec, conflicts: Conflicts) -> tuple[int, int]:
+    """Return the quiet period in ms, and the conflicts that made it longer than declared."""
+    declared = spec.layout.files.quiet_period_seconds * 1000
+    if conflicts.hold_ms <= declared:
+        return declared, 0
+    return conflicts.hold_ms, conflicts.most
+
+
+def quiet_partitions(observation: Observation, quiet_ms: int, now_ms: int) -> frozenset[int]:
     """Return the partitions that another writer overwrote or deleted from within the quiet period.
 
     None in a period of no length, even if a writer's clock is ahead of ours.
     """
-    return _changed(observation, spec, now_ms, observation.recent_writes)
+    return _changed(observation, quiet_ms, now_ms, observation.recent_writes)
 
 
-def conflicting_partitions(
-    observation: Observation, spec: PolicySpec, now_ms: int
-) -> frozenset[int]:
+def conflicting_partitions(observation: Observation, quiet_ms: int, now_ms: int) -> frozenset[int]:
     """Return those of them that were changed by commits with which one of delete files conflicts.
 
     Rewrites of data files conflict, and on format 3 vectors of the same data files. Equality
@@ -252,13 +263,12 @@ def conflicting_partitions(
         beside.add(Encoding.MERGE_ON_READ)
     harmless = {o.snapshot_id for o in observation.operations.every if o.encoding in beside}
     writes = [one for one in observation.recent_writes if one.snapshot_id not in harmless]
-    return _changed(observation, spec, now_ms, writes)
+    return _changed(observation, quiet_ms, now_ms, writes)
 
 
 def _changed(
-    observation: Observation, spec: PolicySpec, now_ms: int, writes: Iterable[RecentWrite]
+    observation: Observation, quiet_ms: int, now_ms: int, writes: Iterable[RecentWrite]
 ) -> frozenset[int]:
-    quiet_ms = spec.layout.files.quiet_period_seconds * 1000
     since = now_ms - quiet_ms
     recent = {
         (spec_id, partition_identity(values))

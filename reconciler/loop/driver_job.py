@@ -172,10 +172,10 @@ def drive(
         observation = actor.observe(step.target)
     if should_stop():
         raise InterruptedByUser("stopped before the work began")
-    if not run.action_ids or not _remaining(run, plan, observation, clock()):
+    if not run.action_ids or not _remaining(run, actor, observation, clock()):
         return Driven(plan, None, settled)
     before = place_plan(plan, step.target, run.policy, actor, clock())
-    if not _remaining(run, plan, before.observation, clock()):  # another commit came in between
+    if not _remaining(run, actor, before.observation, clock()):  # another commit came in between
         return Driven(plan, None, settled)
     admitted = [item for item in before.pending if item.id in run.action_ids]
     decision = Gate(len(admitted), "", "admitted by the operator", (_limits(run),))
@@ -218,13 +218,20 @@ def claim_check(run: RunDocument, owner_now: Callable[[], str]) -> Callable[[], 
     return check
 
 
-def _remaining(run: RunDocument, plan: Plan, observation: Observation, now: dt.datetime) -> bool:
+def _remaining(
+    run: RunDocument, actor: DriverActor, observation: Observation, now: dt.datetime
+) -> bool:
     """Return whether some admitted action is still pending. Raises StalePlanError if the plan is
-    void."""
+    void; what other writers made of its inputs is recorded then."""
+    plan = actor.plan
     found = judge(plan, head_of(observation), now)
     pending = any(found.states[key].validity is Validity.PENDING for key in run.action_ids)
     if found.fallen in (None, Fallen.DONE) or (found.fallen is Fallen.TOO_OLD and not pending):
         return pending
+    if found.fallen is Fallen.LOST:
+        states = found.states
+        lost = [one.action for one in plan.actions if states[one.id].validity is Validity.LOST]
+        actor.record_conflicts(plan.table_uuid, lost, ())
     raise _stale(plan, found.why, *found.details)
 
 

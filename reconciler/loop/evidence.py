@@ -85,7 +85,7 @@ def evidence_document(
     """
     shapes = sorted(advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
     texts = _shape_texts(workload, observation.schema, show_literals)
-    waits = waiting(advice, observation, policy)
+    waits = waiting(advice, observation, settings)
     return {
         **_policy(policy),
         "workload": workload_document(workload, coverage)
@@ -110,7 +110,7 @@ def evidence_document(
         "writeModes": modes_document(advice.modes, advice.notes) or None,
         "trust": trust,
         "rejected": rejected_documents(
-            advice, observation.files, quiet_ends(advice.rejected, observation, policy)
+            advice, observation.files, quiet_ends(advice.rejected, observation, settings)
         ),
         **({"waiting": waits.document()} if waits else {}),
         **_trial(settings),

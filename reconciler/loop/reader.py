@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from reconciler.catalog.claim import OWNER_PROPERTY
@@ -21,6 +21,8 @@ from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.ports import Evidence, OpenWork, Target
+from reconciler.plan.actions.base import Action
+from reconciler.plan.conflicts import Conflicts
 from reconciler.plan.ledger import ReadCheck, Reservation, charged
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.queries.coverage import coverage
@@ -132,7 +134,19 @@ class Reader:
             rho=tuple(self.store.note(rho_key(table_uuid)) or ()),
             runs=run_times(self.store.note(RUN_TIMES) or ()),
             open_price=self.open_price(table_uuid),
+            conflicts=self._conflicts(table_uuid),
         )
+
+    def _conflicts(self, table_uuid: str) -> Conflicts:
+        return Conflicts(**self.store.note(conflicts_key(table_uuid)) or {})
+
+    def record_conflicts(
+        self, table_uuid: str, lost: Collection[Action], done: Collection[Action]
+    ) -> None:
+        known = self._conflicts(table_uuid)
+        now = known.after(lost, done)
+        if now != known:
+            self.store.set_note(conflicts_key(table_uuid), asdict(now))
 
     def open_price(self, table_uuid: str) -> OpenPrice:
         return open_price(self.store, table_uuid)
@@ -206,6 +220,11 @@ class Reader:
 def orphans_key(table_uuid: str) -> str:
     """Return the key of the note with a table's last listing that found no orphan."""
     return f"orphans:{table_uuid}"
+
+
+def conflicts_key(table_uuid: str) -> str:
+    """Return the key of the note with a table's conflicts in a row."""
+    return f"conflicts:{table_uuid}"
 
 
 def rho_key(table_uuid: str) -> str:

@@ -29,7 +29,7 @@ def shown_document(proposal: Proposal) -> dict[str, Any]:
     """
     document = proposal.plan.document()
     evidence = dict(document["evidence"])
-    held = waiting(proposal.advice, proposal.observation, proposal.policy)
+    held = waiting(proposal.advice, proposal.observation, proposal.settings)
     evidence.pop("waiting", None)
     if held is not None:
         evidence["waiting"] = held.document() | {"text": held.text()}

@@ -11,7 +11,7 @@ import contextlib
 import datetime as dt
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
@@ -37,7 +37,16 @@ from reconciler.loop.propose import (
     with_footer,
 )
 from reconciler.loop.waiting import refused, waiting
-from reconciler.plan.execution import Audit, Event, ExecutionRequest, ExecutionResult
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.state import Validity
+from reconciler.plan.execution import (
+    COMMITTED,
+    WAITING,
+    Audit,
+    Event,
+    ExecutionRequest,
+    ExecutionResult,
+)
 from reconciler.plan.gate import Gate, gate
 from reconciler.plan.ledger import ReadCheck, Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
@@ -98,6 +107,12 @@ class Actor(Ports, GateFacts, Protocol):
         ...
 
     def record_check(self, table_uuid: str, check: ReadCheck) -> None: ...
+
+    def record_conflicts(
+        self, table_uuid: str, lost: Collection[Action], done: Collection[Action]
+    ) -> None:
+        """Count an execution that lost work to other writers, or end the count (plan.conflicts)."""
+        ...
 
     def execute(
         self,
@@ -201,7 +216,7 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
     damage = damage_of(proposal.observation)
     if damage:
         return TableState(IDLE, "TableDamaged", damage)
-    held = waiting(proposal.advice, proposal.observation, proposal.policy)
+    held = waiting(proposal.advice, proposal.observation, proposal.settings)
     waits = held.text() if held else ""
     failing = [item for item in proposal.advice.objectives if item.state in MISSED]
     if failing:
@@ -289,6 +304,7 @@ def carry_out(
             return CarriedOut(again, None, before)
         request = request_for(step, before, admitted, decision)
         result = actor.execute(request, on_event, should_stop)
+    _record_conflicts(before, admitted, result, actor)
     after = look()
     if result.commits:
         actor.record_times(admitted, result)
@@ -297,6 +313,18 @@ def carry_out(
     if check is not None:
         actor.record_check(before.observation.uuid, check)
     return CarriedOut(decision, result, after, check)
+
+
+def _record_conflicts(
+    before: PlanOnTable, admitted: Sequence[PlannedAction], result: ExecutionResult, actor: Actor
+) -> None:
+    committed = {one.action_id for one in result.outcomes if one.state in (COMMITTED, WAITING)}
+    gone = {one.action_id for one in result.actions if one.state is Validity.LOST}
+    actor.record_conflicts(
+        before.observation.uuid,
+        [item.action for item in admitted if item.id in gone],
+        [item.action for item in admitted if item.id in committed],
+    )
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.advisor.advice import HORIZON_MS, Advice, Rejected
+from reconciler.advisor.advice import HORIZON_MS, Advice, Rejected, Settings
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.format import iec, plural, utc
+from reconciler.format import duration, iec, plural, utc
 from reconciler.plan import reasons
 from reconciler.table.branches import live_branch, of_observation
 from reconciler.table.filetable import Partition
@@ -24,13 +24,16 @@ from reconciler.table.observation import Observation
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Rewrites that only the quiet period holds back. first_ms, last_ms: when the first and the
-    last of their partitions leave it."""
+    last of their partitions leave it. conflicts: in a row, which lengthened it to quiet_ms; 0 for
+    the declared one."""
 
     rewrites: int
     files: int
     bytes: int
     first_ms: int
     last_ms: int
+    quiet_ms: int
+    conflicts: int
 
     @property
     def until(self) -> str:
@@ -43,8 +46,14 @@ class Waiting:
         waits = "waits" if self.rewrites == 1 else "wait"
         return (
             f"{rewrites} of {files} ({iec(self.bytes)}) {waits} until {self.until} "
-            "(quiet period after another writer's change)"
+            f"(quiet period after another writer's change{self._lengthened()})"
         )
+
+    def _lengthened(self) -> str:
+        if not self.conflicts:
+            return ""
+        times = plural(self.conflicts, "conflict")
+        return f", {duration(self.quiet_ms / 1000)} because of {times} in a row"
 
     def document(self) -> dict[str, Any]:
         return {
@@ -53,15 +62,16 @@ class Waiting:
             "bytes": self.bytes,
             "from": utc(self.first_ms),
             "until": utc(self.last_ms),
+            "conflicts": self.conflicts,
         }
 
 
-def waiting(advice: Advice, observation: Observation, policy: TableLayoutPolicy) -> Waiting | None:
+def waiting(advice: Advice, observation: Observation, settings: Settings) -> Waiting | None:
     """Return the rewrites that wait, None if there are none."""
     held = [item for item in advice.rejected if item.reason == reasons.QUIET_PERIOD]
     if not held:
         return None
-    ends = [end for end in quiet_ends(held, observation, policy) if end is not None]
+    ends = [end for end in quiet_ends(held, observation, settings) if end is not None]
     if not ends:
         return None
     return Waiting(
@@ -70,11 +80,13 @@ def waiting(advice: Advice, observation: Observation, policy: TableLayoutPolicy)
         bytes=sum(item.bytes for item in held),
         first_ms=min(ends),
         last_ms=max(ends),
+        quiet_ms=settings.quiet_ms,
+        conflicts=settings.conflicts,
     )
 
 
 def quiet_ends(
-    rejected: Sequence[Rejected], observation: Observation, policy: TableLayoutPolicy
+    rejected: Sequence[Rejected], observation: Observation, settings: Settings
 ) -> list[int | None]:
     """Return, per candidate, when its partition's quiet period ends; None if it does not wait for
     one."""
@@ -82,7 +94,6 @@ def quiet_ends(
         return [None] * len(rejected)
     last = _last_changes(observation)
     files = observation.files
-    period = policy.spec.layout.files.quiet_period_seconds * 1000
 
     def end(item: Rejected) -> int | None:
         if item.reason != reasons.QUIET_PERIOD:
@@ -90,7 +101,7 @@ def quiet_ends(
         numbers = {int(files.partition[files.row_of[path]]) for path in item.inputs}
         places = {files.partitions[number] for number in numbers}
         changes = [last[place] for place in places if place in last]
-        return _whole_second(max(changes) + period) if changes else None
+        return _whole_second(max(changes) + settings.quiet_ms) if changes else None
 
     return [end(item) for item in rejected]
 
@@ -107,7 +118,7 @@ def refused(observation: Observation, policy: TableLayoutPolicy) -> str:
     )
 
 
-def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolicy) -> int | None:
+def ripens_ms(advice: Advice, observation: Observation, settings: Settings) -> int | None:
     """Return the first time, in ms, at which a rejected rewrite may be decided differently without
     a change.
 
@@ -115,7 +126,7 @@ def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolic
     horizon need twice the saving. None if only a change of the table, its queries or its policy can
     help.
     """
-    moments = [end for end in quiet_ends(advice.rejected, observation, policy) if end is not None]
+    moments = [end for end in quiet_ends(advice.rejected, observation, settings) if end is not None]
     files = observation.files
     for item in advice.rejected:
         if item.reason == reasons.RECENTLY_WRITTEN and item.inputs:

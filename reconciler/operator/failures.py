@@ -48,7 +48,7 @@ class Rule:
 
 RULES: Mapping[str, Rule] = {
     Cause.OUT_OF_MEMORY: Rule(2, Reason.OUT_OF_MEMORY, True),
-    Cause.CONFLICT: Rule(5, Reason.CONFLICT_LOOP, True),
+    Cause.CONFLICT: Rule(5, Reason.CONFLICT_LOOP, True, retries=True),
     Cause.VERIFICATION_FAILED: Rule(1, Reason.VERIFICATION_FAILED, True),
     Cause.ROLLED_BACK: Rule(1, Reason.ROLLED_BACK, True),
     Cause.LIVE_BRANCHES: Rule(1, Reason.LIVE_BRANCHES),
@@ -133,7 +133,7 @@ def after(
     in_a_row = known is not None and _alike(known.cause, cause)
     count = known.count + 1 if known is not None and in_a_row else 1
     wait = min(FIRST_WAIT * 2 ** min(count - 1, 12), LONGEST_WAIT)
-    if rule.retries:
+    if rule.retries and rule.most is not None and count >= rule.most:
         wait = LONGEST_WAIT
     return Failures(count, cause, now, message, now + wait, scopes.of(rule))
 
@@ -157,12 +157,15 @@ def trouble(known: Failures | None, scopes: Scopes, now: dt.datetime) -> Trouble
         return Trouble()
     times = "" if known.count == 1 else f" ({known.count} times in a row)"
     message = f"{known.cause}{times}: {known.message}"
+    conflict = known.cause == Cause.CONFLICT
     over = rule.retries and known.until is not None and known.until <= now
     if rule.most is not None and known.count >= rule.most and not changed and not over:
-        return Trouble(stall=rule.reason, message=message)
+        return Trouble(stall=rule.reason, message=message, conflict=conflict)
     factor = MORE_MEMORY if known.cause == Cause.OUT_OF_MEMORY else 1.0
     until = f", next attempt at {utc(known.until)}" if known.until else ""
-    return Trouble(message=message + until, until=known.until, memory_factor=factor)
+    return Trouble(
+        message=message + until, until=known.until, memory_factor=factor, conflict=conflict
+    )
 
 
 def cause_of(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -> LastWords:

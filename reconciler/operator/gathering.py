@@ -382,4 +382,5 @@ def _state_of(look: Look, answer: Gate | None, reopens: dt.datetime | None) -> P
         rests_on_workload=look.rests_on_workload,
         rests=look.rests,
         saving_per_byte=look.saving_per_byte,
+        conflicting=look.conflicting,
     )

@@ -105,6 +105,7 @@ class ProposalState:
     rests_on_workload: an admitted action depends on the recorded queries. rests: what a table
     without work reports. saving_per_byte: predicted saving per byte rewritten, for the order
     between tables. cut_short: (id, digest) of a plan with an open attempt whose driver is gone.
+    conflicting: it contains work of a class that other writers won last (plan.conflicts).
     """
 
     plan_id: str
@@ -118,19 +119,22 @@ class ProposalState:
     rests: Rests = NOTHING_TO_DO
     saving_per_byte: float = 0.0
     cut_short: tuple[str, str] | None = None
+    conflicting: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """The present effect of past failures. stall: a reason of Stalled, "" if none; until: back-off.
 
-    memory_factor: factor of the next attempt's memory.
+    memory_factor: factor of the next attempt's memory. conflict: they were conflicts, which do not
+    concern a plan without work of that class.
     """
 
     stall: str = ""
     message: str = ""
     until: dt.datetime | None = None
     memory_factor: float = 1.0
+    conflict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ def _kept(
         revisit=None if pending else _revisit(proposal),
         saving_per_byte=predicted.saving / predicted.bytes_in if predicted.bytes_in else 0.0,
         changed_from=changed,
+        conflicting=proposal.history.conflicts.concern([item.action for item in pending]),
         deletes=deletes_status(seen),
     )
 
@@ -153,7 +154,7 @@ def _rests(proposal: Proposal) -> Rests:
 
 
 def _revisit(proposal: Proposal) -> dt.datetime | None:
-    moment = ripens_ms(proposal.advice, proposal.observation, proposal.policy)
+    moment = ripens_ms(proposal.advice, proposal.observation, proposal.settings)
     return None if moment is None else dt.datetime.fromtimestamp(moment / 1000, dt.UTC)
 
 

@@ -244,6 +244,9 @@ def _write_ahead(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
     if proposal is None:
         return Propose()
+    looping = _conflict_loop(given)
+    if looping is not None:
+        return DropReservation(record, looping.message)
     if record.recommends:
         due = given.recommendation == record.plan_id
         return CreateAgain(record) if due else DropReservation(record, "it is no longer due")
@@ -264,7 +267,7 @@ def _refusal(given: LayoutInput) -> str:
     for refused in (given.invalid, given.stop):
         if refused is not None:
             return refused[1]
-    if given.trouble.stall:
+    if given.trouble.stall and not given.trouble.conflict:
         return given.trouble.message
     return f"the table is claimed by {given.owner}" if given.owner else ""
 
@@ -288,7 +291,23 @@ def _catalog(given: LayoutInput) -> Decision | None:
 
 
 def _stalled(given: LayoutInput) -> Decision | None:
+    return None if given.trouble.conflict else _stall(given)
+
+
+def _conflict_loop(given: LayoutInput) -> Stall | None:
+    """Stall after conflicts in a row; work that did not conflict, such as the maintenance of delete
+    files, goes on."""
+    return None if _unconcerned(given) else _stall(given)
+
+
+def _stall(given: LayoutInput) -> Stall | None:
     return Stall(given.trouble.stall, given.trouble.message) if given.trouble.stall else None
+
+
+def _unconcerned(given: LayoutInput) -> bool:
+    """Whether the failures were conflicts of work that the plan does not contain."""
+    proposal = given.proposal
+    return given.trouble.conflict and proposal is not None and not proposal.conflicting
 
 
 def _owned(given: LayoutInput) -> Decision | None:
@@ -337,6 +356,8 @@ def _back_off(given: LayoutInput) -> Decision | None:
 
 def _backing_off(given: LayoutInput) -> Wait | None:
     until = given.trouble.until
+    if _unconcerned(given):
+        return None
     if until is None or not given.now < until <= given.now + LONGEST_BACK_OFF:
         return None  # a later one was set before the clock was set back
     return Wait(until, Reason.BACK_OFF, given.trouble.message)
@@ -435,6 +456,7 @@ CHECKS: Sequence[Callable[[LayoutInput], Decision | None]] = (
     _owned,
     _stalled,
     _unproposed,
+    _conflict_loop,
     _cut_short,
     _gate,
     _back_off,

@@ -59,6 +59,7 @@ class Look:
     revisit: dt.datetime | None = None
     saving_per_byte: float = 0.0
     changed_from: tuple[str, str] | None = None
+    conflicting: bool = True
     deletes: Mapping[str, Any] | None = None
 
     @property

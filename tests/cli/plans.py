@@ -215,7 +215,7 @@ def empty() -> dict[str, Any]:
 
 WAITING = {
     "rewrites": 1, "files": 12, "bytes": 3 * GIB, "from": "2026-11-20T12:14:03Z",
-    "until": "2026-11-20T12:14:03Z",
+    "until": "2026-11-20T12:14:03Z", "conflicts": 0,
     "text": "1 rewrite of 12 files (3.0 GiB) waits until 2026-11-20T12:14:03Z, for the quiet "
     "period after another writer's change",
 }  # fmt: skip

@@ -28,6 +28,7 @@ from reconciler.loop.driver_job import (
 from reconciler.loop.measure import window_read
 from reconciler.loop.ports import Target
 from reconciler.loop.step import Step
+from reconciler.plan.conflicts import NO_CONFLICTS, Conflicts
 from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import Reservation
 from reconciler.spark import processes
@@ -62,13 +63,14 @@ def commits(made: Prepared) -> list[str]:
 
 
 def test_a_run_does_the_plan_records_it_and_leaves_nothing_open(made: Prepared, spark: Any) -> None:
-    before = made.rows()
+    before, uuid = made.rows(), made.plan.table_uuid
+    made.actor(spark).record_conflicts(uuid, [made.plan.actions[0].action], ())
     driven = go(made, spark)
     assert made.rows() == before
     assert shortfall(driven) is None
+    assert made.actor(spark).history(uuid).conflicts == NO_CONFLICTS
     assert driven.execution is not None and driven.execution.done
     assert commits(made) == [made.plan.id] * driven.execution.commits
-    uuid = made.plan.table_uuid
     assert made.store.open_intents(uuid) == ()
     (reservation,) = made.store.reservations(uuid)
     assert reservation.settled and reservation.id.startswith(f"{made.plan.id}-1-")
@@ -237,6 +239,7 @@ def test_a_plan_that_lost_an_action_is_a_conflict(made: Prepared, spark: Any) ->
     words = last_words(raised.value)
     assert words.cause is Cause.CONFLICT and words.retry
     assert made.files() == files
+    assert made.actor(spark).history(made.plan.table_uuid).conflicts == Conflicts(data=1)
 
 
 def test_an_expired_plan_is_not_begun(made: Prepared, spark: Any) -> None:

@@ -17,7 +17,6 @@ from reconciler.operator.look import _observed
 from reconciler.render.totals_text import total_text
 from tests.advisor.worlds import SETTINGS, arrived, workload
 from tests.cli.observations import lineitem
-from tests.loop.test_step import policy
 from tests.said import Said
 
 LIMIT = 10.0
@@ -34,12 +33,11 @@ class Proposed:
             position_deleted=files.records * position // 100,
             equality_deletes=(np.arange(len(files)) < equality).astype(np.int64),
         )
-        wanted = replace(SETTINGS, objectives=Objectives(max_deleted_rows_percent=LIMIT))
-        self.advice = decide(AdviceInput(files, workload(), wanted))
+        self.settings = replace(SETTINGS, objectives=Objectives(max_deleted_rows_percent=LIMIT))
+        self.advice = decide(AdviceInput(files, workload(), self.settings))
         assert not self.advice.actions
         self.pending: tuple[Any, ...] = ()
         self.observation = lineitem(12, 3)
-        self.policy = policy("t")
         self.evidence = type("Evidence", (), {"workload": workload()})
 
 

@@ -70,10 +70,7 @@ class Deleter:
             table = self.lake.catalog.load_table(TABLE)
             path, first, dead = self._next(table, rows)
             try:
-                with table.transaction() as transaction:
-                    made = _Deletes(Operation.DELETE, transaction, table.io)
-                    made.append_data_file(_written(table, path, range(first, first + len(dead))))
-                    made.commit()
+                delete_rows(table, path, range(first, first + len(dead)))
             except CommitFailedException:
                 self.refused += 1
                 continue
@@ -110,6 +107,15 @@ class Deleter:
     def working(self, pause: float) -> contextlib.AbstractContextManager[None]:
         """Write every `pause` seconds."""
         return repeating(self.write, pause)
+
+
+def delete_rows(table: Any, path: str, positions: range) -> None:
+    """Commit one position delete file over rows of one data file. Raises CommitFailedException if
+    another commit came first."""
+    with table.transaction() as transaction:
+        made = _Deletes(Operation.DELETE, transaction, table.io)
+        made.append_data_file(_written(table, path, positions))
+        made.commit()
 
 
 def _written(table: Any, path: str, positions: range) -> DataFile:

@@ -67,6 +67,16 @@ def test_back_off_doubles_from_half_a_minute_to_an_hour() -> None:
     assert [wait.total_seconds() for wait in waits] == [30, 60, 120, 3600, 3600]
 
 
+def test_a_loop_of_conflicts_is_tried_again_every_hour() -> None:
+    """The writers may have gone; nobody has to change the policy then."""
+    waits = [repeated(Cause.CONFLICT, n).until - NOW for n in (1, 4, 5, 6)]
+    assert [wait.total_seconds() for wait in waits] == [30, 240, 3600, 3600]
+    known = repeated(Cause.CONFLICT, 5)
+    assert trouble(known, SCOPES, known.until).stall == ""
+    assert trouble(known, SCOPES, known.until).conflict
+    assert not trouble(repeated(Cause.UNKNOWN, 1), SCOPES, NOW).conflict
+
+
 def test_another_cause_starts_the_count_anew() -> None:
     known = after(repeated(Cause.CONFLICT, 4), Cause.UNAVAILABLE, "m", SCOPES, NOW)
     assert known.count == 1

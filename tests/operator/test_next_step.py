@@ -93,6 +93,8 @@ def test_a_second_attempt_has_a_number_of_its_own():
         ({"invalid": ("InvalidSpec", "bad")}, Stall, "InvalidSpec"),
         ({"trouble": Trouble("ConflictLoop", "five")}, Stall, "ConflictLoop"),
         ({"trouble": Trouble(message="once", until=NOW + MINUTE)}, Wait, "BackOff"),
+        ({"trouble": Trouble("ConflictLoop", "five", conflict=True)}, Stall, "ConflictLoop"),
+        ({"trouble": Trouble("", "once", NOW + MINUTE, conflict=True)}, Wait, "BackOff"),
         ({"proposal": None}, Propose, None),
         (
             {"proposal": replace(PROPOSAL, admitted=0, reason="OverBudget", message="m")},
@@ -128,6 +130,30 @@ def test_what_stands_in_the_way_is_named(changes, kind, reason):
     assert isinstance(decision, kind)
     if reason is not None:
         assert decision.reason == reason
+
+
+CONFLICTS = (
+    Trouble("ConflictLoop", "five", conflict=True),
+    Trouble("", "once", NOW + MINUTE, conflict=True),
+)
+
+
+@pytest.mark.parametrize("trouble", CONFLICTS)
+def test_conflicts_do_not_hold_up_a_plan_without_work_that_conflicted(trouble):
+    beside = replace(PROPOSAL, conflicting=False)
+    assert isinstance(next_step(replace(FREE, trouble=trouble, proposal=beside)), Launch)
+    ahead = replace(FREE, trouble=trouble, record=AHEAD)
+    assert isinstance(next_step(replace(ahead, proposal=beside)), CreateAgain)
+    nothing = replace(beside, pending=(), admitted=0)
+    assert next_step(replace(FREE, trouble=trouble, proposal=nothing)).reason == "NothingToDo"
+    assert isinstance(next_step(replace(FREE, trouble=trouble, proposal=None)), Propose)
+    other = replace(trouble, conflict=False)
+    assert not isinstance(next_step(replace(FREE, trouble=other, proposal=beside)), Launch)
+
+
+def test_a_write_ahead_of_work_that_conflicts_again_and_again_is_dropped():
+    decision = next_step(replace(FREE, trouble=CONFLICTS[0], record=AHEAD))
+    assert isinstance(decision, DropReservation)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ class Action(ABC):
     work: ClassVar[str | None] = None
     """How the throughput model groups it: "pack" | "sort" for data files, "compact-deletes" |
     "convert-deletes" for delete files; None where nothing is written."""
+    rewrites_data: ClassVar[bool] = False
+    """Whether it replaces data files, so that a delete on one of them conflicts with it."""
     consent: ClassVar[Consent] = Consent.POLICY
     rests_on_workload: ClassVar[bool] = False
     """Whether only recorded queries speak for it."""

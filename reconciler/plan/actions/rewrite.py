@@ -26,6 +26,7 @@ class Rewrite(PartitionAction, ABC):
     row_group_bytes: int = 0
 
     work: ClassVar[str | None] = "sort"
+    rewrites_data: ClassVar[bool] = True
     by: ClassVar[str] = " by "
 
     @property
