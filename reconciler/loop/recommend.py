@@ -194,7 +194,7 @@ def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[D
             details=("A layout is recommended for recorded queries, and there are none.",),
             do="import a log with `layoutctl workload import`",
         )
-    wanted = demands(workload, seen.schema, options.horizon_ms)
+    wanted = demands(workload, seen.schema, options.horizon_ms, keeps_up=True)
     known = seen.schema.by_id
     useful = [
         demand
@@ -322,7 +322,7 @@ def _windows(
         ("the last half of the log", _during(workload, middle + 1, workload.until_ms)),
     )
     return tuple(
-        (name, demands(part, seen.schema, options.horizon_ms))
+        (name, demands(part, seen.schema, options.horizon_ms, keeps_up=True))
         for name, part in halves
         if part.shapes
     )

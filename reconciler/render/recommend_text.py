@@ -85,7 +85,7 @@ def _verdict(body: Document, width: int) -> list[str]:
 def _moving(body: Document) -> str:
     if not any(item.get("moving") for item in body["shapes"]):
         return ""
-    return " Ranges that move with time will hardly read the present data again."
+    return " Ranges that move with time count as at the end of the log, as if rows kept arriving."
 
 
 def _named(body: Document, name: str) -> Mapping[str, Any]:

@@ -59,6 +59,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
             visits = catalog.create_table_if_not_exists("shop.visits", rows.schema)
             visits.append(rows)
     _odd_partitions(catalog)
+    _days(catalog, home / "days.jsonl")
     catalog.create_table("shop.empty", rows.schema)
     catalog.create_table("shop.quiet", rows.schema).append(rows.slice(0, 100))
     _log(home / "log.jsonl", "shop.sales", "day between {} and {}")
@@ -77,6 +78,33 @@ def _odd_partitions(catalog: Any) -> None:
     with table.update_spec() as spec:
         spec.add_identity("share")
     table.append(rows)
+
+
+def _days(catalog: Any, log: Path) -> None:
+    """rec.shop.events: eight days of rows in order of time, asked for the last day, or for a user
+    of any time."""
+    random = np.random.default_rng(8)
+    count, days, end = 48_000, 8, np.datetime64("2026-11-15T00:00:00", "us")
+    ago = np.sort(random.integers(1, days * 86_400, count))[::-1].astype("timedelta64[s]")
+    rows = pa.table(
+        {
+            "at": end - ago,
+            "user": random.integers(0, 5_000, count),
+            "note": [random.bytes(12).hex() for _ in range(count)],
+        }
+    )
+    table = catalog.create_table("shop.events", rows.schema)
+    for part in range(16):
+        table.append(rows.slice(part * count // 16, count // 16))
+    with log.open("w") as out:
+        for number in range(160):
+            when = end - np.timedelta64((160 - number) * 4_200, "s")
+            condition = f"user = {random.integers(0, 5_000)}"
+            if number % 4:
+                condition = f"at >= timestamp '{when - np.timedelta64(86_400, 's')}'"
+                condition += f" and at < timestamp '{when}'"
+            sql = f"select note from shop.events where {condition}"
+            out.write(json.dumps({"sql": sql, "timestamp": f"{when}Z"}) + "\n")
 
 
 def _log(path: Path, table: str, condition: str, columns: str = "pad") -> None:
@@ -102,7 +130,7 @@ def cli(
     isolate(monkeypatch, tmp_path, warehouse, imported, warehouse / "cache")
     run = runner(monkeypatch, capsys)
     if not imported.exists():
-        for name in ("log.jsonl", "visits.jsonl", "odd.jsonl"):
+        for name in ("log.jsonl", "visits.jsonl", "odd.jsonl", "days.jsonl"):
             log = str(warehouse / name)
             assert run("workload", "import", "--dialect", "spark", "--catalog", "rec", log)[0] == 0
     return run
@@ -124,6 +152,16 @@ def test_a_log_becomes_a_policy_that_the_reader_accepts(cli, tmp_path):
     policy = yaml.safe_load((tmp_path / "sales.yaml").read_text())
     assert policy["spec"]["layout"]["clustering"] == body["policy"]["clustering"]
     assert cli("validate", "-f", "sales.yaml")[0] == 0
+
+
+def test_a_table_that_is_asked_for_the_last_day_keeps_its_order_of_time(cli):
+    """The windows of the next weeks lie behind the present rows, and will be read as these are."""
+    body = json.loads(cli("recommend", "rec.shop.events", "-o", "json")[1])
+    today, chosen = body["layouts"][:2]
+    by_user = next(item for item in body["layouts"] if item["keys"] == ["user"])
+    assert "at" in body["policy"]["clustering"]["keys"]
+    assert chosen["read"]["bytes"] < 0.6 * by_user["read"]["bytes"]
+    assert chosen["filesOpened"] < 0.2 * today["filesOpened"]
 
 
 def test_the_second_time_no_file_is_sampled_again(cli):

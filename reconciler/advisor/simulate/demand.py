@@ -1,9 +1,10 @@
 """The queries that decisions are judged by: recorded ones, and moving windows at future times.
 
 A fixed query counts as recorded, both in the window and over the horizon. A moving one (`now() - 7
-days`) counts as recorded in the window, and over the horizon it is replayed at future times, so
-that data which it will no longer read saves nothing (definitions: Moving literal, Gate; design:
-Judgement).
+days`) counts as recorded in the window. Over the horizon it is replayed at future times where files
+are judged that exist, so that data which it will no longer read saves nothing (definitions: Moving
+literal, Gate; design: Judgement). A layout to declare is that of rows to come as well: there the
+table is taken to keep up with time, and to look to later windows as it looks to the last ones.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.queries.calendar import DAY_MS
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Predicate, fields_of
@@ -44,11 +46,14 @@ def demands(
     schema: Schema,
     horizon_ms: int,
     expected: Float64 | None = None,
+    *,
+    keeps_up: bool = False,
 ) -> tuple[Demand, ...]:
     """Return one Demand per shape, in the workload's order, with equal literals merged.
 
     expected: float64[queries], executions over the horizon in the order of the shapes; None for the
-    regime forecast.
+    regime forecast. keeps_up: the table receives rows as time goes on, so that moving windows count
+    at the end of the log, at their own time of day, and not in the future.
     """
     if workload.empty:
         return ()
@@ -59,7 +64,7 @@ def demands(
     parts = np.split(expected, np.cumsum(lengths)[:-1])
     return tuple(
         _demand(batch, part, workload.until_ms, schema, horizon_ms,
-                MAX_QUERIES * len(batch) // total)
+                MAX_QUERIES * len(batch) // total, keeps_up)
         for batch, part in zip(workload.shapes, parts, strict=True)
     )  # fmt: skip
 
@@ -71,6 +76,7 @@ def _demand(
     schema: Schema,
     horizon_ms: int,
     limit: int,
+    keeps_up: bool,
 ) -> Demand:
     """Return the demand of one shape, with at most `limit` queries, or the few that are needed."""
     moving = _moving_rows(batch)
@@ -79,25 +85,40 @@ def _demand(
         return _thin(_merge(recorded), max(8, limit))
     half = max(8, limit // 2)
     rows = np.flatnonzero(moving)
-    times = min(REPLAY_TIMES, max(1, half // len(rows)))
-    literals = _replayed(batch, rows, times, until_ms, schema, horizon_ms)
+    times = 1 if keeps_up else min(REPLAY_TIMES, max(1, half // len(rows)))
+    instants = (
+        [until_ms - (until_ms - batch.event_ms) % DAY_MS]
+        if keeps_up
+        else _instants(batch, rows, times, until_ms, horizon_ms)
+    )
+    literals = _replayed(batch, rows, instants, schema)
     expected = np.tile(executions[rows] / times, times)
     replayed = _like(batch, schema, literals, np.zeros(len(expected)), expected)
     # Apart: a merged query would take over the executions of one at another time.
     return _joined(_thin(_merge(recorded), half), _thin(_merge(replayed), half))
 
 
-def _replayed(
-    batch: ShapeBatch, rows: Int64, times: int, until_ms: int, schema: Schema, horizon_ms: int
-) -> tuple[SlotLiterals, ...]:
-    """Return the literals of these queries at `times` future instants each, one after the other."""
+def _instants(
+    batch: ShapeBatch, rows: Int64, times: int, until_ms: int, horizon_ms: int
+) -> list[Int64]:
+    """Return `times` future instants for each of these queries."""
     phase = np.floor((rows + 0.5) * _GOLDEN % 1.0 * REPLAY_PHASES) + 0.5
-    parts = []
+    found = []
     for number in range(times):
         at = np.full(len(batch), until_ms, dtype=np.int64)
         place = (number + phase / REPLAY_PHASES) / times
         at[rows] += (place * horizon_ms).astype(np.int64)
-        parts.append([_rows(values, rows) for values in resolve_moving(batch, schema, at)])
+        found.append(at)
+    return found
+
+
+def _replayed(
+    batch: ShapeBatch, rows: Int64, instants: Sequence[Int64], schema: Schema
+) -> tuple[SlotLiterals, ...]:
+    """Return the literals of these queries at each instant, one after the other."""
+    parts = [
+        [_rows(values, rows) for values in resolve_moving(batch, schema, at)] for at in instants
+    ]
     return tuple(_join(pieces) for pieces in zip(*parts, strict=True))
 
 
