@@ -172,6 +172,17 @@ def harmful() -> dict[str, Any]:
     return document
 
 
+def fewer_files() -> dict[str, Any]:
+    """Two sorts: one pays by skipping data, the other nearly only because fewer files are
+    opened."""
+    document = single()
+    _, by_date, by_both, _ = document["actions"]
+    for action, opening in ((by_date, GIB), (by_both, 19 * GIB)):
+        action["key"] = [{"column": "l_shipdate", "direction": "asc"}]
+        action["predicted"] |= {"saving": 20 * GIB, "savingOpening": opening, "savingDenser": 0}
+    return document
+
+
 def many_actions() -> dict[str, Any]:
     """A plan over more partitions than a screen holds."""
     document = single()

@@ -114,6 +114,7 @@ CASES: dict[str, Callable[[int], str]] = {
     "plan-many-actions": lambda w: plan_text.render_plan(
         plans.many_actions(), width=w, following=plans.FOLLOWING
     ),
+    "plan-fewer-files": lambda w: plan_text.render_plan(plans.fewer_files(), width=w),
     "plan-harm": lambda w: plan_text.render_plan(plans.harmful(), width=w),
     "plan-empty": lambda w: plan_text.render_plan(plans.empty(), width=w),
     "plan-in-part": lambda w: plan_text.render_plan(
