@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.spark import iceberg, scan, streams
+from reconciler.spark import delete_scope, iceberg, scan, streams
 from reconciler.spark.scan import ScanTasks
 
 DELETE = "org.apache.iceberg.DeleteFile"
@@ -49,20 +49,10 @@ class DeleteFile:
 
 def live(spark: Any, table: Any, snapshot_id: int) -> list[DeleteFile]:
     """Return the delete files that the snapshot's manifests list."""
-    specs, io = table.specs(), table.io()
-    lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
-    by_spec: dict[int, Any] = {}
-    for manifest in iceberg.each(table.snapshot(snapshot_id).deleteManifests(io)):
-        reader = spark._jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(manifest, io, specs)
-        own = by_spec.setdefault(int(manifest.partitionSpecId()), lists.newArrayList())
-        try:
-            own.addAll(lists.newArrayList(reader.iterator()))
-        finally:
-            reader.close()
     return [
         file
-        for spec_id, files in by_spec.items()
-        for file in _described(spark, files, specs.get(spec_id))
+        for spec_id, files in delete_scope.live_delete_files(spark, table, snapshot_id).items()
+        for file in _described(spark, files, table.specs().get(spec_id))
     ]
 
 
@@ -122,8 +112,8 @@ def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
         found.append(
             DeleteFile(
                 java, path, _number(offset), spec_id, place, everywhere, _number(sequence),
-                "" if named == "null" else named, _ids(keys), kind == PUFFIN, int(count),
-                _number(length) or int(size),
+                "" if named == "null" else named, delete_scope.key_ids(keys), kind == PUFFIN,
+                int(count), _number(length) or int(size),
             )
         )  # fmt: skip
     return found
@@ -151,11 +141,6 @@ def _row(spark: Any) -> Any:
 
 def _number(text: str) -> int:
     return 0 if text == "null" else int(text)
-
-
-def _ids(text: str) -> tuple[int, ...]:
-    """`[1, 2]`, or `null` for position deletes."""
-    return () if text == "null" else tuple(int(part) for part in text.strip("[]").split(","))
 
 
 def partitioned_equality(spark: Any, table: Any, snapshot_id: int) -> int:

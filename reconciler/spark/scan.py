@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.spark import iceberg, streams
+from reconciler.spark import delete_scope, iceberg, streams
 from reconciler.spark.task_file import TaskFile, task_file
 from reconciler.spark.translate import java_exception
 
@@ -108,8 +108,15 @@ def scan_tasks(
 
     columns: ids of the columns whose statistics to read. bare: without their deletes.
     """
+    tasks = _tasks(spark, table, snapshot_id, columns)
+    return _with_files(spark, tasks, paths, bare)
+
+
+def _tasks(spark: Any, table: Any, snapshot_id: int, columns: Collection[int]) -> Any:
+    """Return a java.util.List of the snapshot's tasks, with all deletes that a reader must
+    apply."""
     scan = _with_statistics(spark, table, snapshot_id, columns)
-    return _with_files(spark, planned(spark, scan), paths, bare)
+    return delete_scope.by_value(spark, table, snapshot_id, planned(spark, scan))
 
 
 def _with_statistics(spark: Any, table: Any, snapshot_id: int, columns: Collection[int]) -> Any:
@@ -130,11 +137,12 @@ def tasks_under(
 
     Their deletes are not described: each of a thousand data files may have a thousand of them.
     """
-    scan = _with_statistics(spark, table, snapshot_id, columns)
     path_of = iceberg.method(spark, _FILE, "location", _STRING)
     wanted = streams.chain(spark, path_of, streams.contained(spark, deletes))
     under = streams.any_of(spark, _delete_stream(spark), wanted)
-    return _with_files(spark, streams.kept(spark, planned(spark, scan), under), bare=True)
+    return _with_files(
+        spark, streams.kept(spark, _tasks(spark, table, snapshot_id, columns), under), bare=True
+    )
 
 
 def delete_marks(spark: Any, tasks: ScanTasks) -> Any:

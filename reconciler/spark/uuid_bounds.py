@@ -10,26 +10,18 @@ readers in Java would skip the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.catalog.parquet import leaves_with_ids
-from reconciler.spark import iceberg
-from reconciler.spark.footer import footer_of
+import numpy as np
 
-UUID = "uuid"
-HALVES = (0, 8)
-"""Places of the bytes that begin a UUID's two 64-bit numbers."""
-SIGN = 0x80
+from reconciler.catalog.parquet import leaves_with_ids
+from reconciler.spark.footer import footer_of
+from reconciler.table.uuid_order import BYTES, UUID, alike_in_all_orders
 
 Bounds = tuple[bytes, bytes]
-
-
-def alike_in_all_orders(low: bytes, high: bytes) -> bool:
-    """Whether signed and unsigned order agree about what is between two UUIDs."""
-    signs = [[end[at] & SIGN for at in HALVES] for end in (low, high)]
-    return low <= high and signs[0] == signs[1]
 
 
 def enclosing(parts: Iterable[Bounds | None]) -> Bounds | None:
@@ -41,6 +33,11 @@ def enclosing(parts: Iterable[Bounds | None]) -> Bounds | None:
     return min(low for low, _ in found), max(high for _, high in found)
 
 
+def _may_stay(bounds: Bounds) -> bool:
+    low, high = (np.array([end], dtype=f"S{BYTES}") for end in bounds)
+    return bool(alike_in_all_orders(low, high)[0])
+
+
 def corrected(spark: Any, table: Any, files: Sequence[Any]) -> tuple[Any, ...]:
     """Return uncommitted DataFiles of the table with bounds of UUID columns that are true for every
     reader, and without those that cannot be.
@@ -48,19 +45,26 @@ def corrected(spark: Any, table: Any, files: Sequence[Any]) -> tuple[Any, ...]:
     A table without such columns costs one call. A footer is read only of a file with several row
     groups whose bounds may stay.
     """
-    columns = _columns(spark, table)
+    schema = str(spark._jvm.org.apache.iceberg.SchemaParser.toJson(table.schema()))
+    columns = sorted(columns_of(schema))
     if not columns:
         return tuple(files)
     return tuple(_corrected(spark, table, file, columns) for file in files)
 
 
-def _columns(spark: Any, table: Any) -> list[int]:
-    """Return the field ids of the UUID columns, nested ones too."""
-    schema = table.schema()
-    if f'"{UUID}"' not in str(spark._jvm.org.apache.iceberg.SchemaParser.toJson(schema)):
-        return []
-    ids = [int(field_id) for field_id in iceberg.each(schema.idToName().keySet())]
-    return [field_id for field_id in ids if str(schema.findType(field_id)) == UUID]
+def columns_of(schema: str) -> set[int]:
+    """Return the field ids of the UUID columns of a schema in JSON, members of structs too."""
+    return _uuids(json.loads(schema)) if f'"{UUID}"' in schema else set()
+
+
+def _uuids(kind: Mapping[str, Any]) -> set[int]:
+    found: set[int] = set()
+    for field in kind.get("fields", ()):
+        if field["type"] == UUID:
+            found.add(int(field["id"]))
+        elif isinstance(field["type"], dict):
+            found |= _uuids(field["type"])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +112,11 @@ def _corrected(spark: Any, table: Any, file: Any, columns: Sequence[int]) -> Any
 def _true_bounds(table: Any, file: Any, given: dict[int, list[bytes]]) -> dict[int, Bounds | None]:
     """Return the bounds that may stay of each column."""
     both = {column: (ends[0], ends[1]) for column, ends in given.items() if len(ends) == 2}
-    kept = {column: ends for column, ends in both.items() if alike_in_all_orders(*ends)}
+    kept = {column: ends for column, ends in both.items() if _may_stay(ends)}
     splits = file.splitOffsets()
     if kept and (splits is None or int(splits.size()) > 1):
         exact = _of_row_groups(table, file, list(kept))
-        kept = {c: ends for c, ends in exact.items() if ends and alike_in_all_orders(*ends)}
+        kept = {c: ends for c, ends in exact.items() if ends and _may_stay(ends)}
     return {column: kept.get(column) for column in given}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
+from reconciler.advisor.simulate.layout import as_in_manifest
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.queries.table_view import table_view
 from reconciler.table.filetable import UNKNOWN, FileTable
@@ -16,6 +17,7 @@ from reconciler.table.footer_bounds import with_footer_bounds
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.metrics_modes import unbounded_columns
 from reconciler.table.schema import Field, Schema
+from reconciler.table.values import Kind
 from tests.advisor.worlds import DATE, KEY, PART, SETTINGS, arrived, range_workload, workload
 
 FILES = 10
@@ -66,6 +68,35 @@ def test_a_metrics_mode_without_bounds_opens_every_file_of_the_new_layout(given)
     queries = given.workload.queries
     assert opened / queries >= files
     assert (bounded.cost_after.mid - bounded.read_after.mid) / SETTINGS.open_bytes < opened / 2
+
+
+def test_a_file_of_uuids_of_both_halves_will_have_no_bounds_of_them():
+    table = arrived(np.random.default_rng(3), rows=2_000, rows_per_file=500).file_table()
+    ends = [("10", "7f"), ("7f", "80"), ("80", "ff"), ("", "")]
+    low, high = (np.array([bytes.fromhex(e[i]) for e in ends], dtype="S16") for i in range(2))
+    known = np.array([True, True, True, False])
+    column = replace(
+        table.columns[PART],
+        kind=Kind.BYTES,
+        lower=low,
+        upper=high,
+        has_lower=known,
+        has_upper=known,
+    )
+    fields = tuple(
+        replace(field, type="uuid") if field.field_id == PART else field
+        for field in table.schema.fields
+    )
+    files = replace(
+        table,
+        schema=replace(table.schema, fields=fields),
+        columns={**table.columns, PART: column},
+    )
+    shown = as_in_manifest(files, frozenset({DATE}))
+    assert shown.columns[PART].bounded.tolist() == [True, False, True, False]
+    assert not shown.columns[DATE].bounded.any()
+    assert shown.columns[KEY].bounded.all()
+    assert as_in_manifest(table, frozenset()) is table
 
 
 def test_bounds_of_row_groups_complete_files_and_leave_the_others_as_they_are():

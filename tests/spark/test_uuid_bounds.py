@@ -18,12 +18,15 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StructType, UUIDType
 
 from reconciler.demo import witness
+from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.delete_maintenance import ConvertDeletes
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
 from reconciler.spark import uuid_bounds
 from reconciler.table.schema import SortColumn
+from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 
 ROWS = 12_000
@@ -41,26 +44,6 @@ NESTED = 5
 def duckdb() -> Iterator[Any]:
     with witness.connect() as connection:
         yield connection
-
-
-def _bytes(text: str) -> bytes:
-    return bytes.fromhex(text.ljust(32, "0"))
-
-
-@pytest.mark.parametrize(
-    "low, high, alike",
-    [
-        ("10", "7f", True),
-        ("80", "ff", True),
-        ("7f", "80", False),  # both halves; signed order puts 80.. first
-        ("90", "20", False),  # as Java merges them
-        ("90", "80", False),
-        ("10" * 8 + "7f", "10" * 8 + "80", False),  # the second number decides
-        ("10" * 8 + "90", "20" * 8 + "80", True),
-    ],
-)
-def test_bounds_stay_where_both_orders_agree(low: str, high: str, alike: bool) -> None:
-    assert uuid_bounds.alike_in_all_orders(_bytes(low), _bytes(high)) is alike
 
 
 def test_bounds_of_row_groups_enclose_only_if_all_are_known() -> None:
@@ -163,3 +146,45 @@ def test_footers_are_read_only_where_bounds_may_stay(
     (file,) = _files(table)
     assert (file.lower_bounds[1], file.upper_bounds[1]) == (half[0], half[-1])
     assert read == []
+
+
+def _deleted_by_uuid(
+    bench: Bench, catalog: Any, name: str
+) -> tuple[Any, list[bytes], tuple[str, ...]]:
+    """A table with an equality delete by UUID that Spark does not apply: the data files have UUIDs
+    of both halves. Returns the deleted UUIDs and the data files, too."""
+    random = np.random.default_rng(5)
+    keys = [uuid.UUID(bytes=random.bytes(16), version=4).bytes for _ in range(600)]
+    table = _filled(catalog, name, keys)
+    gone = sorted(keys)[40:48]
+    column = pa.array(gone, pa.uuid())
+    paths = tuple(sorted(file.file_path for file in _files(table)))
+    bounds = {"u": (gone[0], gone[-1])}
+    add_equality_delete(bench, name, {"u": column}, like=paths[0], bounds=bounds)
+    assert sum(bench.rows(name).values()) == len(keys)  # Iceberg's fault
+    return table, gone, paths
+
+
+def _uuids(table: Any, duckdb: Any) -> set[bytes]:
+    location = table.refresh().metadata_location.removeprefix("file://")
+    rows = duckdb.execute(f"SELECT u FROM iceberg_scan('{location}')").fetchall()
+    assert len(rows) == len({row[0] for row in rows})
+    return {row[0].bytes for row in rows}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["rewrite", "convert"])
+def test_no_row_that_is_deleted_by_its_uuid_comes_back(
+    bench: Bench, iceberg_catalog: Any, duckdb: Any, kind: str
+) -> None:
+    name = f"gone_{kind}"
+    table, gone, paths = _deleted_by_uuid(bench, iceberg_catalog, name)
+    live = _uuids(table, duckdb)
+    assert len(live) == 592 and live.isdisjoint(gone)
+    action: Action = ConvertDeletes(inputs=delete_paths(bench, name, 2), partition=(7,))
+    if kind == "rewrite":
+        action = Cluster(ordering=Lexicographic((SortColumn(2),)), inputs=paths)
+    assert bench.run(bench.request(name, action)).done
+    assert _uuids(table, duckdb) == live
+    seen = bench.sql(f"SELECT u FROM {bench.full(name)}")
+    assert {uuid.UUID(row.u).bytes for row in seen} == live

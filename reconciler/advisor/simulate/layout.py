@@ -12,9 +12,10 @@ from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import OPEN_BYTES, TableView
-from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
+from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
 from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.schema import PartitionSpec
+from reconciler.table.uuid_order import UUID, alike_in_all_orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +112,28 @@ def simulated_files(
 
 def as_in_manifest(files: FileTable, unbounded: frozenset[int]) -> FileTable:
     """Return the files without the bounds that their manifest will not have."""
-    hidden = unbounded & files.columns.keys()
-    if not hidden:
+    kept = {field: _has_bounds(files, field, unbounded) for field in files.columns}
+    if all(given.all() for given in kept.values()):
         return files
-    none = np.zeros(len(files), dtype=bool)
     columns = {
-        field: replace(column, has_lower=none, has_upper=none) if field in hidden else column
+        field: replace(
+            column,
+            has_lower=column.has_lower & kept[field],
+            has_upper=column.has_upper & kept[field],
+        )
         for field, column in files.columns.items()
     }
     return replace(files, columns=columns)
+
+
+def _has_bounds(files: FileTable, field_id: int, unbounded: frozenset[int]) -> Bool:
+    """Return the files in which bounds of the column are kept: bool[files]."""
+    if field_id in unbounded:
+        return np.zeros(len(files), dtype=bool)
+    field, column = files.schema.by_id.get(field_id), files.columns[field_id]
+    if field is None or field.type != UUID:
+        return np.ones(len(files), dtype=bool)
+    return alike_in_all_orders(column.lower, column.upper) | ~column.bounded
 
 
 @lru_cache(maxsize=64)
