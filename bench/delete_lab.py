@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from bench.delete_modes import (
     SPARSE,
     Cost,
     Found,
+    Opened,
     Reading,
     reading_of,
 )
@@ -38,6 +39,7 @@ from tests.spark.tables import Bench
 
 ROUNDS = 9
 """Readings of each table that count: the mean without the least and the most, as in the paper."""
+CACHE = "spark.sql.iceberg.executor-cache.enabled"
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
@@ -63,10 +65,12 @@ ITERATION = {
 
 @dataclass(frozen=True)
 class State:
-    """A table as of a snapshot."""
+    """A table as of a snapshot. cached: whether an executor keeps delete files that it has read for
+    its other tasks, as Spark does by default."""
 
     name: str
     snapshot: int
+    cached: bool = True
 
 
 class Lab:
@@ -101,23 +105,33 @@ class Lab:
     def state(self, name: str) -> State:
         return State(name, self.bench.table(name).currentSnapshot().snapshotId())
 
-    def in_turns(self, states: Mapping[Hashable, State], values: str) -> dict[Hashable, Reading]:
+    def in_turns(self, states: Iterable[State], values: str) -> dict[State, Reading]:
         """Return what a full scan of each takes; values: aggregates of all rows.
 
         They are read in turns, each round in another order: the machine and the compiler change
         in the course of minutes by more than deletes cost. The first round compiles.
         """
-        found: dict[Hashable, list[float]] = {key: [] for key in states}
+        found: dict[State, list[float]] = {state: [] for state in states}
         for number in range(ROUNDS + 1):
-            order = random.Random(number).sample(list(states), len(states))
-            for key in order:
-                state = states[key]
+            for state in random.Random(number).sample(list(found), len(found)):
                 query = (
                     f"SELECT {values} FROM {self.bench.full(state.name)} "
                     f"VERSION AS OF {state.snapshot}"
                 )
-                found[key].append(self.measured(partial(self.bench.sql, query)).cpu)
-        return {key: reading_of(cpu[1:]) for key, cpu in found.items()}
+                self.spark.conf.set(CACHE, str(state.cached).lower())
+                found[state].append(self.measured(partial(self.bench.sql, query)).cpu)
+        self.spark.conf.unset(CACHE)
+        return {state: reading_of(cpu[1:]) for state, cpu in found.items()}
+
+    def opened(self, state: State) -> Opened:
+        """Return what a reading opens."""
+        scan = self.bench.table(state.name).newScan().useSnapshot(state.snapshot)
+        deletes = [
+            [delete.location() for delete in task.deletes()]
+            for task in iceberg.each(scan.planFiles())
+        ]
+        paths = [path for each in deletes for path in each]
+        return Opened(len(deletes), len(set(paths)), len(paths))
 
     def run(self, name: str, actions: Sequence[Action], ledger: list[ThroughputSample]) -> None:
         """Carry out actions of one kind, and note what they took. Each plan has an id of its own:
@@ -147,9 +161,10 @@ class Bed:
 
     def __init__(
         self, lab: Lab, rows: int | None, iterations: int, source: Source = LINEITEM,
-        cases: Sequence[str] = CASES,
+        cases: Sequence[str] = CASES, pieces: int = 1,
     ) -> None:  # fmt: skip
-        """rows: only so many of the source's rows, None for all. cases: to be played."""
+        """rows: only so many of the source's rows, None for all. cases: to be played. pieces: data
+        files of a bucket."""
         self.lab, self.iterations, self.source = lab, iterations, source
         self.types = {
             field.name: field.dataType.simpleString()
@@ -157,9 +172,12 @@ class Bed:
         }
         limit = f"LIMIT {rows}" if rows else ""
         self.base = self._create(2, "copy-on-write")
-        lab.bench.sql(
-            f"INSERT INTO {lab.bench.full(self.base)} SELECT * FROM {source.view} {limit}"
-        )
+        for piece in range(pieces):
+            lab.bench.sql(
+                f"INSERT INTO {lab.bench.full(self.base)} "
+                f"SELECT * FROM (SELECT * FROM {source.view} {limit}) "
+                f"WHERE pmod(xxhash64({source.keys[0]}), {pieces}) = {piece}"
+            )
         self.files = lab.bench.files(self.base)
         self.rows = sum(file.record_count for file in self.files)
         self.bytes = sum(file.file_size_in_bytes for file in self.files)

@@ -32,10 +32,14 @@ from reconciler.queries.rewrite_cost import (
     PRIOR_THROUGHPUT,
     Throughput,
     ThroughputSample,
+    modelled_cpu,
     throughput_from,
 )
 
 BUCKETS = 8
+PIECES = 4
+"""Data files of a bucket where deletes of partitions are compacted: a delete file of a partition is
+opened with each of them."""
 NEW_ROWS = 25
 """Rows that each operation adds to each bucket."""
 READS = (1, 10, 100, 1000)
@@ -92,6 +96,44 @@ class Written:
     after: float
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What a reading of a whole table opens. deletes: its delete files, each once; pairs: of a data
+    file and a delete file that applies to it."""
+
+    data: int
+    deletes: int
+    pairs: int
+
+    def __str__(self) -> str:
+        return f"{self.data}, {self.deletes}, {self.pairs}"
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """What maintenance took, and readings before and after it in CPU seconds."""
+
+    cost: Cost
+    before: float
+    after: float
+    opened_before: Opened
+    opened_after: Opened
+
+
+@dataclass(frozen=True)
+class Decay:
+    """A table in one state: without deletes, after all operations, after each maintenance of these.
+
+    cost: of the maintenance, None for the first two. reading: with the executors' cache of delete
+    files; uncached: without it."""
+
+    title: str
+    cost: Cost | None
+    opened: Opened
+    reading: Reading
+    uncached: Reading
+
+
 @dataclass
 class Held:
     """What an operation on another table costs by way."""
@@ -103,16 +145,18 @@ class Held:
 @dataclass
 class Found:
     """rows, bytes: of the table before anything is written. by: (case, way). maintenance: (case,
-    title) -> cost, reading before and after. ledger: our actions, by case. noise: the standard
-    error of a reading, in CPU seconds, the greatest of all. held: cases that are not fitted to."""
+    title). ledger: our actions, by case. noise: the standard error of a reading, the greatest of
+    all, in CPU seconds. held: cases that are not fitted to. decay: of a table whose buckets have
+    several files, in the order of `Decay`."""
 
     rows: int
     bytes: int
     by: dict[tuple[str, str], Written] = field(default_factory=dict)
-    maintenance: dict[tuple[str, str], tuple[Cost, float, float]] = field(default_factory=dict)
+    maintenance: dict[tuple[str, str], Maintenance] = field(default_factory=dict)
     ledger: dict[str, list[ThroughputSample]] = field(default_factory=dict)
     noise: float = 0.0
     held: dict[str, Held] = field(default_factory=dict)
+    decay: list[Decay] = field(default_factory=list)
 
     @property
     def cases(self) -> tuple[str, ...]:
@@ -146,7 +190,7 @@ def operation_on(
     return Operation(
         statement=Statement.MERGE, scanned=scanned, rows=rows, added=rows + NEW_ROWS * BUCKETS,
         files=BUCKETS * share, bytes=size * share, partitions=BUCKETS, shared=BUCKETS,
-        reads=reads, share=share,
+        rows_per_byte=scanned / size, reads=reads, share=share,
     )  # fmt: skip
 
 
@@ -168,9 +212,10 @@ def measured_seconds(case: str, way: str, reads: float, found: Found, error: flo
     """Return the CPU seconds of one operation with its share of reading and maintenance. error: of
     the readings after it.
 
-    A reading loses something as soon as a file has deletes, and more with each operation. That is
-    got back by a rewrite of the files, or in part by a compaction of the delete files or small data
-    files, as it was measured. Readings and rewrite count per operation on the same files. Partial
+    A reading loses something as soon as a file has deletes, and more with each operation. The
+    former ends only with the deletes. The latter is got back by a rewrite of the files, or in part
+    by a compaction of the delete files or small data files, as it was measured. Readings and
+    rewrite count per operation on the same files. Partial
     maintenance takes a fixed time, that of the case with the least, and the rest for what gathered.
     """
     one, share = found.by[case, way], share_of(case)
@@ -178,13 +223,14 @@ def measured_seconds(case: str, way: str, reads: float, found: Found, error: flo
         return one.each.cpu
     lost = max(one.after - one.first, 0.0) / max(one.iterations - 1, 1)
     at_once = max(one.first + error - one.before - lost, 0.0)
-    written = one.each.cpu + reads * at_once
-    rewrite, between = found.maintenance[case, MAJOR][0].cpu * share, reads / share
+    rewrite, between = found.maintenance[case, MAJOR].cost.cpu * share, reads / share
+    written = one.each.cpu + between * at_once
     least = maintained(between * lost, rewrite)
     for title in PARTIAL[way]:
-        cost, before, after = found.maintenance[case, title]
-        fixed = min(found.maintenance[other, title][0].cpu for other in found.cases)
-        back = min(max(before - after, 0.0) / one.iterations, lost)
+        done = found.maintenance[case, title]
+        cost = done.cost
+        fixed = min(found.maintenance[other, title].cost.cpu for other in found.cases)
+        back = min(max(done.before - done.after, 0.0) / one.iterations, lost)
         partly = (
             maintained(between * (lost - back), rewrite)
             + maintained(between * back, fixed)
@@ -219,6 +265,48 @@ def _beside(way: str, one: Operation, throughput: Throughput, each: Cost) -> tup
         f"{prior:.2f}", f"{mine.mid:.2f} ({mine.low:.1f} - {mine.high:.1f})",
         f"{mine.mid / each.cpu:.2f}",
     )  # fmt: skip
+
+
+def decayed(found: Found) -> list[tuple[str, ...]]:
+    """Return the table of what readings lost and what maintenance gave back."""
+    rows = [("state", "CPU s", "opened", "read", "back, %", "read without cache", "back, %")]
+    for one in found.decay:
+        cost = "-" if one.cost is None else f"{one.cost.cpu:.2f}"
+        cells = [one.title, cost, str(one.opened)]
+        for cached in (True, False):
+            share, error = given_back(found.decay, one, cached)
+            reading = one.reading if cached else one.uncached
+            cells += [
+                f"{reading.cpu:.3f}",
+                "-" if one.cost is None else f"{share:.0f} ({error:.0f})",
+            ]
+        rows.append(tuple(cells))
+    return rows
+
+
+def given_back(every: Sequence[Decay], one: Decay, cached: bool) -> tuple[float, float]:
+    """Return how much of what readings lost maintenance gave back, in percent, and two standard
+    errors of it; nothing, of which nothing is known, where nothing was lost."""
+    clean, worn, now = (
+        state.reading if cached else state.uncached for state in (every[0], every[1], one)
+    )
+    lost = worn.cpu - clean.cpu
+    if lost <= 0.0:
+        return 0.0, float("inf")
+    share = (worn.cpu - now.cpu) / lost
+    by = ((1.0 - share) * worn.error, now.error, share * clean.error)
+    return 100.0 * share, 200.0 * float(np.linalg.norm(by)) / lost
+
+
+def rewriting(found: Found) -> list[float]:
+    """Return what our rewrites took of the CPU of their constants, of which
+    `machine_speed.LASTING` says how much that is in a session that lasts."""
+    return [
+        one.cpu_seconds / modelled_cpu(one.kind, one.bytes, one.files, one.first)
+        for samples in found.ledger.values()
+        for one in samples
+        if one.kind == "pack"
+    ]
 
 
 def terms_of(found: Found, case: str, way: str) -> tuple[list[float], float]:

@@ -5,19 +5,21 @@ merges the three cases of "Petabyte-Scale Row-Level Operations in Data Lakehouse
 it: by copy-on-write, by positions per partition, by deletion vectors, and by equality deletes as
 Flink writes them. Then it maintains the deletes, beside Iceberg's procedures on the same files.
 Tables share the data files of one, so that all begin alike. CPU seconds are those of driver and
-JVM. Sections of bench/RESULTS.md: Maintenance of deletes, and those of `bench.delete_modes`.
+JVM. Sections of bench/RESULTS.md: Maintenance of deletes, What compaction gives back, and those of
+`bench.delete_modes`; a case that has ended is in them if the rest is stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,15 +40,20 @@ from bench.delete_modes import (
     NEW_ROWS,
     PACKED,
     PACKING,
+    PIECES,
     PROCEDURE,
     Cost,
+    Decay,
     Found,
     Held,
+    Maintenance,
     Written,
     choices,
+    decayed,
     fitted,
     modes,
     operation_on,
+    rewriting,
     verdict,
 )
 from bench.results import write_section
@@ -54,6 +61,7 @@ from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.queries.machine_speed import LASTING
 from reconciler.queries.rewrite_cost import ThroughputSample
 from reconciler.spark import session
 from tests.spark.equality import add_equality_delete, delete_paths
@@ -116,38 +124,37 @@ def write(bed: Bed, case: str, way: str) -> Trace:
     return Trace(name, min(costs, key=lambda cost: cost.cpu), tuple(states))
 
 
+@dataclass(frozen=True)
+class Done:
+    """Maintenance of the deletes of a way of writing. state: the table afterwards."""
+
+    way: str
+    cost: Cost
+    state: State
+
+
 def maintain(
     bed: Bed, traces: Mapping[str, Trace], ledger: list[ThroughputSample]
-) -> dict[str, tuple[Cost, str, State]]:
-    """Return cost, way and the table afterwards by title. Ours and Iceberg's are on the same files:
-    the table is rolled back in between."""
-    lab = bed.lab
-    positions, vectors, equality = (traces[w].name for w in ("positions", "vectors", "equality"))
-    everything = "options => map('rewrite-all', 'true')"
-
-    def theirs(procedure: str, name: str) -> Callable[[], None]:
-        return lambda: lab.call(procedure, f"table => 'jobs.{name}', {everything}")
-
-    compaction = CompactDeletes(inputs=delete_paths(lab.bench, positions))
-    conversion = ConvertDeletes(inputs=delete_paths(lab.bench, equality, 2))
-    # As a plan has them: an action for each partition.
-    applying = [ApplyDeletes(inputs=(file.file_path,)) for file in bed.files]
-    both = [*_packing(bed, positions), compaction]
-    acts: list[tuple[str, str, Callable[[], None]]] = [
-        (COMPACTION, "positions", partial(lab.run, positions, [compaction], ledger)),
-        (PACKED, "positions", partial(lab.run, positions, both, [])),
-        (PROCEDURE, "positions", theirs("rewrite_position_delete_files", positions)),
-        (PACKING, "vectors", partial(lab.run, vectors, _packing(bed, vectors), [])),
-        (CONVERSION, "equality", partial(lab.run, equality, [conversion], ledger)),
-        (MAJOR, "equality", partial(lab.run, equality, applying, ledger)),
-        (FOREIGN_MAJOR, "equality", theirs("rewrite_data_files", equality)),
-    ]
+) -> dict[str, Done]:
+    """Return what was done, by title, for the ways that were written. Ours and Iceberg's are on the
+    same files: the table is rolled back in between."""
     done = {}
-    for title, way, act in acts:
-        trace = traces[way]
-        cost = lab.measured(act)
-        done[title] = cost, way, lab.state(trace.name)
-        lab.call("rollback_to_snapshot", f"'jobs.{trace.name}', {trace.states[-1].snapshot}")
+    for title, (way, actions) in OURS.items():
+        if way in traces:
+            name, noted = traces[way].name, [] if way == "vectors" or title == PACKED else ledger
+            act = partial(bed.lab.run, name, actions(bed, name), noted)
+            done[title] = _undone(bed, traces[way], way, act)
+    for title, (way, procedure) in THEIRS.items():
+        if way in traces:
+            arguments = f"table => 'jobs.{traces[way].name}', options => map('rewrite-all', 'true')"
+            act = partial(bed.lab.call, procedure, arguments)
+            done[title] = _undone(bed, traces[way], way, act)
+    return done
+
+
+def _undone(bed: Bed, trace: Trace, way: str, act: Callable[[], None]) -> Done:
+    done = Done(way, bed.lab.measured(act), bed.lab.state(trace.name))
+    bed.lab.call("rollback_to_snapshot", f"'jobs.{trace.name}', {trace.states[-1].snapshot}")
     return done
 
 
@@ -161,21 +168,51 @@ def _packing(bed: Bed, name: str) -> list[Action]:
     return [BinPack(inputs=tuple(sorted(paths))) for paths in left.values() if len(paths) > 1]
 
 
+def _compaction(bed: Bed, name: str) -> list[Action]:
+    return [CompactDeletes(inputs=delete_paths(bed.lab.bench, name))]
+
+
+def _conversion(bed: Bed, name: str) -> list[Action]:
+    return [ConvertDeletes(inputs=delete_paths(bed.lab.bench, name, 2))]
+
+
+def _applying(bed: Bed, name: str) -> list[Action]:
+    """As a plan has them: an action for each partition."""
+    return [ApplyDeletes(inputs=(file.file_path,)) for file in bed.files]
+
+
+def _both(bed: Bed, name: str) -> list[Action]:
+    return [*_packing(bed, name), *_compaction(bed, name)]
+
+
+OURS: Mapping[str, tuple[str, Callable[[Bed, str], list[Action]]]] = {
+    COMPACTION: ("positions", _compaction), PACKED: ("positions", _both),
+    PACKING: ("vectors", _packing), CONVERSION: ("equality", _conversion),
+    MAJOR: ("equality", _applying),
+}  # fmt: skip
+THEIRS = {
+    PROCEDURE: ("positions", "rewrite_position_delete_files"),
+    FOREIGN_MAJOR: ("equality", "rewrite_data_files"),
+}
+"""Titles of maintenance: of which way of writing, and by what."""
+OPENED = "Opened: data files, delete files, and pairs of a data file and a delete file on it."
+
+
 def _maintenance(found: Found) -> tuple[list[tuple[str, ...]], list[str]]:
-    rows = [("case and action", "CPU s", "s", "read before", "read after")]
-    for (case, title), (cost, before, after) in found.maintenance.items():
-        rows.append((f"{case}: {title}", f"{cost.cpu:.2f}", f"{cost.wall:.2f}", f"{before:.2f}",
-                     f"{after:.2f}"))  # fmt: skip
+    rows = [("case and action", "CPU s", "s", "opened before", "after", "read before",
+             "read after")]  # fmt: skip
+    for (case, title), one in found.maintenance.items():
+        rows.append((f"{case}: {title}", f"{one.cost.cpu:.2f}", f"{one.cost.wall:.2f}",
+                     str(one.opened_before), str(one.opened_after), f"{one.before:.2f}",
+                     f"{one.after:.2f}"))  # fmt: skip
     return rows, [_goals(found, case) for case in found.cases]
 
 
 def _goals(found: Found, case: str) -> str:
     """Return what the notes say of the goals in a case."""
     eager, lazy = found.by[case, "copy-on-write"].each, found.by[case, "positions"]
-    cost, read = (
-        {title: entry[n] for (of, title), entry in found.maintenance.items() if of == case}
-        for n in (0, 2)
-    )
+    every = {title: entry for (of, title), entry in found.maintenance.items() if of == case}
+    cost, read = ({t: e.cost for t, e in every.items()}, {t: e.after for t, e in every.items()})
     lost = lazy.after - lazy.before
     back = {title: 100 * (lazy.after - read[title]) / lost for title in (COMPACTION, PROCEDURE,
             PACKED)} if lost > 0 else {}  # fmt: skip
@@ -209,21 +246,44 @@ def play(bed: Bed, case: str, found: Found) -> None:
         traces[way] = write(bed, case, way)
         print(case, way, traces[way].each, flush=True)
     done = maintain(bed, traces, found.ledger.setdefault(case, []))
-    states: dict[Hashable, State] = {"clean": bed.lab.state(bed.base)}
-    for way, trace in traces.items():
-        few = trace.states[min(FEW, len(trace.states)) - 1]
-        states |= {(way, 1): trace.states[0], (way, FEW): few, (way, 0): trace.states[-1]}
-    states |= {title: state for title, (_, _, state) in done.items()}
+    clean = bed.lab.state(bed.base)
+    few = {way: trace.states[min(FEW, len(trace.states)) - 1] for way, trace in traces.items()}
+    states = [clean, *few.values(), *(one.state for one in done.values())]
+    for trace in traces.values():
+        states += [trace.states[0], trace.states[-1]]
     read = bed.lab.in_turns(states, aggregates(bed.types, bed.source.updated))
-    print(case, {key: f"{one.cpu:.3f} ({one.error:.3f})" for key, one in read.items()}, flush=True)
     found.noise = max(found.noise, *(one.error for one in read.values()))
     for way, trace in traces.items():
+        first, last = trace.states[0], trace.states[-1]
         found.by[case, way] = Written(
-            trace.name, trace.each, len(trace.states), read["clean"].cpu, read[way, 1].cpu,
-            read[way, FEW].cpu, read[way, 0].cpu,
+            trace.name, trace.each, len(trace.states), read[clean].cpu, read[first].cpu,
+            read[few[way]].cpu, read[last].cpu,
         )  # fmt: skip
-    for title, (cost, way, _) in done.items():
-        found.maintenance[case, title] = cost, read[way, 0].cpu, read[title].cpu
+    for title, one in done.items():
+        last = traces[one.way].states[-1]
+        found.maintenance[case, title] = Maintenance(
+            one.cost, read[last].cpu, read[one.state].cpu, bed.lab.opened(last),
+            bed.lab.opened(one.state),
+        )  # fmt: skip
+        print(case, title, found.maintenance[case, title], flush=True)
+
+
+def decay(bed: Bed) -> list[Decay]:
+    """Return what readings lose by micro-batches where a bucket has several files, and what
+    compaction gives back: with the executors' cache of delete files, and without."""
+    trace = write(bed, MICRO, "positions")
+    done = maintain(bed, {"positions": trace}, [])
+    states = {"clean": bed.lab.state(bed.base), "all operations": trace.states[-1]}
+    states |= {title: one.state for title, one in done.items()}
+    both = [replace(state, cached=cached) for state in states.values() for cached in (True, False)]
+    read = bed.lab.in_turns(both, aggregates(bed.types, bed.source.updated))
+    return [
+        Decay(
+            title, done[title].cost if title in done else None, bed.lab.opened(state), read[state],
+            read[replace(state, cached=False)],
+        )
+        for title, state in states.items()
+    ]  # fmt: skip
 
 
 def hold(lab: Lab) -> Held:
@@ -247,6 +307,7 @@ def played(bed: Bed, cases: Sequence[str], found: Found, until: float = math.inf
 
 
 def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
+    ratios = rewriting(found)
     notes = (
         f"TPC-H lineitem, {bed.rows:,} rows, {found.bytes / (1 << 20):.0f} MiB in {BUCKETS} files; "
         f"the cheapest of {bed.iterations} MERGEs by positions, {EAGER} by copy-on-write, "
@@ -259,7 +320,9 @@ def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
         "other cases, as the ledger would hold them, with the range of what is uncertain. Its "
         f"constants were chosen with an earlier run of lineitem's cases in view; {HELD}: "
         "of TPC-H's orders at the same scale, which nothing was fitted to. "
-        f"{fitted(found)} Goal: within 25 %. "
+        f"{fitted(found)} Goal: within 25 %. {len(ratios)} rewrites took "
+        f"{statistics.median(ratios):.2f} of the CPU of their constants ({min(ratios):.2f} to "
+        f"{max(ratios):.2f}), as `machine_speed.LASTING`, {LASTING}, says of a session that lasts. "
         f"The bench took {taken:.0f} s."
     )
     write_section("Write modes", command, modes(found), notes)
@@ -267,7 +330,8 @@ def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
     notes = (
         f'Of the tables of section "Write modes": the deletes of {bed.iterations} operations by '
         f"position, of {FEW} by equality. Ours include verification; the procedures verify "
-        f"nothing. Reading after a conversion is set beside reading the first {FEW} operations "
+        f"nothing. {OPENED} "
+        f"Reading after a conversion is set beside reading the first {FEW} operations "
         "written as positions per partition and as vectors, with as many small data files. Goals: "
         "compaction 0.15, back 45 %, conversion 0.4, reading 1.1.\n\n" + "\n".join(goals)
     )
@@ -284,6 +348,21 @@ def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
         f"{verdict(found)}"
     )
     write_section("Choice of mode", command, choices(found), notes)
+
+
+def _report_decay(bed: Bed, found: Found, command: str) -> None:
+    eager = found.by[MICRO, "copy-on-write"].each if (MICRO, "copy-on-write") in found.by else None
+    compaction = next(one.cost for one in found.decay if one.title == COMPACTION)
+    assert compaction is not None
+    beside = f" ({compaction.cpu / eager.cpu:.3f} of a copy-on-write iteration)" if eager else ""
+    notes = (
+        f"TPC-H lineitem, {bed.rows:,} rows in {BUCKETS} buckets of {PIECES} files; "
+        f"{bed.iterations} operations on 1 % of the rows each, as positions per partition; "
+        f"compaction took {compaction.cpu:.2f} CPU s{beside}. {OPENED} Readings of all columns in "
+        "CPU seconds, in turns as above; without cache: without the executors' cache of delete "
+        "files, which Spark has by default. In brackets: two standard errors. Goal: 45 % back."
+    )
+    print(write_section("What compaction gives back", command, decayed(found), notes))
 
 
 def main() -> int:
@@ -313,6 +392,10 @@ def main() -> int:
         for case in played(bed, CASES, found, until):
             print(f"{case}: {time.monotonic() - started:.0f} s", flush=True)
             _report(bed, found, command, time.monotonic() - started)
+        if time.monotonic() < until:
+            parted = Bed(lab, None, arguments.iterations, cases=[MICRO], pieces=PIECES)
+            found.decay = decay(parted)
+            _report_decay(parted, found, command)
         session.stop(lab.spark)
     return 0
 

@@ -1,4 +1,4 @@
-"""How updates and deletes are to be written: the cost model, and what is set of it."""
+"""How updates and deletes are to be written: what is decided and set of it."""
 
 from __future__ import annotations
 
@@ -8,42 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.delete_modes import (
-    COMPACTION,
-    FORMATS,
-    MAJOR,
-    MODEL,
-    PACKED,
-    PACKING,
-    SPARSE,
-    Cost,
-    Found,
-    Reading,
-    Written,
-    chosen,
-    fit,
-    known_before,
-    left_out,
-    measured_seconds,
-    modelled,
-    operation_of,
-    reading_of,
-    terms_of,
-)
 from reconciler.advisor.advice import Advice, AdviceInput, DeletePolicy, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.deletes.mode import Setting, mode_choices
 from reconciler.advisor.deletes.mode_cost import (
-    Known,
-    Operation,
-    Statement,
     Way,
-    break_even,
-    cost_of,
-    gain_of,
-    least_share,
-    seconds,
-    write_seconds,
 )
 from reconciler.plan import reasons
 from reconciler.plan.execution import COMMITTED, Outcome
@@ -51,7 +20,7 @@ from reconciler.plan.ledger import LedgerEntry, cpu_calibration, throughput
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Calibration
 from reconciler.queries.machine_speed import LASTING
-from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT, ThroughputSample
+from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
 from reconciler.table.deletes import Scope
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
@@ -62,96 +31,6 @@ from tests.said import Said
 
 MB = 1 << 20
 FILES = 50
-
-
-def operation(**changes: Any) -> Operation:
-    """A micro-batch on lineitem: 60,000 of 6 million rows updated by MERGE, in eight buckets of one
-    file of 19 MB each, and 200 rows inserted."""
-    base = Operation(
-        statement=Statement.MERGE, scanned=6e6, rows=60_000, added=60_200, files=8, bytes=155e6,
-        partitions=8, shared=8, reads=0.0, share=1.0,
-    )  # fmt: skip
-    return replace(base, **changes)
-
-
-CASES = {
-    "sparse": (operation(rows=200, added=400), 23.83, 5.89, 5.63),
-    "micro-batch": (operation(), 24.67, 6.21, 6.36),
-    "batch": (
-        operation(rows=375_000, added=375_200, files=1, bytes=19.4e6, share=1 / 8),
-        6.29, 7.47, 7.36,
-    ),
-}  # fmt: skip
-"""By name: operation, and the CPU seconds measured with copy-on-write, with positions by partition
-and with vectors (bench/RESULTS.md, "Write modes", lineitem at scale 1)."""
-OTHERS = {
-    "merge of matched rows": (
-        operation(statement=Statement.MATCHED, rows=200, added=200, scanned=1.2e6, bytes=31e6),
-        4.5, 0.6,
-    ),
-    "update": (
-        operation(statement=Statement.UPDATE, rows=60_000, added=60_000, scanned=1.2e6, bytes=31e6),
-        4.1, 1.4,
-    ),
-    "delete": (
-        operation(statement=Statement.DELETE, rows=60_000, added=0, scanned=1.2e6, bytes=31e6),
-        4.0, 0.41,
-    ),
-}  # fmt: skip
-"""Statements on 1.2 million rows: copy-on-write, in a young session of a shared machine, and
-positions by partition, in a session that had compiled its code, without the optimising compiler."""
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_model_is_near_what_was_measured(case: str) -> None:
-    one, eager, partition, vectors = CASES[case]
-    for way, cpu in (
-        (Way.COPY_ON_WRITE, eager), (Way.PARTITION, partition), (Way.VECTORS, vectors)
-    ):  # fmt: skip
-        assert write_seconds(way, one, PRIOR_THROUGHPUT) == pytest.approx(cpu, rel=0.25)
-
-
-@pytest.mark.parametrize("case", OTHERS)
-def test_a_statement_costs_what_it_takes_to_find_its_rows(case: str) -> None:
-    one, eager, lazy = OTHERS[case]
-    found = write_seconds(Way.COPY_ON_WRITE, one, PRIOR_THROUGHPUT)
-    assert found == pytest.approx(eager, rel=0.25)
-    assert write_seconds(Way.PARTITION, one, PRIOR_THROUGHPUT) == pytest.approx(lazy, rel=0.25)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_merge_on_read_is_dearer_the_more_is_read_and_copy_on_write_is_not(case: str) -> None:
-    one = CASES[case][0]
-    for way in Way:
-        costs = [
-            seconds(way, replace(one, reads=r), PRIOR_THROUGHPUT) for r in (0, 1, 30, 900, 3e4)
-        ]
-        assert costs == sorted(costs)
-        assert (costs[0] == costs[-1]) is (way is Way.COPY_ON_WRITE)
-    even = break_even(Known(one, ()), (Way.VECTORS,), PRIOR_THROUGHPUT)
-    if case == "batch":  # merge-on-read costs more even if nobody reads
-        assert even is None
-        return
-    assert even is not None
-    for reads, sign in ((even.mid * 0.9, 1), (even.mid * 1.1, -1)):
-        known = Known(replace(one, reads=reads), ())
-        gain = gain_of(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT)
-        assert gain.mid * sign > 0
-
-
-def test_the_rarer_a_batch_changes_the_same_file_the_more_readings_lie_between() -> None:
-    hot, anywhere = operation(reads=10.0), operation(reads=10.0, share=0.01)
-    costs = [seconds(Way.VECTORS, one, PRIOR_THROUGHPUT) for one in (hot, anywhere)]
-    assert costs[0] < costs[1]
-
-
-def test_an_interval_covers_every_corner() -> None:
-    known = Known(operation(reads=5.0), (("reading", (0.3, 3.0)), ("rewriting", (0.5, 2.0))))
-    for way in (Way.COPY_ON_WRITE, Way.VECTORS):
-        found = cost_of(way, known, PRIOR_THROUGHPUT)
-        every = [seconds(way, one, PRIOR_THROUGHPUT) for one in known.corners()]
-        assert len(every) == 4 and found.low == min(every) and found.high == max(every)
-        assert found.low <= found.mid <= found.high
 
 
 # Decisions
@@ -327,7 +206,7 @@ def test_an_upgrade_is_planned_if_it_pays_and_never_unless_the_policy_allows_it(
     said: Said,
 ) -> None:
     policy = DeletePolicy(mode="Auto", format_version="Auto")
-    often = merges(encoding=Encoding.MERGE_ON_READ)
+    often = merges(encoding=Encoding.MERGE_ON_READ, rows=30_000)
     pays = advice(often, weight=1e5, properties=LAZY, policy=policy)
     assert upgrade(pays) == ["UpgradeFormat"]
     kept = advice(often, weight=1e5, properties=LAZY)
@@ -345,8 +224,8 @@ def test_an_upgrade_is_planned_if_it_pays_and_never_unless_the_policy_allows_it(
 def test_an_upgrade_that_saves_next_to_nothing_is_not_worth_it() -> None:
     """However certain it is, and however large a part of the cost: it cannot be undone."""
     policy = DeletePolicy(mode="Auto", format_version="Auto")
-    found = advice(merges(encoding=Encoding.MERGE_ON_READ), weight=1e3, properties=LAZY,
-                   policy=policy)  # fmt: skip
+    often = merges(encoding=Encoding.MERGE_ON_READ, rows=1000)
+    found = advice(often, weight=3e3, properties=LAZY, policy=policy)
     (choice,) = found.modes
     assert choice.sure_upgrade > 0.05
     assert upgrade(found) == []
@@ -428,14 +307,6 @@ def test_the_interval_of_the_seconds_reflects_how_much_was_measured() -> None:
     assert widths[0] > 1.5 * widths[1] > 1.5 * widths[2]
 
 
-def test_what_is_not_known_of_the_machine_does_not_hold_back_a_choice() -> None:
-    """A slower machine takes more under every mode: it widens the seconds, not what is saved."""
-    known = Known(operation(reads=10.0), (("machine", (0.2, 5.0)),))
-    gain = gain_of(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT)
-    assert gain.high > 10 * gain.low > 0
-    assert least_share(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT) > 0.45
-
-
 @pytest.mark.parametrize(("inserted", "dearer"), [((0, 0), False), ((0, 5), True), (None, True)])
 def test_a_merge_that_inserts_nothing_finds_its_rows_without_a_shuffle(
     inserted: tuple[int, ...] | None, dearer: bool
@@ -470,102 +341,9 @@ def test_a_condition_may_leave_partitions_out_but_never_buckets(
         files, specs={0: spec}, partition=np.arange(len(files)) % 10,
         partitions=tuple((0, (n,)) for n in range(10)),
     )  # fmt: skip
-    given = Setting(parted, 2, {}, 1.0, PRIOR_THROUGHPUT, Calibration())
+    given = Setting(parted, 2, {}, 0.0, PRIOR_THROUGHPUT, Calibration())
     (choice,) = mode_choices(given, merges(kind=kind, files=5, rows=30))
     cost = dict(choice.costs)[Way.PARTITION]
     known = mode_choices(replace(given, files=files), merges(kind=kind, files=5, rows=30))
     whole = dict(known[0].costs)[Way.PARTITION]
     assert (cost.mid == pytest.approx(whole.mid, rel=0.05)) is certain
-
-
-# The bench
-
-
-def stored() -> Found:
-    """What `bench.deletes` found at scale 1 on 2026-11-25, in CPU seconds: an operation, a
-    compaction and a rewrite in each case."""
-    found = Found(6_001_215, 155_000_000, noise=0.015)
-    for case, (_, *costs), (compaction, back), major in (
-        ("sparse", CASES["sparse"], (0.65, 0.82), 18.44),
-        ("micro-batch, 1 %", CASES["micro-batch"], (0.86, 0.85), 16.91),
-        ("batch, half of a bucket", CASES["batch"], (1.85, 0.92), 15.56),
-    ):
-        after = {"sparse": 0.81, "micro-batch, 1 %": 0.91}.get(case, 1.09)
-        for way, cpu in zip(MODEL, costs, strict=True):
-            found.by[case, way] = Written("t", Cost(cpu, cpu), 10, 0.60, 0.60, 0.60, after)
-        found.maintenance[case, COMPACTION] = (Cost(compaction, 1.0), after, back)
-        for title in (MAJOR, PACKED, PACKING):  # the last two: as if they gave back all of it
-            found.maintenance[case, title] = (Cost(major, 1.0), after, 0.60)
-        found.ledger[case] = [ThroughputSample("pack", 155_000_000, major, major, 32)]
-    return found
-
-
-def test_constants_fitted_to_two_cases_predict_the_third() -> None:
-    """The terms are right, not just fitted: each case without its own measurements."""
-    ratios = left_out(stored())
-    assert len(ratios) == 9
-    for case, ratio in ratios.items():
-        assert ratio == pytest.approx(1.0, rel=0.25), case
-
-
-def test_a_ledger_of_the_other_cases_keeps_the_model_within_a_quarter() -> None:
-    found = stored()
-    for (case, way), one in found.by.items():
-        cost = modelled(way, operation_of(found, case), known_before(found, case))
-        assert cost.mid == pytest.approx(one.each.cpu, rel=0.25)
-        assert cost.low < one.each.cpu < cost.high
-
-
-def test_auto_takes_the_mode_that_was_cheapest_in_the_bench() -> None:
-    """Among those of format 2, at every number of readings."""
-    every = chosen(stored())
-    assert len(every) == 12
-    ways = FORMATS["format 2"]
-    assert {one.auto(ways) for one in every} == set(ways)
-    for one in every:
-        assert one.regret(ways) <= 1.05, (one.case, one.reads)
-
-
-def test_a_reading_of_the_bench_is_the_mean_without_its_ends() -> None:
-    assert reading_of([9.0, 2.0, 1.0, 2.0, 2.0]) == Reading(2.0, 0.0)
-    assert reading_of([1.0, 2.0, 4.0, 5.0]) == Reading(3.0, pytest.approx(1.0))
-
-
-@pytest.mark.parametrize("reads", [0.0, 1000.0])
-def test_the_bench_ends_a_loss_by_what_gives_it_back_for_least(reads: float) -> None:
-    """Packing small data files beside vectors gives back all of it here, for a tenth of a rewrite
-    of the files."""
-    dear, cheap = stored(), stored()
-    for case in cheap.cases:
-        _, before, after = cheap.maintenance[case, PACKING]
-        cheap.maintenance[case, PACKING] = (Cost(1.6, 1.6), before, after)
-    costs = [measured_seconds(SPARSE, "vectors", reads, found) for found in (dear, cheap)]
-    assert (costs[1] < 0.8 * costs[0]) is (reads > 0)
-
-
-@pytest.mark.parametrize(("lost", "near"), [(0.02, True), (0.2, False)])
-def test_the_bench_does_not_hold_the_noise_of_a_reading_against_a_choice(
-    lost: float, near: bool
-) -> None:
-    """At 100 readings the model takes vectors: 0.02 CPU s of one are noise, 0.2 are not."""
-    found = stored()
-    one = found.by["sparse", "vectors"]
-    one.first = one.after = one.before + lost
-    one.each.cpu = 1.03 * found.by["sparse", "copy-on-write"].each.cpu
-    (choice,) = (c for c in chosen(found) if (c.case, c.reads) == ("sparse", 100))
-    ways = FORMATS["format 3"]
-    assert choice.auto(ways) == "vectors"
-    assert choice.regret(ways) > (1.0 if near else 1.3)
-    assert choice.near(ways) is near
-
-
-@pytest.mark.parametrize(("slower", "factor"), [(0, 1.0), (2, 2.0)])
-def test_the_fit_of_the_bench_finds_what_was_changed(slower: int, factor: float) -> None:
-    """The third term is that of the written rows."""
-    found = stored()
-    for case, way in found.by:
-        terms, kept = terms_of(found, case, way)
-        terms[slower] *= factor
-        found.by[case, way].each.cpu = kept + sum(terms)
-    expected = [factor if n == slower else 1.0 for n in range(3)]
-    assert fit(found, found.cases).tolist() == pytest.approx(expected)

@@ -200,6 +200,7 @@ def _known(setting: Setting, items: Sequence[RowOperation], per_day: float) -> K
         bytes=replaced if replaced and touched is not None else files * mean_bytes,
         partitions=partitions,
         shared=in_scope,
+        rows_per_byte=mean_rows / max(mean_bytes, 1.0),
         reads=(setting.reads_per_day or 0.0) / per_day,
         share=float(np.sqrt(files / count)),
     )

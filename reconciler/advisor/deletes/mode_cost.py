@@ -5,10 +5,11 @@ pays when it writes: it rewrites every file that holds a changed row. Merge-on-r
 reading applies the deletes that gathered since the last maintenance, and the maintenance itself has
 a cost. With maintenance every n operations on a file the mean cost of one is
 
-    W + R*d*n/2 + M/n,   least at n* = sqrt(2*M / (R*d)),
+    W + R*f + R*d*n/2 + M/n,   least at n* = sqrt(2*M / (R*d)),
 
-where W is the cost of writing, R the readings of the file between two operations on it, d what one
-operation adds to a reading, and M the cost of the maintenance.
+where W is the cost of writing, R the readings of the file between two operations on it, f what a
+reading loses as soon as the file has any delete, d what each operation adds to that, and M the cost
+of the maintenance.
 
 Both have to find the changed rows first, among all rows that the statement's condition does not
 exclude (`Statement`). That is most of W where few rows change.
@@ -39,9 +40,18 @@ vector."""
 POSITION_BYTES = 1.1
 """Stored bytes of a position in a delete file."""
 OPEN_SECONDS = 0.001
-"""CPU seconds per data file or file of positions that a reading opens."""
-VECTOR_SECONDS = 3e-4
-"""CPU seconds per vector that a reading opens: its place in the file is in the manifest."""
+"""CPU seconds per data file or further file of positions that a reading opens."""
+DELETES_SECONDS = 0.009
+"""CPU seconds that a reading takes more where a table has deletes: its planning reads their
+manifests."""
+FIRST_SECONDS = 0.0023
+"""CPU seconds per data file with deletes and reading: of its first delete file or vector, and of
+the smaller tasks that Spark makes of files with deletes."""
+SKIP_SECONDS = 5e-9
+"""CPU seconds per row and reading that a reader takes to skip the deleted rows, in batches that
+have any."""
+BATCH_ROWS = 5000
+"""Rows of a batch that Spark reads (Iceberg's read.parquet.vectorization.batch-size)."""
 APPLY_SECONDS = {False: POSITION_SECONDS, True: 2e-8}
 """CPU seconds per deleted position and reading; whether in a vector, which is a bitmap already."""
 READING_FACTOR = 3.0
@@ -132,6 +142,7 @@ class Operation:
     bytes: float
     partitions: float
     shared: float
+    rows_per_byte: float
     reads: float
     share: float
     reading: float = 1.0
@@ -163,19 +174,26 @@ def seconds(way: Way, one: Operation, throughput: Throughput) -> float:
     # Readings between two operations on the same file, as CPU seconds of the constants.
     read, vectors = one.reads / max(one.share, 1e-9) * one.reading * speed, way is Way.VECTORS
     applied = read * (APPLY_SECONDS[vectors] * one.rows + OPEN_SECONDS * _new_files(one))
-    opened = read * (VECTOR_SECONDS if vectors else OPEN_SECONDS)
+    write += read * _at_once(way, one)
     if way is not Way.PARTITION:
         fold = speed * FOLD_SECONDS[vectors] * one.writing * one.rows
-        deletes = _delete_files(way, one)
-        return write + maintained(applied + fold, rewrite) + opened * deletes
+        return write + maintained(applied + fold, rewrite)
     # Each operation adds one delete file, with the positions of all of them, to every data file of
     # its partitions.
     others = POSITION_SECONDS * one.rows * max(one.shared / max(one.partitions, 1.0) - 1.0, 0.0)
-    gathered = opened * one.shared + read * others
+    gathered = read * (OPEN_SECONDS * _shared(one) + others)
     return write + min(
         maintained(applied + gathered, rewrite),
         maintained(applied, rewrite) + _compacted(gathered, one, throughput),
     )
+
+
+def _at_once(way: Way, one: Operation) -> float:
+    """Return the CPU seconds that a reading loses as long as the files have any delete, however
+    many. A delete file of a partition applies to all of its data files."""
+    files = _shared(one) if way is Way.PARTITION else one.files
+    skipped = min(one.bytes * one.rows_per_byte, BATCH_ROWS * one.rows)
+    return DELETES_SECONDS * one.share + FIRST_SECONDS * files + SKIP_SECONDS * skipped
 
 
 def _compacted(slope: float, one: Operation, throughput: Throughput) -> float:
@@ -197,6 +215,12 @@ def _rewrite(one: Operation, throughput: Throughput) -> float:
 def _delete_files(way: Way, one: Operation) -> float:
     """Vectors of a partition share a file, and a partition whose rows are all new gets none."""
     return one.files if way is Way.FILE else min(one.files, one.partitions)
+
+
+def _shared(one: Operation) -> float:
+    """Return the data files of those partitions that get a delete file: not all that new rows go
+    to."""
+    return one.shared * min(1.0, one.files / max(one.partitions, 1.0))
 
 
 def _new_files(one: Operation) -> float:
