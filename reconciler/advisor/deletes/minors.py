@@ -234,9 +234,9 @@ def _reading_of(situation: Situation, files: FileTable, rows: Int64) -> tuple[Sh
 
 def _cost(situation: Situation, kind: type[DeleteMaintenance], size: int, files: int) -> float:
     """Return the cost of an action that reads `size` bytes of delete files, in bytes of reading."""
-    assert kind.work is not None
-    settings = situation.settings
-    seconds = settings.throughput.cpu_seconds(kind.work, size, files, first=False)
+    work, settings = kind.work, situation.settings
+    assert work is not None
+    seconds = settings.throughput.cpu_seconds(work, size, files, first=False)
     return float(read_bytes_of(settings, seconds))
 
 
