@@ -32,9 +32,9 @@ SELDOM_REPEATED = 0.9
 RUN_BYTES = 4
 """Bytes of one run in an index: its length and the number of its value."""
 
-IN_NO_ORDER = 0.5
-"""Bytes by which zstd exceeds the bits of a distinct number in no order: 12 to 28 bits of 4 or 8
-bytes took 0.3 to 0.7 more."""
+IN_NO_ORDER, LONG_IN_NO_ORDER = 0.4, 0.75
+"""Bytes by which zstd exceeds `whole_bytes` of a distinct number in no order, of up to 32 bits and
+of more: numbers of 10 to 48 bits took at most 0.3 more or less than with it."""
 
 PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 """Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
@@ -135,7 +135,7 @@ def bytes_per_row(
             per_bit, bits = max(then.per_bit, least), index_bits(distinct)
         if reordered and wider is not None and reach is not None:
             # A dictionary lists values as they come: what grew from row to row does so no more.
-            apart = np.minimum(listed + wider / 8.0, _bits(reach) / 8.0 + IN_NO_ORDER)
+            apart = np.minimum(listed + wider / 8.0, _in_no_order(now, reach))
             listed = np.maximum(listed, np.minimum(apart, now.width))
         per_value = per_value * then.data if now.dictionary <= 0.0 else then.plain or per_value
     elif loses_runs:
@@ -144,6 +144,8 @@ def bytes_per_row(
     plain = np.full(len(rows), per_value)
     if reordered and wider is not None:
         plain = np.minimum(now.per_value + wider / 8.0, now.width)
+        if reach is not None:
+            plain = np.minimum(plain, _in_no_order(now, reach))
     elif reordered and reach is not None:
         scattered = np.minimum(_random_bytes(domain, reach, rows), now.width) / run
         plain = np.maximum(plain, scattered)
@@ -168,13 +170,22 @@ def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:
     """Return the stored bytes of numbers in random order.
 
     If they repeat within a page, choosing between the distinct ones costs bytes; if they do not,
-    their digits do, for example of times that are whole seconds in microseconds. Compressors work
-    on bytes, so the last, partly filled byte is counted half-way as a whole one.
+    their digits do, for example of times that are whole seconds in microseconds.
     """
     page = np.minimum(rows, PAGE_ROWS)
     repeats = distinct_in(domain, page) < SELDOM_REPEATED * page
-    whole = _bits(np.where(repeats, domain, np.maximum(reach, domain))) / 8.0
-    return (whole + np.ceil(whole)) / 2.0
+    return whole_bytes(_bits(np.where(repeats, domain, np.maximum(reach, domain))))
+
+
+def _in_no_order(now: StoredColumn, reach: Float64) -> Float64:
+    """Return the stored bytes of distinct numbers of this range in no order, at least of now."""
+    return np.maximum(np.minimum(whole_bytes(_bits(reach)) + IN_NO_ORDER, now.width), now.per_value)
+
+
+def whole_bytes(bits: Float64) -> Float64:
+    """Return bytes in which the last, partly filled one is counted half-way as a whole one:
+    compressors work on bytes."""
+    return (bits / 8.0 + np.ceil(bits / 8.0)) / 2.0
 
 
 def index_bits(distinct: Float64) -> Float64:

@@ -143,7 +143,8 @@ def predicted_and_true(
     assert pool is not None
     layout = Layout(curve(key), int(before.files.bytes.sum() / outputs), 1 << 40, chunk, 1_000)
     size = simulate(layout, pool, ()).written.views[0].files.bytes.sum()
-    layout = replace(layout, target_bytes=int(size / outputs))
+    # A little more: how many rows a row group has changes what they take.
+    layout = replace(layout, target_bytes=int(1.03 * size / outputs))
     outcome = simulate(layout, pool, tuple(questions(before).values()))
     predicted = {
         name: int(reading.files[0]) for name, reading in zip(ASKED, outcome.readings, strict=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -84,9 +85,10 @@ def world(
     rows: pa.Table,
     per_file: int,
     sampled: tuple[str, ...],
-    as_we_write: bool = False,
+    as_we_write: Callable[[pa.Table, Path], Any] | None = None,
 ) -> World:
-    """as_we_write: the files are not pyiceberg's, but as a rewrite would have written them."""
+    """as_we_write: writes the files again, as a rewrite would have, where they are not to be
+    pyiceberg's."""
     (folder / "warehouse").mkdir()
     config = sqlite_catalog(folder)
     catalog = SqlCatalog(config.name, **dict(config.properties))
@@ -99,8 +101,8 @@ def world(
     order = np.argsort(seen.files.columns[IDS["id"]].lower)
     files = seen.files.take(order)
     every = np.arange(len(files))
-    for path in files.path if as_we_write else ():
-        written(pq.read_table(path.removeprefix("file://")), Path(path.removeprefix("file://")))
+    for path in (Path(path.removeprefix("file://")) for path in files.path if as_we_write):
+        as_we_write(pq.read_table(path), path)
     footers = read_row_groups(config, files, every)
     sizes = {
         field: np.bincount(footers.file, known).astype(np.int64)
@@ -123,7 +125,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., World]:
         folder = tmp_path_factory.mktemp("world")
         if not sorted_by:
             return world(folder, table, per_file, sampled)
-        return world(folder, table.sort_by(sorted_by), per_file, sampled, as_we_write=True)
+        return world(folder, table.sort_by(sorted_by), per_file, sampled, as_we_write=written)
 
     return made
 
@@ -254,7 +256,7 @@ def _compare(
 
 @pytest.mark.parametrize("sampled", [SAMPLED, ("rate",)])
 def test_writing_the_same_files_again_is_predicted_to_change_next_to_nothing(tmp_path, sampled):
-    found = world(tmp_path, make_rows(30_000), 5_000, sampled, as_we_write=True)
+    found = world(tmp_path, make_rows(30_000), 5_000, sampled, as_we_write=written)
     now = sizes_of(found.view)
     again = sizes_of(merged_whole(found.view, np.arange(6), 128 << 20))
     for name, size in now.items():
@@ -349,6 +351,32 @@ def test_times_of_rows_in_another_order_take_the_bits_of_their_distance(tmp_path
     assert pool is not None
     kept = sizes_of(simulate(by_time, pool, ()).written.views[0])
     assert kept["id"] <= sizes_of(found.view)["id"]
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("arrived", ["one after the other", "side by side"])
+def test_unique_keys_that_rows_are_sorted_by_gain_the_order_that_other_numbers_lose(
+    tmp_path, arrived, dictionary
+):
+    """Files hold `id` in ascending order, and `buyer`, once each, in none."""
+    random = np.random.default_rng(5)
+    count, per_file = 40_000, 4_000
+    numbers = np.arange(count) * 7 + random.integers(0, 7, count)
+    if arrived == "side by side":
+        numbers = np.sort(random.permutation(numbers).reshape(-1, per_file), axis=1).reshape(-1)
+    rows = pa.table({"id": pa.array(numbers), "buyer": pa.array(random.permutation(count))})
+    plainly = functools.partial(pq.write_table, compression="zstd", use_dictionary=False)
+    found = world(tmp_path, rows, per_file, ("buyer",), as_we_write=None if dictionary else plainly)
+    pool = build_pool(found.view, [2])
+    assert pool is not None
+    layout = Layout(Lexicographic((SortColumn(2),)), 1 << 40, 1 << 40, np.zeros(10, dtype=np.int64))
+    predicted = sizes_of(simulate(layout, pool, ()).written.views[0])
+    path = tmp_path / "sorted.parquet"
+    plainly(rows.sort_by("buyer"), path)
+    footer = pq.read_metadata(path).row_group(0)
+    for number, name in enumerate(rows.column_names):
+        size = footer.column(number).total_compressed_size
+        assert predicted[name] == pytest.approx(size, rel=0.15), name
 
 
 def test_a_dictionary_that_a_writer_gave_up_halfway_does_not_make_small_row_groups_denser(tmp_path):
