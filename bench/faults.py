@@ -38,10 +38,11 @@ from tests.spark.ledger import FileLedger
 
 ROOT = Path(__file__).resolve().parent.parent
 PHASES = ("before", "in", "after")
-RECLUSTER, CONVERT, COMPACT = "recluster", "convert", "compact"
-WORKS = (RECLUSTER, CONVERT, COMPACT)
-"""What is killed: a rewrite of data files with a commit a file, or a replacement of delete files
-with one commit."""
+RECLUSTER, APPLY, CONVERT, COMPACT = "recluster", "apply", "convert", "compact"
+WORKS = (RECLUSTER, APPLY, CONVERT, COMPACT)
+"""What is killed: a rewrite of data files with a commit a file, without or with deleted rows, or a
+replacement of delete files with one commit."""
+BY_FILE = (RECLUSTER, APPLY)
 PROPERTIES = {
     "format-version": "2",
     "write.delete.mode": "merge-on-read",
@@ -147,7 +148,7 @@ def _kill_once(phase: str, directory: Path, chance: random.Random, report: Repor
     """Starts an execution and kills its Python process with SIGKILL at the phase."""
     process = _start(directory, chance, report)
     number = chance.randrange(FILES - 1)
-    passed = number if report.work == RECLUSTER else 0  # so many commits go through first
+    passed = number if report.work in BY_FILE else 0  # so many commits go through first
     seen: Counter[str] = Counter()
     lines: list[str] = []
     assert process.stdout is not None

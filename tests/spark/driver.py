@@ -3,7 +3,8 @@
 `python -m tests.spark.driver DIRECTORY TABLE KEY FILES [URI]` reclusters up to FILES live files of
 rec.jobs.TABLE by KEY, one group and one commit a file; progress goes to stdout as "phase text".
 KEY `convert:1,2` deletes the rows with these ids by equality and converts what there is;
-`compact:1,2` deletes them by position, a delete file each, and compacts.
+`compact:1,2` deletes them by position, a delete file each, and compacts; `apply:1,2` rewrites the
+files without them, one commit a file.
 With URI the table is in that REST catalog, else in the SQLite catalog below DIRECTORY.
 """
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import ReconcilerError
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.recluster import Recluster
@@ -40,10 +42,12 @@ def _action(bench: Bench, name: str, key: str, inputs: tuple[str, ...]) -> Actio
         keys = pa.array(map(int, ids.split(",")), pa.int64())
         add_equality_delete(bench, name, {"id": keys})
         return ConvertDeletes(inputs=delete_paths(bench, name, 2))
-    if kind == "compact":
+    if kind in ("compact", "apply"):
         for one in ids.split(","):
             bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = {one}")
-        return CompactDeletes(inputs=delete_paths(bench, name))
+        if kind == "compact":
+            return CompactDeletes(inputs=delete_paths(bench, name))
+        return bench.action(name, ApplyDeletes, inputs=inputs)
     return bench.action(name, Recluster, key, inputs=inputs)
 
 

@@ -21,7 +21,7 @@ def test_a_kill_in_each_phase_loses_and_doubles_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("work", [faults.CONVERT, faults.COMPACT])
+@pytest.mark.parametrize("work", [faults.APPLY, faults.CONVERT, faults.COMPACT])
 def test_a_kill_in_each_phase_of_delete_maintenance_brings_no_row_back(
     tmp_path: Path, work: str
 ) -> None:
