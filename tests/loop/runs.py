@@ -82,10 +82,12 @@ def prepared(
     files: int = 6,
     partitions: int = 1,
     workload: bool = False,
+    **spec: Any,
 ) -> Prepared:
     """Makes the table, claims it, plans it and publishes the plan. plans: their URI, or a path.
 
-    workload: with queries on "day"; the plan then follows them."""
+    workload: with queries on "day"; the plan then follows them. spec: of the policy, instead of the
+    declared key."""
     base = plans if isinstance(plans, str) else f"file://{plans}"
     catalog.create_namespace_if_not_exists("driven")
     name = f"t{next(_NUMBERS)}"
@@ -107,6 +109,7 @@ def prepared(
             "catalogRef": {"name": "test"},
             "tables": {"include": ["driven.*"]},
             "layout": {} if workload else {"clustering": {"mode": "Declared", "keys": ["day"]}},
+            **spec,
         },
     )
     assert isinstance(icat, IcebergCatalog) and isinstance(policy, TableLayoutPolicy)

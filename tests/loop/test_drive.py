@@ -82,6 +82,32 @@ def test_a_run_does_the_plan_records_it_and_leaves_nothing_open(made: Prepared, 
     assert document["state"] == "Done"
 
 
+def test_a_run_of_housekeeping_is_carried_out_as_it_was_admitted(
+    catalog_config: CatalogConfig, iceberg_catalog: Any, tmp_path: Path, spark: Any
+) -> None:
+    made = prepared(
+        catalog_config, iceberg_catalog, tmp_path / "plans",
+        layout={"clustering": {"mode": "None"}, "files": {"minInputFiles": 100}},
+        maintenance={
+            "rewriteManifests": "Auto", "expireSnapshots": {"olderThan": "0s", "retainLast": 1},
+        },
+    )  # fmt: skip
+    kinds = [item.action.kind for item in made.plan.actions]
+    assert kinds == ["RewriteManifests", "ExpireSnapshots"]
+    before, files = made.rows(), made.files()
+    snapshots = len(made.table.refresh().metadata.snapshots)
+    driven = go(made, spark)
+    assert shortfall(driven) is None
+    assert driven.execution is not None and driven.execution.done
+    table = made.table.refresh()
+    assert len(table.metadata.current_snapshot().manifests(table.io)) == 1
+    assert len(table.metadata.snapshots) < snapshots
+    assert (made.rows(), made.files()) == (before, files)
+    ledger = made.store.ledger(made.plan.table_uuid)
+    done = [entry.outcome.action_id for entry in ledger if entry.committed]
+    assert done == list(made.run.action_ids)
+
+
 def test_a_run_plans_nothing(made: Prepared, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stored plan is carried out; what is left is planned by the operator's next look."""
     planned: list[Any] = []

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from reconciler.api.reach import Reach, networks
-from reconciler.api.run_document import read_run
+from reconciler.api.run_document import RunDocument, read_run
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
 from reconciler.kube.pods import PLAN_LABEL
+from reconciler.loop.driver_job import load_plan
 from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
 from reconciler.operator.reconcilers import build
@@ -123,6 +124,12 @@ class Cluster:
         return next((c for c in conditions if c["type"] == name), {})
 
 
+def run_of(job: dict[str, Any]) -> RunDocument:
+    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    text = next(item["value"] for item in environment if item["name"] == "LAYOUT_RUN")
+    return read_run(text.replace("$$", "$"))
+
+
 def test_a_table_is_found_planned_published_and_started_on_approval(
     lake: Any, tmp_path: Path
 ) -> None:
@@ -144,9 +151,7 @@ def test_a_table_is_found_planned_published_and_started_on_approval(
     cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan["id"]]})
     cluster.turn(3)
     (job,) = cluster.server.all(JOB)
-    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
-    text = next(item["value"] for item in environment if item["name"] == "LAYOUT_RUN")
-    run = read_run(text.replace("$$", "$"))
+    run = run_of(job)
     assert (run.plan_id, run.plan_uri, run.plan_digest) == (plan["id"], plan["uri"], plan["digest"])
     assert lake.load_table("sales.orders").properties["layout.owner"] == run.owner
     assert cluster.condition(TABLE_LAYOUT, "Approved")["reason"] == "ApprovedByDocument"
@@ -211,6 +216,41 @@ def test_a_result_on_a_branch_is_published_by_an_approval_of_its_own(
     assert job["metadata"]["labels"][PLAN_LABEL] == waits["id"]
 
 
+def test_housekeeping_is_planned_shown_and_started_as_a_job(lake: Any, tmp_path: Path) -> None:
+    """The driver gets exactly the plan that was shown: its kinds, snapshots and files."""
+    table = lake.load_table("sales.orders")
+    orphan = Path(table.location().removeprefix("file://")) / "data" / "left.parquet"
+    orphan.write_bytes(b"x" * 1_000)
+    os.utime(orphan, (0, 0))
+    cluster, upkeep = Cluster(tmp_path), {
+        "layout": {"clustering": {"mode": "None"}, "files": {"minInputFiles": 100}},
+        "maintenance": {
+            "rewriteManifests": "Auto",
+            "expireSnapshots": {"olderThan": "0s", "retainLast": 2},
+            "removeOrphans": {"olderThan": "24h"},
+        },
+    }  # fmt: skip
+    cluster.apply(**upkeep)
+    cluster.turn(3)
+    status = cluster.layout()["status"]
+    kinds = ["RewriteManifests", "ExpireSnapshots", "RemoveOrphans"]
+    assert [line["type"] for line in status["plan"]["actions"]] == kinds
+    assert cluster.condition(TABLE_LAYOUT, "Converged")["reason"] == "AwaitingApproval"
+    assert not cluster.server.all(JOB)
+    cluster.apply(**upkeep, approval={"mode": "Manual", "approvedPlans": [status["plan"]["id"]]})
+    cluster.turn(3)
+    (job,) = cluster.server.all(JOB)
+    plans = opened_by(cluster).actor.plans
+    run = run_of(job)
+    actions = {item.id: item.action for item in load_plan(run, plans).actions}
+    admitted = [actions[key] for key in run.action_ids]
+    assert [one.kind for one in admitted] == kinds
+    manifests, snapshots, orphans = admitted
+    assert (len(manifests.inputs), len(snapshots.snapshots)) == (6, 4)
+    assert [path.rpartition("/")[2] for path in orphans.files] == ["left.parquet"]
+    assert orphan.exists(), "nothing is done before the Job"
+
+
 def _expire_all_but_the_head(table: Any) -> None:
     head = table.refresh().current_snapshot().snapshot_id
     old = [item.snapshot_id for item in table.metadata.snapshots if item.snapshot_id != head]
@@ -256,9 +296,7 @@ def test_an_approved_plan_that_is_proposed_again_on_a_newer_snapshot_runs(
     cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan["id"]]})
     cluster.turn(3)
     (job,) = cluster.server.all(JOB)
-    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
-    text = next(item["value"] for item in environment if item["name"] == "LAYOUT_RUN")
-    run = read_run(text.replace("$$", "$"))
+    run = run_of(job)
     assert run.plan_id == plan["id"] and run.plan_digest != plan["digest"]
     stored = json.loads(Path(run.plan_uri.removeprefix("file://")).read_text())
     assert stored["baseSnapshotId"] == str(table.refresh().current_snapshot().snapshot_id)
