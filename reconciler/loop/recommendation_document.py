@@ -150,6 +150,7 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
             "bytes": round(layout.read),
             "low": round(layout.low),
             "high": round(layout.high),
+            "footerBytes": round(layout.footers),
         },
         "readingCostBytes": round(layout.reading),
         "totalCostBytes": round(layout.total),
@@ -329,7 +330,7 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
                     "files": {"type": "integer", "minimum": 0},
                     "read": {
                         "type": "object",
-                        "required": ["bytes", "low", "high"],
+                        "required": ["bytes", "low", "high", "footerBytes"],
                         "additionalProperties": {"type": "integer", "minimum": 0},
                     },
                 },

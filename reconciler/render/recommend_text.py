@@ -110,10 +110,18 @@ def _table(body: Document, width: int) -> list[str]:
         ])  # fmt: skip
     notes = wrapped(
         "on the front: no other candidate both reads and rewrites less. REWRITE includes what is "
-        "ingested over the horizon; CPU is that of the rewrite.",
+        "ingested over the horizon; CPU is that of the rewrite. READ is of column chunks; footers of "
+        f"opened files, which a plan counts as read, add {_footers(body)}.",
         width, first="  ", indent="  ",
     )  # fmt: skip
     return [*tabulate(rows, "lrrrrrrl", width, indent="  "), *notes]
+
+
+def _footers(body: Document) -> str:
+    today = f"{iec(_named(body, 'today')['read']['footerBytes'])} today"
+    if body["chosen"] is None:
+        return today
+    return f"{today}, {iec(_named(body, body['chosen'])['read']['footerBytes'])} then"
 
 
 def _losers(body: Document, width: int) -> list[str]:

@@ -164,6 +164,17 @@ def test_a_table_that_is_asked_for_the_last_day_keeps_its_order_of_time(cli):
     assert chosen["filesOpened"] < 0.2 * today["filesOpened"]
 
 
+def test_a_plan_and_a_recommendation_agree_about_what_is_read_today(cli):
+    """A plan counts the footers of opened files as read."""
+    for table in ("rec.shop.events", "rec.shop.sales"):
+        rows = json.loads(cli("plan", table, "-o", "json")[1])["evidence"]["totals"]
+        (planned,) = (row["now"] for row in rows if row["measure"] == "readBytes")
+        today = json.loads(cli("recommend", table, "-o", "json")[1])["layouts"][0]
+        read = today["read"]["bytes"] + today["read"]["footerBytes"]
+        assert 0 < today["read"]["footerBytes"] < 0.2 * read
+        assert planned == pytest.approx(read, rel=1e-3)
+
+
 def test_the_second_time_no_file_is_sampled_again(cli):
     cli("recommend", "rec.shop.sales", "-o", "name")
     body = json.loads(cli("recommend", "rec.shop.sales", "-o", "json")[1])

@@ -17,7 +17,8 @@ from reconciler.queries.table_view import TableView, projected_bytes
 def present_readings(view: TableView, demands: Sequence[Demand]) -> Readings:
     """Return the readings of the observed files, float64[1, demands].
 
-    Row groups are exact where footers are known. Footers themselves are part of a file's cost.
+    Row groups are exact where footers are known. Footers themselves are part of a file's cost
+    (`present_footers`).
     """
     bare = replace(view, footer_bytes=None)
     found = np.zeros((6, 1, len(demands)))
@@ -30,6 +31,20 @@ def present_readings(view: TableView, demands: Sequence[Demand]) -> Readings:
             expected @ groups, expected @ skipped, weight @ reading.files,
         )  # fmt: skip
     return Readings(*found)
+
+
+def present_footers(view: TableView, demands: Sequence[Demand]) -> float:
+    """Return the bytes of the footers that the recorded window reads, by which a plan counts more
+    bytes than `present_readings`. 0 for files whose footers were not read."""
+    if view.footer_bytes is None:
+        return 0.0
+    size = np.maximum(view.footer_bytes, 0).astype(np.float64)
+    return sum(
+        float(demand.weight @ np.einsum("qf,f->q", files_to_read(view.files, demand), size))
+        if demand.prunable
+        else float(demand.weight.sum() * size.sum())
+        for demand in demands
+    )
 
 
 def _row_groups(

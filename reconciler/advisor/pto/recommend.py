@@ -26,7 +26,7 @@ from reconciler.advisor.pto.partitionings import (
     partitionings,
     text_of,
 )
-from reconciler.advisor.pto.present import present_readings
+from reconciler.advisor.pto.present import present_footers, present_readings
 from reconciler.advisor.pto.sizes import DeclaredSize, size_grid
 from reconciler.advisor.pto.sort_schemes import orderings, schemes
 from reconciler.advisor.pto.space import (
@@ -103,7 +103,8 @@ class DeclaredLayout:
 
     name: today, default, expert, or best. spec, ordering, target_bytes, row_group: what to declare,
     None for today. low, high: of the window's bytes. total: cost of reading and rewriting over the
-    horizon. worse: shapes that read at least 1 % more than today. commit: files that a commit
+    horizon. footers: bytes of footers read in the window, which `read` does not count. worse: shapes
+    that read at least 1 % more than today. commit: files that a commit
     writes, None if unpartitioned, unknown, or if writers spread rows by partition already.
     """
 
@@ -123,6 +124,7 @@ class DeclaredLayout:
     rewrite_bytes: float
     first_rewrite_bytes: float
     sampled_rows: float
+    footers: float
     worse: tuple[int, ...] = ()
     front: bool = False
     commit: CommitFiles | None = None
@@ -135,7 +137,7 @@ class DeclaredLayout:
 
     @property
     def read(self) -> float:
-        """Return the bytes that the recorded window reads."""
+        """Return the bytes of column chunks that the recorded window reads."""
         return float(self.window.sum())
 
 
@@ -276,6 +278,7 @@ def _today(given: Given, space: Space) -> DeclaredLayout:
         readings.window[0], float(readings.window.sum()), float(readings.window.sum()), reading,
         reading, float(len(view.files)), groups if view.label == "exact" else float("nan"),
         float(readings.opened.sum()), 0.0, 0.0, float("nan"),
+        present_footers(view, given.demands),
     )  # fmt: skip
 
 
@@ -290,6 +293,8 @@ def _layout(
     low, high = widened(min(low, read), max(high, read), label.sampled_rows)
     row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
     declared = space.declared(candidate.sizes.row_group_bytes, row)
+    inner = np.array([label.row_groups / max(label.files, 1.0)])
+    footers = label.opened * float(space.pool.stored.footer.of(inner)[0])
     worse = tuple(
         int(number)
         for number in np.flatnonzero(label.window > WORSE * today.window)
@@ -299,7 +304,7 @@ def _layout(
         name, spec, space.ordering(candidate.ordering), candidate.sizes.target_bytes, declared,
         label.window, low, high, label.reading, label.total, label.files,
         label.row_groups, label.opened, label.rewrite_bytes, label.first_rewrite_bytes,
-        label.sampled_rows, worse, commit=_commit(given, space, candidate),
+        label.sampled_rows, footers, worse, commit=_commit(given, space, candidate),
     )  # fmt: skip
 
 
