@@ -89,6 +89,7 @@ def _workload(made: Recommended) -> dict[str, Any]:
     return {
         "queries": round(workload.queries),
         "shapes": len(workload.shapes),
+        "simulatedQueries": sum(len(demand) for demand in made.demands),
         "since": utc(workload.since_ms),
         "until": utc(workload.until_ms),
         "days": round((workload.until_ms - workload.since_ms) / DAY_MS, 1),

@@ -10,6 +10,9 @@ from reconciler.render.terminal import commands, tabulate, wrapped
 
 Document = Mapping[str, Any]
 
+NAMES = {"expert": "the expert's layout", "default": "the default layout"}
+"""Layouts that people would declare without a recommendation."""
+
 FEW = 8
 """Entries of a list that are shown without -v."""
 
@@ -45,7 +48,7 @@ def _head(body: Document, width: int) -> list[str]:
     texts = [
         f"{body['table']}   recommended by {body['method']}: {simulated(body)}",
         f"Workload: {plural(work['queries'], 'query', 'queries')}, {work['days']:g} days to "
-        f"{work['until'][:10]}, {plural(work['shapes'], 'shape')}, explains "
+        f"{work['until'][:10]}, {plural(work['shapes'], 'shape')}{_thinned(work)}, explains "
         f"{work['coveragePercent']} % of {work['coverageBasis']}",
         f"Sample: {count(sample['rows'])} rows of {plural(sample['files'], 'file')} "
         f"({sample['filesSampledBefore']} sampled before, the oldest {sample['takenAt']}), "
@@ -57,6 +60,12 @@ def _head(body: Document, width: int) -> list[str]:
         f"{duration(costs['horizonSeconds'])}",
     ]
     return [line for text in texts for line in wrapped(text, width, indent="  ")]
+
+
+def _thinned(work: Document) -> str:
+    """Return how many queries stand for all, if similar ones were merged."""
+    simulated = work.get("simulatedQueries", work["queries"])
+    return f", {count(simulated)} queries stand for all" if simulated < work["queries"] else ""
 
 
 def _verdict(body: Document, width: int) -> list[str]:
@@ -77,9 +86,25 @@ def _verdict(body: Document, width: int) -> list[str]:
         f"{iec(group['declaredBytes'])}). The recorded queries read {abs(saves):g} % "
         f"{'less' if saves >= 0 else 'more'}, and open {plural(opened, 'file')} "
         f"{instead}. With the queries to come, its rewrite included, it costs {costs:.0f} % less "
-        f"than today over {over}.{_moving(body)}",
+        f"than today over {over}.{_moving(body)}{_beside(body)}",
         width,
     )
+
+
+def _beside(body: Document) -> str:
+    """Return what the layouts that people would declare cost beside the chosen one."""
+    chosen = _named(body, body["chosen"])["totalCostBytes"]
+    others = [
+        f"{NAMES[item['name']]} {_more(item['totalCostBytes'], chosen)}"
+        for item in body["layouts"]
+        if item["name"] in NAMES
+    ]
+    return f" Beside it, {' and '.join(others)}." if others else ""
+
+
+def _more(cost: float, chosen: float) -> str:
+    share = 100.0 * (cost / max(chosen, 1.0) - 1.0)
+    return f"costs {abs(share):.0f} % {'more' if share >= 0.0 else 'less'}"
 
 
 def _moving(body: Document) -> str:

@@ -193,6 +193,27 @@ def test_a_method_without_its_package_says_so(given, monkeypatch):
         recommend(replace(given, method="boosting"))
 
 
+@pytest.mark.parametrize(("heavy", "light"), [(DATE, PART), (PART, DATE)])
+def test_queries_count_by_their_weight(given, heavy, light):
+    """Equally many queries on two columns, the ones run fifty times as often: theirs is the key."""
+    random = np.random.default_rng(3)
+    table = arrived(random, 40_000, 4_000, days=2_000, jitter=2_000)
+    view = table_view(
+        table.file_table(), table.row_groups(), table.sample(np.arange(10), 1_000), 1 << 20
+    )
+    weight = {heavy: 50.0, light: 1.0}
+    work = workload(
+        range_workload(random, DATE, 30, 20, 2_000, weight=weight[DATE]),
+        range_workload(random, PART, 30, 1_000, 100_000, start=100, weight=weight[PART]),
+    )
+    found = recommend(
+        replace(given, view=view, demands=demands(work, SCHEMA, MONTH_MS), horizon_ms=10 * MONTH_MS)
+    )
+    assert found.chosen is not None and found.chosen.ordering.key[0].field_id == heavy
+    assert found.usage.uses[0].field_id == heavy
+    assert found.usage.uses[0].frequency == pytest.approx(50 / 51)
+
+
 def test_guard_rails_name_what_they_refuse(given, pool):
     used = usage(pool, given.demands)
     kept, refused = partitionings(used, pool, given.present, least_bytes=1.0)

@@ -9,12 +9,15 @@ import pytest
 
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
+from reconciler.advisor.policies.ours import ours
 from reconciler.advisor.simulate.demand import demands
+from reconciler.advisor.simulate.replay import Step, replay
 from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.moving_windows import with_detected_movement
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape
+from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.table_view import table_view
 from reconciler.table.schema import Field, Schema
 
@@ -139,3 +142,41 @@ def test_windows_to_come_are_spread_finely_over_the_horizon(queries: int) -> Non
     assert 0.0 < share[0] < 0.02
     assert 0.98 < share[-1] < 1.0
     assert np.diff(share).max() < 0.03
+
+
+@pytest.mark.parametrize("window_days", [1, 5])
+def test_windows_that_move_while_data_arrives_rewrite_little(window_days):
+    """A day of data a day, and 30 queries a day for the last days of one device: rows are rewritten
+    once at most, and it pays."""
+    days, rows = 20, 4_000
+    random = np.random.default_rng(3)
+    events = np.sort(random.integers(0, days * DAY, 30 * days))
+    lows = [(int(random.integers(DEVICES)), int(at - window_days * DAY) * 1000) for at in events]
+    fragments = with_detected_movement(
+        [
+            Fragment(
+                "log", number, "u", SINCE, literals, (None, None), (DEVICE, TIME, VALUE), 1.0,
+                int(at), "x",
+            )
+            for number, (at, literals) in enumerate(zip(events, lows, strict=True))
+        ],
+        SCHEMA,
+    )  # fmt: skip
+    steps = []
+    for day in range(days):
+        times = np.sort(random.integers(0, DAY * 1000, rows)) + day * DAY * 1000
+        data = {
+            DEVICE: random.integers(0, DEVICES, rows), TIME: times, VALUE: random.random(rows)
+        }  # fmt: skip
+        asked_then = tuple(f for f in fragments if day * DAY <= f.event_ms < (day + 1) * DAY)
+        steps.append(Step(data, rows // 2, asked_then, (day + 1) * DAY))
+    size = ROW_BYTES * rows // 2
+    settings = replace(
+        SETTINGS, target_bytes=size, row_group_bytes=size // 4, rho=Rho(4.0, "measured")
+    )
+    found = replay(empty_table(SCHEMA), steps, ours, settings)
+    ingested = days * rows * ROW_BYTES
+    assert found.rewritten.sum() / settings.rho.value <= 2.0 * ingested
+    assert found.ratio <= 1.05
+    if window_days == 5:
+        assert found.rewritten.sum() > 0.0 and found.ratio < 0.6, "and reading gains by it"

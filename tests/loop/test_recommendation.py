@@ -15,7 +15,7 @@ import pytest
 from reconciler.advisor.pto.objective import LOCAL
 from reconciler.advisor.pto.partitionings import CommitFiles, Ingest
 from reconciler.advisor.pto.recommend import TOO_THIN, Given, recommend
-from reconciler.advisor.simulate.demand import demands
+from reconciler.advisor.simulate.demand import MAX_QUERIES, demands
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import DistributionMode, PartitioningMode
 from reconciler.api.load import load
@@ -220,6 +220,20 @@ def test_keeping_what_there_is_is_said_everywhere(said: Said):
     said(recommend_markdown.render(_short(body)))
 
 
+def test_a_large_log_is_thinned_and_that_is_said(kept, said: Said):
+    random = np.random.default_rng(5)
+    work = workload(range_workload(random, DATE, 2_400, 20, 100_000))
+    wanted = demands(work, SCHEMA, MONTH_MS)
+    large = replace(kept, demands=wanted, evidence=replace(kept.evidence, workload=work))
+    large = replace(large, recommendation=replace(kept.recommendation, chosen=None, others=()))
+    body = recommendation_document(large)
+    assert body["workload"]["queries"] == 2_400
+    assert body["workload"]["simulatedQueries"] == MAX_QUERIES == 2_000
+    assert sum(float(demand.weight.sum()) for demand in large.demands) == 2_400.0
+    shown = recommend_text.render(body, 100, verbose=False)
+    said(next(line for line in shown.splitlines() if line.startswith("Workload:")))
+
+
 def _short(body: dict[str, Any]) -> dict[str, Any]:
     """The document with the first entries of its long lists."""
-    return {**body, **{key: body[key][:3] for key in ("layouts", "fell", "refused")}}
+    return {**body, **{key: body[key][:4] for key in ("layouts", "fell", "refused")}}
