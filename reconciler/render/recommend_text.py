@@ -135,8 +135,8 @@ def _table(body: Document, width: int) -> list[str]:
         ])  # fmt: skip
     notes = wrapped(
         "on the front: no other candidate both reads and rewrites less. REWRITE includes what is "
-        "ingested over the horizon; CPU is that of the rewrite. READ is of column chunks; footers of "
-        f"opened files, which a plan counts as read, add {_footers(body)}.",
+        "ingested over the horizon; CPU is that of the rewrite. READ is of column chunks; footers "
+        f"of opened files, which a plan counts as read, add {_footers(body)}.",
         width, first="  ", indent="  ",
     )  # fmt: skip
     return [*tabulate(rows, "lrrrrrrl", width, indent="  "), *notes]

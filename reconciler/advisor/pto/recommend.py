@@ -103,9 +103,9 @@ class DeclaredLayout:
 
     name: today, default, expert, or best. spec, ordering, target_bytes, row_group: what to declare,
     None for today. low, high: of the window's bytes. total: cost of reading and rewriting over the
-    horizon. footers: bytes of footers read in the window, which `read` does not count. worse: shapes
-    that read at least 1 % more than today. commit: files that a commit
-    writes, None if unpartitioned, unknown, or if writers spread rows by partition already.
+    horizon. footers: bytes of footers read in the window, which `read` does not count. worse:
+    shapes that read at least 1 % more than today. commit: files that a commit writes, None if
+    unpartitioned, unknown, or if writers spread rows by partition already.
     """
 
     name: str
