@@ -46,7 +46,8 @@ def maintenance(cpu: float, before: float, after: float) -> Maintenance:
 
 def stored() -> Found:
     """What `bench.deletes` found at scale 1 on 2026-11-25, in CPU seconds: an operation, a
-    compaction and a rewrite in each case."""
+    compaction and a rewrite in each case. What readings lose by the first operation is of smaller
+    tables (docs/design/write-modes.md)."""
     found = Found(6_001_215, 155_000_000, noise=0.015)
     for case, (_, *costs), (compaction, back), major in (
         ("sparse", CASES["sparse"], (0.65, 0.82), 18.44),
@@ -54,8 +55,9 @@ def stored() -> Found:
         ("batch, half of a bucket", CASES["batch"], (1.85, 0.92), 15.56),
     ):
         after = {"sparse": 0.81, "micro-batch, 1 %": 0.91}.get(case, 1.09)
+        first = 0.60 + {"sparse": 0.04, "micro-batch, 1 %": 0.09}.get(case, 0.02)
         for way, cpu in zip(MODEL, costs, strict=True):
-            found.by[case, way] = Written("t", Cost(cpu, cpu), 10, 0.60, 0.60, 0.60, after)
+            found.by[case, way] = Written("t", Cost(cpu, cpu), 10, 0.60, first, first, after)
         found.maintenance[case, COMPACTION] = maintenance(compaction, after, back)
         for title in (MAJOR, PACKED, PACKING):  # the last two: as if they gave back all of it
             found.maintenance[case, title] = maintenance(major, after, 0.60)
@@ -80,13 +82,16 @@ def test_a_ledger_of_the_other_cases_keeps_the_model_within_a_quarter() -> None:
 
 
 def test_auto_takes_the_mode_that_was_cheapest_in_the_bench() -> None:
-    """Among those of format 2, at every number of readings."""
+    """Among those of format 2, at every number of readings. Micro-batches with 100 readings cost
+    the same both ways, for all that is known of a reading."""
     every = chosen(stored())
     assert len(every) == 12
     ways = FORMATS["format 2"]
     assert {one.auto(ways) for one in every} == set(ways)
     for one in every:
-        assert one.regret(ways) <= 1.05, (one.case, one.reads)
+        assert one.near(ways) and one.regret(ways) <= 1.15, (one.case, one.reads)
+    assert sum(one.regret(ways) <= 1.05 for one in every) >= 11
+    assert {one.auto(ways) for one in every if one.reads == 1000} == {"copy-on-write"}
 
 
 def test_a_reading_of_the_bench_is_the_mean_without_its_ends() -> None:

@@ -78,7 +78,7 @@ def test_a_statement_costs_what_it_takes_to_find_its_rows(case: str) -> None:
 
 
 LOSSES = (
-    (0.4e6, 8, 0.041), (3e6, 8, 0.035), (1.5e6, 8, 0.070), (0.4e6, 64, 0.152), (3e6, 64, 0.246),
+    (0.4e6, 8, 0.041), (3e6, 8, 0.071), (1.5e6, 8, 0.070), (0.4e6, 64, 0.152), (3e6, 64, 0.246),
     (1.5e6, 32, 0.149),
 )  # fmt: skip
 """Rows of a table in so many data files, and the CPU seconds that a reading of 16 columns takes
@@ -97,7 +97,7 @@ def test_the_first_deletes_of_a_file_cost_its_readings_what_was_measured(
     never, once = (
         seconds(Way.VECTORS, replace(one, reads=reads), PRIOR_THROUGHPUT) for reads in (0.0, 1.0)
     )
-    assert lost / 2 < once - never < 2 * lost
+    assert lost / 1.8 < once - never < 1.8 * lost
 
 
 @pytest.mark.parametrize("way", [Way.FILE, Way.PARTITION, Way.VECTORS])

@@ -41,15 +41,15 @@ POSITION_BYTES = 1.1
 """Stored bytes of a position in a delete file."""
 OPEN_SECONDS = 0.001
 """CPU seconds per data file or further file of positions that a reading opens."""
-DELETES_SECONDS = 0.009
+DELETES_SECONDS = 0.006
 """CPU seconds that a reading takes more where a table has deletes: its planning reads their
 manifests."""
 FIRST_SECONDS = 0.0023
 """CPU seconds per data file with deletes and reading: of its first delete file or vector, and of
 the smaller tasks that Spark makes of files with deletes."""
-SKIP_SECONDS = 5e-9
-"""CPU seconds per row and reading that a reader takes to skip the deleted rows, in batches that
-have any."""
+SKIP_SECONDS = 1.2e-8
+"""CPU seconds per row of 16 columns and reading that a reader takes to skip the deleted rows, in
+batches that have any."""
 BATCH_ROWS = 5000
 """Rows of a batch that Spark reads (Iceberg's read.parquet.vectorization.batch-size)."""
 APPLY_SECONDS = {False: POSITION_SECONDS, True: 2e-8}
