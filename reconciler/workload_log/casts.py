@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -56,9 +57,26 @@ def cast_value(value: Any, to: str, parameters: list[exp.Expr], binding: Binding
         return _as_decimal(value, [int(p.name) for p in parameters] or [_LEAST_DECIMAL])
     if to == "BOOLEAN" and isinstance(value, bool):
         return value
+    if to in _BINARY and isinstance(value, str) and not parameters:
+        return _as_bytes(value, binding.dialect)
     if to == "UUID" and isinstance(value, str):
         return uuid.UUID(value)
     raise NotConstant(f"cast to {to}")
+
+
+_BINARY = ("BINARY", "VARBINARY", "BLOB")
+_UTF8_CASTS = (*OWN_ZONES, "spark", "spark2", "databricks")
+"""Dialects in which a text cast to bytes is its UTF-8."""
+_BLOB_TEXT = re.compile(r"(?:\\x[0-9a-fA-F]{2}|[^\\\x80-\U0010ffff])*+")
+
+
+def _as_bytes(text: str, dialect: str) -> bytes:
+    """Return the bytes of a text; in DuckDB one of ASCII characters and bytes as `\\x0f`."""
+    if dialect in _UTF8_CASTS:
+        return text.encode()
+    if dialect != "duckdb" or not _BLOB_TEXT.fullmatch(text):
+        raise NotConstant("text as bytes")
+    return text.encode("ascii").decode("unicode_escape").encode("latin-1")
 
 
 def as_date(value: Any, binding: Binding) -> dt.date:

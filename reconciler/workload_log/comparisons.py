@@ -204,6 +204,8 @@ def _single(value: float) -> float:
 def _compare_bytes(field: Field, op: str, value: Any) -> Tree:
     if field.type == "string" and isinstance(value, str):
         return Leaf(field.field_id, op, utf8(value))
+    if isinstance(value, bytes) and field.type in ("binary", f"fixed[{len(value)}]"):
+        return Leaf(field.field_id, op, value)
     if field.type == "uuid" and isinstance(value, (str, uuid.UUID)) and op in ("=", "!="):
         try:
             return Leaf(field.field_id, op, uuid.UUID(str(value)).bytes)

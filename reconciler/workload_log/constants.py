@@ -52,7 +52,7 @@ UNBOUND = _Unbound()
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """value: None (NULL), bool, int, Decimal, float, str, date, time, datetime, UUID,
+    """value: None (NULL), bool, int, Decimal, float, str, bytes, date, time, datetime, UUID,
     Interval, UNBOUND.
 
     A datetime without tzinfo is a TIMESTAMP without zone. relative: it depends on event time.
@@ -90,6 +90,14 @@ def number(text: str) -> Const:
     if "e" in text.lower():
         return Const(float(text))
     return Const(decimal(text))
+
+
+def hex_bytes(text: str) -> bytes:
+    """Return the bytes of pairs of hexadecimal digits. Raises NotConstant: engines differ about
+    other text."""
+    if not re.fullmatch(r"(?:[0-9a-fA-F]{2})*", text):
+        raise NotConstant("hexadecimal digits")
+    return bytes.fromhex(text)
 
 
 def decimal(text: str) -> Decimal:

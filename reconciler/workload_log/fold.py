@@ -32,6 +32,7 @@ from reconciler.workload_log.constants import (
     NotConstant,
     add_months,
     arithmetic,
+    hex_bytes,
     interval_of,
     is_number,
     named_zone,
@@ -63,6 +64,19 @@ def _literal(node: exp.Expr, binding: Binding) -> Const:
     if lifted is not None:
         return lifted
     return Const(text) if node.args.get("is_string") else number(text)
+
+
+def _hex(node: exp.Expr, binding: Binding) -> Const:
+    """Evaluate X'0aff'."""
+    lifted = binding.literals.get(node.this)
+    return lifted if lifted is not None else Const(hex_bytes(node.this))
+
+
+def _from_hex(node: exp.Expr, binding: Binding) -> Const:
+    value = fold(node.this, binding)
+    if value.value is None or value.value is UNBOUND:
+        return value
+    return Const(hex_bytes(value.value))
 
 
 def _unbound(node: exp.Expr, binding: Binding) -> Const:
@@ -397,6 +411,8 @@ def _anonymous(node: exp.Expr, binding: Binding) -> Const:
 
 _RULES: dict[type[exp.Expr], Callable[[exp.Expr, Binding], Const]] = {
     exp.Literal: _literal,
+    exp.HexString: _hex,
+    exp.Unhex: _from_hex,
     exp.Boolean: lambda node, binding: Const(bool(node.this)),
     exp.Null: lambda node, binding: NULL,
     exp.Placeholder: _unbound,

@@ -1,9 +1,10 @@
 """Recognises queries of one template by their text, so that each template is parsed once.
 
 Literals after a comparison, in an IN list, after BETWEEN, LIKE, DATE, TIMESTAMP or UUID are
-replaced by sentinels, DECIMAL '1.5' as a number; all other text (LIMIT, intervals, types) remains
-part of the template. Lifting looks only at the text and may be wrong for unusual text: the reader
-checks that every sentinel is a literal in the parsed tree, and otherwise parses the original query.
+replaced by sentinels, DECIMAL '1.5' as a number, X'0aff' as another of its kind; all other text
+(LIMIT, intervals, types) remains part of the template. Lifting looks only at the text and may be
+wrong for unusual text: the reader checks that every sentinel is a literal in the parsed tree, and
+otherwise parses the original query.
 Patterns take linear time: they are possessive where two parts could match the same characters.
 """
 
@@ -21,7 +22,8 @@ _STRING = r"'[^']*+(?:''[^']*+)*+'"
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PLAIN_DECIMAL = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)"
 _DECIMAL = rf"\b(?:DECIMAL|NUMERIC)\s*+'{PLAIN_DECIMAL}'"
-_VALUE = rf"(?:-\s*+)?(?:{_DECIMAL}|{_STRING}|{_NUMBER})(?![\w.'])"
+_HEX = r"\bX'(?:[0-9a-f]{2})*+'"
+_VALUE = rf"(?:-\s*+)?(?:{_DECIMAL}|{_HEX}|{_STRING}|{_NUMBER})(?![\w.'])"
 _TYPED = rf"(?:(?:DATE|TIMESTAMP|UUID)\s*+)?{_VALUE}"
 _STEP = re.compile(
     rf"""(?P<skip>--[^\n]*|/\*.*?(?:\*/|\Z)|"[^"]*+(?:""[^"]*+)*+"|`[^`]*`)
@@ -32,11 +34,13 @@ _STEP = re.compile(
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _LITERAL = re.compile(
-    rf"(?P<decimal>{_DECIMAL})|(?P<string>{_STRING})|(?P<number>{_NUMBER})", re.IGNORECASE
+    rf"(?P<decimal>{_DECIMAL})|(?P<hex>{_HEX})|(?P<string>{_STRING})|(?P<number>{_NUMBER})",
+    re.IGNORECASE,
 )
 _STRING_MARK = "\x01lit"
 _NUMBER_MARK = "73020150"
-_MISREAD = re.compile(rf"[\\$#]|{_NUMBER_MARK}|{_STRING_MARK}")
+_HEX_MARK = "7302015e"
+_MISREAD = re.compile(rf"[\\$#]|{_NUMBER_MARK}|{_HEX_MARK}|{_STRING_MARK}", re.IGNORECASE)
 """Escapes, dollar quotes and other comments, which the patterns above do not cover."""
 
 
@@ -56,6 +60,10 @@ def lift(sql: str) -> Lifted:
 
     def sentinel(match: re.Match[str]) -> str:
         text = match.group()
+        if match.lastgroup == "hex":
+            mark = f"{_HEX_MARK}{len(literals):06d}"
+            literals[mark] = Const(bytes.fromhex(text[2:-1]))
+            return f"X'{mark}'"
         if match.lastgroup != "string":
             if len(text) > MAX_DIGITS:
                 return text

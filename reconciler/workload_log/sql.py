@@ -399,7 +399,7 @@ def _check_lifted(statements: list[exp.Expr], literals: dict[str, Const]) -> Non
     seen = [
         node.this
         for statement in statements
-        for node in statement.find_all(exp.Literal)
+        for node in statement.find_all(exp.Literal, exp.HexString)
         if node.this in literals
     ]
     if len(seen) != len(literals) or len(set(seen)) != len(literals):

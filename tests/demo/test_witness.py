@@ -37,9 +37,11 @@ QUERIES = (
     "SELECT v FROM rec.db.t WHERE d >= date_add(date '2025-01-01', 350)",
     "WITH x AS (SELECT v FROM rec.db.t WHERE id < 150) SELECT * FROM x, (SELECT max(v) m FROM x)"
     " WHERE v = m",
+    "SELECT v FROM rec.db.t WHERE raw = X'000000FAFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF'",
+    "SELECT v FROM rec.db.t WHERE raw >= X'00000300' AND raw < X'00000401'",
     "SELECT v FROM rec.db.t WHERE sparse = 950",
 )
-BY_OURS = [2, 1, 0, 3, HELD, 2, 1, 4, 1]
+BY_OURS = [2, 1, 0, 3, HELD, 2, 1, 4, 1, 4, 1]
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = pa.table({
             "id": ids, "v": ids * 7 % 11, "s": [f"k{x % 5}" for x in ids],
             "d": np.datetime64("2025-01-01") + 30 * n + ids % 30,
+            "raw": [int(x).to_bytes(4, "big") + b"\xff" * 16 for x in ids],
             "sparse": pa.array(ids, mask=np.full(100, n < EMPTY)),
         })  # fmt: skip
         table = table or catalog.create_table("db.t", rows.schema)

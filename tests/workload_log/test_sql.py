@@ -19,7 +19,7 @@ TABLES = known_tables(
         "t": (("i", "int"), ("l", "long"), ("p", "decimal(6,2)"), ("d", "date"),
               ("ts", "timestamp"), ("tz", "timestamptz"), ("s", "string"), ("f", "float"),
               ("g", "double"), ("b", "boolean"), ("u", "uuid"), ("Mixed", "int"), ("st.x", "int"),
-              ("tags.element", "string")),
+              ("tags.element", "string"), ("raw", "binary"), ("code", "fixed[2]")),
         "o": (("i", "int"), ("k", "string"), ("d", "date")),
     }
 )  # fmt: skip
@@ -93,12 +93,41 @@ CONDITIONS = [
      "u IN (00000000-0000-0000-0000-000000000001, f79c3e09-677c-4bbd-a479-3f349cb785e7)"),
     ("u = UUID 'none'", "TRUE"),
     ("s = UUID 'f79c3e09-677c-4bbd-a479-3f349cb785e7'", "TRUE"),
+    ("raw = X'00aF'", "raw = 0x00af"), ("raw >= x'ff' AND raw < X''", "raw >= 0xff AND raw < 0x"),
+    ("raw IN (X'02', X'01')", "raw IN (0x01, 0x02)"), ("raw = from_hex('0aff')", "raw = 0x0aff"),
+    ("raw = CAST('a' AS VARBINARY)", "raw = 0x61"), ("raw = 'a'", "TRUE"), ("s = X'61'", "TRUE"),
+    ("raw = from_hex('0af')", "TRUE"), ("raw BETWEEN X'01' AND X'02'", "raw BETWEEN 0x01 AND 0x02"),
+    ("code = X'0aff'", "code = 0x0aff"), ("code = X'0a'", "TRUE"), ("u = X'0aff'", "TRUE"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("where", "expected"), CONDITIONS)
 def test_conditions_are_exact_or_wider(where: str, expected: str) -> None:
     assert condition(where) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "dialect", "expected"),
+    [
+        ("raw = X'0AFF'", "spark", "raw = 0x0aff"),
+        ("raw = unhex('0AFF')", "spark", "raw = 0x0aff"),
+        ("raw = '\\x0A\\xFFa'::BLOB", "duckdb", "raw = 0x0aff61"),
+        ("raw > BLOB 'a''b'", "duckdb", "raw > 0x612762"),
+        ("raw = '\\n'::BLOB", "duckdb", "TRUE"),
+        ("raw = 'é'::BLOB", "duckdb", "TRUE"),
+        ("raw = '\\x0a'::BYTEA", "postgres", "TRUE"),
+    ],
+)
+def test_bytes_are_read_as_each_dialect_writes_them(
+    where: str, dialect: str, expected: str
+) -> None:
+    assert condition(where, dialect) == expected
+
+
+def test_queries_that_differ_in_bytes_share_a_template() -> None:
+    found = [lift(f"SELECT 1 FROM t WHERE raw = X'{digits}'") for digits in ("0aff", "00")]
+    assert found[0].template == found[1].template
+    assert [next(iter(each.literals.values())).value for each in found] == [b"\x0a\xff", b"\x00"]
 
 
 def test_only_what_the_engine_pushes_down_is_kept() -> None:
