@@ -31,7 +31,7 @@ CASES = [
     ("b = true", "b = true"),
     ("st.x > 990", "st.x > 990"),
     ("odd name = 3", "odd name = 3"),
-    ("bin = X'61'", "TRUE"),
+    ("bin = X'61'", "bin = 0x61"),
     ("v LIKE '1%'", "v LIKE 1%"),
     ("v LIKE 'a%b%'", "v LIKE a%b%"),
     ("v NOT LIKE 'z%'", "v NOT LIKE z%"),
