@@ -206,8 +206,11 @@ def _maintained(situation: Situation, minors: Sequence[Minor]) -> tuple[ScoredAc
             begun.add(work)
             cpu, time = model.cpu_seconds(*facts), model.seconds(*facts)
         sums = totals(situation, [made])
+        words = _in_words(situation, action, made.why)
+        part = f", one of {made.slices} slices" if made.slices > 1 else ""
         predicted = replace(
-            _in_words(situation, action, made.why),
+            words,
+            label=f"{words.label}{part}",
             files_in=len(action.inputs),
             files_out=made.files_out,
             groups=1,

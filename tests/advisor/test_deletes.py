@@ -366,6 +366,8 @@ def test_a_compaction_larger_than_its_budget_is_cut_into_slices(deletes: list[De
     for limited in limits:
         found = advice(deletes, limited, weight=50.0)
         assert len(found.actions) > 1 and set(kinds(found)) == {"CompactDeletes"}
+        named = f", one of {len(found.actions)} slices"
+        assert all(str(item.predicted.label).endswith(named) for item in found.actions)
         inputs = [path for item in found.actions for path in item.action.inputs]
         assert sorted(inputs) == sorted(whole.action.inputs)
         for item in found.actions:

@@ -58,6 +58,7 @@ class Minor:
     bytes_in: read by the execution. operations: commits that wrote the inputs. saving, cost: bytes
     of reading over the horizon. due: operations from which maintenance pays (n*), NaN where no
     queries are known. converts: equality deletes become positions, so that their rows are known.
+    slices: of how many actions it is one, because of a budget.
     """
 
     kind: type[DeleteMaintenance]
@@ -76,6 +77,7 @@ class Minor:
     cost: float
     due: float
     converts: bool = False
+    slices: int = 1
     evidence: str = "deletes"
     why: str = ""
 
@@ -182,7 +184,7 @@ def _in_slices(situation: Situation, whole: Minor) -> tuple[list[Minor], list[Re
     found = []
     for inputs in cuts.slices:
         made, files = _slice(situation, whole, inputs, files)
-        found.append(replace(made, why=f"{whole.why}; one of {len(cuts.slices)} slices"))
+        found.append(replace(made, slices=len(cuts.slices)))
     return found, turned
 
 
