@@ -23,6 +23,7 @@ from reconciler.plan.grouping import (
     output_files,
     places,
 )
+from reconciler.table.row_group_bytes import PAGE_ROWS, PAGES
 from reconciler.table.values import Scalar, cut_bound
 
 MEMORY_SHARE = 0.6 * 0.8
@@ -31,6 +32,8 @@ RESERVED_BYTES = 300 << 20
 LEAST_TASK_BYTES = 64 << 20
 LEAST_MOVED_BYTES = 4 << 20
 """Of inputs for each task that writes rows to their new partitions."""
+MOST_CUTS = 32
+"""Files of few pages that get a task each: every row is compared with every cut."""
 FIXED_ROW_BYTES = 24
 VARIABLE_EXPANSION = 4
 """Decoded bytes per compressed byte of variable-width columns, a safe estimate."""
@@ -108,7 +111,18 @@ class Group:
         most = max(self.memory_tasks, self.cores)
         if self.action.moves_by:
             return min(max(self.files, self.bytes // LEAST_MOVED_BYTES), most)
-        return min(self.files, most)
+        return self.files if self._few_pages else min(self.files, most)
+
+    @property
+    def _few_pages(self) -> bool:
+        """Whether files have so few pages that a writer can hardly end them where they should.
+
+        Its length counts open pages as they are before compression and falls when they are full.
+        Of a wide table it then grows beyond any earlier length only just before the next page is
+        full, so that a file has nearly twice the rows of a page, and the one after it the rest.
+        """
+        few = self.rows < PAGES * PAGE_ROWS * self.files
+        return few and self.files <= MOST_CUTS and bool(self.action.ordering.key)
 
     @property
     def spills(self) -> bool:

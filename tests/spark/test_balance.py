@@ -18,6 +18,7 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert, Ordering
 from reconciler.spark import balance, pilot, write
+from reconciler.spark import group as write_group
 from reconciler.spark.group import Compression, Group, InputFile
 from tests.spark.tables import Bench
 
@@ -83,17 +84,25 @@ def test_files_of_a_partition_are_in_order_of_task_and_number_or_left_alone() ->
 
 
 @pytest.fixture
-def balanced(monkeypatch: pytest.MonkeyPatch) -> list[list[range]]:
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[list[range]]:
     """What was found short, group by group."""
     seen: list[list[range]] = []
     found = balance.short_runs
 
-    def noted(sizes: list[int], target_bytes: int) -> list[range]:
+    def note(sizes: list[int], target_bytes: int) -> list[range]:
         seen.append(found(sizes, target_bytes))
         return seen[-1]
 
-    monkeypatch.setattr(balance, "short_runs", noted)
+    monkeypatch.setattr(balance, "short_runs", note)
     return seen
+
+
+@pytest.fixture
+def balanced(noted: list[list[range]], monkeypatch: pytest.MonkeyPatch) -> list[list[range]]:
+    """What was found short, group by group, where a task writes several files, as it does of many
+    rows."""
+    monkeypatch.setattr(write_group, "MOST_CUTS", 0)
+    return noted
 
 
 def _readings(bench: Bench, properties: str = "", tables: int = 1, rows: int = ROWS) -> str:
@@ -147,6 +156,22 @@ def test_files_meet_the_target_though_sorted_rows_take_less(
     assert _in_order(bench, name)
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []
+
+
+@pytest.mark.spark
+def test_sorted_files_of_few_rows_are_equal_when_they_are_first_written(
+    bench: Bench, noted: list[list[range]]
+) -> None:
+    name = _readings(bench)
+    before = bench.rows(name)
+    action = bench.action(name, Cluster, "sensor", target_bytes=sum(_sizes(bench, name)) // 5)
+    assert bench.run(bench.request(name, action)).done
+    written = [int(file.record_count) for file in bench.files(name)]
+    assert len(written) == 5
+    assert max(written) == pytest.approx(min(written), rel=0.1)
+    assert noted == [[]]
+    assert _in_order(bench, name)
+    assert bench.rows(name) == before
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.spark import balance, write
+from reconciler.spark import group as write_group
 from reconciler.spark.group import Compression, InputFile, batches, make_groups
 from reconciler.table.schema import SortColumn, SpecField
 
@@ -23,8 +24,10 @@ SORT = Cluster(ordering=Lexicographic((SortColumn(1),)))
 PACK = BinPack()
 
 
-def _file(name: str, low: int | None, high: int | None, size: int = 10 * MIB) -> InputFile:
-    return InputFile(name, size, 1000, 4 * size, low, high)
+def _file(
+    name: str, low: int | None, high: int | None, size: int = 10 * MIB, rows: int = 200_000
+) -> InputFile:
+    return InputFile(name, size, rows, 4 * size, low, high)
 
 
 def _names(groups: list) -> list[list[str]]:
@@ -68,6 +71,22 @@ def test_a_group_larger_than_memory_gets_more_tasks_but_never_more_than_files() 
     assert (group.files, group.tasks) == (4, 3)
     (wide,) = make_groups("a01", SORT, files, 40 * MIB, task_bytes=MIB, cores=2)
     assert (wide.files, wide.tasks) == (2, 2)
+
+
+def test_files_of_few_pages_get_a_task_each() -> None:
+    """A file of a wide table ends at 36,000 rows or at 9,900 where all should have 22,900."""
+
+    def tasks(action: Action, rows: int, target: int) -> tuple[int, int]:
+        files = [_file(str(i), 0, 100, rows=rows) for i in range(8)]
+        (group,) = make_groups("a01", action, files, target, task_bytes=1 << 30, cores=2)
+        return group.files, group.tasks
+
+    assert tasks(SORT, 11_500, 20 * MIB) == (4, 4)
+    curve = Cluster(ordering=Hilbert((SortColumn(1), SortColumn(2))))
+    assert tasks(curve, 11_500, 20 * MIB) == (4, 4)
+    assert tasks(SORT, 40_000, 20 * MIB) == (4, 2)  # four pages each
+    assert tasks(SORT, 11_500, 2 * MIB) == (40, 2)  # too many cuts
+    assert tasks(PACK, 11_500, 20 * MIB) == (4, 2)  # files are whole there
 
 
 def test_rows_that_move_get_a_task_per_core_before_they_fill_a_file() -> None:
@@ -124,8 +143,11 @@ def test_batches_hold_whole_groups_in_order(groups: int, commits: int) -> None:
     ("row_group", "held"),
     [(128 * MIB, 9.0), (128 * MIB, 32.0), (128 * MIB, 500.0), (MIB // 4, 9.0), (MIB // 4, 32.0)],
 )
-def test_a_task_ends_its_files_after_equal_shares_of_the_rows(rows, files, row_group, held) -> None:
+def test_a_task_ends_its_files_after_equal_shares_of_the_rows(
+    rows, files, row_group, held, monkeypatch
+) -> None:
     """A writer counts plain rows until a page is full, and compressed ones from then on."""
+    monkeypatch.setattr(write_group, "MOST_CUTS", 0)
     stored = 8.0
     size = int(rows * stored)
     inputs = [InputFile("a", size, rows, 4 * size, 0, 9)]
