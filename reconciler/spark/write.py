@@ -195,8 +195,9 @@ def _balanced(
 
 def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
     changes = {stage.DATA_PATH: attempt.prefix}
-    if attempt.table.properties().get(stage.BATCH_ROWS) is None:
-        changes[stage.BATCH_ROWS] = str(READ_ROWS)
+    for name, value in ((stage.BATCH_ROWS, str(READ_ROWS)), (stage.CODEC, stage.DEFAULT_CODEC)):
+        if attempt.table.properties().get(name) is None:
+            changes[name] = value
     if group.action.row_group_bytes:
         changes[stage.ROW_GROUP] = str(group.action.row_group_bytes)
     return changes

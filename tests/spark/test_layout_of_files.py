@@ -333,6 +333,18 @@ def test_rows_that_fit_one_small_file_become_one(bench: Bench) -> None:
     assert [file.record_count for file in bench.files(name)] == [18_000]
 
 
+def test_a_table_that_names_no_codec_is_written_with_zstd(bench: Bench) -> None:
+    """As other libraries than Java's write and create tables."""
+    name = bench.create("id bigint, s string")
+    bench.sql(
+        f"ALTER TABLE {bench.full(name)} UNSET TBLPROPERTIES ('write.parquet.compression-codec')"
+    )
+    bench.fill(name, 2, 100, "n, string(n)")
+    assert {f.row_group(0).column(0).compression for f in _footers(bench, name)} == {"GZIP"}
+    bench.run(bench.request(name, bench.action(name, BinPack)))
+    assert {f.row_group(0).column(0).compression for f in _footers(bench, name)} == {"ZSTD"}
+
+
 def test_the_tables_own_properties_are_honoured(bench: Bench) -> None:
     name = _wide(
         bench,
