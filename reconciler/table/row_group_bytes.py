@@ -70,13 +70,23 @@ def stored_row_group_bytes(
 
 def plain_row_bytes(groups: RowGroups, schema: Schema) -> float:
     """Return the bytes of a row in plain encoding: values of fixed width exactly, strings by the
-    lengths of their bounds; the encoded bytes if these are more, as with lists. 0 without a row."""
+    lengths of their bounds; the encoded bytes if these are more, as with lists. 0 without a row.
+
+    Of values of fixed width alone, other writers encode more than that if they list values that
+    hardly repeat; Java's writer drops such a dictionary."""
     rows = float(groups.records.sum())
     if not rows:
         return 0.0
     plain = sum(_plain_bytes(groups, schema, field) for field in groups.column_sizes)
-    encoded = 0.0 if groups.encoded is None else float(np.maximum(groups.encoded, 0).sum())
-    return max(plain, encoded) / rows
+    if groups.encoded is None or all(_exact(schema, field) for field in groups.column_sizes):
+        return plain / rows
+    return max(plain, float(np.maximum(groups.encoded, 0).sum())) / rows
+
+
+def _exact(schema: Schema, field_id: int) -> bool:
+    """Whether the plain bytes of a column are known: one value of fixed width a row."""
+    field = schema.by_id.get(field_id)
+    return field is not None and not field.repeated and _fixed_width(field.type) is not None
 
 
 def text_row_bytes(groups: RowGroups | None, schema: Schema) -> dict[int, float] | None:
