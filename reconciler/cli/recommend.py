@@ -413,5 +413,5 @@ def _edited(out: Path, policy: Mapping[str, Any], target: Target) -> str:
         raise UserError(
             f"{out} was not changed: {error}",
             details=("Merge these fields by hand:", *block(changes).splitlines()),
-            do="or use --out with a file that does not exist yet",
+            do="merge them, or use --out with a file that does not exist yet",
         ) from error

@@ -27,20 +27,22 @@ from tests.said import Said
 ROWS, FILES = 40_000, 6
 
 
+def catalog_of(home: Path) -> Any:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    return SqlCatalog(
+        "rec", uri=f"sqlite:///{home}/catalog.db", warehouse=f"file://{home}/warehouse"
+    )
+
+
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A catalog with rec.shop.sales and a smaller rec.shop.visits, whose files all hold all days,
     and small tables; its logs."""
-    from pyiceberg.catalog.sql import SqlCatalog
-
     home = tmp_path_factory.mktemp("recommend")
-    properties = {
-        "type": "sql",
-        "uri": f"sqlite:///{home}/catalog.db",
-        "warehouse": f"file://{home}/warehouse",
-    }
+    catalog = catalog_of(home)
+    properties = {"type": "sql", **catalog.properties}
     (home / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"rec": properties}}))
-    catalog = SqlCatalog("rec", **properties)
     catalog.create_namespace("shop")
     table = None
     for number in range(FILES):
@@ -62,6 +64,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _days(catalog, home / "days.jsonl")
     catalog.create_table("shop.empty", rows.schema)
     catalog.create_table("shop.quiet", rows.schema).append(rows.slice(0, 100))
+    catalog.create_table("shop.unfit", rows.schema).append(rows.slice(0, 1_000))
+    catalog.create_table("shop.renewed", rows.schema).append(rows.slice(0, 1_000))
+    catalog.create_table("shop.single", rows.schema).append(rows.slice(0, 20_000))
+    _log(home / "unfit.jsonl", "shop.unfit", "pad like '%{}%{}'")
+    _log(home / "renewed.jsonl", "shop.renewed", "day between {} and {}")
+    _log(home / "single.jsonl", "shop.single", "day between {} and {}")
     _log(home / "log.jsonl", "shop.sales", "day between {} and {}")
     _log(home / "visits.jsonl", "shop.visits", "day between {} and {}")
     _log(home / "odd.jsonl", "shop.odd", "day between {} and {}", columns="day")
@@ -130,8 +138,7 @@ def cli(
     isolate(monkeypatch, tmp_path, warehouse, imported, warehouse / "cache")
     run = runner(monkeypatch, capsys)
     if not imported.exists():
-        for name in ("log.jsonl", "visits.jsonl", "odd.jsonl", "days.jsonl"):
-            log = str(warehouse / name)
+        for log in map(str, sorted(warehouse.glob("*.jsonl"))):
             assert run("workload", "import", "--dialect", "spark", "--catalog", "rec", log)[0] == 0
     return run
 
@@ -240,6 +247,36 @@ def test_what_allows_no_recommendation_is_one_message(cli, arguments, said: Said
     assert (code, out) == (1, "")
     assert err.count("error:") == 1
     said(re.sub(r"\d{4,}", "N", err))
+
+
+@pytest.mark.parametrize("name", ["unfit", "renewed"])
+def test_queries_that_no_layout_could_serve_are_said(cli, warehouse, name, said: Said):
+    """Patterns without a prefix, and conditions on a column that was dropped since."""
+    if name == "renewed":
+        with catalog_of(warehouse).load_table("shop.renewed").update_schema() as schema:
+            schema.delete_column("day")
+    code, out, err = cli("recommend", f"rec.shop.{name}")
+    assert (code, out) == (1, "") and err.count("error:") == 1
+    said(err)
+
+
+def test_a_table_of_one_small_file_stays_as_it_is(cli, tmp_path):
+    code, out, err = cli("recommend", "rec.shop.single", "-o", "json", "--out", "single.yaml")
+    assert code == 0, err
+    body = json.loads(out)
+    assert body["chosen"] is None and body["policy"] is None and "one file" in body["keep"]
+    assert not (tmp_path / "single.yaml").exists()
+
+
+def test_a_policy_that_cannot_be_edited_is_printed_to_merge_by_hand(cli, tmp_path, said: Said):
+    aliased = HAND_WRITTEN.replace(
+        "name: sales}   # kept", "name: &name sales, labels: {a: *name}}"
+    )
+    (tmp_path / "sales.yaml").write_text(aliased)
+    code, out, err = cli("recommend", "rec.shop.sales", "--out", "sales.yaml")
+    assert (code, out) == (1, "") and err.count("error:") == 1
+    assert (tmp_path / "sales.yaml").read_text() == aliased
+    said(re.sub(r"\d+(Ki|Mi)", r"N\1", err))
 
 
 def test_a_view_is_called_a_view(cli, monkeypatch):

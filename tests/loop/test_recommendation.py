@@ -193,6 +193,27 @@ def test_a_baseline_that_the_sample_cannot_judge_is_left_out_with_the_reason():
     assert "expert" in unjudged
 
 
+def test_a_sample_too_thin_for_every_candidate_recommends_nothing(said: Said):
+    made = recommended(mixed(), times=300_000, options=Options(keep_partitioning=True))
+    found = made.recommendation
+    assert found.chosen is None and found.others == () and found.labelled == 0 < found.candidates
+    assert found.sampled_rows < 10.0 and found.sampled == 2_000 * FILES
+    body = recommendation_document(made)
+    jsonschema.validate(body, RECOMMENDATION_SCHEMA)
+    assert body["policy"] is None and [it["name"] for it in body["layouts"]] == ["today"]
+    said(body["keep"])
+    assert escape(body["keep"]) in recommend_html.render(body)
+
+
+def test_if_every_partitioning_is_refused_the_present_one_is_declared_in_another_order():
+    """Of 5 MB, no partition would have the bytes of a file."""
+    made = recommended(mixed(), times=1)
+    found = made.recommendation
+    assert {layout.spec for layout in (found.chosen, *found.others)} == {PartitionSpec(0)}
+    assert len(found.refused) >= 10 and all(item.why for item in found.refused)
+    assert "partitioning" not in recommendation_document(made)["policy"]
+
+
 def test_who_loses_and_other_evidence_are_said(partitioned, kept, said: Said):
     """Ids arrive in order, so any other order is worse for those who look for them."""
     body = recommendation_document(partitioned)
