@@ -20,7 +20,8 @@ held for good."""
 
 class Gateway(ThreadingHTTPServer):
     """Forwards everything. While `closed`, commits are answered with 403. `fault` is what becomes
-    of the next commit whose request contains `matching`, `faults` how many were treated so."""
+    of the next commit whose request contains `matching`, `faults` how many were treated so; `late`
+    is the catalog's answer to one that it got late."""
 
     daemon_threads = True
 
@@ -33,6 +34,7 @@ class Gateway(ThreadingHTTPServer):
         self.matching = b""
         self.faults = 0
         self.before_answer: Any = lambda: None
+        self.late: tuple[int, bytes] | None = None
         self.held = threading.Event()
         self._released = threading.Event()
         self._delivered = threading.Event()
@@ -49,9 +51,10 @@ class Gateway(ThreadingHTTPServer):
         self.fault, self.matching, self._left = fault, matching.encode(), times
 
     def release(self) -> None:
-        """Delivers the late commit, and waits until the catalog has answered it."""
+        """Delivers the late commit, and waits until the catalog has judged it."""
         self._released.set()
         assert self._delivered.wait(60)
+        assert self.late is not None and self.late[0] in (200, 204, 400, 404, 409), self.late
 
     def take_fault(self, body: bytes) -> str:
         with self._lock:
@@ -109,9 +112,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._fail(403, "ForbiddenException", "may not commit")
 
     def _late(self, body: bytes) -> None:
+        request = self._request(body)  # the connection has another one by then
+
         def deliver() -> None:
             self.server._released.wait()
-            self._deliver(body)
+            self.server.late = self._send(*request)
             self.server._delivered.set()
 
         threading.Thread(target=deliver, daemon=True).start()
@@ -123,9 +128,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _deliver(self, body: bytes) -> tuple[int, bytes]:
-        behind = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=60)
+        return self._send(*self._request(body))
+
+    def _request(self, body: bytes) -> tuple[str, str, bytes, dict[str, str]]:
         plain = {k: v for k, v in self.headers.items() if k.lower() != "accept-encoding"}
-        behind.request(self.command, self.path, body, plain)
+        return self.command, self.path, body, plain
+
+    def _send(
+        self, command: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        behind = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=60)
+        behind.request(command, path, body, headers)
         response = behind.getresponse()
         answer = response.status, response.read()
         behind.close()

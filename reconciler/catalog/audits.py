@@ -10,6 +10,7 @@ from pyiceberg.manifest import ManifestFile
 
 from reconciler.catalog.manifest import Entries, select
 from reconciler.catalog.manifest_reader import ManifestReader
+from reconciler.errors import FileMissingError
 from reconciler.table.audits import WaitingBatch, waiting_batches
 from reconciler.table.retention import SnapshotLog
 
@@ -36,16 +37,18 @@ def published(
 ) -> tuple[list[ManifestFile], Entries | None]:
     """Return the manifests and entries of main as if the batches were published.
 
-    Left out is a batch of which main lost an input: it will not be published.
+    Left out is a batch of which main lost an input, or whose files are gone: it will not be
+    published.
     """
-    own = [manifest for batch in batches for manifest in own_manifests(reader, batch)]
+    whole = [batch for batch in batches if not batch.missing]
+    own = [manifest for batch in whole for manifest in own_manifests(reader, batch)]
     entries = reader.entries([*main, *own])
     if entries is None:
         return [], None
     on_main = {manifest.manifest_path for manifest in main}
     is_main = np.array([path in on_main for path, _ in entries.manifests])[entries.manifest]
     live = set(entries.path[is_main & (entries.status != DELETED)])
-    fitting = [batch for batch in batches if live.issuperset(batch.inputs)]
+    fitting = [batch for batch in whole if live.issuperset(batch.inputs)]
     gone = {path for batch in fitting for path in batch.inputs}
     new = {path for batch in fitting for path in batch.outputs}
     kept = [
@@ -56,7 +59,12 @@ def published(
 
 
 def _with_files(reader: ManifestReader, batch: WaitingBatch) -> WaitingBatch:
-    entries = reader.entries(own_manifests(reader, batch))
+    """Return the batch with its files. They are gone if its commit reached the branch only after
+    another run had settled it: only a catalog of a table without sequence numbers accepts that."""
+    try:
+        entries = reader.entries(own_manifests(reader, batch))
+    except FileMissingError:
+        return replace(batch, missing=True)
     if entries is None:
         return batch
     inputs, outputs = (

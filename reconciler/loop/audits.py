@@ -68,6 +68,8 @@ def _unwanted(
 
 def _changed(seen: Observation, batch: WaitingBatch) -> str:
     """Return why the batch does not fit main any more, "" if it may."""
+    if batch.missing:
+        return f"the files of snapshot {batch.snapshot_id} are gone"
     ages = {item.snapshot_id: item.sequence_number for item in seen.ancestry}
     if batch.base not in ages:
         return f"the snapshot {batch.base} that it was made from is not in main's history any more"

@@ -236,7 +236,7 @@ def _with_orphans(
 ) -> tuple[Observation, Orphans]:
     """Search orphan files where the policy asks for it; what is found is a fact of the table."""
     search = orphan_search(policy.spec)
-    if search is None:
+    if search is None or any(batch.missing for batch in seen.waiting):
         return seen, NO_ORPHANS
     under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
     found = ports.orphans(target, seen.uuid, search, _ms(now), under_way)
@@ -252,7 +252,7 @@ def _with_unused_specs(
     """Look for partition specs that no snapshot uses, where the policy asks for it and the history
     is long enough to show it: all manifest lists are read."""
     unused_ms = specs_unused_ms(policy.spec)
-    if unused_ms is None:
+    if unused_ms is None or any(batch.missing for batch in seen.waiting):
         return seen
     found = idle_specs(seen.metadata, seen.files, seen.delete_files, unused_ms, _ms(now))
     if not found:

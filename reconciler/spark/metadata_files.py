@@ -22,6 +22,8 @@ from typing import Any
 
 from reconciler.spark import cleanup, iceberg
 from reconciler.spark.iceberg import LiveTable
+from reconciler.spark.vanished import may_have_vanished
+from reconciler.table.audits import AUDIT
 
 PRODUCER = "org.apache.iceberg.SnapshotProducer"
 
@@ -158,8 +160,16 @@ def is_file_of(name: str, commits: Iterable[str]) -> bool:
 
 
 def _files_of(live: LiveTable, snapshot: Any) -> set[str]:
-    """Return the snapshot's manifest list and manifests."""
-    manifests = snapshot.allManifests(live.table.io())
+    """Return the snapshot's manifest list and manifests.
+
+    Those of an audit's snapshot may be gone: its commit reached the branch after it was settled.
+    """
+    try:
+        manifests = snapshot.allManifests(live.table.io())
+    except Exception as error:
+        if snapshot.summary().get(AUDIT) is None or not may_have_vanished(error):
+            raise
+        return {str(snapshot.manifestListLocation())}
     path = iceberg.method(live.spark, "org.apache.iceberg.ManifestFile", "path", "java.lang.String")
     function = iceberg.as_lambda(live.spark, "java.util.function.Function", path)
     lines = live.spark._jvm.java.util.stream.Collectors.joining("\n")

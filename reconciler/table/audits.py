@@ -28,7 +28,7 @@ class WaitingBatch:
 
     attempt_id: whose files it holds. policy: the hash of the policy that asked for it. at_ms: when
     it was committed. inputs: content files that it replaces, outputs: those that it adds, if they
-    were read.
+    were read. missing: its manifests are gone, and so are its files.
     """
 
     branch: str
@@ -40,6 +40,7 @@ class WaitingBatch:
     at_ms: int
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    missing: bool = False
 
 
 def waits(summary: Mapping[str, str]) -> bool:

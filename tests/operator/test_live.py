@@ -251,6 +251,25 @@ def test_housekeeping_is_planned_shown_and_started_as_a_job(lake: Any, tmp_path:
     assert orphan.exists(), "nothing is done before the Job"
 
 
+def test_a_result_whose_files_are_gone_is_dropped_and_never_offered(
+    lake: Any, tmp_path: Path
+) -> None:
+    """Its commit reached the branch after another run had settled it and removed its files."""
+    cluster = Cluster(tmp_path)
+    safety = {"branch": "audit", "approval": "Required"}
+    cluster.apply(safety=safety)
+    cluster.turn(3)
+    table = lake.load_table("sales.orders")
+    _commit_to_branch(table, cluster.layout()["status"]["plan"])
+    late = table.refresh().snapshot_by_id(table.refs()["audit"].snapshot_id)
+    Path(late.manifest_list.removeprefix("file://")).unlink()
+    cluster.apply(safety=safety, maintenance={"removeOrphans": {}})  # would read all manifests
+    cluster.turn(3)
+    plan = cluster.layout()["status"]["plan"]
+    assert [action["type"] for action in plan["actions"]] == ["Discard"]
+    assert len(cluster.server.all(JOB)) == 1
+
+
 def _expire_all_but_the_head(table: Any) -> None:
     head = table.refresh().current_snapshot().snapshot_id
     old = [item.snapshot_id for item in table.metadata.snapshots if item.snapshot_id != head]

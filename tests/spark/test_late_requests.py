@@ -4,6 +4,7 @@ answer, or only after their sender died and another run settled its work. Each i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import StalePlanError
+from reconciler.loop.audits import audited, waits_under
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.bin_pack import BinPack
@@ -27,6 +29,7 @@ from reconciler.spark import audit, history, iceberg, metadata
 from reconciler.spark.actions.expire_snapshots import ExpireExecutor
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
+from tests.loop.test_step import policy
 from tests.spark.disturbed import expires_between, killed_at
 from tests.spark.equality import add_equality_delete, data_files, delete_paths
 from tests.spark.tables import Bench, intact
@@ -88,8 +91,8 @@ def _migrated(bench: Bench) -> Made:
     return name, bench.request(name, AddSpec(1, fields, 0), moved)
 
 
-def _held(bench: Bench) -> Made:
-    name = bench.create("id bigint")
+def _held(bench: Bench, properties: str = "") -> Made:
+    name = bench.create("id bigint", properties)
     bench.fill(name, 3, 5, "n")
     return name, bench.request(name, bench.action(name, BinPack, target_bytes=1 << 20), audit=WAITS)
 
@@ -244,6 +247,31 @@ def test_a_late_drop_leaves_what_was_put_on_the_branch_since(
     gateway.release()
     assert [one.plan_id for one in _waiting(served, name)] == ["p-3"]
     intact(served, name)
+
+
+def test_a_batch_that_reaches_its_branch_after_its_files_were_removed_is_dropped(
+    served: Bench, gateway: Gateway
+) -> None:
+    """Format 1 has no sequence numbers, by which a catalog refuses a snapshot that comes late."""
+    name, request = _held(served, "'format-version'='1'")
+    gateway.fails(LATE, CASES["hold"][1])
+    with killed_at(audit, "lost_jvm"):
+        served.run(request)
+    again = served.action(name, BinPack, target_bytes=1 << 20)
+    assert served.run(served.request(name, again, plan="p-2")).done
+    rows = served.rows(name)
+    gateway.release()
+    seen = observe_table(served.config, ("jobs", name), Path(served.directory / "cache"))
+    rules = policy(name, safety={"branch": WAITS.branch, "approval": "Required"})
+    held = replace(seen, waiting=(replace(seen.waiting[0], policy=waits_under(rules)),))
+    found = audited(rules, held, seen.waiting[0].at_ms)
+    assert found is not None and seen.waiting[0].missing
+    (item,) = found.actions
+    assert item.action == Discard(WAITS.branch, (seen.waiting[0].snapshot_id,))
+    assert served.run(served.request(name, item.action, plan="p-3", audit=WAITS)).done
+    assert {str(ref) for ref in served.table(name).refs()} == {"main"}
+    assert served.leftovers(name) == []
+    intact(served, name, rows)
 
 
 def test_an_approved_batch_whose_request_was_lost_is_published_by_the_next_run(

@@ -38,6 +38,7 @@ from reconciler.spark.operations import (
     RowDelta,
 )
 from reconciler.spark.run import Run
+from reconciler.spark.vanished import may_have_vanished
 from reconciler.table.audits import AUDIT_BASE, AUDIT_FORMAT, WaitingBatch, waiting_batches
 from reconciler.table.metadata import TableMetadata
 
@@ -127,8 +128,7 @@ class PublishExecutor(Executor[Publish]):
     def _part(self, key: str, action: Publish, snapshot: Any) -> Part:
         """Return the batch as the ledger records it: nothing is read or written."""
         io = self.run.table.io()
-        added = [*iceberg.each(snapshot.addedDataFiles(io)),
-                 *iceberg.each(snapshot.addedDeleteFiles(io))]  # fmt: skip
+        added = _added(snapshot, io)
         title = f"{action.verb} snapshot {iceberg.short(action.snapshot_id)}"
         paths = dict.fromkeys(str(file.location()) for file in added)
         return Part(key, title, Event("verified", title, key), action.inputs, tuple(paths),
@@ -189,6 +189,14 @@ class DiscardExecutor(Executor[Discard]):
             run.say("property", f"{action.verb} branch {action.branch}", key)
 
 
+def _added(snapshot: Any, io: Any) -> list[Any]:
+    """Return the content files that the snapshot added."""
+    return [
+        *iceberg.each(snapshot.addedDataFiles(io)),
+        *iceberg.each(snapshot.addedDeleteFiles(io)),
+    ]
+
+
 def _branches(actions: Any) -> set[str]:
     return {action.branch for action in actions}
 
@@ -221,9 +229,13 @@ def _directories(run: Run, waiting: Sequence[WaitingBatch]) -> dict[str, Waiting
     found: dict[str, WaitingBatch] = {}
     io = run.table.io()
     for one in waiting:
-        snapshot, marker = run.table.snapshot(one.snapshot_id), f"/layout-{one.attempt_id}"
-        added = [*iceberg.each(snapshot.addedDataFiles(io)),
-                 *iceberg.each(snapshot.addedDeleteFiles(io))]  # fmt: skip
+        marker = f"/layout-{one.attempt_id}"
+        try:
+            added = _added(run.table.snapshot(one.snapshot_id), io)
+        except Exception as error:
+            if not may_have_vanished(error):
+                raise
+            continue  # settled before its commit reached the branch: nothing is left of it
         for file in added:
             start, own, _ = str(file.location()).partition(marker + "/")
             if own:
