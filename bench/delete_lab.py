@@ -124,14 +124,16 @@ class Lab:
         return {state: reading_of(cpu[1:]) for state, cpu in found.items()}
 
     def opened(self, state: State) -> Opened:
-        """Return what a reading opens."""
+        """Return what a reading of all columns opens."""
         scan = self.bench.table(state.name).newScan().useSnapshot(state.snapshot)
         deletes = [
             [delete.location() for delete in task.deletes()]
             for task in iceberg.each(scan.planFiles())
         ]
         paths = [path for each in deletes for path in each]
-        return Opened(len(deletes), len(set(paths)), len(paths))
+        text = f"SELECT * FROM {self.bench.full(state.name)} VERSION AS OF {state.snapshot}"
+        tasks = int(self.spark.sql(text).rdd.getNumPartitions())
+        return Opened(len(deletes), len(set(paths)), len(paths), tasks)
 
     def run(self, name: str, actions: Sequence[Action], ledger: list[ThroughputSample]) -> None:
         """Carry out actions of one kind, and note what they took. Each plan has an id of its own:

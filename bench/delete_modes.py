@@ -99,14 +99,15 @@ class Written:
 @dataclass(frozen=True)
 class Opened:
     """What a reading of a whole table opens. deletes: its delete files, each once; pairs: of a data
-    file and a delete file that applies to it."""
+    file and a delete file that applies to it; tasks: that Spark makes of it."""
 
     data: int
     deletes: int
     pairs: int
+    tasks: int
 
     def __str__(self) -> str:
-        return f"{self.data}, {self.deletes}, {self.pairs}"
+        return f"{self.data}, {self.deletes}, {self.pairs}, {self.tasks}"
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,10 @@ THEIRS = {
     FOREIGN_MAJOR: ("equality", "rewrite_data_files"),
 }
 """Titles of maintenance: of which way of writing, and by what."""
-OPENED = "Opened: data files, delete files, and pairs of a data file and a delete file on it."
+OPENED = (
+    "Opened: data files, delete files, pairs of a data file and a delete file that applies to it, "
+    "and the tasks that Spark makes of them."
+)
 
 
 def _maintenance(found: Found) -> tuple[list[tuple[str, ...]], list[str]]:

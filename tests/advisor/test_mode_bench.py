@@ -40,7 +40,7 @@ from tests.advisor.test_mode_cost import CASES
 
 
 def maintenance(cpu: float, before: float, after: float) -> Maintenance:
-    nothing = Opened(0, 0, 0)
+    nothing = Opened(0, 0, 0, 0)
     return Maintenance(Cost(cpu, 1.0), before, after, nothing, nothing)
 
 
@@ -143,7 +143,7 @@ def test_the_bench_counts_what_the_first_operation_takes_of_every_reading_of_its
 
 
 def test_what_compaction_gives_back_is_a_part_of_what_was_lost() -> None:
-    opened = Opened(8, 0, 0)
+    opened = Opened(8, 0, 0, 4)
     clean, worn = (
         Decay(title, None, opened, Reading(cpu, 0.01), Reading(cpu, 0.0))
         for title, cpu in (("clean", 1.0), ("worn", 1.2))
