@@ -342,9 +342,10 @@ def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
     notes = (
         "CPU seconds of an operation with its share of so many readings and of the maintenance, "
         "from the measured operations, readings and maintenance; in brackets by the calibrated "
-        "model, which chooses. Each loss of a reading is undone by what was seen to undo it: a "
-        "compaction gives back what it gave back here, a rewrite of the files all of it. A batch "
-        "takes the buckets in turns, so that an eighth is rewritten for each. A reading is known "
+        "model, which chooses. What the first operation takes of a reading stays; what later ones "
+        "add is undone by what was seen to undo it: a compaction gives back what it gave back "
+        "here, a rewrite of the files all of it. A batch takes the buckets in turns, so that an "
+        "eighth is rewritten for each, after eight times as many readings. A reading is known "
         f"to {2 * found.noise:.3f} CPU s (two standard errors), the cost at 1,000 of them to "
         f"{2000 * found.noise:.0f}. Auto's mode and its cost / that "
         "of the cheapest, among the modes of the table's format version and among all three. "
