@@ -264,14 +264,15 @@ def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
 
 
 def _deleted(row: dict[str, Any]) -> str:
-    """ "12 %" of the stored rows, "0 - 12 %" where equality deletes hide an unknown number."""
+    """ "12 %" of the stored rows, "about 12 %" where equality deletes hide an unknown number."""
     found = row.get("deletes")
     if not found:
         return "-"
     stored = max(found["storedRows"], 1)
-    least, most = (found["deletedRows"][name] * 100 / stored for name in ("atLeast", "atMost"))
-    shown = f"{most:.0f} %"
-    return shown if least == most else f"{least:.0f} - {shown}"
+    rows = found["deletedRows"]
+    known = rows.get("estimate", rows["atMost"])  # the operator may be older
+    shown = f"{known * 100 / stored:.0f} %"
+    return shown if rows["atLeast"] == rows["atMost"] else f"about {shown}"
 
 
 def _age(since: str | None, now: dt.datetime) -> str:

@@ -1,7 +1,7 @@
 """Builds status.deletes of a TableLayout: how deletes are encoded and what they cost readers; pure.
 
 Counts are those of `layoutctl observe`. Rows under equality deletes are known only by reading them,
-so that live and deleted rows are then ranges.
+so that live and deleted rows are then bounds with an estimate between them.
 """
 
 from __future__ import annotations

@@ -36,13 +36,16 @@ SCOPES = {
 
 
 def rows_text(seen: Observation) -> str:
-    """Return "20,200 rows", and of a table with deletes "20,200 rows stored, 15,000 live"."""
+    """Return "20,200 rows", and of a table with deletes "20,200 rows stored, 15,000 live", or
+    "about 15,000 live (9,000 to 20,000)" where metadata does not tell."""
     stored = seen.files.total_records
     if not len(seen.delete_files):
         return f"{count(stored)} rows"
-    least, most = live_rows(seen.files, seen.delete_files)
-    live = count(most) if least == most else f"{count(least)} to {count(most)}"
-    return f"{count(stored)} rows stored, {live} live"
+    live = live_rows(seen.files, seen.delete_files)
+    if live.exact:
+        return f"{count(stored)} rows stored, {count(live.most)} live"
+    between = f"{count(live.least)} to {count(live.most)}"
+    return f"{count(stored)} rows stored, about {count(live.estimate)} live ({between})"
 
 
 def damage_text(seen: Observation, width: int) -> list[str]:
@@ -86,7 +89,7 @@ def _reach(seen: Observation, deletes: DeleteTable) -> str:
     if hidden:
         parts.append(
             f"equality deletes are in scope of {plural(hidden, 'file')}: only reading them shows "
-            "how many of their rows are deleted (the live rows assume one row per key)"
+            "how many of their rows are deleted (about = if each key deletes one row)"
         )
     return "; ".join(parts) + "."
 
@@ -152,8 +155,7 @@ def modes_of(seen: Observation, queries_per_day: float | None) -> dict[str, Any]
 def deletes_document(seen: Observation) -> dict[str, Any]:
     """Return the deletes for -o json|yaml. Bounds, where a number is not known."""
     load, deletes, files = seen.deletes, seen.delete_files, seen.files
-    least, most = live_rows(files, deletes)
-    stored = files.total_records
+    live, stored = live_rows(files, deletes), files.total_records
     return {
         "positionFiles": load.position_files,
         "positionFilesOfPartitions": load.partition_files,
@@ -168,8 +170,12 @@ def deletes_document(seen: Observation) -> dict[str, Any]:
             ((files.delete_files > 0) | (files.equality_deletes > 0)).sum()
         ),
         "dataFilesUnderEqualityDeletes": int((files.equality_deletes > 0).sum()),
-        "liveRows": {"atLeast": least, "atMost": most},
-        "deletedRows": {"atLeast": stored - most, "atMost": stored - least},
+        "liveRows": {"atLeast": live.least, "estimate": live.estimate, "atMost": live.most},
+        "deletedRows": {
+            "atLeast": stored - live.most,
+            "estimate": stored - live.estimate,
+            "atMost": stored - live.least,
+        },
         "dataFilesWithTwoVectors": list(seen.doubled_vectors),
         "damage": damage_of(seen),
     }

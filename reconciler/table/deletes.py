@@ -143,13 +143,33 @@ def equality_deleted(files: FileTable, deletes: DeleteTable) -> Float64:
     return np.minimum(hidden, live)
 
 
-def live_rows(files: FileTable, deletes: DeleteTable) -> tuple[int, int]:
-    """Return the least and the most rows that readers see: equal without equality deletes and
-    without uncertain position deletes.
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """Rows that readers see. least, most: bounds that hold whatever the data files contain.
+    estimate: if each key of an equality delete is that of one row (`equality_deleted`)."""
 
-    The least is that of `equality_deleted`: each key deletes at most one row.
+    least: int
+    estimate: int
+    most: int
+
+    @property
+    def exact(self) -> bool:
+        return self.least == self.most
+
+
+def live_rows(files: FileTable, deletes: DeleteTable) -> LiveRows:
+    """Return the rows that readers see: exact without equality deletes and without uncertain
+    position deletes.
+
+    A key may be that of any number of rows, so every row of a data file in the scope of an equality
+    delete may be hidden.
     """
-    counted = int((files.records - files.position_deleted).sum())
-    hidden = float(equality_deleted(files, deletes).sum())
+    live = files.records - files.position_deleted
+    counted = int(live.sum())
+    hidden = math.ceil(float(equality_deleted(files, deletes).sum()) - 1e-6)
     loose = int(deletes.counted[deletes.uncertain].sum())
-    return counted - math.ceil(hidden - 1e-6), min(counted + loose, int(files.records.sum()))
+    return LiveRows(
+        least=int(live[files.equality_deletes == 0].sum()),
+        estimate=counted - hidden,
+        most=min(counted + loose, int(files.records.sum())),
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from reconciler.catalog.assemble import DeleteFiles, no_entries
 from reconciler.catalog.deletes import FILE_PATH_FIELD, AppliedDeletes, apply_deletes
 from reconciler.catalog.manifest import NULL, Entries, FieldStats, RawBounds
-from reconciler.table.deletes import equality_deleted, live_rows
+from reconciler.table.deletes import LiveRows, equality_deleted, live_rows
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import DeleteLoad
 from reconciler.table.schema import PartitionField, PartitionSpec, Schema
@@ -240,6 +240,8 @@ def test_rows_under_equality_deletes_are_at_most_one_per_key_and_no_more_than_li
         SPECS,
     )
     assert equality_deleted(found.files, found.deletes).tolist() == [15.0, 2.0, 0.0]
+    # A key may be that of every row of `a` and `b`, or of none.
+    assert live_rows(found.files, found.deletes) == LiveRows(least=10, estimate=25, most=42)
 
 
 def test_a_delete_that_was_applied_to_what_we_wrote_counts_no_row_there() -> None:
@@ -253,11 +255,13 @@ def test_a_delete_that_was_applied_to_what_we_wrote_counts_no_row_there() -> Non
     found = apply_deletes(ours, delete_files(delete), SPECS)
     assert found.files.position_deleted.tolist() == [40, 0]
     assert found.files.delete_files.tolist() == [1, 1], "readers open it all the same"
-    assert live_rows(found.files, found.deletes) == (360, 400), "its other files may be gone"
-    assert live_rows(theirs.files, theirs.deletes) == (360, 360)
+    assert live_rows(found.files, found.deletes) == LiveRows(360, 360, 400), (
+        "its other files may be gone"
+    )
+    assert live_rows(theirs.files, theirs.deletes) == LiveRows(360, 360, 360)
     later = apply_deletes(ours, delete_files({**delete, "sequence": 6}), SPECS)
     assert later.files.position_deleted.tolist() == [10, 30]
-    assert live_rows(later.files, later.deletes) == (360, 360)
+    assert live_rows(later.files, later.deletes) == LiveRows(360, 360, 360)
 
 
 def test_rows_of_dangling_deletes_are_not_counted_as_deleted_rows() -> None:
@@ -284,4 +288,4 @@ def test_a_delete_that_names_no_live_file_is_spent_and_its_rows_are_not_counted(
     assert found.deletes.dangling.tolist() == [False, False], "readers open it all the same"
     assert found.files.position_deleted.tolist() == [0, 0]
     assert found.load.position_rows == 0 and found.load.position_files == 2
-    assert live_rows(found.files, found.deletes) == (600, 600)
+    assert live_rows(found.files, found.deletes) == LiveRows(600, 600, 600)

@@ -45,8 +45,8 @@ def test_counts_are_those_of_the_table_and_none_without_deletes(tmp_path: Path) 
     lake.check_rows()
     found = deletes_status(observed(lake))
     assert found is not None
-    assert found["deletedRows"] == {"atLeast": 200, "atMost": 200}
-    assert found["liveRows"] == {"atLeast": 1300, "atMost": 1300}
+    assert found["deletedRows"] == {"atLeast": 200, "estimate": 200, "atMost": 200}
+    assert found["liveRows"] == {"atLeast": 1300, "estimate": 1300, "atMost": 1300}
     counts = ("storedRows", "positionFiles", "equalityFiles", "vectors", "dangling")
     assert [found[name] for name in counts] == [1500, 4, 0, 0, 0]
     assert found["load"]["dataFiles"] == 3
@@ -55,7 +55,7 @@ def test_counts_are_those_of_the_table_and_none_without_deletes(tmp_path: Path) 
     keys = {"content": 2, "spec": 0, "sequence": 3, "records": 30}
     ranged = deletes_status(with_deletes(observed(lake), files, keys))
     assert ranged is not None
-    assert ranged["deletedRows"] == {"atLeast": 0, "atMost": 30}
+    assert ranged["deletedRows"] == {"atLeast": 0, "estimate": 30, "atMost": 100}
     assert ranged["load"]["underEqualityDeletes"] == 1
 
     vectors = [{"sequence": n, "records": 5, "referenced": "a", "vector": 40} for n in (2, 3)]

@@ -99,7 +99,7 @@ def deletes_are_compacted_beside_their_writer(stage: Scene) -> None:
         eventually(lambda: compactions(stage, before), 300, "a compaction")
         committed = writer.commits
         eventually(lambda: writer.commits > committed + 3, 30, "the writer goes on")
-    assert seen["deletedRows"] == {"atLeast": gone(seen), "atMost": gone(seen)}
+    assert seen["deletedRows"] == dict.fromkeys(("atLeast", "estimate", "atMost"), gone(seen))
     assert writer.appends > 1 and writer.refused <= 1
     stage.waits_for("NothingToDo", 300)
     assert writer.load() < writer.deletes
@@ -107,7 +107,7 @@ def deletes_are_compacted_beside_their_writer(stage: Scene) -> None:
     live, found = stage.lake.expected.total(), stage.status().get("deletes")
     if writer.load() or found:
         assert found["positionFiles"] == writer.load()
-        assert found["liveRows"] == {"atLeast": live, "atMost": live}
+        assert found["liveRows"] == dict.fromkeys(("atLeast", "estimate", "atMost"), live)
     stage.check()
 
 
