@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.partition_specs import AddSpec, SpecField, SwitchSpec
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Validity
 from reconciler.spark import metadata
 from reconciler.spark.actions.metadata_change import MetadataExecutor
+from reconciler.spark.actions.partition_specs import AddSpecExecutor, SwitchSpecExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
 from reconciler.spark.actions.set_sort_order import SortOrderExecutor
 from reconciler.table.schema import SortColumn
@@ -92,8 +94,9 @@ def test_a_sort_order_that_someone_else_set_is_left_alone(
 
 def _slip_in(
     monkeypatch: pytest.MonkeyPatch, executor: type[MetadataExecutor[Any]], act: Callable[[], Any]
-) -> None:
-    """Let another writer act once, after ours has read the metadata that it changes."""
+) -> list[Any]:
+    """Let another writer act once, after ours has read the metadata that it changes; return what
+    the act returned, nothing before it."""
     original, slipped = executor.changed, []
 
     def changed(self: MetadataExecutor[Any], base: Any, action: Any) -> Any:
@@ -103,6 +106,7 @@ def _slip_in(
         return wanted
 
     monkeypatch.setattr(executor, "changed", changed)
+    return slipped
 
 
 def test_a_change_that_slips_in_before_the_commit_is_not_overwritten(
@@ -126,3 +130,32 @@ def test_a_harmless_change_before_the_commit_is_kept_and_ours_made_on_top(
     assert result.done
     assert bench.table(name).properties().get("theirs") == "kept"
     assert bench.table(name).properties().get(TARGET) == "2000"
+
+
+BY_TEXT = (SpecField(2, "identity"),)
+
+
+@pytest.mark.parametrize("executor", [AddSpecExecutor, SwitchSpecExecutor])
+def test_an_append_before_the_commit_of_a_spec_is_kept_and_the_spec_made_on_top(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, executor: type[MetadataExecutor[Any]]
+) -> None:
+    name = _table(bench)
+    append = f"INSERT INTO {bench.full(name)} VALUES (2, 'b')"
+    slipped = _slip_in(monkeypatch, executor, lambda: bench.sql(append))
+    result = bench.run(bench.request(name, AddSpec(1, BY_TEXT), SwitchSpec(1, BY_TEXT, old=0)))
+    assert result.done and len(slipped) == 1
+    table = bench.table(name)
+    assert metadata.facts(table).metadata.default_spec_id == table.spec().specId() == 1
+    assert bench.rows(name).total() == 2
+
+
+def test_a_spec_that_slips_in_before_ours_is_not_overwritten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _table(bench)
+    theirs = f"ALTER TABLE {bench.full(name)} ADD PARTITION FIELD bucket(4, id)"
+    slipped = _slip_in(monkeypatch, AddSpecExecutor, lambda: bench.sql(theirs))
+    result = bench.run(bench.request(name, AddSpec(1, BY_TEXT)))
+    assert len(slipped) == 1 and result.actions[0].state is Validity.LOST
+    (field,) = bench.table(name).spec().fields()
+    assert field.transform().toString() == "bucket[4]"
