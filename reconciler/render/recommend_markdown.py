@@ -7,6 +7,7 @@ from typing import Any
 
 from reconciler.format import count, cpu, duration, iec
 from reconciler.render.markdown_text import code_span, escaped
+from reconciler.render.recommend_text import costs_more
 
 Document = Mapping[str, Any]
 MAX_CHARACTERS = 60_000
@@ -20,6 +21,7 @@ def render(body: Document) -> str:
     lines += _worse(body)
     lines += _warnings(body)
     lines += _evidence(body)
+    lines += _sensitivity(body)
     lines += _folded("Why the others were not chosen", body["fell"])
     lines += _folded("Not simulated", body["refused"])
     text = "\n".join(lines) + "\n"
@@ -90,6 +92,20 @@ def _evidence(body: Document) -> list[str]:
         f"`{costs['costs']}`, 1 byte rewritten = {costs['rho']:g} read, over "
         f"{duration(costs['horizonSeconds'])}. Predicted from the sample; `layoutctl plan` shows "
         "the work."
+    ]
+
+
+def _sensitivity(body: Document) -> list[str]:
+    if not body["sensitivity"]:
+        return []
+    return [
+        "",
+        "With other evidence, the choice would be:",
+        "",
+        *(
+            f"- by {item['evidence']}: {escaped(item['layout'])}, which {costs_more(item)}"
+            for item in body["sensitivity"]
+        ),
     ]
 
 

@@ -189,12 +189,17 @@ def _considered(body: Document, width: int, verbose: bool) -> list[str]:
     return lines
 
 
+def costs_more(item: Document) -> str:
+    """Return how much more the choice by other evidence costs by all of it."""
+    more = f"{item['costsMorePercent']:.1f}"
+    return "costs the same" if more == "0.0" else f"costs {more} % more"
+
+
 def _sensitivity(body: Document, width: int) -> list[str]:
     if not body["sensitivity"]:
         return []
     rows = [
-        [f"by {item['evidence']}", item["layout"], f"costs {item['costsMorePercent']:.1f} % more"]
-        for item in body["sensitivity"]
+        [f"by {item['evidence']}", item["layout"], costs_more(item)] for item in body["sensitivity"]
     ]
     return [
         "",

@@ -156,6 +156,9 @@ def test_a_log_becomes_a_policy_that_the_reader_accepts(cli, tmp_path):
     assert chosen["read"]["high"] > 1.04 * chosen["read"]["bytes"]
     assert chosen["read"]["bytes"] < today["read"]["bytes"]
     assert {item["name"] for item in body["layouts"]} >= {"today", "default", "expert"}
+    early, late, half = body["sensitivity"]
+    assert early["evidence"] != late["evidence"] and half["layout"] == chosen["what"]
+    assert all(0.0 <= item["costsMorePercent"] < 10.0 for item in body["sensitivity"])
     policy = yaml.safe_load((tmp_path / "sales.yaml").read_text())
     assert policy["spec"]["layout"]["clustering"] == body["policy"]["clustering"]
     assert cli("validate", "-f", "sales.yaml")[0] == 0
