@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor import keys
+from reconciler.advisor import keys, unprunable
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge import (
     Candidate,
@@ -33,13 +33,7 @@ from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import cluster, signatures
 from reconciler.plan import reasons
 from reconciler.plan.sentence import Sentence, sentence
-from reconciler.queries.fragments import Workload
-from reconciler.queries.predicate import only_null_tests
-from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import ColumnBounds, FileTable, Float64, Int64
-
-MOSTLY = 0.9
-"""Share of the queries from which on what is true of them is said of all."""
 
 FRACTIONS = (1.0, 0.5, 0.25)
 """Prefixes of a cluster, best files first, that are tried until one passes."""
@@ -328,52 +322,18 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
     """
     if situation.refused:
         return turned
-    everything = needed = 0.0
-    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
-        whole = float(projected_bytes(situation.table, demand.projection).sum())
-        everything += float(demand.executions.sum()) * whole
-        needed += float(demand.executions @ reading.matching)
-    matches_most = needed >= 0.8 * everything > 0.0
-    unusable = _no_usable_condition(situation, matches_most)
+    useless = unprunable.why_nothing_helps(situation)
     message: Sentence | str = ""
     if _window_moved(situation):
         reason = reasons.WINDOW_MOVED
-    elif unusable or matches_most:
-        reason, message = reasons.NOT_PRUNABLE, unusable
+    elif useless:
+        reason, message = reasons.NOT_PRUNABLE, useless
     elif _served(situation) or not (turned or is_quiet(situation).any()):
         reason = reasons.WELL_CLUSTERED
     else:
         return turned
     nothing = np.zeros(0, dtype=np.int64)
     return [rejected(situation, "recluster", reason, message, nothing), *turned]
-
-
-def _no_usable_condition(situation: Situation, matches_most: bool) -> Sentence | str:
-    """Return why no query has a condition that a layout could serve, "" if one has.
-
-    `IS NOT NULL` is ignored if nearly every row meets it, because engines add it to the keys of
-    joins.
-    """
-    demands, schema = situation.demands, situation.table.schema
-    if all(demand.full_scan for demand in demands):
-        return reasons.NOT_ANALYSED
-    if not any(
-        demand.prunable and not (matches_most and only_null_tests(demand.predicate))
-        for demand in demands
-    ):
-        share = _elsewhere(situation.given.workload)
-        if share > MOSTLY:
-            return reasons.CONDITION_ELSEWHERE
-        return reasons.partly_elsewhere(round(100 * share)) if share else reasons.NO_CONDITION
-    if not any(predicate_columns(demand.predicate, schema) for demand in demands):
-        return reasons.NO_ORDERED_COLUMN
-    return ""
-
-
-def _elsewhere(workload: Workload) -> float:
-    """Return the share of the queries whose conditions are on joined tables only."""
-    asked = sum(float(batch.weight.sum()) * batch.elsewhere for batch in workload.shapes)
-    return asked / max(workload.queries, 1e-9)
 
 
 def _served(situation: Situation) -> bool:

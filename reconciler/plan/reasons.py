@@ -58,8 +58,17 @@ CONDITION_ELSEWHERE = (
     "the queries have conditions on other tables only, which this one is joined with: they skip "
     "none of its files"
 )
+READS_LITTLE = "the queries that a layout could serve read too little beside the others"
 NO_ORDERED_COLUMN = "all conditions are on columns whose values have no order"
 """The sentences of NOT_PRUNABLE."""
+OF_QUERIES = {
+    MATCHES_MOST: " match nearly every row",
+    NOT_ANALYSED: " could not be analysed and count as scans of the whole table",
+    NO_CONDITION: " have no condition on this table that files could be skipped by",
+    CONDITION_ELSEWHERE: " have conditions on joined tables only",
+    READS_LITTLE: " could skip files, but read too little beside the others",
+}
+"""What is said of some of the queries, where others are of another kind."""
 
 
 SENTENCES = {
@@ -132,9 +141,14 @@ def _partition_value(field: PartitionField, value: Scalar | None, schema: Schema
     return show("int" if bucketed or source is None else source.type, value)
 
 
-def partly_elsewhere(percent: int) -> Sentence:
-    """Return NO_CONDITION for queries of which a part has conditions on joined tables."""
-    return sentence(f"{NO_CONDITION}; those of ", str(percent), " % of the queries are on others")
+def by_queries(kinds: Sequence[tuple[str, int]]) -> Sentence:
+    """Return why no layout helps queries of several kinds: of OF_QUERIES, each with how many are of
+    it."""
+    text, parts = "no layout can skip much: of the queries, ", []
+    for kind, queries in kinds:
+        parts += [text, f"{queries:,}"]
+        text = f"{OF_QUERIES[kind]}, "
+    return sentence(*parts, OF_QUERIES[kinds[-1][0]])
 
 
 def times_cost(saving: float, cost: float) -> Sentence:

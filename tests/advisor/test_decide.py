@@ -341,6 +341,23 @@ def test_queries_that_match_nearly_every_row_get_nothing():
     assert _reasons(advice)[0] == reasons.NOT_PRUNABLE
 
 
+def _of(**queries):
+    return str(reasons.by_queries([(getattr(reasons, kind), n) for kind, n in queries.items()]))
+
+
+def test_each_reason_has_its_number_of_queries_where_they_differ():
+    most = range_workload(np.random.default_rng(0), PART, 20, 98_000, 100_000)
+    some = range_workload(np.random.default_rng(1), PART, 5, 900, 100_000)
+    none = [replace(f, predicate=TRUE, literals=(), moving=()) for f in most * 4]
+    advice = advise(_table(), workload([*none, *most, *some]))
+    assert advice.actions == ()
+    first = advice.rejected[0]
+    assert (first.reason, str(first.why)) == (
+        reasons.NOT_PRUNABLE,
+        _of(NO_CONDITION=80, MATCHES_MOST=20, READS_LITTLE=5),
+    )
+
+
 def test_queries_without_a_usable_condition_are_named_as_such():
     asked = range_workload(np.random.default_rng(0), PART, 60, 900, 100_000)
     everything = [replace(f, predicate=TRUE, literals=(), moving=()) for f in asked]
@@ -350,7 +367,9 @@ def test_queries_without_a_usable_condition_are_named_as_such():
         ([replace(f, elsewhere=True) for f in everything], reasons.CONDITION_ELSEWHERE),
         (
             [replace(f, elsewhere=n < 15) for n, f in enumerate(everything)],
-            str(reasons.partly_elsewhere(25)),
+            str(
+                reasons.by_queries([(reasons.NO_CONDITION, 45), (reasons.CONDITION_ELSEWHERE, 15)])
+            ),
         ),
     ):
         advice = advise(_table(), workload(fragments))
