@@ -193,25 +193,39 @@ def test_a_method_without_its_package_says_so(given, monkeypatch):
         recommend(replace(given, method="boosting"))
 
 
-@pytest.mark.parametrize(("heavy", "light"), [(DATE, PART), (PART, DATE)])
-def test_queries_count_by_their_weight(given, heavy, light):
-    """Equally many queries on two columns, the ones run fifty times as often: theirs is the key."""
+def small_world(given: Given, dates: float = 1.0, parts: float = 1.0) -> Given:
+    """40,000 rows in files of 4,000, and as many queries on days as on parts, of these weights."""
     random = np.random.default_rng(3)
     table = arrived(random, 40_000, 4_000, days=2_000, jitter=2_000)
     view = table_view(
         table.file_table(), table.row_groups(), table.sample(np.arange(10), 1_000), 1 << 20
     )
-    weight = {heavy: 50.0, light: 1.0}
     work = workload(
-        range_workload(random, DATE, 30, 20, 2_000, weight=weight[DATE]),
-        range_workload(random, PART, 30, 1_000, 100_000, start=100, weight=weight[PART]),
+        range_workload(random, DATE, 30, 20, 2_000, weight=dates),
+        range_workload(random, PART, 30, 1_000, 100_000, start=100, weight=parts),
     )
-    found = recommend(
-        replace(given, view=view, demands=demands(work, SCHEMA, MONTH_MS), horizon_ms=10 * MONTH_MS)
-    )
-    assert found.chosen is not None and found.chosen.ordering.key[0].field_id == heavy
-    assert found.usage.uses[0].field_id == heavy
+    wanted = demands(work, SCHEMA, MONTH_MS)
+    return replace(given, view=view, demands=wanted, horizon_ms=10 * MONTH_MS)
+
+
+@pytest.mark.parametrize(("column", "weights"), [(DATE, (50.0, 1.0)), (PART, (1.0, 50.0))])
+def test_queries_count_by_their_weight(given, column, weights):
+    """Equally many queries on two columns, of which one are run fifty times as often."""
+    found = recommend(small_world(given, *weights))
+    assert found.chosen is not None and found.chosen.ordering.key[0].field_id == column
+    assert found.usage.uses[0].field_id == column
     assert found.usage.uses[0].frequency == pytest.approx(50 / 51)
+
+
+def test_what_opening_costs_decides_about_sizes(given):
+    """If only bytes read counted, the smallest row groups would win."""
+    free = replace(LOCAL, file=0.0, file_column=0.0, group=0.0, group_column=0.0)
+    cheap, dear = (
+        recommend(replace(small_world(given), costs=costs)).chosen for costs in (free, LOCAL)
+    )
+    assert cheap is not None and dear is not None
+    assert cheap.read < dear.read and cheap.row_groups > 2.0 * dear.row_groups
+    assert cheap.sampled_rows < dear.sampled_rows
 
 
 def test_guard_rails_name_what_they_refuse(given, pool):
