@@ -9,8 +9,11 @@ from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
 from reconciler.spark import stage
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.scan import ScanTasks
-from reconciler.spark.task_file import NO_DELETES
+from reconciler.spark.task_file import Deletes
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
+
+MOST_NAMED = 3
+"""Delete files that a message names: any of them may be the unreadable one."""
 
 
 def pinpointed(
@@ -47,13 +50,28 @@ def pinpointed(
         path = first_unreadable(paths, readable, surely=isinstance(mapped, TableDamagedError))
     if path is None:
         return None
-    or_deletes = ", or a delete file on it," if tasks[path].deletes != NO_DELETES else ""
+    deletes = _files_of(tasks[path].deletes)
+    or_deletes = ", or a delete file on it," if deletes else ""
     details = (
         mapped.details if isinstance(mapped, TableDamagedError) else (*mapped.details, LEFT_ALONE)
     )
     return TableDamagedError(
-        f"could not {doing}: {path}{or_deletes} cannot be read", details=details, do=RESTORE
+        f"could not {doing}: {path}{or_deletes} cannot be read",
+        details=(*_listed(deletes), *details),
+        do=RESTORE,
     )
+
+
+def _files_of(deletes: Deletes) -> list[str]:
+    return sorted({path for path, _ in deletes.positions} | deletes.equality)
+
+
+def _listed(deletes: Sequence[str]) -> tuple[str, ...]:
+    if not deletes:
+        return ()
+    shown, rest = ", ".join(deletes[:MOST_NAMED]), len(deletes) - MOST_NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    return (f"Its {'delete file is' if len(deletes) == 1 else 'delete files are'} {shown}{more}.",)
 
 
 def pinpointed_delete(

@@ -241,6 +241,7 @@ _TRANSLATIONS = (
     (r"ChecksumException|is not a Parquet file|ParquetDecodingException|Failed to fetch file"
      r"|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic|AvroRuntimeException"
      r"|can not read class|did not reach the end of stream|footer is too large"
+     r"|EOFException: (?:Reached the end of stream|Cannot seek after EOF)"
      # Parquet's own Thrift: a metastore that is away speaks of the same classes elsewhere.
      r"|corrupted file: the footer|parquet\.\S*thrift\.\S*T(?:Protocol|Transport)Exception"
      r"|Data corruption detected|FAILED_TO_UNCOMPRESS|DataFormatException"
