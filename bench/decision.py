@@ -30,6 +30,7 @@ from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rates import decayed_forecast
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.table.schema import Field, Schema
+from tests.advisor.worlds import claiming
 
 ORDER, SHIP, COMMIT, PART, PRICE = 1, 2, 3, 4, 5
 SCHEMA = Schema(
@@ -93,13 +94,7 @@ def speed() -> None:
 
     def given(chosen: Settings) -> AdviceInput:
         """The input, without anything that an earlier decision derived from it."""
-        files = replace(
-            small,
-            records=small.records * scale,
-            bytes=small.bytes * scale,
-            column_sizes={key: sizes * scale for key, sizes in small.column_sizes.items()},
-        )
-        return AdviceInput(files, batch_fragments(log), chosen)
+        return AdviceInput(claiming(small, scale), batch_fragments(log), chosen)
 
     rows = [["decision over 100,000 files x 1,000 queries", "CPU s", "wall s", "actions"]]
     rows.append(timed("from bounds: which files to sketch", given(settings)))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -40,6 +39,7 @@ from tests.advisor.worlds import (
     ROW_BYTES,
     SCHEMA,
     arrived,
+    claiming,
     range_workload,
     workload,
 )
@@ -157,11 +157,7 @@ def _regret() -> None:
         range_workload(random, DATE, 40, 20, 2_000),
         range_workload(random, PART, 40, 3_000, 100_000, start=100),
     )
-    files = table.file_table()
-    sizes = {number: size * CLAIMED for number, size in files.column_sizes.items()}
-    files = replace(
-        files, records=files.records * CLAIMED, bytes=files.bytes * CLAIMED, column_sizes=sizes
-    )
+    files = claiming(table.file_table(), CLAIMED)
     view = table_view(files, None, table.sample(np.arange(20), 2_000), 128 << 20)
     wanted = demands(work, SCHEMA, 30 * DAY)
     given = Given(view, PartitionSpec(0), wanted, LOCAL, 4.0, 30 * DAY, float(ROW_BYTES))

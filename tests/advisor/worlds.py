@@ -16,6 +16,7 @@ from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.table_view import table_view
+from reconciler.table.filetable import FileTable
 from reconciler.table.schema import Field, Schema
 
 DAY = 86_400_000
@@ -65,6 +66,15 @@ def arrived(
 ) -> SimulatedTable:
     data = arriving_rows(random, rows, days=days, jitter=jitter)
     return empty_table(SCHEMA).append(data, rows_per_file, 0, rows_per_file)  # fmt: skip
+
+
+def claiming(files: FileTable, times: int) -> FileTable:
+    """The same files, said to be so many times as large: for decisions about tables that no test
+    can write."""
+    sizes = {number: size * times for number, size in files.column_sizes.items()}
+    return replace(
+        files, records=files.records * times, bytes=files.bytes * times, column_sizes=sizes
+    )
 
 
 def range_query(

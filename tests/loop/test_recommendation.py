@@ -48,6 +48,7 @@ from tests.advisor.worlds import (
     ROW_BYTES,
     SCHEMA,
     arrived,
+    claiming,
     range_workload,
     workload,
 )
@@ -87,7 +88,7 @@ def recommended(
     """The recommendation for 10 files of 560 kB x `times`, whose days and parts are anywhere."""
     random = np.random.default_rng(3)
     table = arrived(random, ROWS, ROWS // FILES, days=2_000, jitter=2_000)
-    seen = _observed(_claiming(table.file_table(), times), deletes=deletes)
+    seen = _observed(claiming(table.file_table(), times), deletes=deletes)
     sample = table.sample(np.arange(FILES), 2_000)
     ingest = Ingest(files=commit_files)
     wanted = demands(work, SCHEMA, MONTH_MS)
@@ -102,13 +103,6 @@ def recommended(
         TableSample(sample, 1 << 20, 0, FILES, 0), wanted, recommend(given), PRIOR_THROUGHPUT,
         rho, ingest, NOW,
     )  # fmt: skip
-
-
-def _claiming(files: FileTable, times: int) -> FileTable:
-    sizes = {number: size * times for number, size in files.column_sizes.items()}
-    return replace(
-        files, records=files.records * times, bytes=files.bytes * times, column_sizes=sizes
-    )
 
 
 def _observed(files: FileTable, *, deletes: bool) -> Observation:
