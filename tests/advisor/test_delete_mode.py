@@ -202,6 +202,15 @@ def test_an_upgrade_is_planned_if_demanded(version: int) -> None:
     assert upgrade(found) == (["UpgradeFormat"] if version < 3 else [])
 
 
+@pytest.mark.parametrize("mode", ["MergeOnRead", "Auto"])
+def test_merge_on_read_is_set_only_after_the_upgrade_of_format_1(mode: str) -> None:
+    """A DELETE by Spark fails on a table that has the property in format 1."""
+    policy = DeletePolicy(mode=mode, format_version="Upgrade")
+    first, then = (advice(merges(), version=version, policy=policy) for version in (1, 3))
+    assert (upgrade(first), properties_set(first)) == (["UpgradeFormat"], {})
+    assert set(properties_set(then).values()) == {"merge-on-read"}
+
+
 def test_an_upgrade_is_planned_if_it_pays_and_never_unless_the_policy_allows_it(
     said: Said,
 ) -> None:

@@ -288,10 +288,14 @@ class Wanted:
 def wanted_properties(
     mode: str, setting: Setting, choices: Sequence[ModeChoice]
 ) -> tuple[Wanted, ...]:
-    """Return the properties that spec.deletes.mode asks for where the table has others."""
+    """Return the properties that spec.deletes.mode asks for where the table has others.
+
+    Merge-on-read waits for the upgrade of a table of format 1, whose writers could not delete a row
+    otherwise.
+    """
     found: list[Wanted] = []
     declared = DECLARED.get(mode)
-    if declared is not None:
+    if declared is not None and not (declared == LAZY and setting.format_version < 2):
         pairs = [(name, declared) for name in MODE_PROPERTIES.values()]
         found.append(Wanted(_differing(setting, pairs, EAGER), f"spec.deletes.mode is {mode}"))
     if mode == "Auto":
