@@ -18,13 +18,17 @@ from reconciler.table.observation import Observation
 from reconciler.table.orphans import Orphans, Search
 from reconciler.table.sample import RowGroups, RowSample
 
+HOUR_MS = 3_600_000
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table to plan for. identifier: levels, the last one is the name."""
+    """A table to plan for. identifier: levels, the last one is the name. recent_ms: how far back
+    other writers' changes are looked for."""
 
     catalog: CatalogConfig
     identifier: tuple[str, ...]
+    recent_ms: int = HOUR_MS
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,8 @@ def propose(
     show_literals: bool = False,
 ) -> Proposal:
     """Return the standing frozen plan of (table, policy), or a new one from present evidence."""
+    quiet_ms = policy.spec.layout.files.quiet_period_seconds * 1000
+    target = replace(target, recent_ms=max(target.recent_ms, quiet_ms))
     found = _advised(target, policy, ports, now)
     seen, evidence, history, settings, advice, row_groups = found
     fresh = _freeze(

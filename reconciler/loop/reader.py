@@ -57,7 +57,10 @@ class Reader:
     read_sketches: ReadSketches = read_directly
 
     def observe(self, target: Target) -> Observation:
-        return observe_table(target.catalog, target.identifier, self.cache, timeout=self.timeout)
+        return observe_table(
+            target.catalog, target.identifier, self.cache,
+            timeout=self.timeout, recent_ms=target.recent_ms,
+        )  # fmt: skip
 
     def orphans(
         self,
