@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.advisor.migration.risks import risks
-from reconciler.advisor.pto.methods.registry import UNDECLARABLE
+from reconciler.advisor.pto.methods.registry import PREDICATE_ORDER, UNDECLARABLE
 from reconciler.advisor.pto.recommend import DeclaredLayout, FrontPoint
 from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.advisor.pto.refine import SURE_ROWS
@@ -133,10 +133,18 @@ def described(layout: DeclaredLayout, schema: Schema) -> str:
     return in_words(layout.spec, layout.ordering, schema)
 
 
+def _what(layout: DeclaredLayout, made: Recommended) -> str:
+    """Return the layout in words. The order of a method that cannot be declared has no columns."""
+    words = described(layout, made.observation.schema)
+    if layout.name == "best" and made.options.method in UNDECLARABLE:
+        return words.removesuffix("unsorted") + PREDICATE_ORDER
+    return words
+
+
 def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     seen, work = made.observation, "sort" if layout.ordering.key else "pack"
     today = layout.name == "today"
-    what = "as it is" if today else described(layout, seen.schema)
+    what = "as it is" if today else _what(layout, made)
     body: dict[str, Any] = {
         "name": layout.name,
         "what": what,

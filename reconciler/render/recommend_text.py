@@ -80,8 +80,9 @@ def _verdict(body: Document, width: int) -> list[str]:
         1.0 - chosen["totalCostBytes"] / max(_named(body, "today")["totalCostBytes"], 1)
     )
     over = duration(body["objective"]["horizonSeconds"])
+    verb = "Declare" if body["policy"] else "To compare with"
     return wrapped(
-        f"Declare: {chosen['what']}, files of {iec(chosen['targetBytes'])}, row groups of "
+        f"{verb}: {chosen['what']}, files of {iec(chosen['targetBytes'])}, row groups of "
         f"{iec(group['storedBytes'])} ({count(group['rows'])} rows, declared as "
         f"{iec(group['declaredBytes'])}). The recorded queries read {abs(saves):g} % "
         f"{'less' if saves >= 0 else 'more'}, and open {plural(opened, 'file')} "

@@ -28,8 +28,10 @@ from reconciler.advisor.simulate.arrangement import LEAST_REST, Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.grid import simulate_sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.simulate.table import empty_table
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
+from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.table_view import table_view
 from reconciler.table.row_group_bytes import rows_of_row_group
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
@@ -42,6 +44,7 @@ from tests.advisor.worlds import (
     SCHEMA,
     VALUE,
     arrived,
+    arriving_rows,
     range_workload,
     workload,
 )
@@ -240,6 +243,34 @@ def test_guard_rails_name_what_they_refuse(given, pool):
     busy = Ingest(commits=1_440.0, bytes=1_440.0 * 1_000)
     _, scattered = partitionings(used, pool, given.present, least_bytes=10_000.0, ingest=busy)
     assert any("a commit of" in item.why for item in scattered)
+
+
+def test_values_are_not_put_into_as_many_buckets():
+    """16 values in 16 buckets are about 10 partitions, two values or more in some of them."""
+    random = np.random.default_rng(12)
+    rows = arriving_rows(random, ROWS)
+    rows[PART] = random.integers(0, 16, ROWS) * 7
+    table = empty_table(SCHEMA).append(rows, ROWS // FILES, 0, ROWS // FILES)
+    asked = [
+        replace(
+            query, predicate=Comparison(Ref(PART), "=", 0), literals=(7 * i % 112,), moving=(None,)
+        )
+        for i, query in enumerate(range_workload(random, PART, 40, 1, 100_000))
+    ]
+    view = table_view(
+        table.file_table(), table.row_groups(), table.sample(np.arange(FILES), 2_000), 1 << 20
+    )
+    few = build_pool(view, (PART,), 20_000)
+    assert few is not None
+    used = usage(few, demands(workload(asked), SCHEMA, MONTH_MS))
+    tight = float(few.files.live_bytes.sum()) / 15.0
+    for least, mine in (
+        (1.0, ["none", "part", "truncate(10, part)"]),
+        (tight, ["none", "truncate(10, part)"]),
+    ):
+        kept, refused = partitionings(used, few, PartitionSpec(0), least_bytes=least)
+        assert [text_of(item.spec, SCHEMA) for item in kept][:3] == mine
+    assert {item.what for item in refused} >= {f"bucket({n}, part)" for n in (16, 64, 256)}
 
 
 def test_tasks_that_keep_their_rows_write_a_file_into_every_partition(pool):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from reconciler.advisor.pto.methods.registry import PREDICATE_ORDER
 from reconciler.catalog.discover import resolve_catalog
 from reconciler.cli.recommend_from_cluster import Found, whole
 from reconciler.errors import UserError
@@ -183,6 +184,14 @@ def test_a_plan_and_a_recommendation_agree_about_what_is_read_today(cli):
         read = today["read"]["bytes"] + today["read"]["footerBytes"]
         assert 0 < today["read"]["footerBytes"] < 0.2 * read
         assert planned == pytest.approx(read, rel=1e-3)
+
+
+def test_a_layout_that_no_table_can_declare_is_not_called_unsorted(cli):
+    arguments = ("recommend", "rec.shop.events", "--method", "mddl")
+    body = json.loads(cli(*arguments, "-o", "json")[1])
+    chosen = next(item for item in body["layouts"] if item["name"] == "best")
+    assert body["policy"] is None and chosen["what"] == PREDICATE_ORDER
+    assert "Declare:" not in cli(*arguments)[1]
 
 
 def test_the_second_time_no_file_is_sampled_again(cli):

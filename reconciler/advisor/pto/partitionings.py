@@ -101,7 +101,7 @@ def partitionings(
 ) -> tuple[tuple[Partitioning, ...], tuple[RefusedSpec, ...]]:
     """Return the candidates, the present spec first, then none, and those that were refused.
 
-    least_bytes: the smallest file size among the candidates: a partition holds at least one file.
+    least_bytes: of a file that no plan counts as small: a partition holds at least one file.
     """
     schema, refused = pool.files.schema, []
     kept = [Partitioning(present, target_partitions(pool, present), present=True)]
@@ -118,7 +118,9 @@ def partitionings(
             if found == PER_COLUMN or _same(spec, present):
                 continue
             target = target_partitions(pool, spec)
-            why = _refusal(pool, kept[0].target, target, least_bytes, ingest)
+            why = _idle_buckets(pool, spec) or _refusal(
+                pool, kept[0].target, target, least_bytes, ingest
+            )
             if why is None:
                 kept.append(Partitioning(spec, target))
                 found += 1
@@ -160,6 +162,17 @@ def transforms_of(field: Field, equality: float) -> Sequence[str]:
     return ()
 
 
+def _idle_buckets(pool: Pool, spec: PartitionSpec) -> str | None:
+    """Return why buckets are refused that a column has no more values than, or None: each value has
+    a partition of its own without them, and none shares it by chance."""
+    field = spec.fields[0]
+    function, _, buckets = field.transform.partition("[")
+    values = len(pool.columns[field.source_id].distinct)
+    if function != "bucket" or values > int(buckets.rstrip("]")):
+        return None
+    return f"{plural(values, 'value')}, no more than there are buckets"
+
+
 def _refusal(
     pool: Pool,
     now: TargetPartitions,
@@ -178,7 +191,7 @@ def _refusal(
         return f"{count(number)} partitions or more, the limit is {count(MOST_PARTITIONS)}"
     if live / number < least_bytes:
         size, least = iec(live / number), iec(least_bytes)
-        return f"{size} per partition, less than the smallest file size of {least}"
+        return f"{size} per partition, a small file: less than {least}"
     if len(pool) / number < LEAST_SAMPLED:
         each = f"{len(pool) / number:.1f}"
         return f"{each} sampled rows per partition, fewer than {LEAST_SAMPLED}"

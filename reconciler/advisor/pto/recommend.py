@@ -41,6 +41,7 @@ from reconciler.advisor.simulate.arrangement import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.totals import WORSE
 from reconciler.format import iec
+from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.queries.demand import Demand
 from reconciler.queries.table_view import TableView
@@ -223,7 +224,8 @@ def search_space(
     per_row = live / max(float(pool.weight.sum()), 1.0)
     sizes = size_grid(live, per_row)
     specs, refused = partitionings(
-        used, pool, given.present, least_bytes=min(s.target_bytes for s in sizes),
+        used, pool, given.present,
+        least_bytes=SMALL_SHARE * min(s.target_bytes for s in sizes),
         ingest=given.ingest,
     )  # fmt: skip
     if given.keep_partitioning:

@@ -15,10 +15,11 @@ from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS, MOST_FILE, SMALLEST_F
 from reconciler.advisor.pto.space import WORKERS, CandidateLayout, Label, Space, sampled_enough
 from reconciler.advisor.simulate.arrangement import Arrangement, Sizes
 
-LEADERS = 4
-"""Partitionings with their orderings that are refined, the cheapest first."""
+LEADERS, PER_SPEC = 4, 2
+"""Partitionings with their orderings that are refined: the cheapest, and those of each
+partitioning, whose orderings may all cost about the same."""
 
-MOST_ABOVE = 1.5
+MOST_ABOVE = 2.0
 """Multiple of the least cost above which other sizes make no layout the best one."""
 
 SURE_ROWS = 40
@@ -42,13 +43,18 @@ def refined(space: Space, labels: Sequence[Label]) -> tuple[Label, ...]:
 
 
 def _leaders(labels: Sequence[Label]) -> list[Label]:
-    """Return the best label of each of the best partitionings with their orderings, none if no
+    """Return the best label of each partitioning with an ordering that is refined, none if no
     candidate has enough sampled rows."""
     kinds: dict[tuple[int, int], Label] = {}
     for label in sorted(sampled_enough(labels), key=_cost):
         kinds.setdefault((label.candidate.spec, label.candidate.ordering), label)
-    leaders = list(kinds.values())[:LEADERS]
-    return [label for label in leaders if label.total <= MOST_ABOVE * leaders[0].total]
+    leaders: list[Label] = []
+    for place, label in enumerate(kinds.values()):
+        beside = sum(label.candidate.spec == leader.candidate.spec for leader in leaders)
+        near = label.total <= MOST_ABOVE * (leaders[0].total if leaders else label.total)
+        if near and (place < LEADERS or beside < PER_SPEC):
+            leaders.append(label)
+    return leaders
 
 
 def _cost(label: Label) -> tuple[float, CandidateLayout]:

@@ -24,3 +24,5 @@ METHODS: Mapping[str, Method] = {
 }
 UNDECLARABLE = ("mddl",)
 """Methods whose layout cannot be declared: they are compared with only."""
+PREDICATE_ORDER = "ordered by predicates, which no table can declare"
+"""How mddl orders rows."""
