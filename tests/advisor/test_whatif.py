@@ -104,6 +104,8 @@ def test_the_last_row_group_of_a_file_has_the_rest():
     (written,) = simulate(wanted, build_pool(view, [PART]), []).written.views
     assert written.files.records.tolist() == pytest.approx([10_000, 10_000], rel=0.01)
     assert written.row_groups.records.tolist() == pytest.approx([4_000, 4_000, 2_000] * 2, rel=0.02)
+    done = table.laid_out(wanted, np.arange(len(files)), 0).row_groups()
+    assert done.records.tolist() == [4_000, 4_000, 2_000] * 2
 
 
 @settings(max_examples=examples(12), deadline=None)

@@ -183,7 +183,9 @@ class SimulatedTable:
         edges = np.linspace(0, len(rows), count + 1).astype(np.int64)
         file_rows = max(1, int(np.ceil(len(rows) / count)))
         groups = int(layout.row_groups_of(file_rows * self.row_width))
-        each = max(1, -(-file_rows // groups))
+        # A writer ends row groups at their size; the last one has the rest.
+        full = max(file_rows / groups, layout.row_group_bytes / self.row_width)
+        each = max(1, int(np.ceil(full)))
         return [
             SimulatedFile(
                 f"layout-{first + i:06d}", rows[edges[i] : edges[i + 1]], each, now_ms, True
