@@ -10,6 +10,7 @@ part is taken from the files themselves, so that writing them again unchanged pr
 from __future__ import annotations
 
 import bisect
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,6 +141,8 @@ def bytes_per_row(
         per_value = per_value * then.data if now.dictionary <= 0.0 else then.plain or per_value
     elif loses_runs:
         per_bit = max(per_bit, now.skew)
+    if then is None and now.dictionary > 0.0 and now.run > 1.0:  # as many rows have no value
+        per_value = per_value / now.run + levels_bytes(1.0 / now.run, 1.0)
     coded = per_bit * bits / 8.0 + listed * distinct / rows
     plain = np.full(len(rows), per_value)
     if reordered and wider is not None:
@@ -266,6 +269,12 @@ def extrapolated(
     chance = once / np.maximum(sampled * unseen + once, 1.0)
     found = unseen * -np.expm1(further * np.log1p(-np.minimum(chance, 1.0 - 1e-12)))
     return np.minimum(seen + found, np.maximum(rows, 1.0))
+
+
+def levels_bytes(present: float, rows: float) -> float:
+    """Return the stored bytes that say which of these rows are NULL, in no order: their entropy."""
+    share = min(max(present / max(rows, 1.0), 0.0), 1.0)
+    return rows / 8.0 * -sum(part * math.log2(part) for part in (share, 1.0 - share) if part > 0.0)
 
 
 def distinct_from_runs(rows: float, index_bytes: float) -> float:

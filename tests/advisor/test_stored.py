@@ -403,6 +403,31 @@ def test_a_dictionary_that_a_writer_gave_up_halfway_does_not_make_small_row_grou
         assert float(predicted[column + 1].sum()) == pytest.approx(actual, rel=0.2)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.92, 0.99])
+def test_a_column_that_is_mostly_null_takes_what_its_values_do(tmp_path, share):
+    """Also in smaller row groups than now: its few values repeat no more than those of others."""
+    random = np.random.default_rng(5)
+    count, each = 40_000, 5_000
+    buyers = pa.array(random.integers(0, 10**6, count), mask=random.random(count) < share)
+    rows = pa.table({"id": pa.array(random.permutation(count)), "buyer": buyers})
+    found = world(tmp_path, rows, 10_000, ("id",))
+    pool = build_pool(found.view, [1])
+    assert pool is not None
+    path = tmp_path / "sorted.parquet"
+    pq.write_table(
+        rows.sort_by("id"), path, compression="zstd", use_dictionary=False, row_group_size=each
+    )
+    footer = pq.read_metadata(path)
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    actual = sum(group.column(1).total_compressed_size for group in groups)
+    row = sum(group.column(n).total_compressed_size for group in groups for n in (0, 1)) / count
+    layout = Layout(
+        Lexicographic((SortColumn(1),)), 1 << 40, int(row * each), np.zeros(4, dtype=np.int64)
+    )
+    predicted = sizes_of(simulate(layout, pool, ()).written.views[0])["buyer"]
+    assert predicted == pytest.approx(actual, rel=0.25)
+
+
 def test_lists_keep_their_bytes(tmp_path):
     """How many values a row has is in no footer, so that an index shows nothing."""
     tags = [[f"t{x}" for x in range(number % 4)] for number in range(3_000)]

@@ -30,6 +30,7 @@ from reconciler.table.column_bytes import (
     distinct_in,
     domain_of,
     extrapolated,
+    levels_bytes,
     whole_bytes,
 )
 from reconciler.table.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
@@ -212,6 +213,12 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
     # Rows in order repeat their values in one run each; other runs come back.
     run = 1.0 if ordered else _run_in_blocks(view, field)
     distinct = _sampled_distinct(view, field, mean_rows)
+    present = mean_rows
+    if distinct is None and not _in_blocks(view, field):
+        # Nothing but an index shows the values, and a NULL has no place in it.
+        null = _null_share(view, field)
+        present = max(mean_rows * (1.0 - null), 1.0)
+        run = mean_rows / present
     width = type_width(_raw_type(view, field))
     if distinct is None:
         distinct = _distinct_in_blocks(view, field, mean_rows, run)
@@ -220,17 +227,18 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
             most = span.mean if span is not None and span.discrete else MOST_DISTINCT
             distinct = min(distinct, most)
     if distinct is None:
-        distinct = mean_rows
+        distinct = present
         if share > 0.0:
             reach = span.mean if span is not None and span.discrete else MOST_DISTINCT
+            index = here * (1.0 - share) * mean_rows - levels_bytes(present, mean_rows)
             distinct = max(
                 distinct_from_index(
-                    mean_rows,
-                    here * (1.0 - share) * mean_rows,
+                    present,
+                    index,
                     reach,
                     repeats=_of_few_digits(view, field, here * share / width),
                 ),
-                min(mean_rows, here * share * mean_rows / width),
+                min(present, here * share * mean_rows / width),
             )
         if span is not None and span.discrete:
             distinct = min(distinct, span.mean)
@@ -303,6 +311,19 @@ def _sampled_distinct(view: TableView, field: int, rows: float) -> float | None:
     every = np.ones(len(ranks), dtype=bool)
     of_group = np.full(len(starts), rows)
     return float(distinct_in(sampled_domain(ranks, every, starts, of_group), of_group).mean())
+
+
+def _null_share(view: TableView, field: int) -> float:
+    """Return the share of NULLs of a column in its row groups, 0 if unknown."""
+    groups = view.row_groups
+    known = None if groups is None else groups.columns.get(field)
+    if groups is None or known is None or (known.nulls == UNKNOWN).any():
+        return 0.0
+    return float(known.nulls.sum()) / max(float(groups.records.sum()), 1.0)
+
+
+def _in_blocks(view: TableView, field: int) -> bool:
+    return view.blocks is not None and field in view.blocks.rows.values
 
 
 def _run_in_blocks(view: TableView, field: int) -> float:
