@@ -41,6 +41,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import (
     COMMITTED,
+    CONFLICT,
     WAITING,
     Audit,
     Event,
@@ -318,12 +319,13 @@ def carry_out(
 def _record_conflicts(
     before: PlanOnTable, admitted: Sequence[PlannedAction], result: ExecutionResult, actor: Actor
 ) -> None:
-    committed = {one.action_id for one in result.outcomes if one.state in (COMMITTED, WAITING)}
-    gone = {one.action_id for one in result.actions if one.state is Validity.LOST}
+    done = {one.action_id for one in result.outcomes if one.state in (COMMITTED, WAITING)}
+    lost = {one.action_id for one in result.outcomes if one.state == CONFLICT}
+    lost |= {one.action_id for one in result.actions if one.state is Validity.LOST}
     actor.record_conflicts(
         before.observation.uuid,
-        [item.action for item in admitted if item.id in gone],
-        [item.action for item in admitted if item.id in committed],
+        [item.action for item in admitted if item.id in lost],
+        [item.action for item in admitted if item.id in done],
     )
 
 

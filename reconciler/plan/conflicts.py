@@ -41,7 +41,7 @@ class Conflicts:
 
     def after(self, lost: Collection[Action], done: Collection[Action]) -> Conflicts:
         """Return them after one more execution. lost: its actions whose inputs others replaced or
-        deleted from; done: those that it committed."""
+        deleted from, or whose commits they made conflict; done: those that it committed."""
         return Conflicts(
             0 if _data(done) else self.data + _data(lost),
             0 if _rest(done) else self.rest + _rest(lost),
