@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.catalog_properties import is_secret
-from reconciler.api.documents import IcebergCatalog
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.catalog.properties import (
     infer_type,
     properties_from_spark,
@@ -29,12 +29,14 @@ from reconciler.table.observation import quoted_name
 __all__ = [
     "FoundCatalog",
     "find_catalogs",
+    "names_for",
     "parse_identifier",
     "pyiceberg_properties",
     "resolve_catalog",
     "resolve_levels",
     "resolve_table",
     "spark_conf",
+    "unknown_catalogs",
 ]
 
 SUPPORTED = ("rest", "sql")
@@ -72,6 +74,22 @@ def find_catalogs(
         elif first.type == config.type:
             found[config.name] = _with_credentials(first, config)
     return tuple(FoundCatalog(config, config.type in SUPPORTED) for config in found.values())
+
+
+def names_for(documents: Sequence[IcebergCatalog]) -> list[str]:
+    """Return the names by which a policy may refer to a catalog: of documents, and configured."""
+    configured = {item.config.name for item in find_catalogs(documents)}
+    return sorted(configured | {document.name for document in documents})
+
+
+def unknown_catalogs(
+    policies: Iterable[TableLayoutPolicy], documents: Sequence[IcebergCatalog]
+) -> list[TableLayoutPolicy]:
+    """Return the policies whose catalogRef is neither a document nor configured."""
+    known = set(names_for(documents))
+    named = ((policy, policy.spec.catalog.name) for policy in policies)
+    # pyiceberg folds names to lower case when it reads its configuration
+    return [policy for policy, name in named if not {name, name.lower()} & known]
 
 
 ENDPOINTS = ("uri", "s3.endpoint", "oauth2-server-uri")

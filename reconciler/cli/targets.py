@@ -17,7 +17,13 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.load import Documents, load
 from reconciler.api.table_patterns import choose_policy, matches
-from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_table
+from reconciler.catalog.discover import (
+    find_catalogs,
+    names_for,
+    resolve_catalog,
+    resolve_table,
+    unknown_catalogs,
+)
 from reconciler.catalog.load import connect, list_namespaces, list_tables
 from reconciler.cli.system_namespace import is_state
 from reconciler.errors import UserError
@@ -53,6 +59,7 @@ def select(
     if table is not None:
         config, identifier = resolve_table(table, catalog, documents.catalogs)
         if documents.policies and governing_policy(documents, config, identifier) is None:
+            _refuse_unknown_catalog(documents, identifier)
             where, name = ", ".join(files), quoted_name((config.name, *identifier))
             sys.stderr.write(
                 f"note: no policy under {where} selects {name}; the built-in one is used\n"
@@ -89,6 +96,20 @@ def select(
             do="layoutctl observe lists all tables",
         )
     return Selection(documents, tuple(chosen))
+
+
+def _refuse_unknown_catalog(documents: Documents, identifier: tuple[str, ...]) -> None:
+    """Raise UserError if a policy would select the table, but refers to a catalog that is nowhere:
+    the built-in policy is not what its author meant."""
+    for policy in unknown_catalogs(documents.policies, documents.catalogs):
+        reference = policy.spec.catalog.name
+        if choose_policy(identifier, reference, [policy]) is not None:
+            raise UserError(
+                f"{policy.origin}: policy {policy.name} selects {'.'.join(identifier)} of catalog "
+                f'"{reference}", which is not known here',
+                details=(f"Known are: {', '.join(names_for(documents.catalogs)) or 'none'}.",),
+                do="correct spec.catalogRef.name, or leave out -f to use the built-in policy",
+            )
 
 
 def select_tables(
@@ -143,6 +164,12 @@ def _catalogs(documents: Documents, catalog: str | None) -> list[CatalogConfig]:
     known = [name for name in wanted if name in configured]
     if wanted and not known:
         return [resolve_catalog(wanted[0], documents.catalogs)]
+    lost = unknown_catalogs(documents.policies, documents.catalogs) if known else ()
+    for policy in lost:
+        sys.stderr.write(
+            f"warning: {policy.origin}: policy {policy.name} governs no table: its catalog "
+            f'"{policy.spec.catalog.name}" is not known here\n'
+        )
     return [resolve_catalog(name, documents.catalogs) for name in known]
 
 

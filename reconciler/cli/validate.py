@@ -13,6 +13,7 @@ from reconciler.api.version import API_VERSION
 
 if TYPE_CHECKING:
     from reconciler.api.load import Reading
+    from reconciler.errors import Problem
 
 DEFAULT_DIRECTORY = "layouts"
 
@@ -47,6 +48,7 @@ def register(app: typer.Typer) -> None:
         from reconciler.api.load import invalid, read
 
         reading = read(_targets([*(paths or []), *(file or [])]))
+        reading.problems.extend(_unknown_catalogs(reading))
         if output is Output.TABLE:
             _print_warnings(reading)
             if reading.errors:
@@ -71,6 +73,32 @@ def _targets(given: list[str]) -> list[str]:
         f"no documents named, and there is no directory {DEFAULT_DIRECTORY}/ here",
         do="layoutctl validate PATH...",
     )
+
+
+def _unknown_catalogs(reading: Reading) -> list[Problem]:
+    """Return a warning for each policy whose catalog is not among those configured here.
+
+    Nothing is said where documents define catalogs, which are checked against each other, nor where
+    none is configured, as in many a CI job.
+    """
+    from reconciler.catalog.discover import names_for, unknown_catalogs
+    from reconciler.errors import Problem
+
+    configured = names_for(())
+    if reading.documents.catalogs or not configured:
+        return []
+    return [
+        Problem(
+            policy.origin.file,
+            policy.origin.line,
+            0,
+            "spec.catalogRef.name",
+            f'catalog "{policy.spec.catalog.name}" is not known here: the policy governs no table',
+            f"configured: {', '.join(configured)}",
+            "warning",
+        )
+        for policy in unknown_catalogs(reading.documents.policies, ())
+    ]
 
 
 def _print_warnings(reading: Reading) -> None:

@@ -289,6 +289,22 @@ def test_documents_that_do_not_govern_a_named_table_are_spoken_of(cli, scattered
     said(err)
 
 
+def test_a_policy_of_an_unknown_catalog_is_no_built_in_policy(cli, scattered, tmp_path, said):
+    path = tmp_path / "p.yaml"
+    policy_file(path, scattered)
+    text = path.read_text()
+    lost = text.replace("name: rec\n", "name: lake\n")
+    assert lost != text
+    path.write_text(lost)
+    code, out, err = cli("plan", name_of(scattered), "-f", str(path))
+    assert (code, out) == (1, "")
+    said(err)
+    path.write_text("---\n".join((text, lost.replace("name: p", "name: lost"))))
+    code, out, err = cli("plan", "-f", str(path))
+    assert code == 0 and name_of(scattered) in out
+    said(err)
+
+
 def test_plan_reads_only_and_needs_no_java(cli, scattered, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     before = scattered.refresh().metadata_location

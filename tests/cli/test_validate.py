@@ -60,6 +60,19 @@ def test_warnings_do_not_fail_and_are_counted(here: Path, said: Said) -> None:
     said(done.stderr)
 
 
+def test_a_catalog_that_is_not_configured_is_a_warning(
+    here: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("", "lake"), ("__TYPE", "rest"), ("__URI", "http://127.0.0.1:1")):
+        monkeypatch.setenv(f"LAYOUTCTL_CATALOG{name}", value)
+    done = layoutctl("validate", cwd=here)
+    assert (done.returncode, done.stdout) == (0, "1 policy valid in 1 file; 1 warning\n")
+    said(done.stderr)
+    monkeypatch.setenv("LAYOUTCTL_CATALOG", "warehouse")
+    done = layoutctl("validate", cwd=here)
+    assert (done.stdout, done.stderr) == ("1 policy valid in 1 file\n", "")
+
+
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_machine_readable_results(here: Path, form: str, said: Said) -> None:
     (here / "layouts" / "b.yaml").write_text(BAD.replace("name: sales}", "name: b}"))
