@@ -185,19 +185,45 @@ def reading_and_rewriting(
         ax, ordered = axes[0], sorted(front)
         ax.step([x for x, _ in ordered], [y for _, y in ordered], where="post", color=QUERIED,
                 marker=".", label="no candidate beats it in both")  # fmt: skip
-        for number, (name, x, y) in enumerate(layouts):
+        for name, x, y in layouts:
             marker, colour = ("s", BEFORE) if name == "today" else ("o", AFTER)
             ax.scatter([x], [y], s=40, marker=marker, color=colour, zorder=3)
-            ax.annotate(name, (x, y), xytext=(6, 5 - 9 * (number % 3)),
-                        textcoords="offset points", fontsize=7)  # fmt: skip
+        for text, x, y in labelled_together(layouts):
+            ax.annotate(text, (x, y), xytext=(-6, 6), textcoords="offset points", fontsize=7,
+                        horizontalalignment="right" if x > 0 else "left")  # fmt: skip
         ax.set_xlabel("bytes rewritten over the horizon")
         ax.set_ylabel("cost of reading, bytes")
         ax.set_ylim(bottom=0)
-        ax.xaxis.set_major_formatter(lambda value, _: iec(max(value, 0.0)))
-        ax.yaxis.set_major_formatter(lambda value, _: iec(max(value, 0.0)))
+        _byte_steps(ax.xaxis, max(x for _, x, _ in layouts))
+        _byte_steps(ax.yaxis, max(y for _, _, y in layouts))
         ax.margins(x=0.12)
-        ax.legend(frameon=False, loc="upper right", fontsize=8)
+        ax.legend(frameon=False, loc="lower left", fontsize=8)
         return _svg(figure, "cost of reading against bytes rewritten")
+
+
+def labelled_together(
+    points: Sequence[tuple[str, float, float]], near: float = 0.06
+) -> list[tuple[str, float, float]]:
+    """Return one label for points that lie so near each other that theirs would overlap. near: as a
+    share of the greatest x and y."""
+    wide = max(1e-9, *(x for _, x, _ in points))
+    high = max(1e-9, *(y for _, _, y in points))
+    found: list[tuple[str, float, float]] = []
+    for name, x, y in points:
+        for place, (text, left, bottom) in enumerate(found):
+            if abs(x - left) <= near * wide and abs(y - bottom) <= near * high:
+                found[place] = (f"{text}, {name}", left, bottom)
+                break
+        else:
+            found.append((name, x, y))
+    return found
+
+
+def _byte_steps(axis: Any, high: float) -> None:
+    """Set up to seven ticks from 0 on, at multiples of a power of two."""
+    step = 2.0 ** np.ceil(np.log2(max(high, 6.0) / 6.0))
+    axis.set_major_locator(_fixed(np.arange(0.0, 1.1 * high + step / 2, step)))
+    axis.set_major_formatter(lambda value, _: iec(value).replace(".0 ", " "))
 
 
 def _byte_ticks(axis: Any, low: float, high: float) -> None:

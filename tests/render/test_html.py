@@ -202,3 +202,12 @@ def test_covering_counts_the_intervals_that_touch(
 def test_depth_is_one_for_disjoint_files_and_n_for_identical_ones() -> None:
     assert mean_depth(spans((0, 0.4), (0.5, 1.0))) == 1.0
     assert mean_depth(spans(*[(0.0, 1.0)] * 7)) == 7.0
+
+
+def test_layouts_that_lie_together_share_a_label():
+    points = [("today", 0.0, 100.0), ("best", 26.0, 10.0), ("expert", 26.0, 60.0),
+              ("next 1", 26.0, 12.0), ("next 2", 25.0, 40.0)]  # fmt: skip
+    assert plots.labelled_together(points) == [
+        ("today", 0.0, 100.0), ("best, next 1", 26.0, 10.0), ("expert", 26.0, 60.0),
+        ("next 2", 25.0, 40.0),
+    ]  # fmt: skip
