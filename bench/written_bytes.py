@@ -1,8 +1,9 @@
 """How many bytes and files a rewrite writes, as its what-if predicts and as Spark then does.
 
-`python -m bench.written_bytes` makes tables by different writers (pyiceberg, Spark), predicts a
-rewrite of each by several keys from manifests, footers and samples, carries it out, and writes both
-to bench/RESULTS.md. Sizes do not depend on the machine.
+`python -m bench.written_bytes [TABLE]...` makes tables by different writers (pyiceberg, Spark),
+predicts a rewrite of each by several keys from manifests, footers and samples, carries it out, and
+writes both to bench/RESULTS.md. Sizes do not depend on the machine. Without names it takes all
+tables.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,35 +154,42 @@ CASES = (
 )  # fmt: skip
 
 
-def main() -> int:
+def main(names: Sequence[str]) -> int:
+    cases = [case for case in CASES if not names or case.table in names]
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as scratch:
         directory = Path(scratch)
         (directory / "warehouse").mkdir()
         spark = session.start(sqlite_spark_conf(directory), app="bench written bytes")
         try:
             bench = Bench(spark, sqlite_catalog(directory), directory)
-            _make_tables(bench)
-            rows = [_row(bench, case) for case in CASES]
+            _make_tables(bench, {case.table for case in cases})
+            rows = [_row(bench, case) for case in cases]
         finally:
             session.stop(spark)
     header = ["table", "key", "file, row group", "files in", "files out, predicted", "written",
               "bytes out / in, predicted", "written",
               "row groups, predicted", "written"]  # fmt: skip
     notes = "The what-if sees manifests, footers, and samples of the key's columns."
-    command = "python -m bench.written_bytes"
+    command = " ".join(("python -m bench.written_bytes", *names))
     write_section("Bytes of a rewrite", command, [header, *rows], notes)
     return 0
 
 
-def _make_tables(bench: Bench) -> None:
+def _make_tables(bench: Bench, wanted: Collection[str]) -> None:
     catalog = SqlCatalog(bench.config.name, **dict(bench.config.properties))
     random = np.random.default_rng(5)
     for day in (readings, trips, wide, logs, nested, sparse):
-        made = catalog.create_table(f"jobs.{day.__name__}", day(random, 0).schema)
+        name = day.__name__
+        if not {name, f"{name}_of_spark"} & set(wanted):
+            continue
+        made = catalog.create_table(f"jobs.{name}", day(random, 0).schema)
         for number in range(DAYS):
             made.append(day(random, number))
     for name in ("readings", "trips"):
-        _by_spark(bench, f"{name}_of_spark", bench.full(name))
+        if f"{name}_of_spark" in wanted:
+            _by_spark(bench, f"{name}_of_spark", bench.full(name))
+    if "lineitem" not in wanted:
+        return
     command = [str(Path(sys.executable).parent / "tpchgen-cli"), "parquet", "-s", "0.25"]
     to = ["--tables=lineitem", "--output-dir", str(bench.directory)]
     subprocess.run([*command, *to], check=True)
@@ -238,4 +247,4 @@ def _predicted(bench: Bench, files: FileTable, case: Case, curve: type[Ordering]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
