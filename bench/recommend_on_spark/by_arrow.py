@@ -1,9 +1,10 @@
 """Writes layouts without Spark, as its writer would: many layouts in little time.
 
 Rows are put in order exactly, cut into files of equal rows as executions cut them, and into row
-groups where Parquet's Java writer ends them (`rows_of_row_group`, by the true bytes of a row). A
-column has a dictionary where the Java writer keeps it. The files are registered in a table of their
-own and observed like any other. Only layouts without partitions are written.
+groups where Parquet's Java writer ends them (`rows_of_row_group`, by the true bytes of a row), in
+pages of as many rows as it. A column has a dictionary in a file if the Java writer keeps it in most
+of the file's row groups. The files are registered in a table of their own and observed like any
+other. Only layouts without partitions are written.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
 from reconciler.table.column_bytes import drops_dictionary
 from reconciler.table.filetable import Int64
-from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
+from reconciler.table.row_group_bytes import rows_of_row_group
 from reconciler.table.schema import Schema
+
+MOST_ASKED = 16
+"""Row groups of a file that are asked whether they keep their dictionaries."""
 
 
 class ByArrow:
@@ -39,11 +43,13 @@ class ByArrow:
     ) -> Seen:
         """Return the table in this layout. row_group: the declared size."""
         rows = self.rows.take(pa.array(self._order(schema, ordering)))
-        coded = _coded(rows)
-        whole = _size(rows, coded, len(rows))
+        each, whole = len(rows), 0
+        for _ in range(2):  # bytes of a row depend on the rows of a row group
+            whole = _size(rows, each, page_rows)
+            stored = whole / len(rows)
+            held = rows_of_row_group(row_group, stored, max(self.plain, stored), page_rows)
+            each = min(max(1, round(held)), len(rows))
         files = int(output_files(np.array([float(whole)]), target)[0])
-        stored = whole / len(rows)
-        each = max(1, round(rows_of_row_group(row_group, stored, self.plain, page_rows)))
         self.written += 1
         name = f"{self.name}_{self.written}"
         directory = self.folder / name
@@ -52,7 +58,7 @@ class ByArrow:
         paths = []
         for number, (start, end) in enumerate(pairwise(edges)):
             path = directory / f"{number:05d}.parquet"
-            _write(rows.slice(start, end - start), path, coded, each)
+            _write(rows.slice(start, end - start), path, each, page_rows)
             paths.append(f"file://{path}")
         table = self.place.catalog.create_table(f"{NAMESPACE}.{name}", self.rows.schema)
         table.add_files(paths)
@@ -75,16 +81,25 @@ def _ranks(column: pa.ChunkedArray) -> Int64:
     return ranks
 
 
-def _coded(rows: pa.Table) -> list[str]:
-    """Return the columns whose dictionary the Java writer keeps after the first page."""
-    first = rows.slice(0, PAGE_ROWS)
-    kept = []
-    for name in rows.column_names:
-        column = first[name]
-        width = max(round(_plain_bytes(column) / max(len(column), 1)), 1)
-        if not drops_dictionary(len(column.unique()), len(column), width):
-            kept.append(name)
-    return kept
+def _coded(rows: pa.Table, each: int, page_rows: int) -> list[str]:
+    """Return the columns whose dictionary the Java writer keeps after the first page of most row
+    groups; of many row groups, those spread evenly over the file."""
+    groups = -(-len(rows) // each)
+    asked = sorted(set(np.linspace(0, groups - 1, MOST_ASKED).astype(int).tolist()))
+    pages = [rows.slice(each * group, min(each, page_rows)) for group in asked]
+    return [
+        name
+        for name in rows.column_names
+        if 2 * sum(_keeps_dictionary(page[name]) for page in pages) > len(pages)
+    ]
+
+
+def _keeps_dictionary(page: pa.ChunkedArray) -> bool:
+    values = page.drop_null()  # a NULL is in no dictionary
+    if not len(values):
+        return True
+    width = max(round(_plain_bytes(values) / len(values)), 1)
+    return not drops_dictionary(len(values.unique()), len(values), width)
 
 
 def _plain_bytes(column: pa.ChunkedArray) -> float:
@@ -97,14 +112,16 @@ def _plain_bytes(column: pa.ChunkedArray) -> float:
     return float(width * (len(column) - column.null_count))
 
 
-def _size(rows: pa.Table, coded: list[str], each: int) -> int:
+def _size(rows: pa.Table, each: int, page_rows: int) -> int:
     sink = pa.BufferOutputStream()
-    _write(rows, sink, coded, each)
+    _write(rows, sink, each, page_rows)
     return int(sink.getvalue().size)
 
 
-def _write(rows: pa.Table, where: Path | pa.NativeFile, coded: list[str], each: int) -> None:
+def _write(rows: pa.Table, where: Path | pa.NativeFile, each: int, page_rows: int) -> None:
+    coded = _coded(rows, each, page_rows)
     pq.write_table(
         rows, where, compression="zstd", compression_level=3, use_dictionary=coded,
-        row_group_size=each, dictionary_pagesize_limit=2 << 20, store_decimal_as_integer=True,
+        row_group_size=each, max_rows_per_page=page_rows, dictionary_pagesize_limit=2 << 20,
+        store_decimal_as_integer=True, write_page_index=True,
     )  # fmt: skip
