@@ -54,7 +54,8 @@ class StoredColumn:
     row, 0 if values are plain. distinct: values of one row group. width: bytes of a raw value.
     ordered: rows are in the column's order, which makes it smaller. skew: entropy of its values
     divided by that of the same number of equally frequent ones. run: rows that repeat the value of
-    the row before them count once among the rows that draw a value; 1 if every row counts.
+    the row before them count once among the rows that draw a value; 1 if every row counts. filled:
+    share of rows that draw a value, which those without one and those with NaN do not.
     """
 
     rows: float
@@ -65,6 +66,7 @@ class StoredColumn:
     ordered: bool = False
     skew: float = 1.0
     run: float = 1.0
+    filled: float = 1.0
 
     @property
     def overhead(self) -> float:
@@ -124,8 +126,9 @@ def bytes_per_row(
     """
     measured = then is not None
     run = then.run if then is not None else now.run
+    draws = _draws(now, run)
     if distinct is None:
-        distinct = distinct_in(domain, rows / run if now.run > 1.0 else rows)
+        distinct = distinct_in(domain, rows * draws)
     loses_runs = reordered and (now.ordered or wider is not None)
     per_bit, per_value = now.per_index_bit, now.per_value
     bits, listed = _bits(distinct), np.full(len(rows), now.per_value)
@@ -152,10 +155,16 @@ def bytes_per_row(
     elif reordered and reach is not None:
         scattered = np.minimum(_random_bytes(domain, reach, rows), now.width) / run
         plain = np.maximum(plain, scattered)
-    found = np.where(_dictionary_pays(now, rows, domain), coded, plain) + now.overhead / rows
+    pays = _dictionary_pays(now, rows, domain, draws)
+    found = np.where(pays, coded, plain) + now.overhead / rows
     if loses_runs or measured:
         return found
     return np.minimum(found, now.bytes + _repeated(now, rows, distinct))
+
+
+def _draws(now: StoredColumn, run: float) -> float:
+    """Return the share of rows that draw a value: one of each run, which NULLs do not end."""
+    return 1.0 / run if now.run > 1.0 else now.filled
 
 
 def _repeated(now: StoredColumn, rows: Float64, distinct: Float64) -> Float64:
@@ -203,8 +212,10 @@ def drops_dictionary(distinct: int, rows: int, width: int) -> bool:
     return bool(distinct * width + index >= rows * width)
 
 
-def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.NDArray[np.bool_]:
-    """Return whether Java's writer keeps the dictionary.
+def _dictionary_pays(
+    now: StoredColumn, rows: Float64, domain: Float64, draws: float
+) -> npt.NDArray[np.bool_]:
+    """Return whether Java's writer keeps the dictionary. draws: share of rows that draw a value.
 
     It drops it if index and dictionary of the first page are not smaller than the raw values. A
     dictionary that is missing now stays missing unless values repeat more: the domain is an
@@ -212,16 +223,17 @@ def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.N
     """
     limit = 1.0
     if now.dictionary <= 0.0:
-        all_rows = np.array([now.rows])
-        own = _dictionary_share(now, all_rows, domain_of(np.array([now.distinct]), all_rows)).item()
+        all_rows, own_draws = np.array([now.rows]), _draws(now, now.run)
+        own_domain = domain_of(np.array([now.distinct]), all_rows * own_draws)
+        own = _dictionary_share(now, all_rows, own_domain, own_draws).item()
         limit = REPEATS_MORE * min(own, 1.0)
-    return _dictionary_share(now, rows, domain) < limit
+    return _dictionary_share(now, rows, domain, draws) < limit
 
 
-def _dictionary_share(now: StoredColumn, rows: Float64, domain: Float64) -> Float64:
+def _dictionary_share(now: StoredColumn, rows: Float64, domain: Float64, draws: float) -> Float64:
     """Return the bytes of index and dictionary of a first page, divided by its raw values."""
     page = np.minimum(rows, PAGE_ROWS)
-    distinct = distinct_in(domain, page)
+    distinct = distinct_in(domain, page * draws)
     return (distinct * now.width + page * np.ceil(_bits(distinct)) / 8.0) / (page * now.width)
 
 

@@ -156,7 +156,7 @@ def stored_columns(view: TableView) -> Stored:
             continue
         columns[field] = found
         most = span.mean if span is not None and span.discrete else MOST_DISTINCT
-        draws = np.array([found.rows / found.run])
+        draws = np.array([found.rows / found.run if found.run > 1.0 else found.rows * found.filled])
         drawn = domain_of(np.array([found.distinct]), draws).item()
         domain[field] = min(drawn, most)
         if found.run > 1.0:  # the table has at most one value for each of its runs
@@ -212,7 +212,8 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
     ordered, skew = _sampled_order(view.sample, field)
     # Rows in order repeat their values in one run each; other runs come back.
     run = 1.0 if ordered else _run_in_blocks(view, field)
-    distinct = _sampled_distinct(view, field, mean_rows)
+    filled = _filled(view, field)
+    distinct = _sampled_distinct(view, field, mean_rows, filled)
     present = mean_rows
     if distinct is None and not _in_blocks(view, field):
         # Nothing but an index shows the values, and a NULL has no place in it.
@@ -221,9 +222,10 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
         run = mean_rows / present
     width = type_width(_raw_type(view, field))
     if distinct is None:
-        distinct = _distinct_in_blocks(view, field, mean_rows, run)
+        draws = mean_rows / run if run > 1.0 else mean_rows * filled
+        distinct = _distinct_in_blocks(view, field, draws, run)
         if distinct is not None:
-            distinct = max(distinct, min(mean_rows / run, here * share * mean_rows / width))
+            distinct = max(distinct, min(draws, here * share * mean_rows / width))
             most = span.mean if span is not None and span.discrete else MOST_DISTINCT
             distinct = min(distinct, most)
     if distinct is None:
@@ -256,8 +258,24 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
             distinct = max(distinct, here * share * mean_rows / value)
             distinct = min(distinct, span.mean, mean_rows)
     return StoredColumn(
-        mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width, ordered, skew, run
-    )
+        mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width, ordered, skew, run,
+        filled,
+    )  # fmt: skip
+
+
+def _filled(view: TableView, field: int) -> float:
+    """Return the share of rows with a value that is neither NULL nor NaN, by the rows that were
+    read; 1 if none were."""
+    taken = view.blocks.rows if view.blocks is not None else view.sample
+    if taken is None or field not in taken.values or not len(taken):
+        return 1.0
+    return max(1.0 - float(_missing(taken, field).mean()), 1.0 / len(taken))
+
+
+def _missing(taken: RowSample, field: int) -> Bool:
+    """Return which rows are NULL or NaN, bool[rows]."""
+    values, null = taken.values[field], taken.null[field]
+    return null | np.isnan(values) if values.dtype.kind == "f" else null
 
 
 def sorted_value_bytes(apart: float, width: int) -> float:
@@ -299,18 +317,19 @@ def _raw_type(view: TableView, field: int) -> str:
     return "int" if digits <= 9 else "long" if digits <= 18 else kind
 
 
-def _sampled_distinct(view: TableView, field: int, rows: float) -> float | None:
+def _sampled_distinct(view: TableView, field: int, rows: float, filled: float) -> float | None:
     """Return the mean distinct values of a row group, from the rows sampled from each sketched
-    file."""
+    file. filled: share of its rows that have a value."""
     sample = view.sample
     if sample is None or field not in sample.values or not len(sample):
         return None
     starts = np.flatnonzero(np.diff(sample.file, prepend=-1))
     ranks = np.unique(sample.values[field], return_inverse=True)[1].reshape(-1)
-    ranks = np.where(sample.null[field], -1, ranks)
+    ranks = np.where(_missing(sample, field), -1, ranks)
     every = np.ones(len(ranks), dtype=bool)
     of_group = np.full(len(starts), rows)
-    return float(distinct_in(sampled_domain(ranks, every, starts, of_group), of_group).mean())
+    domain = sampled_domain(ranks, every, starts, of_group)
+    return float(distinct_in(domain, of_group * filled).mean())
 
 
 def _null_share(view: TableView, field: int) -> float:
@@ -335,21 +354,23 @@ def _run_in_blocks(view: TableView, field: int) -> float:
     return runs.mean_rows if len(runs.first) and runs.mean_rows >= LEAST_RUN else 1.0
 
 
-def _distinct_in_blocks(view: TableView, field: int, rows: float, run: float) -> float | None:
+def _distinct_in_blocks(view: TableView, field: int, draws: float, run: float) -> float | None:
     """Return the distinct values of a row group of a column by its blocks; None without blocks or
-    without a value. run: rows for which one value is drawn."""
+    without a value. draws: rows or runs of a row group that draw a value. run: rows of each run."""
     blocks = view.blocks
     if blocks is None or field not in blocks.rows.values:
         return None
-    values, null = blocks.rows.values[field], blocks.rows.null[field]
-    if null.all():
+    values, missing = blocks.rows.values[field], _missing(blocks.rows, field)
+    if missing.all():
         return None
-    first = runs_of(values, null, blocks.starts).first
-    drawn = first if run > 1.0 else np.flatnonzero(~null)
+    first = runs_of(values, blocks.rows.null[field], blocks.starts).first
+    drawn = first if run > 1.0 else np.flatnonzero(~missing)
     ranks = np.unique(values[drawn], return_inverse=True)[1].reshape(-1)
-    draws = np.array([rows / run])
+    # Blocks may have more rows than a row group: the domain is that of all of them.
+    drawing = np.array([max(draws, float(len(drawn)))])
     every, start = np.ones(len(ranks), dtype=bool), np.zeros(1, dtype=np.int64)
-    return float(distinct_in(sampled_domain(ranks, every, start, draws), draws)[0])
+    domain = sampled_domain(ranks, every, start, drawing)
+    return float(distinct_in(domain, np.array([draws]))[0])
 
 
 def in_order(sample: RowSample, field: int) -> bool:

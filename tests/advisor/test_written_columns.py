@@ -1,0 +1,125 @@
+"""Bytes of columns in a new order, in pages of few rows, against files really written.
+
+The writer keeps dictionaries, and ends pages and row groups, where Parquet's Java writer does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.simulate.whatif import simulate
+from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.observe import observe_table
+from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
+from reconciler.queries.table_view import table_view
+from reconciler.state.row_blocks import sample_blocks
+from reconciler.state.sketch import sample_rows
+from reconciler.state.state import StateStore
+from reconciler.table.column_bytes import drops_dictionary
+from reconciler.table.row_group_bytes import PAGE_ROWS
+from reconciler.table.schema import SortColumn
+from tests.conftest import sqlite_catalog
+
+FILES, ROWS = 8, 64_000
+NAMES = ("ts", "kind", "user", "day", "due", "units", "value", "price")
+TS, KIND, USER, DAY, DUE, UNITS, VALUE, PRICE = range(1, 9)
+SAMPLED = [KIND, USER, DAY, UNITS]
+
+
+def _rows() -> pa.Table:
+    random = np.random.default_rng(9)
+    day = random.integers(0, 400, ROWS)
+    return pa.table(
+        {
+            "ts": np.cumsum(random.integers(0, 1_000, ROWS)),
+            "kind": random.integers(0, 6, ROWS),
+            "user": random.integers(0, 3_000, ROWS),
+            "day": day,
+            "due": day + random.integers(5, 25, ROWS),
+            "units": random.integers(0, 12, ROWS),
+            "value": np.where(
+                random.random(ROWS) < 0.6, np.nan, random.integers(0, 30_000, ROWS) / 100.0
+            ),
+            "price": random.integers(0, 4_000, ROWS),
+        }
+    )
+
+
+class World:
+    """A table in order of arrival, and a sample of it with the columns that queries ask for."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "warehouse").mkdir()
+        self.rows, config = _rows(), sqlite_catalog(folder)
+        catalog = SqlCatalog(config.name, **dict(config.properties))
+        catalog.create_namespace("s")
+        table = catalog.create_table("s.t", self.rows.schema)
+        for start in range(0, ROWS, ROWS // FILES):
+            table.append(self.rows.slice(start, ROWS // FILES))
+        seen = observe_table(config, ("s", "t"), folder / "cache")
+        every = np.arange(FILES, dtype=np.int64)
+        footers = read_row_groups(config, seen.files, every)
+        blocks = sample_blocks(
+            config, seen.files, range(1, 9), budget=1 << 30, footers=footers, now_ms=1,
+            store=StateStore(folder / "state"), table_uuid=seen.uuid,
+        ).blocks  # fmt: skip
+        sample = sample_rows(config, seen.files, every, SAMPLED)
+        view = table_view(seen.files, footers, sample, 128 << 20, blocks=blocks)
+        pool = build_pool(view, SAMPLED, 8_192)
+        assert pool is not None
+        self.pool: Pool = pool
+
+    def written(self, path: Path, key: tuple[int, ...], groups: int, page_rows: int) -> list[float]:
+        """Return the bytes per row of each column, sorted by the key."""
+        keys = [self.rows[NAMES[field - 1]].to_numpy() for field in reversed(key)]
+        order = np.lexsort(keys) if keys else np.arange(ROWS)
+        rows, each = self.rows.take(pa.array(order)), ROWS // groups
+        page = min(page_rows, each)
+        coded = [
+            name for name in NAMES if not drops_dictionary(len(rows[name][:page].unique()), page, 8)
+        ]
+        pq.write_table(
+            rows, path, compression="zstd", compression_level=3, use_dictionary=coded,
+            row_group_size=each, max_rows_per_page=page_rows, dictionary_pagesize_limit=2 << 20,
+            write_page_index=True,
+        )  # fmt: skip
+        every = [pq.ParquetFile(path).metadata.row_group(n) for n in range(groups)]
+        return [
+            sum(group.column(n).total_compressed_size for group in every) / ROWS
+            for n in range(len(NAMES))
+        ]
+
+    def predicted(self, key: tuple[int, ...], row_group_bytes: float) -> list[float]:
+        ordering: Ordering = Lexicographic(tuple(map(SortColumn, key))) if key else ARRIVAL
+        layout = Layout(
+            ordering, 1 << 40, int(row_group_bytes), np.zeros(FILES, dtype=np.int64),
+        )  # fmt: skip
+        files = simulate(layout, self.pool, ()).written.views[0].files
+        return [float(files.column_sizes[field].sum()) / ROWS for field in range(1, 9)]
+
+    def compared(
+        self, path: Path, key: tuple[int, ...], groups: int = 1, page_rows: int = PAGE_ROWS
+    ) -> list[tuple[float, float]]:
+        """Return the predicted and the written bytes per row of each column."""
+        written = self.written(path / "sorted.parquet", key, groups, page_rows)
+        size = 1e12 if groups == 1 else sum(written) * ROWS / groups
+        return list(zip(self.predicted(key, size), written, strict=True))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("columns"))
+
+
+def test_rows_without_a_number_draw_no_value(world, tmp_path):
+    """Three fifths of the rows are NaN, which is one value of the dictionary."""
+    predicted, written = world.compared(tmp_path, ())[VALUE - 1]
+    assert predicted == pytest.approx(written, rel=0.12)
