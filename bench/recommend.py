@@ -30,6 +30,7 @@ from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.queries.table_view import table_view
+from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -90,7 +91,8 @@ def _candidates() -> None:
         def one(pair: tuple[int, int]) -> Grid:
             spec, order = pair
             rows = arranged(
-                pool, specs[spec], orderings[order], thin=thin, extremes=(sizes[5], sizes[-6]),
+                pool, specs[spec], orderings[order], thin=thin,
+                extremes=((sizes[5], PAGE_ROWS), (sizes[-6], PAGE_ROWS)),
                 place=places[order], target=targets[spec],
             )  # fmt: skip
             return simulate_sizes(rows, sizes, wanted)

@@ -33,18 +33,21 @@ def encoder(rows: RowSample, fields: Sequence[Field]) -> DataBytes:
         }
     )
 
-    def data_bytes(order: Int64, plain: frozenset[int]) -> dict[int, int]:
-        coded = [name for field_id, name in names.items() if field_id not in plain]
+    def data_bytes(
+        order: Int64, wanted: Sequence[int], plain: frozenset[int], page_rows: int
+    ) -> dict[int, int]:
+        coded = [names[field_id] for field_id in wanted if field_id not in plain]
+        columns = table.select([names[field_id] for field_id in wanted])
         sink = pa.BufferOutputStream()
         pq.write_table(
-            table.take(pa.array(order)), sink, compression="zstd", compression_level=LEVEL,
+            columns.take(pa.array(order)), sink, compression="zstd", compression_level=LEVEL,
             use_dictionary=coded, write_statistics=False, row_group_size=max(len(order), 1),
-            store_schema=False,
+            store_schema=False, max_rows_per_page=page_rows,
         )  # fmt: skip
         group = pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata.row_group(0)
         return {
             field_id: _data_bytes(group.column(number))
-            for number, field_id in enumerate(names)
+            for number, field_id in enumerate(wanted)
         }  # fmt: skip
 
     return data_bytes

@@ -93,12 +93,14 @@ class Neighbours:
     """What a new order does to a column, measured on rows of the table. data: bytes of its data
     pages then, divided by now; run: rows in which a value follows itself then. per_bit: stored bits
     of one bit of the index (`index_bits`), 0 without a dictionary. plain: stored bytes of a row
-    without a dictionary, 0 with one."""
+    without a dictionary, 0 with one. per_page: bytes of each further page of a row group: its
+    header, and what a compressor that begins anew does not find."""
 
     data: float
     run: float
     per_bit: float = 0.0
     plain: float = 0.0
+    per_page: float = PAGE_HEADER
 
 
 def bytes_per_row(
@@ -111,6 +113,7 @@ def bytes_per_row(
     wider: Float64 | None = None,
     then: Neighbours | None = None,
     distinct: Float64 | None = None,
+    page_rows: int = PAGE_ROWS,
 ) -> Float64:
     """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
     ones.
@@ -121,8 +124,9 @@ def bytes_per_row(
     are now loses its runs. wider: of whole numbers that grow from row to row now, the bits by which
     the distance between neighbours grows; a compressor stores them. then: what the new order does
     to the column, if that was measured. distinct: values of each row group, None for those that its
-    runs draw. Without `then` it is never more than now, and than what smaller row groups repeat: a
-    writer that did better will hardly do worse.
+    runs draw. page_rows: of a page; fewer than PAGE_ROWS make more of them, and more dictionaries
+    that do not pay. Without `then` it is never more than now, and than what smaller row groups and
+    pages repeat: a writer that did better will hardly do worse.
     """
     measured = then is not None
     run = then.run if then is not None else now.run
@@ -155,16 +159,26 @@ def bytes_per_row(
     elif reordered and reach is not None:
         scattered = np.minimum(_random_bytes(domain, reach, rows), now.width) / run
         plain = np.maximum(plain, scattered)
-    pays = _dictionary_pays(now, rows, domain, draws)
+    # Runs that were not measured stand for NULLs, which take no part in the first page.
+    drawing = (min(draws, 1.0 / run), _draws(now, now.run)) if measured else (1.0, 1.0)
+    pays = _dictionary_pays(now, rows, domain, drawing, page_rows)
+    more = _pages_more(rows, page_rows) * (then.per_page if then is not None else PAGE_HEADER)
     found = np.where(pays, coded, plain) + now.overhead / rows
-    if loses_runs or measured:
-        return found
-    return np.minimum(found, now.bytes + _repeated(now, rows, distinct))
+    if not (loses_runs or measured):
+        found = np.minimum(found, now.bytes + _repeated(now, rows, distinct))
+    return found + more
 
 
 def _draws(now: StoredColumn, run: float) -> float:
     """Return the share of rows that draw a value: one of each run, which NULLs do not end."""
     return 1.0 / run if now.run > 1.0 else now.filled
+
+
+def _pages_more(rows: Float64, page_rows: int) -> Float64:
+    """Return the pages per row that row groups have beyond those of PAGE_ROWS rows."""
+    pages, usual = np.ceil(rows / page_rows), np.ceil(rows / PAGE_ROWS)
+    more: Float64 = (pages - usual) / rows
+    return more
 
 
 def _repeated(now: StoredColumn, rows: Float64, distinct: Float64) -> Float64:
@@ -213,9 +227,10 @@ def drops_dictionary(distinct: int, rows: int, width: int) -> bool:
 
 
 def _dictionary_pays(
-    now: StoredColumn, rows: Float64, domain: Float64, draws: float
+    now: StoredColumn, rows: Float64, domain: Float64, draws: tuple[float, float], page_rows: int
 ) -> npt.NDArray[np.bool_]:
-    """Return whether Java's writer keeps the dictionary. draws: share of rows that draw a value.
+    """Return whether Java's writer keeps the dictionary. draws: share of rows that draw a value,
+    then and now.
 
     It drops it if index and dictionary of the first page are not smaller than the raw values. A
     dictionary that is missing now stays missing unless values repeat more: the domain is an
@@ -223,16 +238,18 @@ def _dictionary_pays(
     """
     limit = 1.0
     if now.dictionary <= 0.0:
-        all_rows, own_draws = np.array([now.rows]), _draws(now, now.run)
+        all_rows, own_draws = np.array([now.rows]), draws[1]
         own_domain = domain_of(np.array([now.distinct]), all_rows * own_draws)
-        own = _dictionary_share(now, all_rows, own_domain, own_draws).item()
+        own = _dictionary_share(now, all_rows, own_domain, own_draws, PAGE_ROWS).item()
         limit = REPEATS_MORE * min(own, 1.0)
-    return _dictionary_share(now, rows, domain, draws) < limit
+    return _dictionary_share(now, rows, domain, draws[0], page_rows) < limit
 
 
-def _dictionary_share(now: StoredColumn, rows: Float64, domain: Float64, draws: float) -> Float64:
+def _dictionary_share(
+    now: StoredColumn, rows: Float64, domain: Float64, draws: float, page_rows: int
+) -> Float64:
     """Return the bytes of index and dictionary of a first page, divided by its raw values."""
-    page = np.minimum(rows, PAGE_ROWS)
+    page = np.minimum(rows, page_rows)
     distinct = distinct_in(domain, page * draws)
     return (distinct * now.width + page * np.ceil(_bits(distinct)) / 8.0) / (page * now.width)
 

@@ -6,7 +6,7 @@ sample of rows. `catalog.footers` and `state.sketch` fill them; utilization and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,9 +62,9 @@ class RowSample:
         )
 
 
-DataBytes = Callable[[Int64, frozenset[int]], Mapping[int, int]]
-"""(order of the rows, columns without a dictionary) -> bytes of each column's data pages, as the
-Parquet writer stores the rows in this order."""
+DataBytes = Callable[[Int64, Sequence[int], frozenset[int], int], Mapping[int, int]]
+"""(order of the rows, columns, those without a dictionary, rows of a page) -> bytes of each
+column's data pages, as the Parquet writer stores the rows in this order."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries import transforms
 from reconciler.queries.demand import Demand
 from reconciler.queries.table_view import table_view
+from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -62,7 +63,8 @@ def world() -> tuple[dict[int, np.ndarray], Pool, Pool, tuple[Demand, ...]]:
 
 
 def _rows(pool: Pool, spec: PartitionSpec, ordering: Ordering) -> Arrangement:
-    return arranged(pool, spec, ordering, thin=pool, extremes=(SIZES[2], SIZES[0]))
+    extremes = ((SIZES[2], PAGE_ROWS), (SIZES[0], PAGE_ROWS))
+    return arranged(pool, spec, ordering, thin=pool, extremes=extremes)
 
 
 def _key(*columns: int) -> tuple[SortColumn, ...]:
@@ -174,7 +176,7 @@ def test_row_groups_that_hold_only_nulls_of_a_column_are_skipped():
     view = table_view(table.file_table(), table.row_groups(), sample, 1 << 20)
     pool, work = build_pool(view, (KEY, DATE), 8_000), range_workload(random, DATE, 20, 40, 400)
     assert pool is not None
-    rows = arranged(pool, NONE, Lexicographic((SortColumn(KEY),)), thin=pool, extremes=SIZES[:2])
+    rows = _rows(pool, NONE, Lexicographic((SortColumn(KEY),)))
     wanted = demands(workload(work), SCHEMA, 7 * DAY)
     readings = simulate_sizes(rows, SIZES, wanted).readings
     everything = ROWS * ROW_BYTES * sum(float(demand.weight.sum()) for demand in wanted)

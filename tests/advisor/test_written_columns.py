@@ -97,10 +97,13 @@ class World:
             for n in range(len(NAMES))
         ]
 
-    def predicted(self, key: tuple[int, ...], row_group_bytes: float) -> list[float]:
+    def predicted(
+        self, key: tuple[int, ...], row_group_bytes: float, page_rows: int = PAGE_ROWS
+    ) -> list[float]:
         ordering: Ordering = Lexicographic(tuple(map(SortColumn, key))) if key else ARRIVAL
         layout = Layout(
             ordering, 1 << 40, int(row_group_bytes), np.zeros(FILES, dtype=np.int64),
+            page_rows=page_rows,
         )  # fmt: skip
         files = simulate(layout, self.pool, ()).written.views[0].files
         return [float(files.column_sizes[field].sum()) / ROWS for field in range(1, 9)]
@@ -111,7 +114,7 @@ class World:
         """Return the predicted and the written bytes per row of each column."""
         written = self.written(path / "sorted.parquet", key, groups, page_rows)
         size = 1e12 if groups == 1 else sum(written) * ROWS / groups
-        return list(zip(self.predicted(key, size), written, strict=True))
+        return list(zip(self.predicted(key, size, page_rows), written, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +126,43 @@ def test_rows_without_a_number_draw_no_value(world, tmp_path):
     """Three fifths of the rows are NaN, which is one value of the dictionary."""
     predicted, written = world.compared(tmp_path, ())[VALUE - 1]
     assert predicted == pytest.approx(written, rel=0.12)
+
+
+def test_rows_of_one_lead_are_moved_by_the_keys_that_follow(world, tmp_path):
+    """A sort by kind alone leaves its rows in order of time, one by kind and user does not."""
+    predicted, written = world.compared(tmp_path, (KIND, USER))[TS - 1]
+    alone = world.compared(tmp_path, (KIND,))[TS - 1][1]
+    assert alone < 0.8 * written
+    assert predicted == pytest.approx(written, rel=0.12)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_pages_of_few_rows_have_headers_and_dictionaries_of_their_own(world, tmp_path, groups):
+    """A page of 512 prices repeats none, so their dictionary does not pay."""
+    few = world.compared(tmp_path, (DAY,), groups, 512)
+    usual = world.compared(tmp_path, (DAY,), groups)
+    assert few[UNITS - 1][1] > 1.2 * usual[UNITS - 1][1]
+    for field in (PRICE, UNITS, USER):
+        assert few[field - 1][0] == pytest.approx(few[field - 1][1], rel=0.12), NAMES[field - 1]
+    predicted, written = map(sum, zip(*few, strict=True))
+    assert predicted == pytest.approx(written, rel=0.05)
+
+
+def test_a_column_that_goes_with_the_key_has_few_values_in_a_row_group(world, tmp_path):
+    """No query asks for the due day: only blocks of rows show that it follows the day."""
+    predicted, written = world.compared(tmp_path, (DAY,), 16)[DUE - 1]
+    assert (
+        written < 0.8 * world.written(tmp_path / "other.parquet", (USER,), 16, PAGE_ROWS)[DUE - 1]
+    )
+    assert predicted == pytest.approx(written, rel=0.15)
+
+
+@pytest.mark.parametrize("page_rows", [512, PAGE_ROWS])
+def test_a_further_key_comes_in_runs_of_all_rows_not_of_the_sampled_ones(
+    world, tmp_path, page_rows
+):
+    """A day has 160 rows and 12 units, the sample 20 rows of a day."""
+    predicted, written = world.compared(tmp_path, (DAY, UNITS), 4, page_rows)[UNITS - 1]
+    mixed = world.written(tmp_path / "other.parquet", (DAY,), 4, page_rows)[UNITS - 1]
+    assert written < 0.6 * mixed
+    assert predicted == pytest.approx(written, rel=0.25)

@@ -150,14 +150,21 @@ class Space:
         return self.label(self.candidates)
 
     @cached_property
-    def extremes(self) -> tuple[Sizes, ...]:
-        """Return the sizes with the smallest, a middle and the largest row groups of the grid, and
-        those with the smallest that are refined."""
+    def extremes(self) -> tuple[tuple[Sizes, int], ...]:
+        """Return the sizes with the smallest row groups that are refined, the smallest of the grid,
+        the largest with pages of as few rows, a middle one and the largest; with the rows of a page
+        in each."""
         ordered = sorted(self.sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
         least = max(1, int(LEAST_GROUP_ROWS * self.bytes_per_row))
         finest = Sizes(ordered[0].target_bytes, min(least, ordered[0].row_group_bytes))
-        few = (finest, ordered[0], ordered[len(ordered) // 2], ordered[-1])
-        return tuple(dict.fromkeys(few))
+        alike = [size for size in ordered if self._page_rows(size) == self._page_rows(finest)]
+        bend = ordered.index(alike[-1]) if alike else 0  # from here on, pages grow with row groups
+        middle = ordered[(bend + len(ordered)) // 2]
+        few = (finest, ordered[0], ordered[bend], middle, ordered[-1])
+        return tuple((size, self._page_rows(size)) for size in dict.fromkeys(few))
+
+    def _page_rows(self, sizes: Sizes) -> int:
+        return self.declared(sizes.row_group_bytes, self.bytes_per_row).page_rows
 
     @cached_property
     def _made(self) -> dict[int, Int64]:

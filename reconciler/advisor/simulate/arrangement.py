@@ -94,15 +94,15 @@ def arranged(
     ordering: Ordering,
     *,
     thin: Pool,
-    extremes: Sequence[Sizes],
+    extremes: Sequence[tuple[Sizes, int]],
     place: Int64 | None = None,
     target: TargetPartitions | None = None,
 ) -> Arrangement:
     """Return the rows by target partition, then in the ordering.
 
     thin: a thinner pool of the same files, which is enough to estimate bytes per row. extremes: the
-    sizes with the smallest and the largest row groups, and some between. place, target: `place_of`
-    and `target_partitions` of the pool, if they are known.
+    sizes with the smallest and the largest row groups, and some between, and the rows of a page in
+    each. place, target: `place_of` and `target_partitions` of the pool, if they are known.
     """
     place = place_of(pool, ordering) if place is None else place
     target = target_partitions(pool, spec) if target is None else target
@@ -110,24 +110,25 @@ def arranged(
     number = target.number[place].astype(narrow)
     order = place[np.argsort(number, kind="stable")] if len(target.values) > 1 else place
     starts = np.flatnonzero(np.diff(target.number[order], prepend=-1))
-    widths_by_size = [_widths(thin, spec, ordering, sizes) for sizes in extremes]
+    found = [_widths(thin, spec, ordering, *each) for each in extremes]
+    known = {rows: (widths, share) for rows, widths, share in found}  # a small table has one size
     whole = max(float(pool.weight.sum()), 1.0)
     live = float(pool.files.live_bytes.sum()) / whole
     return Arrangement(
         pool, ordering, target, order, starts,
-        tuple(sorted((rows, max(share * live, 1e-9)) for rows, _, share in widths_by_size)),
-        tuple(sorted((rows, widths) for rows, widths, _ in widths_by_size)),
+        tuple((rows, max(known[rows][1] * live, 1e-9)) for rows in sorted(known)),
+        tuple((rows, known[rows][0]) for rows in sorted(known)),
     )  # fmt: skip
 
 
 def _widths(
-    thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes
+    thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes, page_rows: int
 ) -> tuple[float, Mapping[int, float], float]:
     """Return the rows of a row group, the bytes per row of each column, and the written share."""
     layout = Layout(
         ordering, sizes.target_bytes, sizes.row_group_bytes,
         np.zeros(len(thin.files), dtype=np.int64),
-        spec=None if spec.unpartitioned else spec,
+        spec=None if spec.unpartitioned else spec, page_rows=page_rows,
     )  # fmt: skip
     written = sampled(thin, layout)
     files = written.views[0].files

@@ -13,7 +13,7 @@ from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import OPEN_BYTES, TableView
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
-from reconciler.table.row_group_bytes import row_groups_of
+from reconciler.table.row_group_bytes import PAGE_ROWS, row_groups_of
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.uuid_order import UUID, alike_in_all_orders
 
@@ -27,7 +27,7 @@ class Layout:
     open_bytes: cost of opening a file. partition: where the rows are written, an index into
     `FileTable.partitions`. spec: the partition spec that rows are moved to, by whose partitions
     they are then written; None if they stay in `partition`. unbounded: columns whose bounds are
-    left out of the manifest: files are opened whatever queries ask of them.
+    left out of the manifest: files are opened whatever queries ask of them. page_rows: of a page.
     """
 
     ordering: Ordering
@@ -38,6 +38,7 @@ class Layout:
     partition: int = 0
     spec: PartitionSpec | None = None
     unbounded: frozenset[int] = frozenset()
+    page_rows: int = PAGE_ROWS
 
     def files_of(self, size: npt.ArrayLike) -> Int64:
         """Return the number of files that groups of rows of these bytes become."""

@@ -9,6 +9,7 @@ arranged and encoded.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,10 +20,19 @@ from reconciler.advisor.simulate.pool import (
     PooledBlocks,
     Present,
 )
+from reconciler.advisor.simulate.sort_keys import runs_of_keys
+from reconciler.advisor.simulate.stored import Spans
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
-from reconciler.table.column_bytes import Neighbours, drops_dictionary, index_bits
+from reconciler.table.column_bytes import (
+    PAGE_HEADER,
+    Neighbours,
+    domain_of,
+    drops_dictionary,
+    extrapolated,
+    index_bits,
+)
 from reconciler.table.filetable import Array, Bool, Int64
 from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.runs import runs_of
@@ -32,12 +42,62 @@ LEAST_SLICE = 64
 """Rows of a slice of the blocks that show how many values a slice of the table has."""
 
 
+MOST_VALUES = 4_096
+"""Values in the blocks, of columns that repeat them: with more, few are seen twice in a slice."""
+
+
 def neighbours_after(
-    pool: Pool, ordering: Ordering, spec: PartitionSpec | None
+    pool: Pool, ordering: Ordering, spec: PartitionSpec | None, page_rows: int = PAGE_ROWS
 ) -> Mapping[int, Neighbours]:
-    """Return by column what the order does to it; empty without blocks."""
+    """Return by column what the order does to it, in pages of so many rows; empty without
+    blocks."""
     blocks = pool.blocks
-    return {} if blocks is None else _arranged(pool, blocks, ordering, spec).columns
+    if blocks is None:
+        return {}
+    key = (ordering, spec, page_rows)
+    if key not in blocks.in_pages:
+        blocks.in_pages[key] = {
+            **_in_pages(pool, blocks, _arranged(pool, blocks, ordering, spec), page_rows),
+            **runs_of_keys(pool, blocks, ordering, spec, page_rows),
+        }
+    return blocks.in_pages[key]
+
+
+def _in_pages(
+    pool: Pool, blocks: PooledBlocks, arranged: ArrangedBlocks, page_rows: int
+) -> Mapping[int, Neighbours]:
+    """Return what the order does to columns in pages of so many rows, where some dictionaries that
+    pay on usual pages do not."""
+    if page_rows >= PAGE_ROWS:
+        return arranged.columns
+    each, order = _per_page(blocks, page_rows), arranged.order
+    found = {f: replace(known, per_page=each[f]) for f, known in arranged.columns.items()}
+    coded = [field for field, known in blocks.present.items() if known.bits]
+    plain = [f for f in coded if _drops(pool, blocks, f, order[:page_rows])]
+    headers = -(-len(order) // page_rows) * PAGE_HEADER
+    sizes = blocks.data_bytes(order, plain, frozenset(plain), page_rows) if plain else {}
+    for field, size in sizes.items():
+        own = max(size - headers, 0.0) / len(order)
+        found[field] = replace(found[field], plain=own, per_page=PAGE_HEADER)
+    return found
+
+
+def _per_page(blocks: PooledBlocks, page_rows: int) -> Mapping[int, float]:
+    """Return by column the bytes of each page beyond the first, in the present order."""
+    if page_rows not in blocks.per_page:
+        rows = len(blocks.rows)
+        more = -(-rows // page_rows) - -(-rows // PAGE_ROWS)
+        every, plain = np.arange(rows), _without_dictionary(blocks)
+        sizes = blocks.data_bytes(every, tuple(blocks.present), plain, page_rows)
+        blocks.per_page[page_rows] = {
+            field: max((size - blocks.present[field].bytes) / max(more, 1), PAGE_HEADER)
+            for field, size in sizes.items()
+        }
+    return blocks.per_page[page_rows]
+
+
+def _without_dictionary(blocks: PooledBlocks) -> frozenset[int]:
+    return frozenset(field for field, known in blocks.present.items() if not known.bits)
 
 
 def rows_of_value(
@@ -53,8 +113,7 @@ def rows_of_value(
     if blocks is None:
         return {}
     order = _arranged(pool, blocks, ordering, spec).order
-    slices = max(1, min(round(1.0 / max(share, 1e-9)), len(order) // LEAST_SLICE))
-    number = np.arange(len(order)) * slices // len(order)
+    number = _slice_of(order, share)
     found = {}
     for field, stored in pool.stored.columns.items():
         if stored.run > 1.0 and field in blocks.sample.values:
@@ -62,6 +121,65 @@ def rows_of_value(
             cells = np.bincount(number * coded.values + coded.number[order])
             found[field] = len(order) / int(np.count_nonzero(cells))
     return found
+
+
+def domain_of_slices(
+    pool: Pool, ordering: Ordering, spec: PartitionSpec | None, share: float
+) -> Mapping[int, float]:
+    """Return the number of values from which a slice draws, of columns that were read in blocks
+    alone and repeat there; empty without blocks. share: rows of a slice, of the table's.
+
+    Values of such a column may go with the key, as the day of a delivery with that of its order: a
+    slice then has few of them. Columns whose values differ from file to file are left out: blocks
+    are of few files.
+    """
+    blocks = pool.blocks
+    if blocks is None:
+        return {}
+    order = _arranged(pool, blocks, ordering, spec).order
+    number = _slice_of(order, share)
+    slices = int(number[-1]) + 1
+    key = (ordering, spec, slices)
+    if key not in blocks.domains:
+        rows = float(pool.files.records.sum()) / slices
+        blocks.domains[key] = {
+            field: _domain(_coded(blocks, field), order, number, rows)
+            for field, stored in pool.stored.columns.items()
+            if field in blocks.sample.values
+            and field not in pool.columns
+            and stored.run <= 1.0
+            and _everywhere(pool.stored.spans.get(field))
+            and _coded(blocks, field).values <= MOST_VALUES
+        }
+    return blocks.domains[key]
+
+
+def _everywhere(spans: Spans | None) -> bool:
+    """Return whether every file has values from all over the column's range."""
+    return spans is None or 2.0 * spans.mean >= float(spans.last.max() - spans.first.min())
+
+
+def _domain(coded: Coded, order: Int64, number: Int64, rows: float) -> float:
+    """Return the values from which slices of `rows` rows draw; number: slice of each ordered
+    row."""
+    with_value = coded.number[order] < coded.values - 1
+    cells = np.bincount((number * coded.values + coded.number[order])[with_value])
+    slices = float(number[-1] + 1)
+    seen, once, twice = (
+        np.array([float(np.count_nonzero(known)) / slices])
+        for known in (cells > 0, cells == 1, cells == 2)
+    )
+    sampled = np.array([max(float(with_value.sum()) / slices, 1.0)])
+    whole = np.array([max(rows * float(with_value.mean()), 1.0)])
+    distinct = np.maximum(extrapolated(seen, once, twice, sampled, whole), 1.0)
+    return float(domain_of(distinct, whole)[0])
+
+
+def _slice_of(order: Int64, share: float) -> Int64:
+    """Return the slice of each ordered row of the blocks: of as many as the table has slices of
+    this share, as far as the blocks have rows."""
+    slices = max(1, min(round(1.0 / max(share, 1e-9)), len(order) // LEAST_SLICE))
+    return np.arange(len(order)) * slices // len(order)
 
 
 def _coded(blocks: PooledBlocks, field: int) -> Coded:
@@ -87,17 +205,17 @@ def _measured(pool: Pool, blocks: PooledBlocks, order: Int64) -> dict[int, Neigh
     values, null = blocks.sample.values, blocks.sample.null
     if not blocks.present:
         plain = frozenset(field for field in values if _plain(pool, blocks, field))
-        sizes = blocks.data_bytes(np.arange(len(order)), plain)
+        sizes = blocks.data_bytes(np.arange(len(order)), tuple(values), plain, PAGE_ROWS)
         blocks.present.update(
             {
                 field: Present(size, 0.0 if field in plain else _bits(values[field], null[field]))
                 for field, size in sizes.items()
             }
         )
-    plain = frozenset(field for field, known in blocks.present.items() if not known.bits)
     start, rows = np.zeros(1, dtype=np.int64), len(order)
     found = {}
-    for field, size in blocks.data_bytes(order, plain).items():
+    plain = _without_dictionary(blocks)
+    for field, size in blocks.data_bytes(order, tuple(values), plain, PAGE_ROWS).items():
         present = blocks.present[field]
         found[field] = Neighbours(
             size / max(present.bytes, 1),
@@ -117,8 +235,14 @@ def _plain(pool: Pool, blocks: PooledBlocks, field: int) -> bool:
     now = pool.stored.columns.get(field)
     if now is None or now.dictionary <= 0.0:
         return now is not None
-    values = blocks.sample.values[field][~blocks.sample.null[field]][:PAGE_ROWS]
-    return drops_dictionary(len(np.unique(values)), len(values), now.width)
+    return _drops(pool, blocks, field, np.arange(len(blocks.rows))[:PAGE_ROWS])
+
+
+def _drops(pool: Pool, blocks: PooledBlocks, field: int, page: Int64) -> bool:
+    """Return whether the writer drops a column's dictionary after a first page of these rows."""
+    values = blocks.sample.values[field][page][~blocks.sample.null[field][page]]
+    width = pool.stored.columns[field].width
+    return drops_dictionary(len(np.unique(values)), len(values), width)
 
 
 def _order(rows: Pool, ordering: Ordering, spec: PartitionSpec | None) -> Int64:

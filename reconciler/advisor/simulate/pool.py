@@ -33,6 +33,9 @@ FREQUENT = 0.01
 it."""
 
 
+_Known = tuple[Ordering, PartitionSpec | None, int]
+
+
 @dataclass(frozen=True)
 class PoolColumn:
     """ranks: int64[rows], -1 for NULL and NaN. distinct: values by rank. share: of rows by rank.
@@ -107,15 +110,19 @@ class ArrangedBlocks:
 @dataclass(frozen=True)
 class PooledBlocks:
     """rows: the blocks' rows over the pool's columns; sample: over all. present: what columns
-    take in the present order, once that is asked for; coded, known: values, and what orders do,
-    likewise."""
+    take in the present order, once that is asked for; per_page, coded, known: bytes of a further
+    page by its rows, values, and what orders do, likewise; in_pages, domains: what they do in pages
+    of so many rows, and values of so many slices."""
 
     rows: Pool
     sample: RowSample
     data_bytes: DataBytes
     present: dict[int, Present] = field(default_factory=dict)
+    per_page: dict[int, Mapping[int, float]] = field(default_factory=dict)
     coded: dict[int, Coded] = field(default_factory=dict)
     known: dict[tuple[Ordering, PartitionSpec | None], ArrangedBlocks] = field(default_factory=dict)
+    in_pages: dict[_Known, Mapping[int, Neighbours]] = field(default_factory=dict)
+    domains: dict[_Known, Mapping[int, float]] = field(default_factory=dict)
 
 
 def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL) -> Pool | None:

@@ -21,8 +21,13 @@ from reconciler.advisor.simulate.layout import (
     simulated_files,
 )
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
-from reconciler.advisor.simulate.neighbours import neighbours_after, rows_of_value
+from reconciler.advisor.simulate.neighbours import (
+    domain_of_slices,
+    neighbours_after,
+    rows_of_value,
+)
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
+from reconciler.advisor.simulate.sort_keys import rows_of_key, unseen
 from reconciler.advisor.simulate.stored import (
     sampled_domain,
     slice_domain,
@@ -34,6 +39,7 @@ from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import read_layout
 from reconciler.queries.table_view import TableView, type_width
 from reconciler.table.column_bytes import (
+    PAGE_HEADER,
     RUN_BYTES,
     StoredColumn,
     bytes_per_row,
@@ -171,12 +177,13 @@ def _group_sizes(
     total = max(float(pool.files.records.sum()), 1.0)
     # A slice of a thin sample may stand for several row groups.
     each = records / layout.row_groups_of(cut.per_row * records)
-    run = _run(pool, lead, total)
+    run = 1.0 if lead is None else rows_of_key(pool, layout.ordering.key)
     # In the order of a column that grows with time, rows stay where they are.
     scattered = bool(layout.ordering.key) and not pool.stored.grows(lead)
-    neighbours = neighbours_after(pool, layout.ordering, layout.spec)
+    neighbours = neighbours_after(pool, layout.ordering, layout.spec, layout.page_rows)
     share = float(np.median(each)) / total
     alike = rows_of_value(pool, layout.ordering, layout.spec, share)
+    fewer = domain_of_slices(pool, layout.ordering, layout.spec, share) if scattered else {}
     sizes = {}
     for field, known in pool.files.column_sizes.items():
         if (known == UNKNOWN).any():
@@ -191,6 +198,8 @@ def _group_sizes(
             domain = _slice_domain(
                 pool, field, order, starts, each, mixed=scattered and field in neighbours
             )
+            if field in fewer:
+                domain = np.minimum(domain, fewer[field])
             distinct = None
             if field in alike:
                 runs = _runs_of_value(pool, field, order)
@@ -204,13 +213,16 @@ def _group_sizes(
                 wider=_wider(pool, field, order, starts, run),
                 then=neighbours.get(field) if field != lead else None,
                 distinct=distinct,
+                page_rows=layout.page_rows,
             )
         elif stored is None and field != lead and field in pool.loses_runs and layout.ordering.key:
             width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))
         sizes[field] = width * records
     if lead in sizes and lead in pool.columns:
         whole = float(sizes[lead].sum())
-        sizes[lead] *= min(1.0, _sorted_bytes(pool, lead) / max(whole, 1.0))
+        pages = total / layout.page_rows - total / PAGE_ROWS  # more than usual
+        least = _sorted_bytes(pool, lead) + PAGE_HEADER * max(pages, 0.0)
+        sizes[lead] *= min(1.0, least / max(whole, 1.0))
     return sizes
 
 
@@ -253,22 +265,11 @@ def _wider(pool: Pool, field: int, order: Int64, starts: Int64, run: float) -> F
     return np.log2(np.maximum(apart / step, 1.0))
 
 
-def _run(pool: Pool, lead: int | None, rows: float) -> float:
-    """Return how many rows have the same value of the lead, averaged over rows on the scale of
-    bits; 1 along a curve."""
-    if lead is None or lead not in pool.columns:
-        return 1.0
-    seen, distinct = _distinct(pool, lead)
-    share = seen[seen > 0] / max(int(seen.sum()), 1)
-    typical = float(np.exp(-(share * np.log(share)).sum())) * distinct / max(len(share), 1)
-    return max(rows / max(typical, 1.0), 1.0)
-
-
 def _sorted_bytes(pool: Pool, field_id: int) -> float:
     """Return the stored bytes of a column when rows are sorted by it: one value per run of any
     length. Values that hardly repeat have no dictionary, and no runs."""
     rows = max(float(pool.files.records.sum()), 1.0)
-    _, domain = _distinct(pool, field_id)
+    domain = _distinct(pool, field_id)
     distinct = float(distinct_in(np.array([domain]), np.array([rows]))[0])
     width = float(type_width(pool.files.schema.by_id[field_id].type))
     spans, stored = pool.stored.spans.get(field_id), pool.stored.columns.get(field_id)
@@ -290,18 +291,13 @@ def _unrepeated(stored: StoredColumn, distinct: float, rows: float) -> bool:
     return drops_dictionary(round(PAGE_ROWS * distinct / rows), PAGE_ROWS, stored.width)
 
 
-def _distinct(pool: Pool, field_id: int) -> tuple[Int64, float]:
-    """Return how often each value was sampled, and the distinct values of the whole.
-
-    They are estimated by the bias-corrected form of Anne Chao's estimator ("Nonparametric
-    Estimation of the Number of Classes in a Population"), and are at least those of a row group.
-    """
+def _distinct(pool: Pool, field_id: int) -> float:
+    """Return the distinct values of the whole, at least those of a row group."""
     ranks = pool.columns[field_id].ranks
     seen = np.bincount(ranks[ranks >= 0])
-    once, twice = int((seen == 1).sum()), int((seen == 2).sum())
-    distinct = int((seen > 0).sum()) + once * max(once - 1, 0) / (2.0 * (twice + 1))
+    distinct = int((seen > 0).sum()) + unseen(seen)
     stored = pool.stored.columns.get(field_id)
-    return seen, max(distinct, 1.0 if stored is None else stored.distinct)
+    return max(distinct, 1.0 if stored is None else stored.distinct)
 
 
 def _cut(

@@ -1,0 +1,114 @@
+"""Columns that rows are sorted by: how long their runs are, and what they take then.
+
+The table has more rows of a key than a sample of it, so that a sample in the table's order shows
+shorter runs of all columns of the key but the first. Their length follows from the number of keys;
+what such runs take is measured on values of the sample, each repeated so often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from reconciler.advisor.simulate.pool import Pool, PooledBlocks
+from reconciler.advisor.simulate.target import target_partitions
+from reconciler.plan.ordering import Ordering
+from reconciler.table.column_bytes import PAGE_HEADER, Neighbours
+from reconciler.table.filetable import Int64
+from reconciler.table.schema import PartitionSpec, SortColumn
+
+LEAST_RUN = 1.2
+"""Mean rows of a run from which runs of a key's column are counted."""
+
+
+def unseen(seen: Int64) -> float:
+    """Return how many values were not sampled; seen: how often each value was, int64[values].
+
+    The bias-corrected form of Anne Chao's estimator ("Nonparametric Estimation of the Number of
+    Classes in a Population").
+    """
+    once, twice = int((seen == 1).sum()), int((seen == 2).sum())
+    return once * max(once - 1, 0) / (2.0 * (twice + 1))
+
+
+def rows_of_key(pool: Pool, key: Sequence[SortColumn], spec: PartitionSpec | None = None) -> float:
+    """Return how many rows of the table have the same key, in one partition of `spec`, averaged
+    over rows on the scale of bits; 1 if a column was not sampled. These rows stay in order of
+    arrival."""
+    if any(column.field_id not in pool.columns for column in key):
+        return 1.0
+    places = [pool.columns[column.field_id].places for column in key]
+    if spec is not None:
+        places.append(target_partitions(pool, spec).number)
+    seen = np.unique(_codes(places), return_counts=True)[1]
+    distinct = unseen(seen) + len(seen)
+    share = seen / max(int(seen.sum()), 1)
+    typical = float(np.exp(-(share * np.log(share)).sum())) * distinct / max(len(share), 1)
+    return max(float(pool.files.records.sum()) / max(typical, 1.0), 1.0)
+
+
+def _codes(places: Sequence[Int64]) -> Int64:
+    """Return a number for each row that is the same for rows alike in all columns."""
+    code = np.zeros(len(places[0]), dtype=np.int64)
+    for each in places:
+        low = int(each.min(initial=0))
+        code = code * (int(each.max(initial=0)) - low + 1) + each - low
+        code = np.unique(code, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return code
+
+
+def runs_of_keys(
+    pool: Pool,
+    blocks: PooledBlocks,
+    ordering: Ordering,
+    spec: PartitionSpec | None,
+    page_rows: int,
+) -> Mapping[int, Neighbours]:
+    """Return what columns of the key but the first take, in pages of so many rows, if they come in
+    runs; empty along a curve."""
+    if ordering.lead is None:
+        return {}
+    found = {}
+    for number in range(1, len(ordering.key)):
+        field = ordering.key[number].field_id
+        together = rows_of_key(pool, ordering.key[:number], spec)
+        run = rows_of_key(pool, ordering.key[: number + 1], spec)
+        if run < LEAST_RUN or field not in blocks.present:
+            continue
+        keys = [blocks.rows.columns[column.field_id].places for column in ordering.key]
+        order = _repeated(keys[: number + 1], together, run)
+        found[field] = _measured(blocks, field, order, run, page_rows)
+    return found
+
+
+def _repeated(keys: Sequence[Int64], together: float, run: float) -> Int64:
+    """Return rows in the order of the keys, about as many as there are, each repeated so that runs
+    of the last key are as long as in the table. together: rows of the table with the same keys but
+    the last."""
+    rows = len(keys[0])
+    by_others = np.lexsort(tuple(reversed(keys[:-1])))
+    chunk = np.empty(rows, dtype=np.int64)
+    chunk[by_others] = (np.arange(rows) / together).astype(np.int64)
+    order = np.lexsort((keys[-1], chunk))
+    last = keys[-1][order]
+    first = (np.diff(last, prepend=last[0] - 1) != 0) | (np.diff(chunk[order], prepend=-1) != 0)
+    heads = order[first]
+    lengths = 1 + np.random.default_rng(rows).poisson(run - 1.0, len(heads))
+    return np.repeat(heads, lengths)[:rows].astype(np.int64)
+
+
+def _measured(
+    blocks: PooledBlocks, field: int, order: Int64, run: float, page_rows: int
+) -> Neighbours:
+    present, rows = blocks.present[field], len(order)
+    plain = frozenset() if present.bits else frozenset((field,))
+    size = blocks.data_bytes(order, (field,), plain, page_rows)[field]
+    per_row = max(size - PAGE_HEADER, 0.0) / rows
+    return Neighbours(
+        per_row * len(blocks.rows) / max(present.bytes, 1),
+        run,
+        8.0 * per_row / present.bits if present.bits else 0.0,
+        0.0 if present.bits else per_row,
+        0.0,
+    )
