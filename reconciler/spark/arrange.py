@@ -148,7 +148,7 @@ def _divided(source: Source, group: Group) -> Any:
         return cut.sorted(source.observed(rows, rows.schema), group.spills)
     choices = [cut.files_of(group.inputs, number) for number in range(cut.slices)]
     reread = sum(file.bytes for chosen in choices for file in chosen) / max(group.bytes, 1)
-    if reread > MAX_REREAD:
+    if reread > _most_reread(group):
         return cut.shuffled(source.observed(whole, whole.schema))
     source.expect_all_rows()
     spills = group.spills
@@ -158,6 +158,17 @@ def _divided(source: Source, group: Group) -> Any:
         if chosen
     ]
     return stage.union(parts)
+
+
+def _most_reread(group: Group) -> float:
+    """Return how often slices together may read their inputs.
+
+    A shuffle loses the order of arrival of rows with equal keys. Files of few pages have more tasks
+    than their size needs, so it would be lost for nothing, and they are cheap to read again.
+    """
+    if group.few_pages and group.memory_tasks <= MAX_REREAD:
+        return group.tasks
+    return MAX_REREAD
 
 
 def _slice(

@@ -32,8 +32,8 @@ RESERVED_BYTES = 300 << 20
 LEAST_TASK_BYTES = 64 << 20
 LEAST_MOVED_BYTES = 4 << 20
 """Of inputs for each task that writes rows to their new partitions."""
-MOST_CUTS = 32
-"""Files of few pages that get a task each: every row is compared with every cut."""
+MOST_CUTS = 8
+"""Files of few pages that get a task each: each of these tasks may read all inputs."""
 FIXED_ROW_BYTES = 24
 VARIABLE_EXPANSION = 4
 """Decoded bytes per compressed byte of variable-width columns, a safe estimate."""
@@ -111,10 +111,10 @@ class Group:
         most = max(self.memory_tasks, self.cores)
         if self.action.moves_by:
             return min(max(self.files, self.bytes // LEAST_MOVED_BYTES), most)
-        return self.files if self._few_pages else min(self.files, most)
+        return self.files if self.few_pages else min(self.files, most)
 
     @property
-    def _few_pages(self) -> bool:
+    def few_pages(self) -> bool:
         """Whether files have so few pages that a writer can hardly end them where they should.
 
         Its length counts open pages as they are before compression and falls when they are full.
