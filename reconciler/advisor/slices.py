@@ -128,7 +128,8 @@ def _shares(situation: Situation, rows: Int64) -> Float64:
     size = situation.table.bytes[rows].astype(np.float64)
     share = np.zeros(len(rows))
     if settings.most_bytes is not None:
-        share = size / settings.most_bytes
+        with np.errstate(divide="ignore"):  # a budget of 0 admits no file
+            share = size / settings.most_bytes
     if settings.most_cpu_seconds is not None:
         text = situation.text_row_bytes(_comparable(situation))
         none = None if text is None else NO_ROWS

@@ -394,3 +394,13 @@ def test_on_format_3_deletes_of_a_partition_become_vectors_together() -> None:
     )
     found = advice(deletes, limited)
     assert kinds(found) == [] and reasons.LARGER_THAN_BUDGET in reason_of(found)
+
+
+@pytest.mark.parametrize("scope", [Scope.PARTITION, Scope.EQUALITY], ids=["compact", "convert"])
+@pytest.mark.parametrize("limit", ["most_bytes", "most_cpu_seconds"])
+def test_a_budget_of_zero_forbids_maintenance(scope: Scope, limit: str) -> None:
+    deletes = [Delete(scope, 400, snapshot=number) for number in range(1, 9)]
+    settings = replace(AUTO, min_input_files=2)
+    assert kinds(advice(deletes, settings, weight=50.0))
+    found = advice(deletes, replace(settings, **{limit: 0}), weight=50.0)
+    assert kinds(found) == [] and reasons.LARGER_THAN_BUDGET in reason_of(found)

@@ -10,6 +10,7 @@ nothing before the last. The data files of a conversion that no budget admits ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -76,12 +77,7 @@ def beyond_conversion(situation: Situation) -> Bool:
 
 def admits(situation: Situation, kind: type[DeleteMaintenance], size: int, files: int) -> bool:
     """Whether the tightest budget can admit an action that reads `size` bytes of `files` files."""
-    settings, work = situation.settings, kind.work
-    assert work is not None
-    if settings.most_bytes is not None and size > settings.most_bytes:
-        return False
-    most = settings.most_cpu_seconds
-    return most is None or settings.throughput.cpu_seconds(work, size, files) <= most
+    return _share(situation, kind, size, files) <= 1.0
 
 
 def cut(situation: Situation, inputs: Int64) -> Cut:
@@ -93,7 +89,8 @@ def cut(situation: Situation, inputs: Int64) -> Cut:
     count = int(unit.max()) + 1
     size = np.bincount(unit, deletes.bytes[inputs], count).astype(np.int64)
     files = np.bincount(unit, minlength=count)
-    share = np.array([_share(situation, *one) for one in zip(size, files, strict=True)])
+    each = zip(size.tolist(), files.tolist(), strict=True)
+    share = np.array([_share(situation, CompactDeletes, *one) for one in each])
     fits = share <= 1.0
     number = np.full(count, -1, dtype=np.int64)
     if fits.any():
@@ -103,17 +100,18 @@ def cut(situation: Situation, inputs: Int64) -> Cut:
     return Cut(parts, inputs[own < 0])
 
 
-def _share(situation: Situation, size: int, files: int) -> float:
-    """Return the share of the tightest budget that these delete files take in an action."""
-    settings, work = situation.settings, CompactDeletes.work
+def _share(situation: Situation, kind: type[DeleteMaintenance], size: int, files: int) -> float:
+    """Return the share of the tightest budget that reading so much takes, apart from the fixed CPU
+    of an action: more than 1 where no budget admits it."""
+    settings, work = situation.settings, kind.work
     assert work is not None
     share = 0.0
     if settings.most_bytes is not None:
-        share = int(size) / settings.most_bytes
+        share = size / settings.most_bytes if settings.most_bytes else math.inf
     if settings.most_cpu_seconds is not None:
         time = settings.throughput
         fixed = time.cpu_seconds(work, 0)
-        own = time.cpu_seconds(work, int(size), int(files)) - fixed
+        own = time.cpu_seconds(work, size, files) - fixed
         share = max(share, own / max(settings.most_cpu_seconds - fixed, 1e-9))
     return share
 
