@@ -36,14 +36,13 @@ from reconciler.errors import FileMissingError
 from reconciler.table.audits import WaitingBatch
 from reconciler.table.filetable import FileTable
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable, manifest_table
-from reconciler.table.observation import Observation
+from reconciler.table.observation import RECENT_MS, Observation
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
-HOUR_MS = 3_600_000
 DELETED = 2
 """A manifest entry's status."""
 LOOKS = 3
@@ -56,7 +55,7 @@ def observe_table(
     cache_dir: Path,
     *,
     timeout: float = 30.0,
-    recent_ms: int = HOUR_MS,
+    recent_ms: int = RECENT_MS,
     now_ms: int | None = None,
 ) -> Observation:
     """Return the table at its current snapshot.
@@ -78,7 +77,7 @@ def observe_with(
     cache_dir: Path,
     *,
     timeout: float = 30.0,
-    recent_ms: int = HOUR_MS,
+    recent_ms: int = RECENT_MS,
     now_ms: int | None = None,
 ) -> Observation:
     """Return the same as `observe_table`, through an open connection.
@@ -106,7 +105,7 @@ def observe_loaded(
     identifier: tuple[str, ...],
     cache_dir: Path,
     *,
-    recent_ms: int = HOUR_MS,
+    recent_ms: int = RECENT_MS,
     now_ms: int | None = None,
 ) -> Observation:
     """One look at a table that the catalog has answered for. Raises FileMissingError."""

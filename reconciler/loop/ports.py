@@ -14,11 +14,9 @@ from reconciler.plan.plan import Plan
 from reconciler.queries.fragments import Workload
 from reconciler.queries.open_price import OpenPrice
 from reconciler.table.filetable import Int64
-from reconciler.table.observation import Observation
+from reconciler.table.observation import RECENT_MS, Observation
 from reconciler.table.orphans import Orphans, Search
 from reconciler.table.sample import RowGroups, RowSample
-
-HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class Target:
 
     catalog: CatalogConfig
     identifier: tuple[str, ...]
-    recent_ms: int = HOUR_MS
+    recent_ms: int = RECENT_MS
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def _reach(seen: Observation, deletes: DeleteTable) -> str:
     if hidden:
         parts.append(
             f"equality deletes are in scope of {plural(hidden, 'file')}: only reading them shows "
-            "how many of their rows are deleted (about = if each key deletes one row)"
+            "how many of their rows are deleted (the estimate is that each key deletes one row)"
         )
     return "; ".join(parts) + "."
 

@@ -47,6 +47,10 @@ class RefInfo:
     snapshot_id: int
 
 
+RECENT_MS = 3_600_000
+"""How far back other writers' changes are looked for, if no quiet period is longer."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecentWrite:
     """Another writer's overwrite or delete. partitions: (spec id, values) that it changed."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.advisor.simulate.layout import Layout, Written, simulated_files
+from reconciler.advisor.simulate.sampled_domain import sampled_domain
 from reconciler.advisor.simulate.stored import (
     Stored,
-    sampled_domain,
     slice_domain,
     stored_columns,
     written_share,

@@ -27,9 +27,9 @@ from reconciler.advisor.simulate.neighbours import (
     rows_of_value,
 )
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
+from reconciler.advisor.simulate.sampled_domain import sampled_domain
 from reconciler.advisor.simulate.sort_keys import rows_of_key, unseen
 from reconciler.advisor.simulate.stored import (
-    sampled_domain,
     slice_domain,
     sorted_value_bytes,
     written_share,
