@@ -150,7 +150,7 @@ class Settings:
     open_bytes: cost of opening a file, in bytes read; openings: that it was measured from, the last
     of them at opened_ms; 0 for the preset.
     most_bytes, most_cpu_seconds: the largest action that the tightest budget can ever admit, None
-    without a limit.
+    without a limit. budget_ms: after which time, at the earliest, a budget admits as much again.
     debt_share: limit of the debt of reclustering, as a share of a year's reading (Eq. 2's
     cost_limit). early_share: limit of what may have been lost so far, as a share of what was read,
     where nobody approves the plan; None without a limit.
@@ -196,6 +196,7 @@ class Settings:
     throughput: Throughput = PRIOR_THROUGHPUT
     most_bytes: int | None = None
     most_cpu_seconds: float | None = None
+    budget_ms: int = 0
     debt: Debt = NO_DEBT
     debt_share: float = 0.02
     early_share: float | None = None

@@ -118,7 +118,13 @@ def oversized(
 
 def in_one(situation: Situation, rows: Int64) -> bool:
     """Whether every budget can admit one action on all of these files."""
-    return float(_shares(situation, rows).sum()) <= 1.0
+    return budgets_needed(situation, rows) <= 1.0
+
+
+def budgets_needed(situation: Situation, rows: Int64) -> float:
+    """Return how many times the tightest budget has to be spent to rewrite these files; 0 without
+    one, infinity where it is 0."""
+    return float(_shares(situation, rows).sum())
 
 
 def _shares(situation: Situation, rows: Int64) -> Float64:

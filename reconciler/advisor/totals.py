@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffect
+from reconciler.advisor.deletes.limits import outrun
 from reconciler.advisor.judge import Candidate
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.format import plural
@@ -229,9 +230,21 @@ def _deleted_rows(situation: Situation, limit: float) -> ObjectiveJudgement:
         f"equality deletes apply to {files}: how many rows they delete is unknown until they are "
         "converted or applied"
     )
+    if (outrun(situation) & ~situation.taken).any():
+        why += (
+            ", and new ones come sooner than the budgets admit that; by estimate "
+            f"{_estimated(situation):.3g} %"
+        )
     if judged.state == "met":
         return replace(judged, state="unknown", message=why, at_least=True)
     return replace(judged, message=f"at least {judged.message}; {why}", at_least=True)
+
+
+def _estimated(situation: Situation) -> float:
+    """Return the percentage of deleted rows after the plan, if each key is that of one row."""
+    dead, taken = situation.burden.dead, situation.taken
+    stored = situation.table.total_records - float(dead[taken].sum())
+    return 100.0 * float(dead[~taken].sum()) / max(stored, 1.0)
 
 
 def _why_more(situation: Situation) -> str:

@@ -20,6 +20,7 @@ from reconciler.advisor.pto.sizes import expert_row_group
 from reconciler.api.documents import (
     Approval,
     ApprovalMode,
+    BudgetSpec,
     DeleteMode,
     DistributionMode,
     FormatVersion,
@@ -131,6 +132,7 @@ def settings_for(
         throughput=throughput(history.entries, history.runs),
         most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
         most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),
+        budget_ms=_shortest_ms(spec.budgets),
         debt=debt(history, rho),
         early_share=EARLY_SHARE if _unattended(spec.approval) else None,
         written=written_layouts(history.entries),
@@ -301,6 +303,13 @@ def budgets_of(spec: PolicySpec) -> tuple[Budget, ...]:
 def _tightest(limits: Iterable[int | None]) -> int | None:
     """Return the least limit; a budget of 0 closes its window, and says nothing about size."""
     return min((limit for limit in limits if limit), default=None)
+
+
+def _shortest_ms(budgets: Iterable[BudgetSpec]) -> int:
+    """Return after which time, at the earliest, a budget admits as much again, in ms: its period,
+    or the length of its window."""
+    every = ((one.per_seconds or one.duration_seconds or 0) for one in budgets)
+    return 1_000 * min(every, default=0)
 
 
 def done_actions(observation: Observation) -> frozenset[tuple[str, str]]:

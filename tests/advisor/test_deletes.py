@@ -306,6 +306,43 @@ def test_what_no_budget_can_convert_is_applied_in_slices_for_an_objective(budget
     assert found.objectives[0].state == "met"
 
 
+@pytest.mark.parametrize("budget", TIGHT)
+@pytest.mark.parametrize(("records", "estimate"), [(50, 0.3), (2_000, 12.0)])
+def test_no_budget_is_spent_on_a_share_that_the_next_upsert_makes_unknown_again(
+    budget: str, records: int, estimate: float
+) -> None:
+    """Upserts every ten minutes, and a day passes between two slices: the estimate is held within
+    the objective, and by no more files than that takes."""
+    objective = Objectives(max_deleted_rows_percent=5.0)
+    wanted = replace(TIGHT[budget], objectives=objective, budget_ms=DAY)
+    deletes = [replace(one, records=records) for one in UPSERTS]
+    found = advice(deletes, wanted, operations=history(6, DAY // 24))
+    count = sum(len(item.action.inputs) for item in found.actions)
+    before = estimate / 100
+    needed = math.ceil(FILES * (before - 0.05) / (before * 0.95)) if before > 0.05 else 0
+    assert needed <= count <= needed + 1, (count, needed)
+    assert set(kinds(found)) <= {"ApplyDeletes"}
+    assert found.objectives[0].state == "unknown"
+    stated = float(found.objectives[0].message.split()[-2])
+    assert stated == pytest.approx(min(estimate, 5.0), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("commits", "over_ms", "budget_ms"),
+    [(1, DAY, DAY), (6, 300 * DAY, DAY), (6, DAY // 24, 0)],
+    ids=["once", "seldom", "at-once"],
+)
+def test_upserts_that_leave_time_for_all_slices_do_not_stop_them(
+    commits: int, over_ms: int, budget_ms: int
+) -> None:
+    wanted = replace(
+        TIGHT["bytes"], objectives=Objectives(max_deleted_rows_percent=5.0), budget_ms=budget_ms
+    )
+    found = advice(UPSERTS, wanted, operations=history(commits, over_ms))
+    assert sum(len(item.action.inputs) for item in found.actions) == FILES
+    assert found.objectives[0].state == "met"
+
+
 def test_what_is_left_is_converted_as_soon_as_a_budget_admits_it() -> None:
     """Files that were rewritten have the sequence number of a snapshot after the deletes."""
     wanted = replace(

@@ -17,8 +17,11 @@ from tests.said import Said
 
 
 def _settings(version: int, **deletes: str) -> Any:
+    return _settings_of(policy("t", deletes=deletes), version)
+
+
+def _settings_of(asked: Any, version: int) -> Any:
     seen = replace(lineitem(12, 3), format_version=version)
-    asked = policy("t", deletes=deletes)
     return settings_for(
         asked, seen, History(), target_bytes=1, coverage=1.0, now_ms=0,
         workload=batch_fragments([], ()),
@@ -57,3 +60,12 @@ def test_only_rewrites_of_files_by_others_count_as_compaction_elsewhere() -> Non
     seen = lineitem(12, 3)
     assert compacted_elsewhere_ms(replace(seen, ancestry=history)) == 3_000
     assert compacted_elsewhere_ms(replace(seen, ancestry=history[:2])) is None
+
+
+def test_a_budget_admits_as_much_again_after_its_period_or_its_window() -> None:
+    """The shortest of them, in ms."""
+    daily: dict[str, Any] = {"name": "daily", "per": "24h", "maxRewriteBytes": "1Gi"}
+    night = {"name": "night", "schedule": "0 2 * * *", "duration": "3h", "maxCpuTime": "1h"}
+    assert _settings_of(policy("t"), 2).budget_ms == 0
+    assert _settings_of(policy("t", budgets=[daily]), 2).budget_ms == 24 * 3_600_000
+    assert _settings_of(policy("t", budgets=[daily, night]), 2).budget_ms == 3 * 3_600_000

@@ -5,7 +5,9 @@ it names, so it is of use by itself. A conversion cannot be cut. An equality del
 whole partition, and no metadata could say that it applies to only some of its data files any more:
 a part that is done would show nowhere, would be read again by the next one, and would spare readers
 nothing before the last. The data files of a conversion that no budget admits are rewritten instead
-(`majors`), in slices: each data file that is rewritten is out from under the delete for good.
+(`majors`), in slices: each data file that is rewritten is out from under the delete for good. The
+next equality delete of its partition applies to it again, so where these come sooner than budgets
+admit all slices, some data file is always under one (`outrun`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.slices import filled
+from reconciler.advisor.slices import budgets_needed, filled
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -26,6 +28,8 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.deletes import DeleteTable
 from reconciler.table.filetable import Bool, Int64
+
+HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,43 @@ def beyond_conversion(situation: Situation) -> Bool:
         if not admits(situation, ConvertDeletes, one.size, len(one.inputs)):
             found[one.rows] = True
     return found
+
+
+def outrun(situation: Situation) -> Bool:
+    """Return bool[files]: under equality deletes of which another one is expected before the
+    budgets can admit a rewrite of all data files that they apply to.
+
+    Such a rewrite takes the tightest budget several times, and each time but the first a period
+    has to pass.
+    """
+    found = np.zeros(len(situation.table), dtype=np.bool_)
+    settings = situation.settings
+    for one in conversions(situation):
+        times = times_of(situation, one.inputs)
+        every = np.flatnonzero(under(situation, one.inputs))  # rewritten by this plan or not
+        needed = budgets_needed(situation, every)
+        if len(times) < 2 or not 1.0 < needed < math.inf:
+            continue
+        waits = (math.ceil(needed) - 1) * settings.budget_ms
+        between = max(settings.now_ms - min(times), 1) / (len(times) - 1)
+        found[one.rows] |= waits >= between
+    return found
+
+
+def times_of(situation: Situation, inputs: Int64) -> list[int]:
+    """Return when the retained snapshots that wrote these delete files were committed, in ms."""
+    wrote = set(np.unique(situation.given.deletes.snapshot_id[inputs]).tolist())
+    every = situation.given.operations.every
+    return [one.timestamp_ms for one in every if one.snapshot_id in wrote]
+
+
+def coming(situation: Situation, inputs: Int64) -> float:
+    """Return how many operations on the scope are expected over the horizon, from the commits that
+    wrote its delete files."""
+    settings, times = situation.settings, times_of(situation, inputs)
+    if not times:
+        return 0.0
+    return len(times) * settings.horizon_ms / max(settings.now_ms - min(times), HOUR_MS)
 
 
 def admits(situation: Situation, kind: type[DeleteMaintenance], size: int, files: int) -> bool:

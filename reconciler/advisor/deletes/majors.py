@@ -16,7 +16,7 @@ from reconciler.advisor.advice import Rejected
 from reconciler.advisor.binpack import merge_what_if, packing_order
 from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.advisor.deletes.burden import read_bytes_of
-from reconciler.advisor.deletes.limits import beyond_conversion
+from reconciler.advisor.deletes.limits import beyond_conversion, outrun
 from reconciler.advisor.judge import Candidate, Refusal, refusal, rejected
 from reconciler.advisor.recluster import MAX_PARTITIONS, allowed
 from reconciler.advisor.situation import Situation
@@ -75,27 +75,31 @@ def _rows_of(situation: Situation, item: Rejected) -> Int64:
 
 
 def forced_files(situation: Situation, free: Bool, beyond: Bool) -> Bool:
-    """Return bool[files]: the densest files that the objective on deleted rows needs rewritten.
+    """Return bool[files]: those whose rewrite the objective on deleted rows needs.
 
-    Deleted rows and stored rows both fall by what a rewrite drops; what earlier decisions rewrite
-    counts as dropped. Under equality deletes the share is unknown: where the policy or every budget
-    (beyond: bool[files]) does not let them be converted, their files are rewritten.
+    Under equality deletes the share is unknown: where the policy or every budget (beyond:
+    bool[files]) does not let them be converted, their files are rewritten. Where new ones come
+    sooner than the budgets admit that, it would never be known, however much is spent; so these
+    files count with the estimate. The densest files go until the objective holds: deleted rows and
+    stored rows both fall by what a rewrite drops, and what earlier decisions rewrite counts as
+    dropped.
     """
     table, limit = situation.table, situation.settings.objectives.max_deleted_rows_percent
-    forced = np.zeros(len(table), dtype=np.bool_)
     if limit is None:
-        return forced
-    gone = table.position_deleted * ~situation.taken
-    deleted = float(gone.sum())
-    stored = float(table.total_records) - float(table.position_deleted[situation.taken].sum())
+        return np.zeros(len(table), dtype=np.bool_)
+    unknown = beyond if situation.settings.deletes.minors else table.equality_deletes > 0
+    estimated = unknown & outrun(situation)
+    forced = free & unknown & ~estimated
+    gone = np.where(estimated, situation.burden.dead, table.position_deleted)
+    left = ~(situation.taken | forced)
+    deleted = float(gone[left].sum())
+    stored = float(table.total_records) - float(gone[~left].sum())
     order = np.argsort(-situation.burden.density(table), kind="stable")
-    for row in order[free[order]].tolist():
+    for row in order[(free & left)[order]].tolist():
         if 100.0 * deleted <= limit * stored:
             break
-        forced[row] = bool(gone[row])
+        forced[row] = gone[row] > 0
         deleted, stored = deleted - float(gone[row]), stored - float(gone[row])
-    under = table.equality_deletes > 0
-    forced |= free & (beyond if situation.settings.deletes.minors else under)
     return forced
 
 

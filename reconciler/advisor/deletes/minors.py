@@ -22,6 +22,7 @@ from reconciler.advisor.deletes.limits import (
     Conversion,
     admits,
     by_partition,
+    coming,
     conversions,
     cut,
     reached,
@@ -46,7 +47,6 @@ POSITION_BYTES = 2
 """Stored bytes of a deleted position: of a vector fewer, of a Parquet file with its path more."""
 FILE_BYTES = 1_500
 """Bytes of a delete file without rows: Parquet's footer and schema."""
-HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -306,23 +306,10 @@ def _due(situation: Situation, inputs: Int64, operations: int, saving: float, co
     readings over the horizon / operations over the horizon; so R*d = saving / (operations so far x
     operations over the horizon), and n* = sqrt(2*M / (R*d)).
     """
-    coming = _coming(situation, inputs)
-    if saving <= 0.0 or not coming:
+    expected = coming(situation, inputs)
+    if saving <= 0.0 or not expected:
         return 1.0 if saving > 0.0 else math.inf
-    return max(1.0, math.sqrt(2.0 * cost * coming * operations / saving))
-
-
-def _coming(situation: Situation, inputs: Int64) -> float:
-    """Return how many operations on the scope are expected over the horizon, from the commits that
-    wrote its delete files."""
-    settings, deletes = situation.settings, situation.given.deletes
-    wrote = set(np.unique(deletes.snapshot_id[inputs]).tolist())
-    times = [
-        one.timestamp_ms for one in situation.given.operations.every if one.snapshot_id in wrote
-    ]
-    if not times:
-        return 0.0
-    return len(times) * settings.horizon_ms / max(settings.now_ms - min(times), HOUR_MS)
+    return max(1.0, math.sqrt(2.0 * cost * expected * operations / saving))
 
 
 def _refusal(situation: Situation, made: Minor) -> Refusal | None:
