@@ -190,18 +190,24 @@ def _commit_to_branch(table: Any, plan: dict[str, Any]) -> None:
         made.commit()
 
 
-def test_a_result_on_a_branch_is_published_by_an_approval_of_its_own(
-    lake: Any, tmp_path: Path
-) -> None:
-    """The approved plan still fits the table, for main is as it was; it is not run again."""
+ON_BRANCH = {"branch": "audit", "approval": "Required"}
+
+
+@pytest.fixture
+def waiting(lake: Any, tmp_path: Path) -> Cluster:
+    """A cluster in which the result of the plan in its status waits on branch audit."""
     cluster = Cluster(tmp_path)
-    safety = {"branch": "audit", "approval": "Required"}
-    cluster.apply(safety=safety)
+    cluster.apply(safety=ON_BRANCH)
     cluster.turn(3)
-    plan = cluster.layout()["status"]["plan"]
-    _commit_to_branch(lake.load_table("sales.orders"), plan)
+    _commit_to_branch(lake.load_table("sales.orders"), cluster.layout()["status"]["plan"])
+    return cluster
+
+
+def test_a_result_on_a_branch_is_published_by_an_approval_of_its_own(waiting: Cluster) -> None:
+    """The approved plan still fits the table, for main is as it was; it is not run again."""
+    cluster, plan = waiting, waiting.layout()["status"]["plan"]
     approval = {"mode": "Manual", "approvedPlans": [plan["id"]]}
-    cluster.apply(safety=safety, approval=approval)
+    cluster.apply(safety=ON_BRANCH, approval=approval)
     cluster.turn(3)
     waits = cluster.layout()["status"]["plan"]
     assert [action["type"] for action in waits["actions"]] == ["Publish"]
@@ -210,7 +216,7 @@ def test_a_result_on_a_branch_is_published_by_an_approval_of_its_own(
     assert cluster.condition(TABLE_LAYOUT, "Converged")["reason"] == "AwaitingApproval"
     assert not cluster.server.all(JOB)
     approval["approvedPlans"].append(waits["id"])
-    cluster.apply(safety=safety, approval=approval)
+    cluster.apply(safety=ON_BRANCH, approval=approval)
     cluster.turn(3)
     (job,) = cluster.server.all(JOB)
     assert job["metadata"]["labels"][PLAN_LABEL] == waits["id"]
@@ -252,18 +258,13 @@ def test_housekeeping_is_planned_shown_and_started_as_a_job(lake: Any, tmp_path:
 
 
 def test_a_result_whose_files_are_gone_is_dropped_and_never_offered(
-    lake: Any, tmp_path: Path
+    lake: Any, waiting: Cluster
 ) -> None:
     """Its commit reached the branch after another run had settled it and removed its files."""
-    cluster = Cluster(tmp_path)
-    safety = {"branch": "audit", "approval": "Required"}
-    cluster.apply(safety=safety)
-    cluster.turn(3)
-    table = lake.load_table("sales.orders")
-    _commit_to_branch(table, cluster.layout()["status"]["plan"])
-    late = table.refresh().snapshot_by_id(table.refs()["audit"].snapshot_id)
+    cluster, table = waiting, lake.load_table("sales.orders")
+    late = table.snapshot_by_id(table.refs()["audit"].snapshot_id)
     Path(late.manifest_list.removeprefix("file://")).unlink()
-    cluster.apply(safety=safety, maintenance={"removeOrphans": {}})  # would read all manifests
+    cluster.apply(safety=ON_BRANCH, maintenance={"removeOrphans": {}})  # would read all manifests
     cluster.turn(3)
     plan = cluster.layout()["status"]["plan"]
     assert [action["type"] for action in plan["actions"]] == ["Discard"]
