@@ -1,4 +1,4 @@
-"""Tables that begin alike, and what is measured of them: for `bench.deletes`.
+"""Tables that begin alike, and what is measured of them: for the benches of write modes.
 
 A `Bed` puts TPC-H rows into buckets and has the changes of each case; its tables share the data
 files of one. CPU seconds are those of driver and JVM.
@@ -189,10 +189,10 @@ class Bed:
         return Found(self.rows, self.bytes)
 
     def _create(self, version: int, mode: str) -> str:
+        modes = ", ".join(f"'write.{of}.mode'='{mode}'" for of in ("delete", "update", "merge"))
         return self.lab.bench.create(
             ", ".join(f"{name} {kind}" for name, kind in self.types.items()),
-            f"'format-version'='{version}', 'write.merge.mode'='{mode}', "
-            "'write.delete.granularity'='partition'",
+            f"'format-version'='{version}', {modes}, 'write.delete.granularity'='partition'",
             f"bucket({BUCKETS}, {self.source.keys[0]})",
         )
 

@@ -35,8 +35,10 @@ from bench.delete_modes import (
     rewriting,
     terms_of,
 )
+from bench.statements import Fit, Line, without
+from reconciler.advisor.deletes.mode_cost import Statement
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT, ThroughputSample
-from tests.advisor.test_mode_cost import CASES
+from tests.advisor.test_mode_cost import CASES, operation
 
 
 def maintenance(cpu: float, before: float, after: float) -> Maintenance:
@@ -174,3 +176,18 @@ def test_the_fit_of_the_bench_finds_what_was_changed(slower: int, factor: float)
         found.by[case, way].each.cpu = kept + sum(terms)
     expected = [factor if n == slower else 1.0 for n in range(3)]
     assert fit(found, found.cases).tolist() == pytest.approx(expected)
+
+
+def test_constants_of_a_statement_are_found_from_other_sizes() -> None:
+    """With them a size that was left out costs what it did; lines are of twice the model's copy."""
+    expected = Fit(fixed=0.3, find=2e-7, whole=2.0)
+    lines = []
+    for rows in (1e6, 2e6, 4e6):
+        one = operation(statement=Statement.UPDATE, scanned=rows, bytes=26 * rows, rows=rows / 100)
+        for way in MODEL:
+            line = Line(way, one, Cost(1.0, 1.0))
+            lines.append(replace(line, cost=Cost(expected.seconds(line), 1.0)))
+    found = without(lines, lines[0])
+    assert (found.fixed, found.find, found.whole) == pytest.approx((0.3, 2e-7, 2.0))
+    assert all(found.seconds(line) == pytest.approx(line.cost.cpu) for line in lines)
+    assert lines[0].model < lines[0].cost.cpu
