@@ -5,7 +5,7 @@ Errors name the field of the policy that the table cannot have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reconciler.advisor.advice import Migration
@@ -16,7 +16,7 @@ from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.trial import trial_of
 from reconciler.queries import transforms
-from reconciler.queries.fragments import Workload
+from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field, Schema, SpecField, spec_terms
 from reconciler.table.writers import writers_of
@@ -64,12 +64,18 @@ def migration_to(
         exists=spec_id in specs,
         present=present,
         accepted=accepted,
-        writers=writers_of(others, observation.operations, _joins(workload)),
+        writers=writers_of(
+            others,
+            observation.operations,
+            logged=_queries(workload, lambda batch: batch.merged),
+            joins=_queries(workload, lambda batch: batch.grouped),
+        ),
     )
 
 
-def _joins(workload: Workload) -> int:
-    return round(sum(float(batch.weight.sum()) * batch.grouped for batch in workload.shapes))
+def _queries(workload: Workload, share: Callable[[ShapeBatch], float]) -> int:
+    """Return how many recorded queries are of a kind. share: of the weight of a shape."""
+    return round(sum(float(batch.weight.sum()) * share(batch) for batch in workload.shapes))
 
 
 def declared_fields(policy: TableLayoutPolicy, schema: Schema) -> tuple[SpecField, ...]:

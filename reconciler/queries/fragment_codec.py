@@ -47,11 +47,12 @@ ROW_TYPES: tuple[tuple[str, str], ...] = (
     ("unbound", "string"),
     ("elsewhere", "boolean"),
     ("grouped", "boolean"),
+    ("merged", "boolean"),
 )
 """Column names and Iceberg types of a stored fragment. shape_id is derived, stored so that a query
 can group by it. A new column goes to the end and is optional: older rows do not have it."""
 
-OPTIONAL = frozenset({"recorded_bytes", "duration_ms", "unbound", "elsewhere", "grouped"})
+OPTIONAL = frozenset({"recorded_bytes", "duration_ms", "unbound", "elsewhere", "grouped", "merged"})
 
 
 def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
@@ -73,6 +74,7 @@ def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
         "unbound": None if fragment.unbound is None else predicate_to_json(fragment.unbound),
         "elsewhere": fragment.elsewhere,
         "grouped": fragment.grouped,
+        "merged": fragment.merged,
     }
 
 
@@ -96,6 +98,7 @@ def fragment_from_row(row: dict[str, Any]) -> Fragment:
         unbound=None if unbound is None else predicate_from_json(unbound),
         elsewhere=bool(row.get("elsewhere")),
         grouped=bool(row.get("grouped")),
+        merged=bool(row.get("merged")),
     )
 
 

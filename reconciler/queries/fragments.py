@@ -40,6 +40,7 @@ class Fragment:
     `predicate` then keeps only the conditions whose literals are known.
     elsewhere: the query has conditions, but only on other tables that this one is joined with.
     grouped: the engine read the table grouped by partition, to join it without a shuffle.
+    merged: the query is a MERGE into this table.
     """
 
     source: str
@@ -59,6 +60,7 @@ class Fragment:
     clocks: tuple[PeriodClock | None, ...] = ()
     elsewhere: bool = False
     grouped: bool = False
+    merged: bool = False
 
     @property
     def shape_id(self) -> str:
@@ -106,7 +108,8 @@ class ShapeBatch:
     if the slot has a clock in `clocks`, the offset in its periods.
     weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
     elsewhere: share of the weight whose queries have conditions on other tables only. grouped:
-    share of the weight that read the table grouped by partition.
+    share of the weight that read the table grouped by partition. merged: share of the weight that
+    is of MERGE statements into the table.
     """
 
     shape_id: str
@@ -123,6 +126,7 @@ class ShapeBatch:
     clocks: tuple[PeriodClock | None, ...] = ()
     elsewhere: float = 0.0
     grouped: float = 0.0
+    merged: float = 0.0
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -195,9 +199,14 @@ def _shape_batch(key: str, members: list[Fragment]) -> ShapeBatch:
         full_scan=first.full_scan,
         unbound=first.unbound,
         clocks=first.clocks,
-        elsewhere=sum(m.weight for m in members if m.elsewhere) / max(float(weight.sum()), 1e-9),
-        grouped=sum(m.weight for m in members if m.grouped) / max(float(weight.sum()), 1e-9),
+        elsewhere=_share(weight, [m.elsewhere for m in members]),
+        grouped=_share(weight, [m.grouped for m in members]),
+        merged=_share(weight, [m.merged for m in members]),
     )
+
+
+def _share(weight: npt.NDArray[np.float64], marked: Sequence[bool]) -> float:
+    return float(weight[np.array(marked)].sum()) / max(float(weight.sum()), 1e-9)
 
 
 def _literal_array(

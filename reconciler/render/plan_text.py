@@ -14,7 +14,8 @@ from typing import Any
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
 from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
-from reconciler.plan.rejected import merged
+from reconciler.plan.reasons import MIGRATION_REFUSED
+from reconciler.plan.rejected import Line, merged
 from reconciler.plan.totals import Quantity, harm_of, total_of
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.render.modes_text import modes_section
@@ -320,11 +321,17 @@ def _rejected(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[st
     if not every:
         return []
     shown = every if verbose else every[:MOST_REJECTED]
-    rows = [[line.what, line.why if verbose else clip(line.why, 160)] for line in shown]
+    rows = [[line.what, line.why if verbose else _brief(line)] for line in shown]
     lines = ["CONSIDERED, NOT DONE", *tabulate(rows, "ll", width, indent=INDENT, least=36)]
     if len(every) > len(shown):
         lines.append(f"{INDENT}{len(every) - len(shown)} more: plan -v")
     return lines
+
+
+def _brief(line: Line) -> str:
+    """Return the reason in two lines; in full for a declared spec that is not reached, because it
+    ends with the way round."""
+    return line.why if line.reason == MIGRATION_REFUSED else clip(line.why, 160)
 
 
 def _not_acted_on(evidence: Mapping[str, Any], width: int) -> list[str]:

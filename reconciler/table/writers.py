@@ -17,14 +17,16 @@ class Writers:
     """Commits of other writers in the retained history, by kind.
 
     replaced: that replaced whole partitions dynamically. equality_ms: time of the last one with
-    equality deletes, None without one. unnamed: of writers that name no engine. joins: recorded
-    queries that read the table grouped by partition, to join it without a shuffle.
+    equality deletes, None without one. unnamed: of writers that name no engine. logged: MERGE
+    statements in the query log. joins: recorded queries that read the table grouped by partition,
+    to join it without a shuffle.
     """
 
     replaced: int = 0
     merges: int = 0
     equality_ms: int | None = None
     unnamed: int = 0
+    logged: int = 0
     joins: int = 0
 
 
@@ -32,7 +34,11 @@ NO_WRITERS = Writers()
 
 
 def writers_of(
-    summaries: Iterable[Mapping[str, str]], operations: Operations, joins: int
+    summaries: Iterable[Mapping[str, str]],
+    operations: Operations,
+    *,
+    logged: int = 0,
+    joins: int = 0,
 ) -> Writers:
     """Return what other writers did. summaries: of their snapshots, without ours."""
     every = list(summaries)
@@ -42,6 +48,7 @@ def writers_of(
         merges=sum(one.kind is Kind.MERGE for one in operations.every),
         equality_ms=max(lazy, default=None),
         unnamed=sum(_unnamed(summary) for summary in every),
+        logged=logged,
         joins=joins,
     )
 

@@ -39,13 +39,15 @@ class Scan:
     """One read of a table. conditions: in negation normal form, columns of this table only.
 
     columns: paths of the columns read (lower case, dotted for struct fields). elsewhere: the query
-    has conditions on tables that this one is joined with, and none on this one.
+    has conditions on tables that this one is joined with, and none on this one. merged: the query
+    is a MERGE into this table.
     """
 
     table: KnownTable
     conditions: tuple[exp.Expr, ...]
     columns: frozenset[str]
     elsewhere: bool = False
+    merged: bool = False
 
 
 def scans_of(query: exp.Expr, tables: dict[str, KnownTable]) -> list[Scan]:

@@ -68,7 +68,7 @@ class Demand:
 
     The fields are those of `queries.fragments.Fragment`; note: why it counts as a full scan, or "".
     unknown: columns in its conditions that the table does not have; these conditions count as none.
-    elsewhere: it has conditions, but only on other tables.
+    elsewhere: it has conditions, but only on other tables. merged: it is a MERGE into this table.
     """
 
     table: KnownTable
@@ -81,6 +81,7 @@ class Demand:
     note: str = ""
     unknown: tuple[str, ...] = ()
     elsewhere: bool = False
+    merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +163,13 @@ _DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "fl
 @dataclass(frozen=True, slots=True)
 class _Template:
     """A template's scans, or why it has none. unread: tables that count as fully scanned. unknown:
-    columns of conditions that the one table of the query does not have."""
+    columns of conditions that the one table of the query does not have. merged: tables of `unread`
+    that the text merges into."""
 
     scans: tuple[tuple[Scan, tuple[int, ...]], ...] = ()
     unknown: tuple[str, ...] = ()
     unread: tuple[KnownTable, ...] = ()
+    merged: tuple[KnownTable, ...] = ()
     reason: str = ""
 
 
@@ -203,7 +206,12 @@ class SqlReader:
             replace(_demand(scan, projection, binding), unknown=template.unknown)
             for scan, projection in template.scans
         ]
-        return demands + [_full_scan(table, template.reason) for table in template.unread]
+        return demands + [
+            _full_scan(
+                table, template.reason, merged=table.uuid in {one.uuid for one in template.merged}
+            )
+            for table in template.unread
+        ]
 
     def _template(
         self, text: str, levels: tuple[str, ...], literals: dict[str, Const]
@@ -235,7 +243,7 @@ class SqlReader:
         except _NotLifted:
             return None
         except TooComplex:
-            return _Template(unread=self._named(text, levels), reason=skip_reasons.TOO_COMPLEX)
+            return self._unread(text, levels, skip_reasons.TOO_COMPLEX)
         except (SqlglotError, RecursionError, ValueError, KeyError,
                 TypeError, AttributeError, IndexError) as error:  # fmt: skip
             if literals:
@@ -245,7 +253,7 @@ class SqlReader:
                 if isinstance(error, OptimizeError)
                 else skip_reasons.UNPARSABLE
             )
-            return _Template(unread=self._named(text, levels), reason=why)
+            return self._unread(text, levels, why)
 
     def _statements(self, statements: list[exp.Expr], levels: tuple[str, ...]) -> _Template:
         scans: list[tuple[Scan, tuple[int, ...]]] = []
@@ -256,6 +264,7 @@ class SqlReader:
             if query is None:
                 continue
             check_tree(balanced(query))
+            into = self._merged(statement, levels)
             named = _named_in_conditions(query)
             found = self._scans(query, levels)
             if isinstance(found, str):
@@ -265,11 +274,18 @@ class SqlReader:
             if len(found) == 1:
                 have = columns_of(found[0].table.schema)
                 unknown += tuple(name for name in named if name not in have)
-            for scan in found:
+            for scan in _marked(found, into):
                 scans.append((scan, _projection(scan.table.schema, scan.columns)))
             if any(_time_travel(node) for node in query.find_all(exp.Table)):
                 return _Template(reason=skip_reasons.TIME_TRAVEL)
         return _Template(tuple(scans), unknown, reason=reason)
+
+    def _merged(self, statement: exp.Expr, levels: tuple[str, ...]) -> KnownTable | None:
+        """Return the table that a MERGE writes; None for other statements."""
+        target = statement.this if isinstance(statement, exp.Merge) else None
+        if not isinstance(target, exp.Table):
+            return None
+        return self._resolve(levels_of(target.parts, spelled=True), levels)
 
     def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan] | str:
         """Return the scans of a query, or why it has none."""
@@ -325,12 +341,18 @@ class SqlReader:
         named = _METADATA.fullmatch(parts[-1]) is not None and len(parts) > 1
         return named and self._resolve(parts[:-1], levels) is not None
 
-    def _named(self, text: str, levels: tuple[str, ...]) -> tuple[KnownTable, ...]:
-        """Return the known tables named in unparsable text, after FROM and similar words or in
-        full."""
+    def _unread(self, text: str, levels: tuple[str, ...], reason: str) -> _Template:
+        named = self._named(_TABLE_NAME, text, levels)
+        merged = self._named(_MERGED_NAME, text, levels)
+        return _Template(unread=named, merged=merged, reason=reason)
+
+    def _named(
+        self, pattern: re.Pattern[str], text: str, levels: tuple[str, ...]
+    ) -> tuple[KnownTable, ...]:
+        """Return the known tables named in unparsable text. pattern: its groups are names."""
         found: dict[str, KnownTable] = {}
-        for match in _TABLE_NAME.finditer(text[:MAX_SQL]):
-            name = match.group(1) or match.group(2)
+        for match in pattern.finditer(text[:MAX_SQL]):
+            name = next(filter(None, match.groups()))
             parts = tuple(_QUOTES.sub("", part) for part in _NAME_PART.findall(name))
             table = self._resolve(parts, levels) if len(parts) <= MAX_LEVELS else None
             if table is not None:
@@ -346,10 +368,16 @@ _METADATA = re.compile(
 MAX_LEVELS = 32
 _IDENTIFIER = r"(?:\"[^\"]{1,256}+\"|`[^`]{1,256}+`|\[[^\]]{1,256}+\]|(?<!\w)\w{1,256}+(?!\w))"
 _NAME_PART = re.compile(_IDENTIFIER)
+_DOTTED = rf"{_IDENTIFIER}(?:\s*+\.\s*+{_IDENTIFIER})*+"
 _TABLE_NAME = re.compile(
     rf"({_IDENTIFIER}(?:\s*+\.\s*+{_IDENTIFIER})++)"
-    rf"|\b(?:FROM|JOIN|INTO|USING|UPDATE)\s++({_IDENTIFIER}(?:\s*+\.\s*+{_IDENTIFIER})*+)",
+    rf"|\b(?:FROM|JOIN|INTO|USING|UPDATE)\s++({_DOTTED})",
     re.IGNORECASE,
+)
+"""Names in full, and names after FROM and similar words."""
+
+_MERGED_NAME = re.compile(
+    rf"\bMERGE\s++(?:WITH\s++SCHEMA\s++EVOLUTION\s++)?INTO\s++({_DOTTED})", re.IGNORECASE
 )
 _QUOTES = re.compile(r"[\"`\[\]]")
 
@@ -362,13 +390,23 @@ def _demand(scan: Scan, projection: tuple[int, ...], binding: Binding) -> Demand
         columns = tuple(sorted({*projection, *predicate_columns}))
     return Demand(
         scan.table, bound.predicate, bound.literals, bound.moving, columns, bound.unbound,
-        elsewhere=scan.elsewhere,
+        elsewhere=scan.elsewhere, merged=scan.merged,
     )  # fmt: skip
 
 
-def _full_scan(table: KnownTable, reason: str) -> Demand:
+def _marked(scans: list[Scan], into: KnownTable | None) -> list[Scan]:
+    """Mark one scan of the table that a MERGE writes, which may read it as a source, too."""
+    for number, scan in enumerate(scans):
+        if scan.table == into:
+            return [*scans[:number], replace(scan, merged=True), *scans[number + 1 :]]
+    return scans
+
+
+def _full_scan(table: KnownTable, reason: str, *, merged: bool) -> Demand:
     everything = tuple(sorted(field.field_id for field in table.schema.fields))
-    return Demand(table, TRUE, (), (), everything, full_scan=True, note=reason)
+    return Demand(
+        table, TRUE, (), (), everything, full_scan=True, note=reason, merged=merged
+    )  # fmt: skip
 
 
 def decimals_as_numbers(text: str, dialect: str) -> str:

@@ -261,6 +261,7 @@ def fragments_of(
             full_scan=demand.full_scan,
             unbound=demand.unbound,
             elsewhere=demand.elsewhere,
+            merged=demand.merged,
         )
         for ordinal, demand in enumerate(demands[:SCANS_PER_LINE])
     ]

@@ -148,7 +148,7 @@ FLINK = {"engine-name": "flink"}
 def test_writers_for_whom_two_specs_are_a_danger_stop_it_until_somebody_accepts_them(
     summary: dict[str, str], operations: Operations, name: str
 ) -> None:
-    files, writers = world(), writers_of([summary], operations, 0)
+    files, writers = world(), writers_of([summary], operations)
     refused = planned(files, wanted(writers=writers))
     assert kinds(refused) == [] and refused.objectives[-1].state == "unreachable"
     (why,) = (item for item in refused.rejected if item.reason == reasons.MIGRATION_REFUSED)
@@ -160,18 +160,23 @@ def test_writers_for_whom_two_specs_are_a_danger_stop_it_until_somebody_accepts_
     assert kinds(planned(files, wanted(writers=writers, accepted=[other]))) == []
 
 
-def test_joins_by_partition_in_the_log_are_a_risk() -> None:
-    joined = Writers(joins=3)
-    assert kinds(planned(world(), wanted(writers=joined))) == []
-    assert kinds(planned(world(), wanted(writers=joined, accepted=["StoragePartitionedJoins"])))
+@pytest.mark.parametrize(
+    ("name", "logged"),
+    [("StoragePartitionedJoins", Writers(joins=3)), ("Merges", Writers(logged=3))],
+)
+def test_what_only_the_query_log_shows_is_a_risk(name: str, logged: Writers) -> None:
+    refused = planned(world(), wanted(writers=logged))
+    (why,) = (item for item in refused.rejected if item.reason == reasons.MIGRATION_REFUSED)
+    assert kinds(refused) == [] and f"accept {name}" in str(why.why) and "3" in str(why.why)
+    assert kinds(planned(world(), wanted(writers=logged, accepted=[name])))
 
 
 def test_upserts_long_ago_or_to_an_unpartitioned_table_are_not_dangerous() -> None:
     old = replace(UPSERTS, every=(replace(UPSERTS.every[0], timestamp_ms=NOW - 31 * DAY),))
-    assert kinds(planned(world(), wanted(writers=writers_of([FLINK], old, 0)))) != []
+    assert kinds(planned(world(), wanted(writers=writers_of([FLINK], old)))) != []
     spec = PartitionSpec(1, (PartitionField(DATE, 1000, "month", "m"),))
     files = under(world(), spec, range(10))
-    none = wanted((), writers_of([FLINK], UPSERTS, 0), exists=True, spec_id=0, present=1)
+    none = wanted((), writers_of([FLINK], UPSERTS), exists=True, spec_id=0, present=1)
     assert kinds(planned(files, none)) == ["Migrate", "SwitchSpec"]
 
 

@@ -24,10 +24,13 @@ from reconciler.advisor.pto.recommend import Given, pareto, recommend, search_sp
 from reconciler.advisor.pto.refine import SURE_ROWS
 from reconciler.advisor.pto.sizes import MIB, declared_row_group, expert_sizes, size_grid
 from reconciler.advisor.pto.space import UNSORTED, CandidateLayout
+from reconciler.advisor.simulate import arrangement
 from reconciler.advisor.simulate.arrangement import LEAST_REST, Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.grid import simulate_sizes
+from reconciler.advisor.simulate.layout import Layout, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.simulate.sampled import sampled
 from reconciler.advisor.simulate.table import empty_table
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
@@ -172,6 +175,33 @@ def test_labels_are_of_row_groups_that_the_writer_can_make(given, pool):
     rows = space.declared(size.row_group_bytes, row).rows
     whole = ROWS / label.files
     assert label.row_groups == pytest.approx(label.files * np.ceil(whole / rows - LEAST_REST))
+
+
+def test_what_columns_take_in_an_order_is_simulated_once(given, monkeypatch):
+    """Other ranges, other queries and a part of the sample change what is read, not what is
+    stored."""
+    asked = []
+
+    def counting(thin: Pool, layout: Layout) -> Written:
+        asked.append(layout)
+        return sampled(thin, layout)
+
+    monkeypatch.setattr(arrangement, "sampled", counting)
+    every, thin = (build_pool(given.view, (KEY, DATE, PART), rows) for rows in (20_000, 2_000))
+    assert every is not None and thin is not None
+    space, _ = search_space(given, every, thin, thin)
+    first = space.labels
+    known = len(asked)
+    assert known <= len(space.partitionings) * len(space.orderings) * (len(space.extremes) + 3)
+    few = space.candidates[::7]
+    half = build_pool(given.view, (KEY, DATE, PART), 10_000)
+    assert half is not None
+    space.label(few, widening=0.0)
+    replace(space, demands=given.demands[:1]).label(few)
+    space.on(half, thin).label(few)
+    assert len(asked) == known
+    again = {label.candidate: label.total for label in space.label(few)}
+    assert again == {label.candidate: label.total for label in first if label.candidate in few}
 
 
 def test_orderings_that_are_not_simulated_in_all_sizes_would_not_be_chosen(given, monkeypatch):

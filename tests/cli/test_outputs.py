@@ -16,16 +16,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.advisor.advice import Migration
+from reconciler.advisor.migration.risks import risks
 from reconciler.cli import explain, explain_query, status, workload
 from reconciler.cli.history import render_history
 from reconciler.cli.plan import budget_line
 from reconciler.format import iec
+from reconciler.plan import reasons
 from reconciler.plan.budget import Budget, Spent, budget_state
 from reconciler.plan.prediction import whole
 from reconciler.queries.explain_scan import MOST_QUERIES, explain_scan
 from reconciler.queries.fragments import ShapeBatch, batch_fragments
 from reconciler.render import apply_text, explain_text, plan_text, terminal
+from reconciler.table.deletes import NO_DELETE_FILES
 from reconciler.table.observation import Observation
+from reconciler.table.schema import SpecField
+from reconciler.table.writers import NO_WRITERS
 from tests.cli import observations, plans
 from tests.cli.golden import golden, too_long
 from tests.examples import examples
@@ -214,6 +220,18 @@ def test_an_empty_plan_gives_every_reason_and_no_command_to_apply() -> None:
     for item in document["evidence"]["rejected"]:
         assert item["what"] in text
     assert "layoutctl apply" not in text
+
+
+def test_a_refused_migration_is_said_to_its_end_where_the_way_round_is() -> None:
+    merges = replace(NO_WRITERS, merges=12, logged=7)
+    migration = Migration((SpecField(1, "day"),), 1, False, 0, frozenset(), merges)
+    (risk,) = risks(observations.lineitem().files, NO_DELETE_FILES, 2, migration, 0)
+    document = plans.empty()
+    for reason, in_full in ((reasons.MIGRATION_REFUSED, True), ("BelowFloor", False)):
+        entry = {"what": "migrate to day(ts)", "reason": reason, "why": risk.text()}
+        document["evidence"]["rejected"] = [entry]
+        text = " ".join(plan_text.render_plan(document, width=80).split())
+        assert (risk.text() in text) == in_full and "12 MERGEs" in text and "7 MERGEs" in text
 
 
 def test_candidates_of_many_partitions_are_one_line_and_one_alone_names_its_own() -> None:

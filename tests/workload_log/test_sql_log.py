@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UserError
+from reconciler.queries.fragment_codec import fragment_from_row, fragment_to_row
+from reconciler.queries.fragments import batch_fragments
 from reconciler.workload_log import skip_reasons, sql_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.sql import SqlReader
@@ -67,6 +69,39 @@ def test_recorded_bytes_of_a_join_belong_to_no_single_table(tmp_path: Path) -> N
     )
     run(sink, write(tmp_path / "q.jsonl", line))
     assert [f.recorded_bytes for f in sink.fragments] == [None, None]
+
+
+MERGED = "ON t.id = u.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+
+
+@pytest.mark.parametrize(
+    ("sql", "merged"),
+    [
+        (f"MERGE INTO db.t AS t USING db.u AS u {MERGED}", {"t": [True], "u": [False]}),
+        (f"MERGE INTO db.t AS t USING db.t AS u {MERGED}", {"t": [False, True]}),
+        # sqlglot cannot parse this one
+        (
+            f"MERGE WITH SCHEMA EVOLUTION INTO db.t USING db.u {MERGED}",
+            {"t": [True], "u": [False]},
+        ),
+        ("UPDATE db.t SET id = 1 WHERE id = 2", {"t": [False]}),
+        ("SELECT * FROM db.t JOIN db.u USING (id)", {"t": [False], "u": [False]}),
+    ],
+)
+def test_a_merge_marks_one_scan_of_the_table_that_it_writes(
+    sql: str, merged: dict[str, list[bool]], tmp_path: Path
+) -> None:
+    sink = MemorySink()
+    line = json.dumps({"sql": sql, "timestamp": AT})
+    run(sink, write(tmp_path / "q.jsonl", line), dialect="spark")
+    found: dict[str, list[bool]] = {}
+    for fragment in sink.fragments:
+        stored = fragment_from_row(fragment_to_row(fragment))
+        found.setdefault(fragment.table_uuid.removeprefix("uuid-"), []).append(stored.merged)
+    assert {table: sorted(marks) for table, marks in found.items()} == merged
+    shapes = batch_fragments(sink.fragments).shapes
+    counted = sum(float(batch.weight.sum()) * batch.merged for batch in shapes)
+    assert counted == sum(map(sum, merged.values()))
 
 
 def test_epoch_milliseconds_and_iso_times_are_the_same_instant(tmp_path: Path) -> None:

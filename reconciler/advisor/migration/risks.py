@@ -135,13 +135,15 @@ def _overwrites(facts: _Facts) -> Risk | None:
 
 
 def _merges(facts: _Facts) -> Risk | None:
-    merges = facts.migration.writers.merges
-    if not merges:
+    writers = facts.migration.writers
+    places = ((writers.merges, "the history"), (writers.logged, "the query log"))
+    seen = [f"{plural(count, 'MERGE')} in {place}" for count, place in places if count]
+    if not seen:
         return None
     return Risk(
         "Merges",
-        f"{plural(merges, 'MERGE')} in the history: with a storage-partitioned join it may fail "
-        "or shuffle everything while two specs have files",
+        f"{' and '.join(seen)}: with a storage-partitioned join it may fail or shuffle everything "
+        "while two specs have files",
         "set spark.sql.sources.v2.bucketing.enabled=false for the job",
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.layout import Layout
-from reconciler.advisor.simulate.pool import Pool
+from reconciler.advisor.simulate.pool import Pool, WrittenBytes
 from reconciler.advisor.simulate.sampled import MIN_SLICE_ROWS, sampled
 from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
 from reconciler.plan.grouping import arrivals, output_files
@@ -111,20 +111,29 @@ def arranged(
     order = place[np.argsort(number, kind="stable")] if len(target.values) > 1 else place
     starts = np.flatnonzero(np.diff(target.number[order], prepend=-1))
     found = [_widths(thin, spec, ordering, *each) for each in extremes]
-    known = {rows: (widths, share) for rows, widths, share in found}  # a small table has one size
+    known = {each.rows: each for each in found}  # a small table has one size
     whole = max(float(pool.weight.sum()), 1.0)
     live = float(pool.files.live_bytes.sum()) / whole
     return Arrangement(
         pool, ordering, target, order, starts,
-        tuple((rows, max(known[rows][1] * live, 1e-9)) for rows in sorted(known)),
-        tuple((rows, known[rows][0]) for rows in sorted(known)),
+        tuple((rows, max(known[rows].share * live, 1e-9)) for rows in sorted(known)),
+        tuple((rows, known[rows].widths) for rows in sorted(known)),
     )  # fmt: skip
 
 
 def _widths(
     thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes, page_rows: int
-) -> tuple[float, Mapping[int, float], float]:
-    """Return the rows of a row group, the bytes per row of each column, and the written share."""
+) -> WrittenBytes:
+    """Return what the rows take, simulated once: other queries, ranges and pools ask again."""
+    key = (ordering, spec, sizes.target_bytes, sizes.row_group_bytes, page_rows)
+    if key not in thin.written:
+        thin.written[key] = _simulated(thin, spec, ordering, sizes, page_rows)
+    return thin.written[key]
+
+
+def _simulated(
+    thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes, page_rows: int
+) -> WrittenBytes:
     layout = Layout(
         ordering, sizes.target_bytes, sizes.row_group_bytes,
         np.zeros(len(thin.files), dtype=np.int64),
@@ -135,7 +144,7 @@ def _widths(
     rows = max(float(files.records.sum()), 1.0)
     widths = {field: float(known.sum()) / rows for field, known in files.column_sizes.items()}
     per_row = max(float(files.bytes.sum()) / rows, 1e-9)
-    return min(sizes.row_group_bytes / per_row, rows), widths, written.share
+    return WrittenBytes(min(sizes.row_group_bytes / per_row, rows), widths, written.share)
 
 
 def between(rows: Float64, known: Sequence[float], values: Sequence[float]) -> Float64:

@@ -34,6 +34,17 @@ it."""
 
 
 _Known = tuple[Ordering, PartitionSpec | None, int]
+_Written = tuple[Ordering, PartitionSpec, int, int, int]
+"""Target bytes of a file, bytes of a row group, and rows of a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBytes:
+    """rows: of a row group. widths: bytes per row, by column. share: written per live byte."""
+
+    rows: float
+    widths: Mapping[int, float]
+    share: float
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,8 @@ class Pool:
 
     native: the row was sampled from its own file. stored: present sizes of the group's columns.
     loses_runs: columns of unknown encoding that are small because rows are in their order. blocks:
-    rows that are stored next to each other, None if none were read.
+    rows that are stored next to each other, None if none were read. written: what these rows take
+    in an order and in sizes, once that is asked for (`arrangement`).
     """
 
     columns: dict[int, PoolColumn]
@@ -77,6 +89,7 @@ class Pool:
     stored: Stored
     loses_runs: frozenset[int]
     blocks: PooledBlocks | None = None
+    written: dict[_Written, WrittenBytes] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.file)
