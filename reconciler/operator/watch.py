@@ -2,8 +2,8 @@
 
 kopf decides nothing and writes nothing: only event handlers, no finalizer, no annotation, no
 Kubernetes events, storages that store nothing. Its loop runs in a thread of its own and is
-restarted when it gives up (rights revoked, credentials refused); the re-list finds what it missed
-meanwhile (`relist`).
+restarted when it gives up (rights revoked, credentials refused) and when it was not told of all our
+kinds; the re-list finds what it missed meanwhile (`relist`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from reconciler.operator.listing import Pace, paced
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 
 if TYPE_CHECKING:
+    from kopf._cogs.structs.references import Insights
+
     from reconciler.kube.connection import Connection
 
 log = logging.getLogger(__name__)
@@ -254,16 +256,18 @@ class Watch:
 
     async def _kopf(self) -> None:
         import kopf
+        from kopf._cogs.structs.references import Insights
 
         # Not `self._stop`: kopf waits for that in a thread of the loop's own, which the end of the
         # loop joins, so that nobody would notice kopf's end before the operator stops.
-        stop = asyncio.Event()
-        pulse = asyncio.create_task(self._pulse(stop))
+        stop, found = asyncio.Event(), Insights()
+        pulse = asyncio.create_task(self._pulse(stop, found))
         try:
             with paced(self._pace):
                 await kopf.operator(
                     registry=self._registry(),
                     settings=_settings(),
+                    insights=found,
                     standalone=True,
                     clusterwide=self._namespaces is None,
                     namespaces=self._namespaces or (),
@@ -272,11 +276,14 @@ class Watch:
         finally:
             pulse.cancel()
 
-    async def _pulse(self, stop: asyncio.Event) -> None:
+    async def _pulse(self, stop: asyncio.Event, found: Insights) -> None:
         self.running = True
         while True:
             self.beat = time.monotonic()
-            if self._stop.is_set():
+            missing = _unserved(found)
+            if missing and not stop.is_set():
+                log.warning("the API server does not serve %s yet", ", ".join(missing))
+            if missing or self._stop.is_set():
                 stop.set()
             await asyncio.sleep(PULSE_SECONDS)
 
@@ -317,6 +324,19 @@ class Watch:
         parts = (found.pop("authorization") or "").split(" ", 1)
         scheme, token = parts if len(parts) == 2 else (None, None)
         return kopf.ConnectionInfo(**found, scheme=scheme, token=token, priority=self._logins)
+
+
+def _unserved(found: Insights) -> list[str]:
+    """Return the kinds that the API server did not name when kopf asked which ones there are.
+
+    kopf asks once, at its start, and never watches what is missing then. A server that has just
+    started answers before it knows all its kinds.
+    """
+    if not found.ready_resources.is_set():
+        return []
+    served = {(each.group, each.version, each.plural) for each in found.watched_resources}
+    asked = {(kind.group, kind.version, kind.plural): kind for kind in WATCHED}
+    return sorted(kind.plural for key, kind in asked.items() if key not in served)
 
 
 def _handler(kind: Kind, observe: Callable[[Kind, str | None, Mapping[str, Any]], None]) -> Any:

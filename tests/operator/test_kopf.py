@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 
 from kopf._cogs.clients import fetching, watching
+from kopf._core.reactor import observation, running
 
 ROOT = Path(__file__).parents[2]
 OPERATOR = ROOT / "reconciler" / "operator"
@@ -28,7 +29,9 @@ def test_one_version_of_kopf_is_declared_locked_and_installed() -> None:
     assert [declared] == locked == [f"kopf=={importlib.metadata.version('kopf')}"]
 
 
-def test_the_listing_is_the_only_private_part_of_kopf_that_the_operator_uses() -> None:
+def test_the_listing_and_the_insights_are_all_private_parts_of_kopf_that_the_operator_uses() -> (
+    None
+):
     found = {
         (path.name, node.module, alias.name)
         for path in OPERATOR.glob("*.py")
@@ -36,7 +39,17 @@ def test_the_listing_is_the_only_private_part_of_kopf_that_the_operator_uses() -
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kopf.")
         for alias in node.names
     }
-    assert found == {("listing.py", "kopf._cogs.clients", "fetching")}
+    assert found == {
+        ("listing.py", "kopf._cogs.clients", "fetching"),
+        ("watch.py", "kopf._cogs.structs.references", "Insights"),
+    }
+
+
+def test_kopf_says_when_it_has_asked_for_the_kinds_and_which_it_watches() -> None:
+    source = inspect.getsource(observation.resource_observer)
+    asked = source.index("revise_resources(resources=resources, insights=insights")
+    assert asked < source.index("insights.ready_resources.set()")
+    assert inspect.signature(running.operator).parameters["insights"].default is None
 
 
 def test_a_listing_yields_chunks_of_objects_with_a_version_and_takes_keywords() -> None:
@@ -61,6 +74,4 @@ def test_a_watch_looks_the_listing_up_in_its_module_and_takes_chunk_by_chunk() -
 
 
 def test_the_warning_about_signals_comes_from_the_logger_that_is_silenced() -> None:
-    from kopf._core.reactor import running
-
     assert running.logger.name == "kopf._core.reactor.running"
