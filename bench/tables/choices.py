@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,7 @@ from reconciler.table.filetable import Int64
 from reconciler.table.row_group_bytes import plain_row_bytes, rows_of_row_group
 from tests.conftest import sqlite_catalog
 
+LOG = Path("build/bench-choices.jsonl")
 ROW_GROUPS = (0, 256 << 10, 96 << 10)
 """Stored bytes of the row groups that are tried; 0 for one a file."""
 
@@ -130,17 +132,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tables.choices")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default="", help="names, separated by commas")
+    parser.add_argument("--log", type=Path, default=LOG)
     options = parser.parse_args(arguments)
-    found = []
+    options.log.parent.mkdir(parents=True, exist_ok=True)
+    done = {one.kind for one in _known(options.log, options.seed)}
     for name in options.kinds.split(",") if options.kinds else KINDS:
         drawn = KINDS[name](options.seed)
-        if drawn.changes or not drawn.columns or drawn.budget is not None:
+        if name in done or drawn.changes or not drawn.columns or drawn.budget is not None:
             continue  # Spark deletes rows, nothing is to be chosen, or no plan may choose freely
         with tempfile.TemporaryDirectory(prefix="bench-choices-") as directory:
-            found.append(choice(Path(directory), drawn))
-        print(*_row(found[-1]), sep=" | ", flush=True)
-    print(report(found, options.seed))
+            found = choice(Path(directory), drawn)
+        with options.log.open("a") as out:
+            out.write(json.dumps({"seed": options.seed} | asdict(found)) + "\n")
+        print(*_row(found), sep=" | ", flush=True)
+    print(report(_known(options.log, options.seed), options.seed))
     return 0
+
+
+def _known(log: Path, seed: int) -> list[Choice]:
+    """Return what the log holds of that seed, so that a run can be stopped and resumed."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return [Choice(**line) for line in lines if line.pop("seed") == seed]
 
 
 def report(found: Sequence[Choice], seed: int) -> str:
