@@ -2,12 +2,14 @@
 
 Size tiers come from plan.small_files. If fragments are known, a merge is vetoed when queries would
 read more and fewer opened files do not make up for it. With a trusted workload it also has to pay
-back, unless an objective on file count or size forces it. Without a workload, it is drift.
+back, unless an objective on file count or size forces it, and the files are sorted instead where a
+key of the queries saves more than sorting adds. Without a workload, it is drift.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +25,8 @@ from reconciler.advisor.judge import (
     weigh,
 )
 from reconciler.advisor.keys import wanted_columns
-from reconciler.advisor.recluster import allowed
+from reconciler.advisor.recluster import allowed, sorted_together
+from reconciler.advisor.room import added_by
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices
@@ -32,6 +35,7 @@ from reconciler.plan.drift import Drift
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.plan.sentence import sentence
 from reconciler.plan.small_files import LARGEST_SHARE, small_files, small_mask
+from reconciler.queries.rewrite_cost import MORE_TO_SORT
 from reconciler.table.filetable import Bool, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 from reconciler.table.schema import SortColumn
@@ -40,10 +44,17 @@ ORDERED = 0.5
 """A column orders the files if at most this share of them contains a given value."""
 
 
-def bin_pack_candidates(
-    situation: Situation, forced: bool, spent: float
-) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
-    """Return (candidate, why) per set to merge, and what is left alone. forced: by an objective."""
+@dataclass(frozen=True)
+class Packed:
+    """merged: sets to merge, and why; in_order: sets that are sorted instead."""
+
+    merged: tuple[tuple[Candidate, str], ...]
+    in_order: tuple[Candidate, ...]
+    rejected: tuple[Rejected, ...]
+
+
+def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Packed:
+    """Return what becomes of the small files. forced: by an objective."""
     settings = situation.settings
     ordering = packing_order(situation)
     free = allowed(situation)
@@ -53,6 +64,7 @@ def bin_pack_candidates(
         aimed=situation.aimed,
     )  # fmt: skip
     found: list[tuple[Candidate, str]] = []
+    in_order: list[Candidate] = []
     turned: list[Rejected] = []
     for decision in decisions:
         if not decision.rewrite:
@@ -62,14 +74,41 @@ def bin_pack_candidates(
         turned += oversized(situation, decision.files, parts, "bin-pack")
         for part in parts:
             candidate, why_not = _best(situation, np.sort(part), ordering, forced, spent)
+            better = _sorted_instead(situation, candidate, why_not, spent)
+            if better is not None:
+                in_order.append(better)
+                exposed = situation.exposed + added_by(situation, [better])
+                situation = replace(situation, exposed=exposed)
+                saved = reasons.times_cost(candidate.saving_low, candidate.cost)
+                why_not = why_not or (reasons.OTHER_KEY, saved)
             if why_not is None:
                 found.append((candidate, decision.reason))
-                spent += candidate.cost
             else:
                 title = sentence("bin-pack ", str(len(part)), " files")
                 turned.append(rejected(situation, title, *why_not, part, candidate))
+            spent += candidate.cost if why_not is None or better is not None else 0.0
     turned += _left_alone(situation, [d for d in decisions if not d.rewrite])
-    return found, turned
+    return Packed(tuple(found), tuple(in_order), tuple(turned))
+
+
+def _sorted_instead(
+    situation: Situation, merged: Candidate, why_not: Refusal | None, spent: float
+) -> Candidate | None:
+    """Return a sort of the same files that passes, if it is worth more than the merge.
+
+    What reclustering counts of a file is the bytes that queries may skip, because large files gain
+    nothing else by a sort. Small ones become fewer as well.
+    """
+    if situation.settings.mode != "WorkloadAware" or not situation.trusted:
+        return None
+    skipped = float(situation.savings.saving[merged.rows].sum()) * situation.life
+    if skipped <= MORE_TO_SORT * merged.cost:
+        return None
+    better = sorted_together(situation, merged.rows, spent)
+    if better is None or why_not is not None:
+        return better
+    more = better.saving_low - merged.saving_low
+    return better if more > MORE_TO_SORT * merged.cost else None
 
 
 def packing_order(situation: Situation) -> Ordering:

@@ -19,7 +19,7 @@ from reconciler.advisor.declared import declared_candidates, footers_to_read, re
 from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
-from reconciler.advisor.judge import rejected
+from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.migration.moves import DECLARED, move_candidates
 from reconciler.advisor.predicted import advice_of
 from reconciler.advisor.publication import once_published
@@ -193,11 +193,11 @@ def workload_aware(situation: Situation) -> Verdict:
         low = rejected(situation, "recluster", reasons.LOW_COVERAGE, message, nothing)
         return Verdict((), (low,))
     found = recluster(situation)
-    chosen = tuple(
-        Chosen(c, Recluster, "workload", str(reasons.times_cost(c.saving_low, c.cost)))
-        for c in found.candidates
-    )
-    return Verdict(chosen, found.rejected)
+    return Verdict(tuple(map(_reclustered, found.candidates)), found.rejected)
+
+
+def _reclustered(made: Candidate) -> Chosen:
+    return Chosen(made, Recluster, "workload", str(reasons.times_cost(made.saving_low, made.cost)))
 
 
 def declared(situation: Situation) -> Verdict:
@@ -211,12 +211,12 @@ def declared(situation: Situation) -> Verdict:
 
 
 def bin_pack(situation: Situation) -> Verdict:
-    """Merge small files that no other action rewrites."""
+    """Merge small files that no other action rewrites, or sort them where that saves more."""
     forced = forced_by_objectives(situation)
-    found, turned = bin_pack_candidates(situation, forced, situation.spent)
+    found = bin_pack_candidates(situation, forced, situation.spent)
     evidence = "objective" if forced else ("workload" if situation.trusted else "drift")
-    chosen = tuple(Chosen(c, BinPack, evidence, why) for c, why in found)
-    return Verdict(chosen, tuple(turned))
+    merged = [Chosen(c, BinPack, evidence, why) for c, why in found.merged]
+    return Verdict((*merged, *map(_reclustered, found.in_order)), found.rejected)
 
 
 def apply_deletes(situation: Situation) -> Verdict:

@@ -273,6 +273,18 @@ def _fitting(situation: Situation, candidate: Candidate, spent: float) -> float:
     return max(free, 0.0) / max(at_stake.total - at_stake.standing, 1e-9)
 
 
+def sorted_together(situation: Situation, rows: Int64, spent: float) -> Candidate | None:
+    """Return the rewrite of these files by the best key of the queries; None if none passes."""
+    vectors, columns = _signatures(situation, rows)
+    if not columns:
+        return None
+    ranked = keys.ranked(
+        situation, rows, vectors.mean(axis=0), columns,
+        lambda made: _refusal(situation, made, spent) is None,
+    )  # fmt: skip
+    return ranked[0] if ranked and _refusal(situation, ranked[0], spent) is None else None
+
+
 def _compared(best: Candidate, other: Candidate) -> str:
     return "more" if best.net >= other.net else "nearly as much without a curve"
 
@@ -289,7 +301,7 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
     total, cost = float(saving[rest].sum()), float(situation.cost[rest].sum())
     alpha = situation.settings.alpha
     why = reasons.times_cost(total, cost)
-    why += f" at the recorded rates (WAIR Eq. 4, alpha {alpha:g})"
+    why += f" by what queries skip, at the recorded rates (WAIR Eq. 4, alpha {alpha:g})"
     reason = reasons.DEBT if chosen.truncated else reasons.BELOW_COST
     if reason != reasons.BELOW_COST:
         why += f"; {reasons.SENTENCES[reason]}"

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from reconciler.advisor.binpack import small_files_mask
 from reconciler.advisor.recluster import allowed, movable
 from reconciler.advisor.situation import Situation, is_quiet
+from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import fields_of
+from reconciler.queries.rewrite_cost import MORE_TO_SORT
 from reconciler.table.filetable import Bool, FileTable, Float64, Int64
 from reconciler.table.values import Kind
 
@@ -30,7 +33,8 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
     """
     if not situation.trusted:
         return np.zeros(0, dtype=np.int64)
-    worth = saving_bound(situation) * situation.life > situation.alpha * situation.cost
+    bound = saving_bound(situation) * situation.life
+    worth = (bound > situation.alpha * situation.cost) | _merged_anyway(situation, bound)
     free = np.flatnonzero((worth & allowed(situation)) | (situation.moving & movable(situation)))
     waits = np.flatnonzero(worth & situation.rewritable & ~situation.taken & is_quiet(situation))
     rows = np.union1d(free, waits)
@@ -43,6 +47,20 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
     later = _stratified(situation, waits, limit - len(picked))
     picked = np.union1d(picked, later)
     return np.setdiff1d(picked, known)[:room].astype(np.int64)
+
+
+def _merged_anyway(situation: Situation, bound: Float64) -> Bool:
+    """Return bool[files]: small files that fewer openings may pay for merging, and of which queries
+    read so much that sorting them meanwhile may pay, too. bound: what a layout can save of each."""
+    settings, cost = situation.settings, situation.cost
+    if settings.mode != "WorkloadAware":
+        return np.zeros(len(situation.table), dtype=np.bool_)
+    executions = sum(float(demand.executions.sum()) for demand in situation.demands)
+    openings = executions * settings.open_bytes * situation.life
+    wanted = (bound > MORE_TO_SORT * cost) & (bound + openings > situation.alpha * cost)
+    wanted &= situation.table.bytes < SMALL_SHARE * settings.target_bytes
+    rest = wanted & (bound <= situation.alpha * cost)
+    return wanted & small_files_mask(situation) if rest.any() else rest
 
 
 def saving_bound(situation: Situation) -> Float64:

@@ -68,6 +68,9 @@ class ThroughputSample:
 CPU_PER_BYTE: Mapping[str, float] = {
     "pack": 1.9e-7, "sort": 2.6e-7, "compact-deletes": 2e-6, "convert-deletes": 1.2e-7,
 }  # fmt: skip
+MORE_TO_SORT = 1.0 - CPU_PER_BYTE["pack"] / CPU_PER_BYTE["sort"]
+"""Share of a rewrite's cost that sorting adds to merging the same files."""
+
 CPU_PER_FILE = 0.005
 CPU_PER_ACTION: Mapping[str, float] = {
     "pack": 0.1, "sort": 0.15, "compact-deletes": 0.05, "convert-deletes": 0.05,
