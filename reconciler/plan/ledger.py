@@ -288,7 +288,12 @@ def work_of(entry: LedgerEntry) -> str | None:
 
 
 def throughput(entries: Sequence[LedgerEntry], runs: Sequence[RunTimes] = ()) -> Throughput:
-    """Return the throughput model, from committed rewrites of a known kind. runs: of all tables.
+    """Return the throughput model, from committed rewrites of a known kind. runs: of all tables."""
+    return throughput_from(samples_of(entries), runs)
+
+
+def samples_of(entries: Sequence[LedgerEntry]) -> list[ThroughputSample]:
+    """Return what the committed rewrites of a known kind took.
 
     A commit that was settled after a crash has no measured CPU time and is not used.
     """
@@ -312,7 +317,7 @@ def throughput(entries: Sequence[LedgerEntry], runs: Sequence[RunTimes] = ()) ->
                     _rows_of(done, entry.predicted),
                 )
             )
-    return throughput_from(samples, runs)
+    return samples
 
 
 def _rows_of(done: Outcome, predicted: Prediction) -> Rows | None:

@@ -87,7 +87,9 @@ delete files. The first action of a kind also pays for compiling its code."""
 @dataclass(frozen=True, slots=True)
 class ByRows:
     """CPU seconds of the same where rows are known: of a row, a value of a column in it, a byte of
-    text, a file and an action, and at most of compiling the code for the first action."""
+    text, a file and an action. The first action pays for compiling its code: the share `warming` of
+    its rows' CPU, because tables of 300,000 rows end before all of it is compiled, and at most
+    `first`."""
 
     row: float
     value: float
@@ -95,6 +97,17 @@ class ByRows:
     file: float = 0.001
     action: float = 0.05
     first: float = 0.7
+    warming: float = 0.65
+
+    def rows_cpu(self, rows: Rows) -> float:
+        return (self.row + self.value * rows.columns) * rows.count + self.text * rows.text
+
+    def warm_up(self, rows: Rows) -> float:
+        return min(self.first, self.warming * self.rows_cpu(rows))
+
+    def cpu_seconds(self, rows: Rows, files: int, first: bool) -> float:
+        work = self.action + self.file * files + self.rows_cpu(rows)
+        return work + (self.warm_up(rows) if first else 0.0)
 
 
 BY_ROWS: Mapping[str, ByRows] = {
@@ -108,10 +121,6 @@ of 16 columns several times as long as one of 3. Fitted to 27 rewrites of 20 kin
 KEY_TEXT = 5.0
 """Bytes of other text that a byte of the key's text costs as much as: it is compared, too. Codes of
 20 bytes took 6 microseconds a row more than numbers do, which payload of that size does not."""
-
-WARMING = 0.65
-"""Most of the rows' CPU that the first action pays for compiling its code: tables of 300,000 rows
-end before all of it is compiled."""
 
 MOSTLY_WORK = 0.5
 """Least part of an action's modelled CPU that its rows or bytes are, for it to tell of the
@@ -208,24 +217,17 @@ class Throughput:
 
 def modelled_cpu(kind: str, size: int, files: int, first: bool, rows: Rows | None = None) -> float:
     """Return the CPU seconds of rewriting `size` bytes of `files` files, verification included."""
-    by_rows = BY_ROWS.get(kind) if rows is not None else None
-    if rows is None or by_rows is None:
-        work = CPU_PER_ACTION[kind] + CPU_PER_FILE * files + CPU_PER_BYTE[kind] * size
-    else:
-        work = by_rows.action + by_rows.file * files + _cpu_of(by_rows, rows)
-    return work + (warming(kind, rows) if first else 0.0)
+    if rows is not None and kind in BY_ROWS:
+        return BY_ROWS[kind].cpu_seconds(rows, files, first)
+    work = CPU_PER_ACTION[kind] + CPU_PER_FILE * files + CPU_PER_BYTE[kind] * size
+    return work + (CPU_OF_FIRST[kind] if first else 0.0)
 
 
 def warming(kind: str, rows: Rows | None) -> float:
     """Return the CPU seconds that the first action of a kind takes more than a later one."""
-    by_rows = BY_ROWS.get(kind) if rows is not None else None
-    if rows is None or by_rows is None:
-        return CPU_OF_FIRST[kind]
-    return min(by_rows.first, WARMING * _cpu_of(by_rows, rows))
-
-
-def _cpu_of(model: ByRows, rows: Rows) -> float:
-    return (model.row + model.value * rows.columns) * rows.count + model.text * rows.text
+    if rows is not None and kind in BY_ROWS:
+        return BY_ROWS[kind].warm_up(rows)
+    return CPU_OF_FIRST[kind]
 
 
 PRIOR_THROUGHPUT = Throughput()
