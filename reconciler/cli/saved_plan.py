@@ -70,8 +70,7 @@ def check_stands(plan: Plan, observation: Any, step: Step, do: str) -> None:
     """Raise if the plan does not stand: it is planned again instead of being run in part. A plan
     that is done raises nothing. do: the command that makes another plan."""
     from reconciler.errors import StalePlanError
-    from reconciler.loop.propose import head_of
-    from reconciler.plan.standing import Fallen, judge
+    from reconciler.plan.standing import Fallen, head_of, judge
 
     found = judge(plan, head_of(observation), step.clock())
     if found.fallen not in (None, Fallen.DONE):

@@ -49,7 +49,7 @@ from reconciler.plan.small_files import declared_target_bytes
 from reconciler.queries.fragments import Workload
 from reconciler.queries.open_price import PRESET, OpenPrice
 from reconciler.queries.rewrite_cost import Rho, RunTimes, rho_from
-from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation, RecentWrite
+from reconciler.table.observation import Observation, RecentWrite
 from reconciler.table.operations import Encoding
 from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
 from reconciler.table.retention import Retention
@@ -310,17 +310,6 @@ def _shortest_ms(budgets: Iterable[BudgetSpec]) -> int:
     or the length of its window."""
     every = ((one.per_seconds or one.duration_seconds or 0) for one in budgets)
     return 1_000 * min(every, default=0)
-
-
-def done_actions(observation: Observation) -> frozenset[tuple[str, str]]:
-    """Return the (plan id, action id) pairs in the summaries of the head's ancestors."""
-    return frozenset(
-        (snapshot.summary[PLAN_ID], action)
-        for snapshot in observation.ancestry
-        if PLAN_ID in snapshot.summary
-        for action in snapshot.summary.get(ACTION_IDS, "").split(",")
-        if action
-    )
 
 
 def debt(history: History, rho: Rho) -> Debt:

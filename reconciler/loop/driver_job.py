@@ -40,7 +40,7 @@ from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.ports import Target
-from reconciler.loop.propose import PlanOnTable, head_of, observed_again, place_plan
+from reconciler.loop.propose import PlanOnTable, observed_again, place_plan
 from reconciler.loop.step import CarriedOut, Step, carry_out
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.budget import Budget, BudgetState
@@ -48,7 +48,7 @@ from reconciler.plan.execution import Event, ExecutionResult, figures
 from reconciler.plan.gate import Gate
 from reconciler.plan.ledger import Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
-from reconciler.plan.standing import Fallen, judge
+from reconciler.plan.standing import Fallen, head_of, judge
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 

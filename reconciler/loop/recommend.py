@@ -21,9 +21,9 @@ from reconciler.advisor.simulate.demand import demands
 from reconciler.api.places import is_local
 from reconciler.errors import UserError
 from reconciler.format import plural
+from reconciler.loop.advised import on_live_files, predicate_columns, with_footer
 from reconciler.loop.decision_settings import DEFAULT_ROW_GROUP
 from reconciler.loop.ports import Evidence, Target
-from reconciler.loop.propose import on_live_files, predicate_columns, with_footer
 from reconciler.loop.reader import Reader
 from reconciler.plan.ledger import throughput
 from reconciler.queries.demand import Demand

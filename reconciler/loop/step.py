@@ -24,18 +24,12 @@ from reconciler.api.identity import hash_inputs
 from reconciler.api.support import not_acted_on, unheld
 from reconciler.errors import StalePlanError
 from reconciler.format import plural
+from reconciler.loop.advised import predicate_columns, with_footer
 from reconciler.loop.audits import waits_under
 from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.ports import Ports, Target
-from reconciler.loop.propose import (
-    PlanOnTable,
-    Proposal,
-    files_of,
-    predicate_columns,
-    propose,
-    with_footer,
-)
+from reconciler.loop.propose import PlanOnTable, Proposal, files_of, propose
 from reconciler.loop.waiting import refused, waiting
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity

@@ -18,7 +18,7 @@ from reconciler.errors import TableDamagedError
 from reconciler.format import utc
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
-from reconciler.loop.propose import Proposal, head_of, with_standing
+from reconciler.loop.propose import Proposal, with_standing
 from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
 from reconciler.operator.deletes_status import deletes_status
@@ -28,7 +28,7 @@ from reconciler.operator.ports import EXPIRED, Look
 from reconciler.operator.status_text import short_bytes
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total
-from reconciler.plan.standing import Fallen, Judgement, judge
+from reconciler.plan.standing import Fallen, Judgement, head_of, judge
 from reconciler.table.damage import damage_of
 
 MOST_APPROVED = 16

@@ -19,6 +19,7 @@ from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.plan import Plan
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation
 
 
 class Fallen(StrEnum):
@@ -71,6 +72,33 @@ class Head:
     metadata: TableMetadata = field(default_factory=TableMetadata)
     history: Mapping[int, int] = field(default_factory=dict)
     retained: frozenset[int] = frozenset()
+
+
+def head_of(observation: Observation) -> Head:
+    """Return what plans of the observed table are judged against."""
+    others = (snapshot.snapshot_id for snapshot in observation.other_snapshots)
+    history = {item.snapshot_id: item.sequence_number for item in observation.ancestry}
+    return Head(
+        uuid=observation.uuid,
+        files=observation.files,
+        deletes=observation.deletes.paths,
+        manifests=observation.manifest_table.every,
+        done=_done_actions(observation),
+        metadata=observation.metadata,
+        history=history,
+        retained=frozenset((*history, *others)),
+    )
+
+
+def _done_actions(observation: Observation) -> frozenset[tuple[str, str]]:
+    """Return the (plan id, action id) pairs in the summaries of the head's ancestors."""
+    return frozenset(
+        (snapshot.summary[PLAN_ID], action)
+        for snapshot in observation.ancestry
+        if PLAN_ID in snapshot.summary
+        for action in snapshot.summary.get(ACTION_IDS, "").split(",")
+        if action
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect
 from reconciler.errors import UnavailableError
-from reconciler.loop import propose as propose_module
+from reconciler.loop import advised as advised_module
 from reconciler.loop.gating import Approvals, PendingWork, gate_input, policy_key
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
@@ -113,9 +113,9 @@ def test_a_look_plans_once_although_an_older_approved_plan_stands(
     table.append(pa.table({"id": [1], "day": [1]}))
     monkeypatch.setattr(world.store, "standing_plan", lambda *_: None)
     decisions: list[Any] = []
-    decided = propose_module.decide
+    decided = advised_module.decide
     monkeypatch.setattr(
-        propose_module, "decide", lambda given: decisions.append(given) or decided(given)
+        advised_module, "decide", lambda given: decisions.append(given) or decided(given)
     )
     look = look_at(world.actor, step.target, step.policy, "f", [approved.id], step.clock())
     assert look.plan.id == approved.id

@@ -15,7 +15,7 @@ from reconciler import errors
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
 from reconciler.kube.termination_message import Cause
-from reconciler.loop import propose as propose_module
+from reconciler.loop import advised as advised_module
 from reconciler.loop.driver_job import (
     Driven,
     claim_check,
@@ -111,7 +111,7 @@ def test_a_run_of_housekeeping_is_carried_out_as_it_was_admitted(
 def test_a_run_plans_nothing(made: Prepared, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stored plan is carried out; what is left is planned by the operator's next look."""
     planned: list[Any] = []
-    monkeypatch.setattr(propose_module, "decide", planned.append)
+    monkeypatch.setattr(advised_module, "decide", planned.append)
     assert shortfall(go(made, spark)) is None
     assert planned == []
 
@@ -126,7 +126,7 @@ def test_what_a_plan_achieved_is_measured_on_the_files_that_it_was_based_on(
     few: int,
 ) -> None:
     """As measured by a step that proposed the plan itself: a run only has the stored plan."""
-    monkeypatch.setattr(propose_module, "FEW_FILES", few)
+    monkeypatch.setattr(advised_module, "FEW_FILES", few)
     made = prepared(catalog_config, iceberg_catalog, tmp_path / "plans", 10, workload=True)
     actor = made.actor(spark)
     step = Step(Target(made.config, made.run.table), made.run.policy, "test", actor_clock)

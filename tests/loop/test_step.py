@@ -22,7 +22,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.document_codec import from_document
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import BlockedError
-from reconciler.loop import propose as propose_module
+from reconciler.loop import advised as advised_module
 from reconciler.loop.gating import Approvals, plan_policy_key, policy_key
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.measure import window_read
@@ -181,7 +181,7 @@ def test_what_a_plan_achieved_is_measured_as_it_was_predicted(
     spark, catalog_config, make_table, actor, monkeypatch, few
 ):
     """A table of few files is planned by all footers, and the next plan starts where this ended."""
-    monkeypatch.setattr(propose_module, "FEW_FILES", few)
+    monkeypatch.setattr(advised_module, "FEW_FILES", few)
     table = make_table(f"measured_{few}", files=10, rows=6_000, target=1 << 19)
     asked = queries_on(table, "day", 300, 10, 400)
     actor.store.append_fragments(asked)
@@ -218,7 +218,7 @@ def test_the_footers_of_a_table_of_few_files_are_all_read_and_of_others_the_sket
     actor.store.append_fragments(rare)
     few = step.propose(actor)
     assert few.row_groups is not None and few.row_groups.has_footer.all()
-    monkeypatch.setattr(propose_module, "FEW_FILES", 5)
+    monkeypatch.setattr(advised_module, "FEW_FILES", 5)
     many = step.propose(actor)
     assert not len(many.advice.wanted_sketches)
     assert many.row_groups is None

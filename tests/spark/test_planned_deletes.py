@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.advisor.advice import Advice, DeletePolicy, Settings
 from reconciler.catalog.observe import observe_table
+from reconciler.loop.advised import advise
 from reconciler.loop.ports import Target
-from reconciler.loop.propose import advise
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.deletes import Scope
 from reconciler.table.observation import Observation

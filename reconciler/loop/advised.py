@@ -1,0 +1,262 @@
+"""From a table as it is now to advice: what a decision needs is observed, read and sampled here.
+
+The I/O is passed in as `Ports`; the decision itself is `advisor.decide`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from reconciler.advisor.advice import Advice, AdviceInput, Settings
+from reconciler.advisor.decide import decide
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.errors import FileMissingError
+from reconciler.loop.decision_settings import (
+    History,
+    orphan_search,
+    settings_for,
+    specs_unused_ms,
+)
+from reconciler.loop.ports import Evidence, Ports, Target
+from reconciler.plan.small_files import auto_target_bytes
+from reconciler.plan.standing import head_of, judge
+from reconciler.queries.fragments import Workload
+from reconciler.table.damage import damage_of
+from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.observation import Observation
+from reconciler.table.orphans import NO_ORPHANS, Orphans
+from reconciler.table.sample import RowGroups
+from reconciler.table.spec_use import idle_specs
+
+FEW_FILES = 128
+"""Tables of at most this many files are planned with the footers of all of them.
+
+The reading before and after a rewrite then has the same basis: row groups. Every plan makes these
+requests; they cost no more than two rounds of sketches.
+"""
+
+LOOKS = 3
+"""Times that a table is looked at when other writers remove files that are about to be read."""
+
+SKETCH_ROUNDS = 3
+"""Maximum rounds of sketches; each round may change which other files are worth sketching."""
+
+
+Found = TypeVar("Found")
+Advised = tuple[Observation, Evidence, History, Settings, Advice, RowGroups | None]
+
+
+def advised(target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime) -> Advised:
+    """Advice on the table as it is now, with what it was made from.
+
+    A data file that was removed between the look at the table and the read of its footer is looked
+    for in the table once more: if another writer replaced it, the newer table is advised on.
+    """
+    return on_live_files(target, ports, lambda seen: _advised_on(seen, target, policy, ports, now))
+
+
+def on_live_files(target: Target, ports: Ports, work: Callable[[Observation], Found]) -> Found:
+    """Do work that reads data files of the table as it is now; see `advised`."""
+    seen = ports.observe(target)
+    for _ in range(LOOKS - 1):
+        try:
+            return work(seen)
+        except FileMissingError:
+            newer = ports.observe(target)
+            if newer.metadata_location == seen.metadata_location:
+                raise
+            seen = newer
+    return work(seen)
+
+
+def _advised_on(
+    seen: Observation,
+    target: Target,
+    policy: TableLayoutPolicy,
+    ports: Ports,
+    now: dt.datetime,
+) -> Advised:
+    evidence, history = ports.evidence(seen), ports.history(seen.uuid)
+    seen, orphans = _with_orphans(seen, target, policy, ports, now)
+    seen = _with_unused_specs(seen, target, policy, ports, now)
+    settings = settings_for(
+        policy,
+        seen,
+        history,
+        target_bytes=target_size(policy, seen),
+        coverage=evidence.coverage.share,
+        now_ms=_ms(now),
+        workload=evidence.workload,
+        needed=needed_snapshots(policy, seen, ports, now),
+        orphans=orphans,
+    )
+    advice, row_groups, settings = advise(target, seen, evidence.workload, settings, ports)
+    return seen, evidence, history, settings, advice, row_groups
+
+
+def _with_orphans(
+    seen: Observation, target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime
+) -> tuple[Observation, Orphans]:
+    """Search orphan files where the policy asks for it; what is found is a fact of the table."""
+    search = orphan_search(policy.spec)
+    if search is None or _lost(seen):
+        return seen, NO_ORPHANS
+    under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
+    found = ports.orphans(target, seen.uuid, search, _ms(now), under_way)
+    if not found.listed:
+        return seen, found
+    paths = frozenset(file.path for file in found.files)
+    return replace(seen, metadata=replace(seen.metadata, orphans=paths)), found
+
+
+def _with_unused_specs(
+    seen: Observation, target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime
+) -> Observation:
+    """Look for partition specs that no snapshot uses, where the policy asks for it and the history
+    is long enough to show it: all manifest lists are read."""
+    unused_ms = specs_unused_ms(policy.spec)
+    if unused_ms is None or _lost(seen):
+        return seen
+    found = idle_specs(seen.metadata, seen.files, seen.delete_files, unused_ms, _ms(now))
+    if not found:
+        return seen
+    unused = ports.unused_specs(target, found)
+    return replace(seen, metadata=replace(seen.metadata, unused_specs=unused))
+
+
+def _lost(seen: Observation) -> bool:
+    """Whether files of a batch that waits on a branch are gone."""
+    return any(batch.missing for batch in seen.waiting)
+
+
+def _ms(moment: dt.datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def needed_snapshots(
+    policy: TableLayoutPolicy, seen: Observation, ports: Ports, now: dt.datetime
+) -> frozenset[int]:
+    """Return the snapshots from which plans that stand and open attempts start; asked for only
+    where snapshots may expire."""
+    if policy.spec.maintenance is None or policy.spec.maintenance.expire_snapshots is None:
+        return frozenset()
+    work, head = ports.work(seen.uuid), head_of(seen)
+    bases = {one.base_snapshot_id for one in work.attempts}
+    for plan in work.plans:
+        if plan.base_snapshot_id is not None and judge(plan, head, now).fallen is None:
+            bases.add(plan.base_snapshot_id)
+    return frozenset(bases)
+
+
+def target_size(policy: TableLayoutPolicy, observation: Observation) -> int:
+    """Return spec.layout.files.targetSize; for Auto the table's property, else a size by table
+    size."""
+    explicit = policy.spec.layout.files.target_bytes
+    return explicit or auto_target_bytes(observation.files, observation.properties)
+
+
+def advise(
+    target: Target,
+    observation: Observation,
+    workload: Workload,
+    settings: Settings,
+    ports: Ports,
+) -> tuple[Advice, RowGroups | None, Settings]:
+    """Return the advice, and the row groups and settings that it is based on.
+
+    The row groups are from the footers of all files if there are few, else, like sketches, only of
+    files where they could change the advice. The settings differ by the price of opening a file if
+    the sketches measured it: the next plan, which finds the sketches made, has the same price.
+    """
+    files, columns = observation.files, sampled_columns(workload, settings)
+    given = AdviceInput(
+        files, workload, settings,
+        deletes=observation.delete_files,
+        operations=observation.operations,
+        manifests=observation.manifest_table,
+        damage=damage_of(observation),
+    )  # fmt: skip
+    sketched = known = np.empty(0, dtype=np.int64)
+    if columns and len(files) <= FEW_FILES:
+        known = with_footer(files)
+        given = replace(given, row_groups=ports.footers(target, observation, known))
+    given = replace(given, published=_published(given, target, observation, ports))
+    advice = decide(given)
+    if len(advice.wanted_footers):
+        known = np.union1d(known, advice.wanted_footers).astype(np.int64)
+        given = replace(given, row_groups=ports.footers(target, observation, known))
+        advice = decide(given)
+    for _ in range(SKETCH_ROUNDS):
+        wanted = np.union1d(sketched, advice.wanted_sketches).astype(np.int64)
+        if len(wanted) == len(sketched) or not columns:
+            break
+        sketched = wanted
+        if not np.isin(sketched, known).all():
+            known = np.union1d(known, sketched)
+            given = replace(given, row_groups=ports.footers(target, observation, known))
+        sample = ports.sketch(target, observation, sketched, columns)
+        price = ports.open_price(observation.uuid)
+        settings = replace(
+            settings, open_bytes=price.bytes, openings=price.openings, opened_ms=price.measured_ms
+        )
+        given = replace(given, sample=sample, settings=settings)
+        advice = decide(given)
+    return advice, given.row_groups, settings
+
+
+def _published(
+    given: AdviceInput, target: Target, observation: Observation, ports: Ports
+) -> AdviceInput | None:
+    """Return the input for the table as it would be if what waits on branches were published."""
+    files = observation.published
+    if files is None:
+        return None
+    groups = given.row_groups
+    if groups is not None:
+        then = replace(observation, files=files)
+        groups = ports.footers(target, then, with_footer(files))
+    return replace(given, table=files, row_groups=groups)
+
+
+def planned_row_groups(
+    target: Target, seen: Observation, workload: Workload, ports: Ports
+) -> RowGroups | None:
+    """Return the row groups that a plan of the table was based on, as `advise` chose them.
+
+    The sketched files are found by their stored sketches, which the plan left.
+    """
+    if not predicate_columns(workload):
+        return None
+    files, known = seen.files, with_footer(seen.files)
+    if len(files) > FEW_FILES:
+        sketched = set(ports.sketched(seen.uuid, [str(path) for path in files.path]))
+        known = known[[path in sketched for path in files.path[known]]]
+        if not len(known):
+            return None
+    return ports.footers(target, seen, known)
+
+
+def with_footer(files: FileTable) -> Int64:
+    """Return the rows of the files whose footers can be read: Parquet, and not encrypted."""
+    return np.flatnonzero(files.parquet & ~files.encrypted).astype(np.int64)
+
+
+def sampled_columns(workload: Workload, settings: Settings) -> tuple[int, ...]:
+    """Return the columns that a sketch reads: those that queries filter on, and those by which a
+    declared migration partitions. () without queries."""
+    asked = predicate_columns(workload)
+    if not asked or settings.migration is None:
+        return asked
+    return tuple(sorted({*asked, *settings.migration.columns}))
+
+
+def predicate_columns(workload: Workload) -> tuple[int, ...]:
+    """Return the field ids that some fragment filters on."""
+    from reconciler.queries.predicate import fields_of
+
+    return tuple(sorted({f for batch in workload.shapes for f in fields_of(batch.predicate)}))
