@@ -19,7 +19,7 @@ from reconciler.advisor.slices import in_one
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ordering import Ordering
-from reconciler.table.filetable import UNKNOWN, FileTable, Int64
+from reconciler.table.filetable import UNKNOWN, Array, FileTable, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 
 GROWTH = 8.0
@@ -79,7 +79,16 @@ def authors(table: FileTable, rows: Int64) -> set[str]:
     so the files are no longer what was written."""
     if table.position_deleted[rows].any() or table.equality_deletes[rows].any():
         return set()
-    return {plan_of_file(str(path)) for path in table.path[rows]}
+    return set(_writers(table)[rows].tolist())
+
+
+def _writers(table: FileTable) -> Array:
+    """The plan that wrote each file, "" for another writer's, object[files]."""
+    known: Array | None = table.derived.get("writers")
+    if known is None:
+        known = np.array([plan_of_file(str(path)) for path in table.path], dtype=object)
+        table.derived["writers"] = known
+    return known
 
 
 def _overlapping(files: FileTable, ordering: Ordering) -> bool:

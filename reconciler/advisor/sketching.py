@@ -35,16 +35,15 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
         return np.zeros(0, dtype=np.int64)
     bound = saving_bound(situation) * situation.life
     worth = (bound > situation.alpha * situation.cost) | _merged_anyway(situation, bound)
-    free = np.flatnonzero((worth & allowed(situation)) | (situation.moving & movable(situation)))
-    waits = np.flatnonzero(worth & situation.rewritable & ~situation.taken & is_quiet(situation))
-    rows = np.union1d(free, waits)
+    free = (worth & allowed(situation)) | (situation.moving & movable(situation))
+    waits = worth & situation.rewritable & ~situation.taken & is_quiet(situation)
     sample = situation.view.sample
     known = np.unique(sample.file) if sample is not None else np.zeros(0, dtype=np.int64)
-    room = limit - len(np.intersect1d(known, rows))
-    if room <= 0 or not len(rows):
+    room = limit - int((free | waits)[known].sum())
+    if room <= 0:
         return np.zeros(0, dtype=np.int64)
-    picked = _stratified(situation, free, limit)
-    later = _stratified(situation, waits, limit - len(picked))
+    picked = _stratified(situation, np.flatnonzero(free), limit)
+    later = _stratified(situation, np.flatnonzero(waits), limit - len(picked))
     picked = np.union1d(picked, later)
     return np.setdiff1d(picked, known)[:room].astype(np.int64)
 

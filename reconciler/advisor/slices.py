@@ -110,7 +110,9 @@ def oversized(
     situation: Situation, rows: Int64, parts: Sequence[Int64], title: str
 ) -> list[Rejected]:
     """Return the files of `rows` that are in no slice because no budget can admit them."""
-    alone = np.setdiff1d(rows, np.concatenate([rows[:0], *parts]))
+    admitted = np.zeros(len(situation.table), dtype=np.bool_)
+    admitted[np.concatenate([rows[:0], *parts])] = True
+    alone = np.sort(rows[~admitted[rows]])
     if not len(alone):
         return []
     return [rejected(situation, title, reasons.LARGER_THAN_BUDGET, "", alone)]
