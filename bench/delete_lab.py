@@ -105,14 +105,16 @@ class Lab:
     def state(self, name: str) -> State:
         return State(name, self.bench.table(name).currentSnapshot().snapshotId())
 
-    def in_turns(self, states: Iterable[State], values: str) -> dict[State, Reading]:
+    def in_turns(
+        self, states: Iterable[State], values: str, rounds: int = ROUNDS
+    ) -> dict[State, Reading]:
         """Return what a full scan of each takes; values: aggregates of all rows.
 
         They are read in turns, each round in another order: the machine and the compiler change
         in the course of minutes by more than deletes cost. The first round compiles.
         """
         found: dict[State, list[float]] = {state: [] for state in states}
-        for number in range(ROUNDS + 1):
+        for number in range(rounds + 1):
             for state in random.Random(number).sample(list(found), len(found)):
                 query = (
                     f"SELECT {values} FROM {self.bench.full(state.name)} "

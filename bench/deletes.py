@@ -6,13 +6,15 @@ it: by copy-on-write, by positions per partition, by deletion vectors, and by eq
 Flink writes them. Then it maintains the deletes, beside Iceberg's procedures on the same files.
 Tables share the data files of one, so that all begin alike. CPU seconds are those of driver and
 JVM. Sections of bench/RESULTS.md: Maintenance of deletes, What compaction gives back, and those of
-`bench.delete_modes`; a case that has ended is in them if the rest is stopped.
+`bench.delete_modes`; a case that has ended is in them if the rest is stopped. With --found, what
+was measured is kept in a file, and a later run with other --cases adds to it.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import pickle
 import statistics
 import subprocess
 import sys
@@ -242,7 +244,7 @@ def _goals(found: Found, case: str) -> str:
     )
 
 
-def play(bed: Bed, case: str, found: Found) -> None:
+def play(bed: Bed, case: str, found: Found, rounds: int = ROUNDS) -> None:
     """Write a case in every way, maintain it, and read all tables that came of it in turns."""
     traces = {}
     for way in WAYS:
@@ -254,7 +256,7 @@ def play(bed: Bed, case: str, found: Found) -> None:
     states = [clean, *few.values(), *(one.state for one in done.values())]
     for trace in traces.values():
         states += [trace.states[0], trace.states[-1]]
-    read = bed.lab.in_turns(states, aggregates(bed.types, bed.source.updated))
+    read = bed.lab.in_turns(states, aggregates(bed.types, bed.source.updated), rounds)
     found.noise = max(found.noise, *(one.error for one in read.values()))
     for way, trace in traces.items():
         first, last = trace.states[0], trace.states[-1]
@@ -296,7 +298,9 @@ def hold(lab: Lab) -> Held:
     return Held(operation, {way: write(bed, HELD, way).each for way in MODEL})
 
 
-def played(bed: Bed, cases: Sequence[str], found: Found, until: float = math.inf) -> Iterator[str]:
+def played(
+    bed: Bed, cases: Sequence[str], found: Found, until: float = math.inf, rounds: int = ROUNDS
+) -> Iterator[str]:
     """Play the cases and yield each; leave out those that would not end before `until`, a time as
     of time.monotonic, if they take as long as the longest so far."""
     longest = 0.0
@@ -304,12 +308,12 @@ def played(bed: Bed, cases: Sequence[str], found: Found, until: float = math.inf
         started = time.monotonic()
         if started + longest > until:
             return
-        play(bed, case, found)
+        play(bed, case, found, rounds)
         longest = max(longest, time.monotonic() - started)
         yield case
 
 
-def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
+def _report(bed: Bed, found: Found, command: str, taken: float, rounds: int) -> None:
     ratios = rewriting(found)
     notes = (
         f"TPC-H lineitem, {bed.rows:,} rows, {found.bytes / (1 << 20):.0f} MiB in {BUCKETS} files; "
@@ -317,7 +321,7 @@ def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
         f"{min(FOLDED, bed.iterations)} by vectors, {min(FEW, bed.iterations)} by equality, which "
         "is written by hand as Flink does. Each operation "
         f"adds {NEW_ROWS * BUCKETS} rows. Readings of all columns in CPU seconds: all tables of a "
-        f"case in turns, {ROUNDS} times, the mean without the least and the most; its standard "
+        f"case in turns, {rounds} times, the mean without the least and the most; its standard "
         f"error is at most {found.noise:.3f}. Model: `advisor/deletes/mode_cost`, of "
         "the writing alone, before anything was measured; calibrated: after our own actions of the "
         "other cases, as the ledger would hold them, with the range of what is uncertain. Its "
@@ -369,11 +373,23 @@ def _report_decay(bed: Bed, found: Found, command: str) -> None:
     print(write_section("What compaction gives back", command, decayed(found), notes))
 
 
+def _kept(path: Path | None) -> Found | None:
+    """Return the measurements of earlier runs, None if there are none."""
+    if path is None or not path.exists():
+        return None
+    kept = pickle.loads(path.read_bytes())
+    assert isinstance(kept, Found)
+    return kept
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=0.01)
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=60.0, help="leave out cases after that")
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="readings of each table")
+    parser.add_argument("--found", type=Path, help="measurements of other cases, to be added to")
     arguments = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as path:
@@ -388,15 +404,18 @@ def main() -> int:
         lab = Lab(directory, directory)
         small = Bed(lab, 4_000, 1)
         list(played(small, [MICRO], small.found()))  # compiles the code
-        bed = Bed(lab, None, arguments.iterations)
-        found = bed.found()
-        found.held[HELD] = hold(lab)
+        bed = Bed(lab, None, arguments.iterations, cases=arguments.cases)
+        found = _kept(arguments.found) or bed.found()
+        if HELD not in found.held:
+            found.held[HELD] = hold(lab)
         command = f"python -m bench.deletes {' '.join(sys.argv[1:])}".strip()
         until = started + 60 * arguments.minutes
-        for case in played(bed, CASES, found, until):
+        for case in played(bed, arguments.cases, found, until, arguments.rounds):
             print(f"{case}: {time.monotonic() - started:.0f} s", flush=True)
-            _report(bed, found, command, time.monotonic() - started)
-        if time.monotonic() < until:
+            _report(bed, found, command, time.monotonic() - started, arguments.rounds)
+            if arguments.found:
+                arguments.found.write_bytes(pickle.dumps(found))
+        if not found.decay and time.monotonic() < until:
             parted = Bed(lab, None, arguments.iterations, cases=[MICRO], pieces=PIECES)
             found.decay = decay(parted)
             _report_decay(parted, found, command)
