@@ -39,9 +39,12 @@ from tests.spark.ledger import FileLedger
 ROOT = Path(__file__).resolve().parent.parent
 PHASES = ("before", "in", "after")
 RECLUSTER, APPLY, CONVERT, COMPACT = "recluster", "apply", "convert", "compact"
-WORKS = (RECLUSTER, APPLY, CONVERT, COMPACT)
-"""What is killed: a rewrite of data files with a commit a file, without or with deleted rows, or a
-replacement of delete files with one commit."""
+WORKS = {
+    RECLUSTER: "Kills of apply", APPLY: "Kills of ApplyDeletes", CONVERT: "Kills of convert",
+    COMPACT: "Kills of compact",
+}  # fmt: skip
+"""By name, the title of its results. What is killed: a rewrite of data files with a commit a file,
+without or with deleted rows, or a replacement of delete files with one commit."""
 BY_FILE = (RECLUSTER, APPLY)
 PROPERTIES = {
     "format-version": "2",
@@ -276,9 +279,8 @@ def write(report: Report, kills: int, seconds: float) -> str:
     ]  # fmt: skip
     note = "A commit is held by the catalog's lock for the kills in it; the others fall at progress"
     note += " lines and at random moments around the sending."
-    title = "Kills of apply" if report.work == RECLUSTER else f"Kills of {report.work}"
     command = f"python -m bench.faults --kills {kills} --work {report.work}"
-    return write_section(title, command, rows, note)
+    return write_section(WORKS[report.work], command, rows, note)
 
 
 def main() -> int:
