@@ -30,7 +30,6 @@ from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.queries.table_view import table_view
-from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -92,7 +91,7 @@ def _candidates() -> None:
             spec, order = pair
             rows = arranged(
                 pool, specs[spec], orderings[order], thin=thin,
-                extremes=((sizes[5], PAGE_ROWS), (sizes[-6], PAGE_ROWS)),
+                extremes=(sizes[5], sizes[-6]),
                 place=places[order], target=targets[spec],
             )  # fmt: skip
             return simulate_sizes(rows, sizes, wanted)

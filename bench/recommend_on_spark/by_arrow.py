@@ -123,5 +123,5 @@ def _write(rows: pa.Table, where: Path | pa.NativeFile, each: int, page_rows: in
     pq.write_table(
         rows, where, compression="zstd", compression_level=3, use_dictionary=coded,
         row_group_size=each, max_rows_per_page=page_rows, dictionary_pagesize_limit=2 << 20,
-        store_decimal_as_integer=True, write_page_index=True,
+        store_decimal_as_integer=True, write_page_index=True, write_page_checksum=True,
     )  # fmt: skip

@@ -42,7 +42,7 @@ def encoder(rows: RowSample, fields: Sequence[Field]) -> DataBytes:
         pq.write_table(
             columns.take(pa.array(order)), sink, compression="zstd", compression_level=LEVEL,
             use_dictionary=coded, write_statistics=False, row_group_size=max(len(order), 1),
-            store_schema=False, max_rows_per_page=page_rows,
+            store_schema=False, max_rows_per_page=page_rows, write_page_checksum=True,
         )  # fmt: skip
         group = pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata.row_group(0)
         return {

@@ -18,7 +18,6 @@ from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries import transforms
 from reconciler.queries.demand import Demand
 from reconciler.queries.table_view import table_view
-from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -63,8 +62,7 @@ def world() -> tuple[dict[int, np.ndarray], Pool, Pool, tuple[Demand, ...]]:
 
 
 def _rows(pool: Pool, spec: PartitionSpec, ordering: Ordering) -> Arrangement:
-    extremes = ((SIZES[2], PAGE_ROWS), (SIZES[0], PAGE_ROWS))
-    return arranged(pool, spec, ordering, thin=pool, extremes=extremes)
+    return arranged(pool, spec, ordering, thin=pool, extremes=(SIZES[2], SIZES[0]))
 
 
 def _key(*columns: int) -> tuple[SortColumn, ...]:

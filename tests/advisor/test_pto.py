@@ -36,7 +36,7 @@ from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.table_view import table_view
-from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
+from reconciler.table.row_group_bytes import rows_of_row_group
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -337,7 +337,7 @@ def test_a_column_that_some_queries_read_costs_them_a_part():
     found = build_pool(view, (DATE,), 2_000)
     assert found is not None
     size = Sizes(1 << 30, 1 << 30)
-    rows = arranged(found, PartitionSpec(0), ARRIVAL, thin=found, extremes=((size, PAGE_ROWS),))
+    rows = arranged(found, PartitionSpec(0), ARRIVAL, thin=found, extremes=(size,))
     grids = [simulate_sizes(rows, [size], (one,)).readings for one in shared]
     read = [float(grid.window.sum()) for grid in grids]
     assert read[1] == pytest.approx((read[0] + read[2]) / 2) and read[0] < read[2]

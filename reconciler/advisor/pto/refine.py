@@ -89,7 +89,9 @@ def _refined(space: Space, leader: Label) -> list[Label]:
 
 def _around(rows: Arrangement, sizes: Sizes, multiples: tuple[float, ...]) -> list[Sizes]:
     """Return sizes with other row groups in the same files, and other files of the same ones."""
-    least = LEAST_GROUP_ROWS * rows.bytes_per_row(LEAST_GROUP_ROWS * rows.stored[0][1])
+    least = LEAST_GROUP_ROWS * rows.bytes_per_row(
+        LEAST_GROUP_ROWS * rows.stored[0], rows.known[0].page_rows
+    )
     file, group = sizes.target_bytes, sizes.row_group_bytes
     groups = (int(max(group * multiple, least)) for multiple in multiples)
     files = (int(file * multiple) for multiple in OF_FILE)

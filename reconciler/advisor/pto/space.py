@@ -150,10 +150,9 @@ class Space:
         return self.label(self.candidates)
 
     @cached_property
-    def extremes(self) -> tuple[tuple[Sizes, int], ...]:
+    def extremes(self) -> tuple[Sizes, ...]:
         """Return the sizes with the smallest row groups that are refined, the smallest of the grid,
-        the largest with pages of as few rows, a middle one and the largest; with the rows of a page
-        in each."""
+        the largest with pages of as few rows, a middle one and the largest."""
         ordered = sorted(self.sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
         least = max(1, int(LEAST_GROUP_ROWS * self.bytes_per_row))
         finest = Sizes(ordered[0].target_bytes, min(least, ordered[0].row_group_bytes))
@@ -161,7 +160,7 @@ class Space:
         bend = ordered.index(alike[-1]) if alike else 0  # from here on, pages grow with row groups
         middle = ordered[(bend + len(ordered)) // 2]
         few = (finest, ordered[0], ordered[bend], middle, ordered[-1])
-        return tuple((size, self._page_rows(size)) for size in dict.fromkeys(few))
+        return tuple(replace(size, page_rows=self._page_rows(size)) for size in dict.fromkeys(few))
 
     def _page_rows(self, sizes: Sizes) -> int:
         return self.declared(sizes.row_group_bytes, self.bytes_per_row).page_rows
@@ -255,9 +254,9 @@ class Space:
 
     def _reachable(self, sizes: Sizes, rows: Arrangement) -> Sizes:
         """Return the sizes with the row groups that the writer makes of the declared number."""
-        per_row = rows.bytes_per_row(sizes.row_group_bytes)
-        stored = self.declared(sizes.row_group_bytes, per_row).stored
-        return Sizes(sizes.target_bytes, max(1, stored))
+        per_row = rows.bytes_per_row(sizes.row_group_bytes, self._page_rows(sizes))
+        declared = self.declared(sizes.row_group_bytes, per_row)
+        return Sizes(sizes.target_bytes, max(1, declared.stored), declared.page_rows)
 
     def _packs(self, candidate: CandidateLayout) -> bool:
         """Whether the candidate is the present spec without a sort, in which only small files are

@@ -5,7 +5,7 @@ The rows are arranged once per partition spec and ordering; each size only cuts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,9 @@ from reconciler.advisor.simulate.sampled import MIN_SLICE_ROWS, sampled
 from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
 from reconciler.plan.grouping import arrivals, output_files
 from reconciler.plan.ordering import Ordering, order_rows
+from reconciler.table.column_bytes import further_pages
 from reconciler.table.filetable import Float64, Int64
+from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.schema import PartitionSpec
 
 Int32 = npt.NDArray[np.int32]
@@ -30,10 +32,12 @@ row are not known better than that."""
 
 @dataclass(frozen=True, slots=True, order=True)
 class Sizes:
-    """target_bytes: of a file. row_group_bytes: stored bytes of a row group. Both compressed."""
+    """target_bytes: of a file. row_group_bytes: stored bytes of a row group. Both compressed.
+    page_rows: limit of the rows of a page."""
 
     target_bytes: int
     row_group_bytes: int
+    page_rows: int = PAGE_ROWS
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,8 @@ class Arrangement:
     """The rows of a pool in the order in which a layout writes them.
 
     order: int64[rows], rows of the pool. starts: first ordered row of each target partition.
-    stored: at some sizes of row groups, the rows of a row group and the stored bytes per row, the
-    smallest first: a dictionary is shared by the rows of its row group. widths: likewise the bytes
-    per row by column.
+    known: bytes at some sizes of row groups, the smallest first: a dictionary is shared by the rows
+    of its row group.
     """
 
     pool: Pool
@@ -51,17 +54,38 @@ class Arrangement:
     target: TargetPartitions
     order: Int64
     starts: Int64
-    stored: tuple[tuple[float, float], ...]
-    widths: tuple[tuple[float, Mapping[int, float]], ...]
+    known: tuple[WrittenBytes, ...]
 
-    def bytes_per_row(self, row_group_bytes: float) -> float:
-        """Return the stored bytes per row, in row groups of this size."""
-        rows = [known for known, _ in self.stored]
-        stored = [known for _, known in self.stored]
+    @cached_property
+    def stored(self) -> list[float]:
+        """Return the stored bytes per row at the known sizes."""
+        live = float(self.pool.files.live_bytes.sum()) / max(float(self.pool.weight.sum()), 1.0)
+        return [max(known.share * live, 1e-9) for known in self.known]
+
+    def bytes_per_row(self, row_group_bytes: float, page_rows: int = PAGE_ROWS) -> float:
+        """Return the stored bytes per row, in row groups of this size and pages of so many rows."""
+        stored = self.stored
+        columns = float(len(self.known[0].widths))
         found = stored[-1]
         for _ in range(2):  # rows of a row group depend on the bytes per row
-            found = float(between(np.array(row_group_bytes / found), rows, stored))
+            each = np.array([row_group_bytes / found])
+            found = max(float(self.between(each, page_rows, stored, columns)[0]), 1e-9)
         return found
+
+    def between(
+        self, rows: Float64, page_rows: npt.ArrayLike, totals: Sequence[float], columns: float
+    ) -> Float64:
+        """Return bytes per row of so many columns in row groups of `rows` rows, from those at the
+        known sizes: linear in the logarithm of rows, but for pages, whose number grows in steps.
+        """
+        own = [
+            total - columns * known.further_pages
+            for known, total in zip(self.known, totals, strict=True)
+        ]
+        found: Float64 = np.interp(
+            np.log(np.maximum(rows, 1.0)), np.log([known.rows for known in self.known]), own
+        )
+        return found + columns * further_pages(rows, page_rows)
 
     @cached_property
     def cumulative(self) -> Float64:
@@ -94,15 +118,15 @@ def arranged(
     ordering: Ordering,
     *,
     thin: Pool,
-    extremes: Sequence[tuple[Sizes, int]],
+    extremes: Sequence[Sizes],
     place: Int64 | None = None,
     target: TargetPartitions | None = None,
 ) -> Arrangement:
     """Return the rows by target partition, then in the ordering.
 
     thin: a thinner pool of the same files, which is enough to estimate bytes per row. extremes: the
-    sizes with the smallest and the largest row groups, and some between, and the rows of a page in
-    each. place, target: `place_of` and `target_partitions` of the pool, if they are known.
+    sizes with the smallest and the largest row groups, and some between. place, target: `place_of`
+    and `target_partitions` of the pool, if they are known.
     """
     place = place_of(pool, ordering) if place is None else place
     target = target_partitions(pool, spec) if target is None else target
@@ -110,47 +134,34 @@ def arranged(
     number = target.number[place].astype(narrow)
     order = place[np.argsort(number, kind="stable")] if len(target.values) > 1 else place
     starts = np.flatnonzero(np.diff(target.number[order], prepend=-1))
-    found = [_widths(thin, spec, ordering, *each) for each in extremes]
+    found = [_written(thin, spec, ordering, each) for each in extremes]
     known = {each.rows: each for each in found}  # a small table has one size
-    whole = max(float(pool.weight.sum()), 1.0)
-    live = float(pool.files.live_bytes.sum()) / whole
     return Arrangement(
-        pool, ordering, target, order, starts,
-        tuple((rows, max(known[rows].share * live, 1e-9)) for rows in sorted(known)),
-        tuple((rows, known[rows].widths) for rows in sorted(known)),
-    )  # fmt: skip
+        pool, ordering, target, order, starts, tuple(known[rows] for rows in sorted(known))
+    )
 
 
-def _widths(
-    thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes, page_rows: int
-) -> WrittenBytes:
+def _written(thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes) -> WrittenBytes:
     """Return what the rows take, simulated once: other queries, ranges and pools ask again."""
-    key = (ordering, spec, sizes.target_bytes, sizes.row_group_bytes, page_rows)
+    key = (ordering, spec, sizes.target_bytes, sizes.row_group_bytes, sizes.page_rows)
     if key not in thin.written:
-        thin.written[key] = _simulated(thin, spec, ordering, sizes, page_rows)
+        thin.written[key] = _simulated(thin, spec, ordering, sizes)
     return thin.written[key]
 
 
-def _simulated(
-    thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes, page_rows: int
-) -> WrittenBytes:
+def _simulated(thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes) -> WrittenBytes:
     layout = Layout(
         ordering, sizes.target_bytes, sizes.row_group_bytes,
         np.zeros(len(thin.files), dtype=np.int64),
-        spec=None if spec.unpartitioned else spec, page_rows=page_rows,
+        spec=None if spec.unpartitioned else spec, page_rows=sizes.page_rows,
     )  # fmt: skip
     written = sampled(thin, layout)
     files = written.views[0].files
     rows = max(float(files.records.sum()), 1.0)
     widths = {field: float(known.sum()) / rows for field, known in files.column_sizes.items()}
     per_row = max(float(files.bytes.sum()) / rows, 1e-9)
-    return WrittenBytes(min(sizes.row_group_bytes / per_row, rows), widths, written.share)
-
-
-def between(rows: Float64, known: Sequence[float], values: Sequence[float]) -> Float64:
-    """Return the values at `rows` of lines over the logarithm of rows between the known ones."""
-    found: Float64 = np.interp(np.log(np.maximum(rows, 1.0)), np.log(known), values)
-    return found
+    each = min(sizes.row_group_bytes / per_row, rows)
+    return WrittenBytes(each, sizes.page_rows, widths, written.share)
 
 
 @dataclass(frozen=True)
@@ -201,7 +212,7 @@ def _joined(parts: Sequence[Slices]) -> Slices:
 def _cut_one(rows: Arrangement, size: Sizes, number: int) -> tuple[Slices, Slices, Int64, float]:
     ends = np.append(rows.starts[1:], len(rows.order))
     weight = rows.cumulative[ends] - rows.cumulative[rows.starts]
-    per_row = rows.bytes_per_row(size.row_group_bytes)
+    per_row = rows.bytes_per_row(size.row_group_bytes, size.page_rows)
     real = output_files(weight * per_row, size.target_bytes)
     files, part = _sliced(rows, rows.starts, ends, weight, real)
     file_ends = np.append(files[1:], len(rows.order))

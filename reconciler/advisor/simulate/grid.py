@@ -22,7 +22,6 @@ from reconciler.advisor.simulate.arrangement import (
     Pieces,
     Sizes,
     Slices,
-    between,
     cut,
 )
 from reconciler.advisor.simulate.missing import NAN, NULL, TELLING
@@ -82,6 +81,7 @@ def simulate_sizes(
     partitions = _partitions(rows)
     shape = (len(sizes), len(demands))
     out = [np.zeros(shape) for _ in range(6)]
+    page_rows = np.array([size.page_rows for size in sizes])[made.groups.size]
     opened_groups = np.bincount(made.owner, weights=made.groups.stands_for)
     per_file = opened_groups / made.files.stands_for
     for column, demand in enumerate(demands):
@@ -89,7 +89,7 @@ def simulate_sizes(
                               partitions)  # fmt: skip
         of_files = _expected(rows, demand, made.files, {f: b[1] for f, b in bounds.items()},
                              partitions)  # fmt: skip
-        width = _projected(rows, demand, made.groups)
+        width = _projected(rows, demand, made.groups, page_rows)
         read = width * made.groups.records
         files = of_files * made.files.stands_for
         groups = of_groups * made.groups.stands_for
@@ -110,7 +110,7 @@ def simulate_sizes(
         _counts(made.files, len(sizes)),
         _counts(made.groups, len(sizes)),
         made.smallest,
-        np.array([rows.bytes_per_row(size.row_group_bytes) for size in sizes])
+        np.array([rows.bytes_per_row(size.row_group_bytes, size.page_rows) for size in sizes])
         * float(rows.cumulative[-1]),
     )
 
@@ -297,10 +297,9 @@ def _missing(
     return nulls.astype(np.int64), nans.astype(np.int64)
 
 
-def _projected(rows: Arrangement, demand: Demand, slices: Slices) -> Float64:
-    """Return the bytes per row of the projection, per slice: linear in the logarithm of its rows
-    between the sizes at which widths are known."""
-    schema, whole = rows.pool.files.schema, max(stored for _, stored in rows.stored)
+def _projected(rows: Arrangement, demand: Demand, slices: Slices, page_rows: Int64) -> Float64:
+    """Return the bytes per row of the projection, per slice. page_rows: of each slice."""
+    schema, whole = rows.pool.files.schema, max(rows.stored)
     every = max(sum(type_width(field.type) for field in schema.fields), 1)
 
     def total(widths: Mapping[int, float]) -> float:
@@ -312,5 +311,5 @@ def _projected(rows: Arrangement, demand: Demand, slices: Slices) -> Float64:
         return min(sum(known), whole) if demand.projection else 0.0
 
     each = slices.records / slices.stands_for
-    totals = [total(widths) for _, widths in rows.widths]
-    return between(each, [known for known, _ in rows.widths], totals)
+    columns = sum(share for f, share in demand.projection.items() if f in rows.known[0].widths)
+    return rows.between(each, page_rows, [total(known.widths) for known in rows.known], columns)

@@ -20,16 +20,15 @@ from reconciler.advisor.simulate.pool import (
     PooledBlocks,
     Present,
 )
-from reconciler.advisor.simulate.sort_keys import runs_of_keys
+from reconciler.advisor.simulate.sort_keys import drops, runs_of_keys
 from reconciler.advisor.simulate.stored import Spans
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.table.column_bytes import (
-    PAGE_HEADER,
+    FURTHER_PAGE,
     Neighbours,
     domain_of,
-    drops_dictionary,
     extrapolated,
     index_bits,
 )
@@ -70,30 +69,25 @@ def _in_pages(
     pay on usual pages do not."""
     if page_rows >= PAGE_ROWS:
         return arranged.columns
-    each, order = _per_page(blocks, page_rows), arranged.order
-    found = {f: replace(known, per_page=each[f]) for f, known in arranged.columns.items()}
-    coded = [field for field, known in blocks.present.items() if known.bits]
-    plain = [f for f in coded if _drops(pool, blocks, f, order[:page_rows])]
-    headers = -(-len(order) // page_rows) * PAGE_HEADER
-    sizes = blocks.data_bytes(order, plain, frozenset(plain), page_rows) if plain else {}
-    for field, size in sizes.items():
-        own = max(size - headers, 0.0) / len(order)
-        found[field] = replace(found[field], plain=own, per_page=PAGE_HEADER)
+    order, without = arranged.order, _without_dictionary(blocks)
+    dropped = {
+        field
+        for field in blocks.present
+        if field not in without and drops(pool, blocks, field, order[:page_rows])
+    }
+    sizes = blocks.data_bytes(order, tuple(blocks.present), without | dropped, page_rows)
+    rows, pages = len(order), -(-len(order) // page_rows)
+    found = {}
+    for field, known in arranged.columns.items():
+        own = max(sizes[field] - pages * FURTHER_PAGE, 0.0) / rows
+        if field in dropped:
+            found[field] = replace(known, plain=own)
+            continue
+        more = own - max(known.data * blocks.present[field].bytes - FURTHER_PAGE, 0.0) / rows
+        # Blocks are of few times, and small pages of them more alike than those of a row group.
+        shrinks = field in without and field not in pool.stored.steps
+        found[field] = replace(known, in_pages=more if shrinks else max(more, 0.0))
     return found
-
-
-def _per_page(blocks: PooledBlocks, page_rows: int) -> Mapping[int, float]:
-    """Return by column the bytes of each page beyond the first, in the present order."""
-    if page_rows not in blocks.per_page:
-        rows = len(blocks.rows)
-        more = -(-rows // page_rows) - -(-rows // PAGE_ROWS)
-        every, plain = np.arange(rows), _without_dictionary(blocks)
-        sizes = blocks.data_bytes(every, tuple(blocks.present), plain, page_rows)
-        blocks.per_page[page_rows] = {
-            field: max((size - blocks.present[field].bytes) / max(more, 1), PAGE_HEADER)
-            for field, size in sizes.items()
-        }
-    return blocks.per_page[page_rows]
 
 
 def _without_dictionary(blocks: PooledBlocks) -> frozenset[int]:
@@ -235,14 +229,7 @@ def _plain(pool: Pool, blocks: PooledBlocks, field: int) -> bool:
     now = pool.stored.columns.get(field)
     if now is None or now.dictionary <= 0.0:
         return now is not None
-    return _drops(pool, blocks, field, np.arange(len(blocks.rows))[:PAGE_ROWS])
-
-
-def _drops(pool: Pool, blocks: PooledBlocks, field: int, page: Int64) -> bool:
-    """Return whether the writer drops a column's dictionary after a first page of these rows."""
-    values = blocks.sample.values[field][page][~blocks.sample.null[field][page]]
-    width = pool.stored.columns[field].width
-    return drops_dictionary(len(np.unique(values)), len(values), width)
+    return drops(pool, blocks, field, np.arange(len(blocks.rows))[:PAGE_ROWS])
 
 
 def _order(rows: Pool, ordering: Ordering, spec: PartitionSpec | None) -> Int64:

@@ -19,7 +19,7 @@ from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.queries.table_view import TableView
 from reconciler.table.borrowed_rows import moved, nearest
-from reconciler.table.column_bytes import Neighbours
+from reconciler.table.column_bytes import Neighbours, further_pages
 from reconciler.table.filetable import Array, Bool, FileTable, Int64
 from reconciler.table.sample import DataBytes, RowSample
 from reconciler.table.schema import PartitionSpec
@@ -40,11 +40,18 @@ _Written = tuple[Ordering, PartitionSpec, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class WrittenBytes:
-    """rows: of a row group. widths: bytes per row, by column. share: written per live byte."""
+    """rows: of a row group. page_rows: of a page. widths: bytes per row, by column. share: written
+    per live byte."""
 
     rows: float
+    page_rows: int
     widths: Mapping[int, float]
     share: float
+
+    @property
+    def further_pages(self) -> float:
+        """Return the bytes per row of one column's pages beyond usual ones."""
+        return float(further_pages(np.array([self.rows]), self.page_rows)[0])
 
 
 @dataclass(frozen=True)
@@ -123,15 +130,14 @@ class ArrangedBlocks:
 @dataclass(frozen=True)
 class PooledBlocks:
     """rows: the blocks' rows over the pool's columns; sample: over all. present: what columns
-    take in the present order, once that is asked for; per_page, coded, known: bytes of a further
-    page by its rows, values, and what orders do, likewise; in_pages, domains: what they do in pages
+    take in the present order, once that is asked for; coded, known: values, and what orders do,
+    likewise; in_pages, domains: what they do in pages
     of so many rows, and values of so many slices."""
 
     rows: Pool
     sample: RowSample
     data_bytes: DataBytes
     present: dict[int, Present] = field(default_factory=dict)
-    per_page: dict[int, Mapping[int, float]] = field(default_factory=dict)
     coded: dict[int, Coded] = field(default_factory=dict)
     known: dict[tuple[Ordering, PartitionSpec | None], ArrangedBlocks] = field(default_factory=dict)
     in_pages: dict[_Known, Mapping[int, Neighbours]] = field(default_factory=dict)

@@ -39,7 +39,7 @@ from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import read_layout
 from reconciler.queries.table_view import TableView, type_width
 from reconciler.table.column_bytes import (
-    PAGE_HEADER,
+    FURTHER_PAGE,
     RUN_BYTES,
     StoredColumn,
     bytes_per_row,
@@ -221,7 +221,7 @@ def _group_sizes(
     if lead in sizes and lead in pool.columns:
         whole = float(sizes[lead].sum())
         pages = total / layout.page_rows - total / PAGE_ROWS  # more than usual
-        least = _sorted_bytes(pool, lead) + PAGE_HEADER * max(pages, 0.0)
+        least = _sorted_bytes(pool, lead) + FURTHER_PAGE * max(pages, 0.0)
         sizes[lead] *= min(1.0, least / max(whole, 1.0))
     return sizes
 

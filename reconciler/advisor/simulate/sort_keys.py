@@ -14,7 +14,7 @@ import numpy as np
 from reconciler.advisor.simulate.pool import Pool, PooledBlocks
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import Ordering
-from reconciler.table.column_bytes import PAGE_HEADER, Neighbours
+from reconciler.table.column_bytes import FURTHER_PAGE, Neighbours, drops_dictionary
 from reconciler.table.filetable import Int64
 from reconciler.table.schema import PartitionSpec, SortColumn
 
@@ -66,7 +66,7 @@ def runs_of_keys(
     page_rows: int,
 ) -> Mapping[int, Neighbours]:
     """Return what columns of the key but the first take, in pages of so many rows, if they come in
-    runs; empty along a curve."""
+    runs, or in order within rows of the keys before; empty along a curve."""
     if ordering.lead is None:
         return {}
     found = {}
@@ -74,12 +74,20 @@ def runs_of_keys(
         field = ordering.key[number].field_id
         together = rows_of_key(pool, ordering.key[:number], spec)
         run = rows_of_key(pool, ordering.key[: number + 1], spec)
-        if run < LEAST_RUN or field not in blocks.present:
+        if max(run, together) < LEAST_RUN or field not in blocks.present:
             continue
         keys = [blocks.rows.columns[column.field_id].places for column in ordering.key]
         order = _repeated(keys[: number + 1], together, run)
-        found[field] = _measured(blocks, field, order, run, page_rows)
+        found[field] = _measured(pool, blocks, field, order, run, page_rows)
     return found
+
+
+def drops(pool: Pool, blocks: PooledBlocks, field: int, page: Int64) -> bool:
+    """Return whether the writer drops a column's dictionary after a first page of these rows of the
+    blocks."""
+    values = blocks.sample.values[field][page][~blocks.sample.null[field][page]]
+    width = pool.stored.columns[field].width
+    return drops_dictionary(len(np.unique(values)), len(values), width)
 
 
 def _repeated(keys: Sequence[Int64], together: float, run: float) -> Int64:
@@ -99,16 +107,16 @@ def _repeated(keys: Sequence[Int64], together: float, run: float) -> Int64:
 
 
 def _measured(
-    blocks: PooledBlocks, field: int, order: Int64, run: float, page_rows: int
+    pool: Pool, blocks: PooledBlocks, field: int, order: Int64, run: float, page_rows: int
 ) -> Neighbours:
     present, rows = blocks.present[field], len(order)
-    plain = frozenset() if present.bits else frozenset((field,))
-    size = blocks.data_bytes(order, (field,), plain, page_rows)[field]
-    per_row = max(size - PAGE_HEADER, 0.0) / rows
+    coded = present.bits > 0.0 and not drops(pool, blocks, field, order[:page_rows])
+    size = blocks.data_bytes(order, (field,), frozenset(() if coded else (field,)), page_rows)
+    pages = -(-rows // page_rows)
+    per_row = max(size[field] - pages * FURTHER_PAGE, 0.0) / rows
     return Neighbours(
         per_row * len(blocks.rows) / max(present.bytes, 1),
         run,
         8.0 * per_row / present.bits if present.bits else 0.0,
-        0.0 if present.bits else per_row,
-        0.0,
+        0.0 if coded else per_row,
     )
