@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.tables.play import NAMESPACE, Place, Seen, look
+from bench.tables.play import NAMESPACE, Place
 from reconciler.catalog.parquet import without_views
 from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
@@ -40,8 +40,8 @@ class ByArrow:
 
     def write(
         self, schema: Schema, ordering: Ordering, target: int, row_group: int, page_rows: int
-    ) -> Seen:
-        """Return the table in this layout. row_group: the declared size."""
+    ) -> str:
+        """Return the name of a table in this layout. row_group: the declared size."""
         rows = self.rows.take(pa.array(self._order(schema, ordering)))
         each, whole = len(rows), 0
         for _ in range(2):  # bytes of a row depend on the rows of a row group
@@ -62,7 +62,7 @@ class ByArrow:
             paths.append(f"file://{path}")
         table = self.place.catalog.create_table(f"{NAMESPACE}.{name}", self.rows.schema)
         table.add_files(paths)
-        return look(self.place, name)
+        return name
 
     def _order(self, schema: Schema, ordering: Ordering) -> Int64:
         ranks = [_ranks(self.rows[schema.name_of(c.field_id)]) for c in ordering.key]

@@ -89,7 +89,7 @@ class World:
         pq.write_table(
             rows, path, compression="zstd", compression_level=3, use_dictionary=coded,
             row_group_size=each, max_rows_per_page=page_rows, dictionary_pagesize_limit=2 << 20,
-            write_page_index=True,
+            write_page_index=True, write_page_checksum=True,
         )  # fmt: skip
         every = [pq.ParquetFile(path).metadata.row_group(n) for n in range(groups)]
         return [
