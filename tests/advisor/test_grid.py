@@ -18,6 +18,7 @@ from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries import transforms
 from reconciler.queries.demand import Demand
 from reconciler.queries.table_view import table_view
+from reconciler.table.column_bytes import further_pages
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -63,6 +64,20 @@ def world() -> tuple[dict[int, np.ndarray], Pool, Pool, tuple[Demand, ...]]:
 
 def _rows(pool: Pool, spec: PartitionSpec, ordering: Ordering) -> Arrangement:
     return arranged(pool, spec, ordering, thin=pool, extremes=(SIZES[2], SIZES[0]))
+
+
+def test_pages_count_by_their_own_number_between_known_sizes(world):
+    """Bytes per row change slowly with row groups, the number of pages in steps."""
+    _, whole, _, _ = world
+    small = [replace(size, page_rows=512) for size in (SIZES[2], SIZES[0])]
+    rows = arranged(whole, NONE, ARRIVAL, thin=whole, extremes=small)
+    asked = float(SIZES[0].row_group_bytes)
+    columns = len(rows.known[0].widths)
+    found = [rows.bytes_per_row(asked, page_rows) for page_rows in (512, 1024)]
+    each = np.array([asked / found[0]])
+    apart = [float(further_pages(each, page_rows)[0]) for page_rows in (512, 1024)]
+    assert found[0] - found[1] == pytest.approx(columns * (apart[0] - apart[1]), rel=0.05)
+    assert found[0] - found[1] > 0.0
 
 
 def _key(*columns: int) -> tuple[SortColumn, ...]:

@@ -144,6 +144,7 @@ def test_pages_of_few_rows_have_headers_and_dictionaries_of_their_own(world, tmp
     assert few[UNITS - 1][1] > 1.2 * usual[UNITS - 1][1]
     for field in (PRICE, UNITS, USER):
         assert few[field - 1][0] == pytest.approx(few[field - 1][1], rel=0.12), NAMES[field - 1]
+    assert few[DAY - 1][0] == pytest.approx(few[DAY - 1][1], rel=0.1), "runs: hardly any values"
     predicted, written = map(sum, zip(*few, strict=True))
     assert predicted == pytest.approx(written, rel=0.05)
 
@@ -165,4 +166,12 @@ def test_a_further_key_comes_in_runs_of_all_rows_not_of_the_sampled_ones(
     predicted, written = world.compared(tmp_path, (DAY, UNITS), 4, page_rows)[UNITS - 1]
     mixed = world.written(tmp_path / "other.parquet", (DAY,), 4, page_rows)[UNITS - 1]
     assert written < 0.6 * mixed
+    assert predicted == pytest.approx(written, rel=0.25)
+
+
+def test_a_further_key_is_in_order_within_rows_of_the_first(world, tmp_path):
+    """A day has 160 rows of 3,000 users: few repeat, but they grow from row to row."""
+    predicted, written = world.compared(tmp_path, (DAY, USER), 4, 512)[USER - 1]
+    mixed = world.written(tmp_path / "other.parquet", (DAY,), 4, 512)[USER - 1]
+    assert written < 0.8 * mixed
     assert predicted == pytest.approx(written, rel=0.25)
