@@ -22,7 +22,8 @@ from reconciler.table.row_group_bytes import PAGE_ROWS
 MOST_DISTINCT = 1e15
 """A domain so large that no value ever repeats."""
 
-HALVINGS = 60
+NEWTON_STEPS = 6
+"""Steps from which on `domain_of` no longer changes, whatever the share."""
 
 REPEATS_MORE = 0.9
 """A column without a dictionary gets one if that takes this share of its present bytes."""
@@ -278,13 +279,19 @@ def distinct_of_runs(domain: Float64, runs: Float64, per_value: float) -> Float6
 
 def domain_of(distinct: Float64, rows: Float64) -> Float64:
     """Return the domain that shows this many distinct values in this many rows: inverts
-    `distinct_in`."""
-    low, high = np.zeros(len(rows)), np.full(len(rows), np.log(MOST_DISTINCT))
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2.0
-        short = distinct_in(np.exp(middle), rows) < distinct
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    return np.exp(high)
+    `distinct_in`, between 1 and MOST_DISTINCT.
+
+    With x = n / D and the share r of distinct rows, r x = 1 - e^-x. Newton's method comes from
+    above, where the difference is convex: x is at most 1 / r, and at most 2 (1 - r) / r.
+    """
+    share = np.clip(distinct / rows, 1.0 / MOST_DISTINCT, 1.0)
+    each = np.minimum(1.0, 2.0 * (1.0 - share)) / share
+    for _ in range(NEWTON_STEPS):
+        lost = np.expm1(-each)
+        each -= (share * each + lost) / np.maximum(share - 1.0 - lost, 1e-300)
+    repeating = each > rows / MOST_DISTINCT
+    return np.where(repeating, np.clip(rows / np.where(repeating, each, 1.0), 1.0, MOST_DISTINCT),
+                    MOST_DISTINCT)  # fmt: skip
 
 
 def extrapolated(

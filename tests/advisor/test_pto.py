@@ -28,9 +28,9 @@ from reconciler.advisor.simulate import arrangement
 from reconciler.advisor.simulate.arrangement import LEAST_REST, Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.grid import simulate_sizes
-from reconciler.advisor.simulate.layout import Layout, Written
+from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.simulate.sampled import sampled
+from reconciler.advisor.simulate.sampled import StoredBytes, sampled, stored_bytes
 from reconciler.advisor.simulate.table import empty_table
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
@@ -182,11 +182,11 @@ def test_what_columns_take_in_an_order_is_simulated_once(given, monkeypatch):
     stored."""
     asked = []
 
-    def counting(thin: Pool, layout: Layout) -> Written:
+    def counting(thin: Pool, layout: Layout) -> StoredBytes:
         asked.append(layout)
-        return sampled(thin, layout)
+        return stored_bytes(thin, layout)
 
-    monkeypatch.setattr(arrangement, "sampled", counting)
+    monkeypatch.setattr(arrangement, "stored_bytes", counting)
     every, thin = (build_pool(given.view, (KEY, DATE, PART), rows) for rows in (20_000, 2_000))
     assert every is not None and thin is not None
     space, _ = search_space(given, every, thin, thin)
@@ -202,6 +202,22 @@ def test_what_columns_take_in_an_order_is_simulated_once(given, monkeypatch):
     assert len(asked) == known
     again = {label.candidate: label.total for label in space.label(few)}
     assert again == {label.candidate: label.total for label in first if label.candidate in few}
+
+
+@pytest.mark.parametrize("spec", [None, PartitionSpec(1, (PartitionField(DATE, 1, "month", "m"),))])
+@pytest.mark.parametrize("key", [(), (DATE,), (PART, KEY)])
+def test_what_rows_take_is_what_simulated_files_have(given, spec, key):
+    rows = build_pool(given.view, (KEY, DATE, PART), 4_000)
+    assert rows is not None
+    order = Lexicographic(tuple(SortColumn(column) for column in key)) if key else ARRIVAL
+    together = np.zeros(len(rows.files), dtype=np.int64)
+    layout = Layout(order, 2 * MIB, MIB // 4, together, spec=spec)
+    written, taken = sampled(rows, layout), stored_bytes(rows, layout)
+    files = written.views[0].files
+    assert (taken.share, taken.rows) == (written.share, files.records.sum())
+    assert taken.per_row * taken.rows == pytest.approx(files.bytes.sum())
+    for field, known in files.column_sizes.items():
+        assert taken.widths[field] * taken.rows == pytest.approx(known.sum())
 
 
 def test_orderings_that_are_not_simulated_in_all_sizes_would_not_be_chosen(given, monkeypatch):

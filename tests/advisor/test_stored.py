@@ -328,6 +328,14 @@ def test_slices_whose_rows_repeat_have_few_values_of_their_own() -> None:
     assert (flags < 3).all()
 
 
+def test_values_are_counted_alike_in_cells_and_by_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(6)
+    slices = [random.integers(0, 40 + 300 * n, 150 + 60 * n) for n in range(8)]
+    in_cells = drawn(slices)
+    monkeypatch.setattr("reconciler.advisor.simulate.sampled_domain.MOST_CELLS", 0)
+    assert drawn(slices).tolist() == in_cells.tolist()
+
+
 def test_times_of_rows_in_another_order_take_the_bits_of_their_distance(tmp_path):
     """Rows of one buyer stay in order of arrival, further apart than those of a file."""
     random = np.random.default_rng(3)

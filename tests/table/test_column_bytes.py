@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.table.column_bytes import (
+    MOST_DISTINCT,
     StoredColumn,
     bytes_per_row,
     distinct_from_index,
@@ -27,6 +28,12 @@ def test_the_domain_is_found_again_from_the_distinct_values_it_shows(domain, row
     assert 0.0 < shown[0] <= min(domain, rows) * (1 + 1e-9)
     if shown[0] < 0.999 * rows:  # almost no repeat says almost nothing
         assert distinct_in(domain_of(shown, one * rows), one * rows)[0] == pytest.approx(shown[0])
+        assert domain_of(shown, one * rows)[0] == pytest.approx(domain, rel=1e-6)
+
+
+def test_a_domain_has_one_value_at_least_and_where_none_repeats_the_most():
+    rows, shown = np.array([5.0, 5.0, 1.0, 1e6, 7.0]), np.array([5.0, 0.0, 1.0, 1e6, 9.0])
+    assert domain_of(shown, rows).tolist() == [MOST_DISTINCT, 1.0] + [MOST_DISTINCT] * 3
 
 
 @pytest.mark.parametrize("domain", [5, 300, 2_400, 60_000, 10**9])

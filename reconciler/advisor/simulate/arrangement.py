@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.pool import Pool, WrittenBytes
-from reconciler.advisor.simulate.sampled import MIN_SLICE_ROWS, sampled
+from reconciler.advisor.simulate.sampled import MIN_SLICE_ROWS, stored_bytes
 from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
 from reconciler.plan.grouping import arrivals, output_files
 from reconciler.plan.ordering import Ordering, order_rows
@@ -155,13 +155,9 @@ def _simulated(thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes
         np.zeros(len(thin.files), dtype=np.int64),
         spec=None if spec.unpartitioned else spec, page_rows=sizes.page_rows,
     )  # fmt: skip
-    written = sampled(thin, layout)
-    files = written.views[0].files
-    rows = max(float(files.records.sum()), 1.0)
-    widths = {field: float(known.sum()) / rows for field, known in files.column_sizes.items()}
-    per_row = max(float(files.bytes.sum()) / rows, 1e-9)
-    each = min(sizes.row_group_bytes / per_row, rows)
-    return WrittenBytes(each, sizes.page_rows, widths, written.share)
+    taken = stored_bytes(thin, layout)
+    rows = min(sizes.row_group_bytes / max(taken.per_row, 1e-9), taken.rows)
+    return WrittenBytes(rows, sizes.page_rows, taken.widths, taken.share)
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,8 @@ class ArrangedBlocks:
 class PooledBlocks:
     """rows: the blocks' rows over the pool's columns; sample: over all. present: what columns
     take in the present order, once that is asked for; coded, known: values, and what orders do,
-    likewise; in_pages, domains: what they do in pages
-    of so many rows, and values of so many slices."""
+    likewise; in_pages, domains: what they do in pages of so many rows, and values of so many
+    slices; alike: rows for which those draw one value."""
 
     rows: Pool
     sample: RowSample
@@ -142,6 +142,7 @@ class PooledBlocks:
     known: dict[tuple[Ordering, PartitionSpec | None], ArrangedBlocks] = field(default_factory=dict)
     in_pages: dict[_Known, Mapping[int, Neighbours]] = field(default_factory=dict)
     domains: dict[_Known, Mapping[int, float]] = field(default_factory=dict)
+    alike: dict[_Known, Mapping[int, float]] = field(default_factory=dict)
 
 
 def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL) -> Pool | None:

@@ -65,6 +65,30 @@ def sampled(pool: Pool, layout: Layout) -> Written:
     return Written((view,), cut.files, "sampled", cut.share)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredBytes:
+    """What rows take in a layout. per_row: stored bytes of a row; widths: of each column in it.
+    rows: of all files. share: bytes written per live byte."""
+
+    rows: float
+    per_row: float
+    widths: Mapping[int, float]
+    share: float
+
+
+def stored_bytes(pool: Pool, layout: Layout) -> StoredBytes:
+    """Return what the pool's rows take: the sizes of `sampled`, without anybody's bounds."""
+    order = row_order(pool, layout.ordering, groups_of(pool, layout))
+    rows = pool.weight[order]
+    cut, sizes = _settled(pool, layout, order, rows, None)
+    each = np.add.reduceat(rows, cut.of_file)
+    records = max(float(_whole(each).sum()), 1.0)
+    columns = _of_files(sizes, cut.owner)
+    widths = {field: float(np.rint(known).sum()) / records for field, known in columns.items()}
+    per_row = float(_whole(each * cut.per_row).sum()) / records
+    return StoredBytes(records, per_row, widths, cut.share)
+
+
 def with_replicates(
     outcome: Outcome, pool: Pool, layout: Layout, demands: Sequence[Demand], seed: int
 ) -> Outcome:
@@ -119,17 +143,10 @@ def _simulated(
 ) -> tuple[TableView, _Slices]:
     """Return the output's files and row groups as a view, and how the rows were cut."""
     rows = weight[order]
-    cut = _sliced(pool, layout, order, rows, 1.0 if earlier is None else earlier.share)
-    sizes = _group_sizes(pool, layout, order, rows, cut, earlier)
-    if earlier is None:
-        share = written_share(pool.files, pool.stored, sizes, cut.files)
-        settled = _sliced(pool, layout, order, rows, share)
-        if not np.array_equal(settled.of_group, cut.of_group):
-            sizes = _group_sizes(pool, layout, order, rows, settled, earlier)
-        cut = settled
-    starts = np.flatnonzero(np.diff(cut.owner, prepend=-1))
-    whole = {field: np.add.reduceat(known, starts) for field, known in sizes.items()}
-    files = _slices(pool, layout, order, rows, cut.per_row, cut.of_file, whole)
+    cut, sizes = _settled(pool, layout, order, rows, earlier)
+    files = _slices(
+        pool, layout, order, rows, cut.per_row, cut.of_file, _of_files(sizes, cut.owner)
+    )
     groups = _slices(pool, layout, order, rows, cut.per_row, cut.of_group, sizes)
     view = TableView(
         as_in_manifest(files, layout.unbounded),
@@ -140,6 +157,32 @@ def _simulated(
         open_bytes=layout.open_bytes,
     )
     return view, cut
+
+
+def _settled(
+    pool: Pool, layout: Layout, order: Int64, rows: Float64, earlier: _Earlier | None
+) -> tuple[_Slices, dict[int, Float64]]:
+    """Return how the rows are cut, and the column bytes per row group: sizes decide on cuts, and
+    cuts on sizes."""
+    cut = _sliced(pool, layout, order, rows, 1.0 if earlier is None else earlier.share)
+    sizes = _group_sizes(pool, layout, order, rows, cut, earlier)
+    if earlier is not None:
+        return cut, sizes
+    share = written_share(pool.files, pool.stored, sizes, cut.files)
+    settled = _sliced(pool, layout, order, rows, share)
+    if not np.array_equal(settled.of_group, cut.of_group):
+        sizes = _group_sizes(pool, layout, order, rows, settled, earlier)
+    return settled, sizes
+
+
+def _of_files(sizes: Mapping[int, Float64], owner: Int64) -> dict[int, Float64]:
+    """Return the column bytes per file. owner: the file of each row group."""
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    return {field: np.add.reduceat(known, starts) for field, known in sizes.items()}
+
+
+def _whole(values: Float64) -> Int64:
+    return np.maximum(1, np.rint(values)).astype(np.int64)
 
 
 def _row_groups(layout: Layout, files: FileTable, owner: Int64) -> Float64:
@@ -336,8 +379,8 @@ def _slices(
     column_sizes: Mapping[int, Float64],
 ) -> FileTable:
     """Simulated files (or row groups) with bounds, one per slice; starts: their first rows."""
-    records = np.maximum(1, np.rint(np.add.reduceat(rows, starts))).astype(np.int64)
-    size = np.maximum(1, np.rint(np.add.reduceat(rows, starts) * per_row)).astype(np.int64)
+    records = _whole(np.add.reduceat(rows, starts))
+    size = _whole(np.add.reduceat(rows, starts) * per_row)
     chunk, lead = groups_of(pool, layout)[order], layout.ordering.lead
     # Groups of files follow each other in key order, target partitions do not.
     beside = np.zeros_like(chunk) if layout.spec is None else chunk
