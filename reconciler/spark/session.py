@@ -33,6 +33,45 @@ REDACTED = (
 )
 """Names of settings whose values Spark never prints."""
 GIB = 1 << 30
+PACKAGES = (
+    "java.lang.invoke",
+    "java.lang.management",
+    "java.net",
+    "java.nio",
+    "java.util.concurrent",
+    "java.util.function",
+    "java.util.regex",
+    "java.util.stream",
+    "org.apache.hadoop.fs",
+    "org.apache.iceberg.data",
+    "org.apache.iceberg.deletes",
+    "org.apache.iceberg.expressions",
+    "org.apache.iceberg.io",
+    "org.apache.iceberg.parquet",
+    "org.apache.iceberg.relocated.com.google.common.collect",
+    "org.apache.iceberg.spark",
+    "org.apache.iceberg.types",
+    "org.apache.iceberg.util",
+    "org.apache.spark.network.util",
+    "org.apache.spark.sql.catalyst",
+    "py4j.reflection",
+)
+"""Packages of the JVM that this package uses, and py4j itself."""
+CLASSES = (
+    "PythonUtils",
+    "org.apache.spark.SparkThrowableHelper",
+    "org.apache.spark.sql.Observation",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.classic.SparkSession$",
+    "org.apache.spark.sql.expressions.Window",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.internal.SQLConf",
+    "org.apache.spark.sql.types.Metadata",
+    "org.apache.spark.util.Utils",
+)
+"""Classes that PySpark asks for by these names, for each column or error."""
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _OPTIONS_FOR_EVERY_JVM = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
@@ -93,6 +132,7 @@ def _started(conf: Mapping[str, str], app: str, master: str, apart: bool) -> Any
                 context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
         except (PySparkException, Py4JError, OSError) as error:
             raise _start_error(error, log) from error
+    _remember_names(gateway.jvm)
     start_callbacks: Any = ensure_callback_server_started
     start_callbacks(gateway)
     spark = SparkSession(context)
@@ -103,6 +143,21 @@ def _started(conf: Mapping[str, str], app: str, master: str, apart: bool) -> Any
             spark.conf.set(key, value)
     _open_catalogs(spark, conf)
     return spark
+
+
+def _remember_names(jvm: Any) -> None:
+    """Keep what names mean in the JVM: py4j asks for each part of a name whenever it is used.
+
+    A package is what no class is found for: the JVM looks for one in every jar of Spark and, as a
+    name without a known package may be that of an imported class, in eight packages as well.
+    """
+    for name in PACKAGES:
+        at = jvm
+        for part in name.split("."):
+            setattr(at, part, found := getattr(at, part))
+            at = found
+    for name in CLASSES:
+        setattr(jvm, name, getattr(jvm, name))
 
 
 def _stop_filters(filters: Sequence[rest_filter.RestFilter]) -> None:
