@@ -405,7 +405,7 @@ def _edited(out: Path, policy: Mapping[str, Any], target: Target) -> str:
         )
     with out.open(newline="") as file:
         text = file.read()
-    changes = policy_changes(policy)
+    changes = policy_changes(policy, found.spec.layout.clustering.mode)
     lines = [document.line for document in parse_yaml(text, str(out))[0]]
     try:
         return edited(text, lines.index(found.origin.line), changes)

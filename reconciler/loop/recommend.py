@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 import numpy as np
 
 from reconciler.advisor.properties import DISTRIBUTION_MODE
-from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
+from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS, NEEDS
 from reconciler.advisor.pto.objective import LOCAL, OBJECT_STORE, PRESETS, Costs, measured_costs
 from reconciler.advisor.pto.partitionings import Ingest
 from reconciler.advisor.pto.recommend import MOST_ROWS, Given, Recommendation, recommend
@@ -97,7 +98,8 @@ def recommended(target: Target, reader: Reader, options: Options, now: dt.dateti
 
 
 def checked(options: Options) -> None:
-    """Raise UserError for a method or costs that do not exist."""
+    """Raise UserError for a method or costs that do not exist, and for a method whose package is
+    not installed: before anything is read."""
     if options.method not in METHODS:
         raise UserError(
             f'there is no method "{options.method}"', do=f"name one of {', '.join(METHODS)}"
@@ -106,6 +108,16 @@ def checked(options: Options) -> None:
         raise UserError(
             f'there are no costs called "{options.costs}"', do=f"name one of {', '.join(PRESETS)}"
         )
+    if options.method in NEEDS:
+        try:
+            import_module(NEEDS[options.method])
+        except ModuleNotFoundError as missing:
+            raise UserError(
+                f'the method "{options.method}" needs the package {missing.name}, which is not '
+                "installed",
+                details=("Nothing was read or changed.",),
+                do='pip install "table-layout-reconciler[learn]", or leave out --method',
+            ) from missing
 
 
 @dataclass(frozen=True)
@@ -170,18 +182,8 @@ def _on(
     given = found.given
     return Recommended(
         target, seen, found.evidence, options, given.costs, found.sample, given.demands,
-        _made(given), found.throughput, given.rho, given.ingest, now,
+        recommend(given), found.throughput, given.rho, given.ingest, now,
     )  # fmt: skip
-
-
-def _made(given: Given) -> Recommendation:
-    try:
-        return recommend(given)
-    except ModuleNotFoundError as missing:
-        raise UserError(
-            f'the method "{given.method}" needs the package {missing.name}',
-            do="install layoutctl with the extra `learn`, or leave out --method",
-        ) from missing
 
 
 def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[Demand, ...]:

@@ -13,6 +13,7 @@ from reconciler.advisor.pto.methods.registry import PREDICATE_ORDER, UNDECLARABL
 from reconciler.advisor.pto.recommend import DeclaredLayout, FrontPoint
 from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.advisor.pto.refine import SURE_ROWS
+from reconciler.api.documents import ClusteringMode
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
 from reconciler.format import plural, utc
@@ -245,7 +246,8 @@ def policy_of(layout: DeclaredLayout, made: Recommended) -> dict[str, Any] | Non
         keys = [seen.schema.name_of(column.field_id) for column in layout.ordering.key]
         body["clustering"] = {"mode": "Declared", "keys": keys, "curve": layout.ordering.name}
     else:
-        # No key is worth declaring. What clusters by the queries where it pays stays switched on.
+        # No key is worth declaring for the whole table; in some partitions, or for queries to come,
+        # clustering may still pay.
         body["clustering"] = {"mode": "WorkloadAware"}
     body["files"] = {
         "targetSize": format_bytes(layout.target_bytes),
@@ -256,16 +258,22 @@ def policy_of(layout: DeclaredLayout, made: Recommended) -> dict[str, Any] | Non
     return body
 
 
-def policy_changes(policy: Mapping[str, Any]) -> dict[tuple[str | int, ...], Any]:
-    """Return the fields of a policy document that declare the layout, by their paths."""
+def policy_changes(
+    policy: Mapping[str, Any], present: ClusteringMode | None = None
+) -> dict[tuple[str | int, ...], Any]:
+    """Return the fields of a policy document that declare the layout, by their paths. present: the
+    document's mode of clustering, if it is known. A layout without a key does not switch on what
+    mode None switches off."""
     here: tuple[str | int, ...] = ("spec", "layout")
     found: dict[tuple[str | int, ...], Any] = {}
+    keyless = "keys" not in policy["clustering"]
     for part, body in policy.items():
         for name, value in body.items():
             found[(*here, part, name)] = value
-    clustering = policy["clustering"]
-    if "keys" not in clustering:
+    if keyless:
         found[(*here, "clustering", "keys")] = None
+    if keyless and present is ClusteringMode.NONE:
+        return {path: value for path, value in found.items() if "clustering" not in path}
     return found
 
 

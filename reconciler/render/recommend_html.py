@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.format import count, duration, iec
 from reconciler.render import plots
 from reconciler.render.html import Section, page, table
-from reconciler.render.recommend_text import simulated
+from reconciler.render.recommend_text import costs_more, differs, simulated
 from reconciler.render.report_model import QueryBytes, ShapeBytes
 
 Document = Mapping[str, Any]
@@ -104,18 +104,15 @@ def _shapes(body: Document) -> Section | None:
 def _evidence(body: Document) -> Section | None:
     if not body["sensitivity"]:
         return None
-    rows = [
-        [item["evidence"], item["layout"], f"{item['costsMorePercent']:g} %"]
-        for item in body["sensitivity"]
-    ]
-    others = sum(item["costsMorePercent"] > 0 for item in body["sensitivity"])
+    rows = [[item["evidence"], item["layout"], costs_more(item)] for item in body["sensitivity"]]
+    others = sum(differs(item) for item in body["sensitivity"])
     return (
         "Other evidence would choose the same"
         if not others
         else f"Other evidence would choose another layout in {others} of {len(rows)} cases",
         "How does the choice change with the window and the sample?",
         "",
-        table(["evidence", "choice", "costs more"], rows, text=(0, 1)),
+        table(["evidence", "choice", "by all evidence, it"], rows, text=(0, 1, 2)),
     )
 
 

@@ -192,8 +192,12 @@ def _considered(body: Document, width: int, verbose: bool) -> list[str]:
 
 def costs_more(item: Document) -> str:
     """Return how much more the choice by other evidence costs by all of it."""
-    more = f"{item['costsMorePercent']:.1f}"
-    return "costs the same" if more == "0.0" else f"costs {more} % more"
+    return f"costs {item['costsMorePercent']:.1f} % more" if differs(item) else "costs the same"
+
+
+def differs(item: Document) -> bool:
+    """Whether the choice by other evidence costs more by all of it, as far as is shown."""
+    return bool(round(item["costsMorePercent"], 1))
 
 
 def _sensitivity(body: Document, width: int) -> list[str]:

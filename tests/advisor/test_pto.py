@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from reconciler.advisor.pto.cluster_size import ESTIMATORS, cluster_sizes, good_turing, subsets
 from reconciler.advisor.pto.column_use import usage
+from reconciler.advisor.pto.methods.features import LABELS
 from reconciler.advisor.pto.methods.registry import METHODS
 from reconciler.advisor.pto.objective import LOCAL, reading_cost
 from reconciler.advisor.pto.partitionings import (
@@ -236,10 +236,12 @@ def test_orderings_that_are_not_simulated_in_all_sizes_would_not_be_chosen(given
     assert screened.chosen.total <= 1.01 * whole.chosen.total
 
 
-def test_a_method_without_its_package_says_so(given, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    with pytest.raises(ImportError):
-        recommend(replace(given, method="boosting"))
+@pytest.mark.parametrize("method", ["boosting", "random"])
+def test_as_many_candidates_are_labelled_where_one_partitioning_is_left(given, method):
+    assert recommend(replace(given, method=method)).labelled >= LABELS
+    alone = recommend(replace(given, method=method, keep_partitioning=True))
+    assert len({item.spec for item in alone.others}) == 1
+    assert LABELS <= alone.labelled < alone.candidates
 
 
 def small_world(given: Given, dates: float = 1.0, parts: float = 1.0) -> Given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -259,6 +260,18 @@ def test_what_allows_no_recommendation_is_one_message(cli, arguments, said: Said
     assert (code, out) == (1, "")
     assert err.count("error:") == 1
     said(re.sub(r"\d{4,}", "N", err))
+
+
+@pytest.mark.parametrize(("method", "package"), [("boosting", "sklearn"), ("tpe", "optuna")])
+def test_a_method_whose_package_is_missing_names_the_command_and_reads_nothing(
+    cli, imported, method, package, monkeypatch, said: Said
+):
+    """A state that was sampled before would hide a reading: this one is of no table."""
+    monkeypatch.setattr("reconciler.loop.recommend.on_live_files", None)
+    monkeypatch.setitem(sys.modules, package, None)
+    code, out, err = cli("recommend", "rec.shop.sales", "--method", method)
+    assert (code, out) == (1, "") and err.count("error:") == 1
+    said(err)
 
 
 @pytest.mark.parametrize("name", ["unfit", "renewed"])

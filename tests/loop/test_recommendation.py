@@ -17,7 +17,7 @@ from reconciler.advisor.pto.partitionings import CommitFiles, Ingest
 from reconciler.advisor.pto.recommend import TOO_THIN, Given, recommend
 from reconciler.advisor.simulate.demand import MAX_QUERIES, demands
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.documents import DistributionMode, PartitioningMode
+from reconciler.api.documents import ClusteringMode, DistributionMode, PartitioningMode
 from reconciler.api.load import load
 from reconciler.api.policy_edit import edited
 from reconciler.catalog.deletes import apply_deletes
@@ -151,6 +151,29 @@ def test_the_policy_with_a_chosen_partitioning_is_one_that_the_reader_accepts(
     assert layout.files.distribution_mode is DistributionMode.HASH
 
 
+UNSORTED = {"clustering": {"mode": "WorkloadAware"}, "files": {"targetSize": "64Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("written", "mode"),
+    [
+        ("{mode: None}", ClusteringMode.NONE),
+        ("{mode: Declared, keys: [part]}", ClusteringMode.WORKLOAD_AWARE),
+        ("{mode: WorkloadAware}", ClusteringMode.WORKLOAD_AWARE),
+    ],
+)
+def test_a_layout_without_a_key_takes_keys_out_and_leaves_none_switched_off(
+    written: str, mode: ClusteringMode, tmp_path
+):
+    path = tmp_path / "sales.yaml"
+    path.write_text(f"{POLICY.rstrip()}\n  layout:\n    clustering: {written}\n")
+    present = load([path]).policies[0].spec.layout.clustering.mode
+    path.write_text(edited(path.read_text(), 0, policy_changes(UNSORTED, present)))
+    layout = load([path]).policies[0].spec.layout
+    assert (layout.clustering.mode, layout.clustering.keys) == (mode, ())
+    assert layout.files.target_bytes == 64 << 20
+
+
 def test_a_migration_that_would_wait_is_a_warning_with_its_reason(partitioned):
     def waiting(made: Recommended) -> list[str]:
         found = recommendation_document(made)["warnings"]
@@ -222,6 +245,11 @@ def test_who_loses_and_other_evidence_are_said(partitioned, kept, said: Said):
     shown = {**body, "sensitivity": [early, half]}
     said(recommend_text.render(_short(shown), 100, verbose=False))
     said(recommend_markdown.render(_short(shown)))
+    page = recommend_html.render(shown)
+    assert recommend_text.costs_more(early) in page and recommend_text.costs_more(half) in page
+    hardly = {**early, "costsMorePercent": 0.04}
+    assert recommend_text.costs_more(hardly) == recommend_text.costs_more(half)
+    assert [recommend_text.differs(it) for it in (early, hardly, half)] == [True, False, False]
 
 
 def test_keeping_what_there_is_is_said_everywhere(said: Said):

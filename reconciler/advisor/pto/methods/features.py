@@ -10,6 +10,9 @@ from reconciler.advisor.pto.cluster_size import distinct_count
 from reconciler.advisor.pto.space import CandidateLayout, Space
 from reconciler.table.filetable import Float64
 
+LABELS = 12
+"""Layouts that the paper labels: 4 partitionings with 3 sort schemes each."""
+
 SORT, CURVE = 1.0, 2.0
 """Kinds of sort schemes; 0 without one."""
 
@@ -62,10 +65,15 @@ def _of_columns(space: Space, columns: Sequence[int], types: Sequence[str]) -> F
 
 def training(space: Space, seed: int) -> tuple[CandidateLayout, ...]:
     """Return the candidates that are labelled for training: each partitioning with each of the
-    paper's sort schemes, and random sizes (12 for 4 x 3)."""
+    paper's sort schemes, and random sizes (12 for 4 x 3). Where guard rails leave fewer
+    partitionings, random candidates fill up to as many."""
     random = np.random.default_rng(seed)
-    return tuple(
+    paired = [
         CandidateLayout(spec, ordering, space.sizes[int(random.integers(len(space.sizes)))])
         for spec in range(len(space.partitionings))
         for ordering in space.schemes_of(spec)
-    )
+    ]
+    every = space.candidates
+    drawn = (every[int(number)] for number in random.permutation(len(every)))
+    further = [candidate for candidate in drawn if candidate not in paired]
+    return (*paired, *further[: max(LABELS - len(paired), 0)])

@@ -22,6 +22,9 @@ METHODS: Mapping[str, Method] = {
     "default": default_layout,
     "mddl": mddl,
 }
+NEEDS: Mapping[str, str] = {"boosting": "sklearn", "forest": "sklearn", "tpe": "optuna"}
+"""Methods that import a package of the extra `learn`."""
+
 UNDECLARABLE = ("mddl",)
 """Methods whose layout cannot be declared: they are compared with only."""
 PREDICATE_ORDER = "ordered by predicates, which no table can declare"
