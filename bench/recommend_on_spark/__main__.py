@@ -142,8 +142,7 @@ def compared(
         writer = ByArrow(place, drawn.name, pa.concat_tables(drawn.batches), place.root / "arrow")
     written = [
         _written(place, drawn, made.given, space, name, label, writer)
-        for name, label in _to_write(space, chosen, number)
-        if writer is None or _whole(space, label)
+        for name, label in _to_write(space, chosen, number, whole=by_arrow)
     ]
     present = look(place, drawn.name)
     today = _read(made.given, present.view)
@@ -173,12 +172,19 @@ def _label_of(space: Space, method: str) -> Label:
     return label
 
 
-def _to_write(space: Space, chosen: Label, number: int) -> list[tuple[str, Label]]:
+def _to_write(space: Space, chosen: Label, number: int, *, whole: bool) -> list[tuple[str, Label]]:
     """Return the chosen candidate, the expert's, the default, the two best of the grid, and others
-    spread evenly over it by predicted cost, at most two of a partitioning and ordering."""
+    spread evenly over it by predicted cost, at most two of a partitioning and ordering. whole: only
+    those that rewrite the table without partitions."""
+
+    def writable(label: Label) -> bool:
+        return not whole or _whole(space, label)
+
     labels = sampled_enough(sorted(space.labels, key=lambda label: label.total))
+    labels = [label for label in labels if writable(label)]
     named = [("chosen", chosen)]
     named += [(name, _label_of(space, name)) for name in ("expert", "default")]
+    named = [(name, label) for name, label in named if writable(label)]
     seen = {label.candidate for _, label in named}
     kinds: dict[tuple[int, int], int] = {}
     nearest = [label for label in labels if label.candidate not in seen]
