@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.table.filetable import Float64
+from reconciler.table.number_bytes import AS_EVEN, AS_RISING, in_no_order, known_width, rising
 from reconciler.table.row_group_bytes import PAGE_ROWS
 
 MOST_DISTINCT = 1e15
@@ -34,10 +35,6 @@ SELDOM_REPEATED = 0.9
 RUN_BYTES = 4
 """Bytes of one run in an index: its length and the number of its value."""
 
-IN_NO_ORDER, LONG_IN_NO_ORDER = 0.4, 0.75
-"""Bytes by which zstd exceeds `whole_bytes` of a distinct number in no order, of up to 32 bits and
-of more: numbers of 10 to 48 bits took at most 0.3 more or less than with it."""
-
 PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 """Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
 
@@ -49,6 +46,9 @@ DOMAINS = tuple(np.exp2(np.arange(0.0, 50.0, 1.0 / 16.0)).tolist())
 
 INDEX_SLACK = 0.06
 """Bits per row by which an index may exceed its whole bits: headers of runs and pages."""
+
+RUN_HEADERS = 24.0
+"""Bytes by which the index of a short chunk may exceed that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ def bytes_per_row(
     then: Neighbours | None = None,
     distinct: Float64 | None = None,
     page_rows: int = PAGE_ROWS,
+    together: float = 1.0,
 ) -> Float64:
     """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
     ones.
@@ -131,7 +132,8 @@ def bytes_per_row(
     to the column, if that was measured. distinct: values of each row group, None for those that its
     runs draw. page_rows: of a page; fewer than PAGE_ROWS make more of them, and more dictionaries
     that do not pay. Without `then` it is never more than now, and than what smaller row groups and
-    pages repeat: a writer that did better will hardly do worse.
+    pages repeat: a writer that did better will hardly do worse. together: rows that follow each
+    other with the same value, in a further column of the sort key.
     """
     measured = then is not None
     run = then.run if then is not None else now.run
@@ -139,8 +141,8 @@ def bytes_per_row(
     if distinct is None:
         distinct = distinct_in(domain, rows * draws)
     loses_runs = reordered and (now.ordered or wider is not None)
-    per_bit, per_value = now.per_index_bit, now.per_value
-    bits, listed = _bits(distinct), np.full(len(rows), now.per_value)
+    own = _value_bytes(now, rows, reach, wider)
+    per_bit, per_value, bits, listed = now.per_index_bit, own, _bits(distinct), own
     if then is not None:
         if then.per_bit:
             # Blocks span little of what is in order: mixed, they look more alike than all rows.
@@ -148,22 +150,26 @@ def bytes_per_row(
             per_bit, bits = max(then.per_bit, least), index_bits(distinct)
         if reordered and wider is not None and reach is not None:
             # A dictionary lists values as they come: what grew from row to row does so no more.
-            apart = np.minimum(listed + wider / 8.0, _in_no_order(now, reach))
-            listed = np.maximum(listed, np.minimum(apart, now.width))
-        per_value = per_value * then.data if now.dictionary <= 0.0 else then.plain or per_value
+            listed = _scattered(now, own, rows, reach, wider)
+        measured_value = now.per_value * then.data if now.dictionary <= 0.0 else then.plain
+        per_value = np.full(len(rows), measured_value) if measured_value else own
     elif loses_runs:
         per_bit = max(per_bit, now.skew)
     if then is None and now.dictionary > 0.0 and now.run > 1.0:  # as many rows have no value
         per_value = per_value / now.run + levels_bytes(1.0 / now.run, 1.0)
-    coded = per_bit * bits / 8.0 + listed * distinct / rows
-    plain = np.full(len(rows), per_value)
-    if reordered and wider is not None:
-        plain = np.minimum(now.per_value + wider / 8.0, now.width)
-        if reach is not None:
-            plain = np.minimum(plain, _in_no_order(now, reach))
-    elif reordered and reach is not None:
-        scattered = np.minimum(_random_bytes(domain, reach, rows), now.width) / run
-        plain = np.maximum(plain, scattered)
+    index = per_bit * bits / 8.0
+    if then is None and together > 1.0:
+        index = np.minimum(index, RUN_BYTES / together)
+    coded = index + listed * distinct / rows
+    plain = per_value
+    if reordered and reach is not None:
+        if wider is not None:
+            plain = _scattered(now, own, rows, reach, wider)
+        else:
+            random = np.minimum(_random_bytes(domain, reach, rows), now.width) / run
+            plain = np.maximum(plain, random)
+    if then is None:
+        plain = plain / together
     # Runs that were not measured stand for NULLs, which take no part in the first page.
     drawing = (min(draws, 1.0 / run), _draws(now, now.run)) if measured else (1.0, 1.0)
     pays = _dictionary_pays(now, rows, domain, drawing, page_rows)
@@ -209,9 +215,32 @@ def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:
     return whole_bytes(_bits(np.where(repeats, domain, np.maximum(reach, domain))))
 
 
-def _in_no_order(now: StoredColumn, reach: Float64) -> Float64:
-    """Return the stored bytes of distinct numbers of this range in no order, at least of now."""
-    return np.maximum(np.minimum(whole_bytes(_bits(reach)) + IN_NO_ORDER, now.width), now.per_value)
+def _value_bytes(
+    now: StoredColumn, rows: Float64, reach: Float64 | None, wider: Float64 | None
+) -> Float64:
+    """Return the bytes of a plain value in Java's writer, if rows stay as they are: of a number
+    what it takes there, whatever wrote the files that are there now."""
+    same = np.full(len(rows), now.per_value)
+    if reach is None or not known_width(now.width):
+        return same
+    if wider is not None:
+        rises = rising(_bits(reach) - wider, now.width)
+        return np.where(same <= AS_RISING * rises, np.minimum(same, rises), same)
+    share = _draws(now, now.run) if now.dictionary <= 0.0 else 1.0  # a NULL takes none
+    even = share * in_no_order(_bits(reach), now.width, np.minimum(rows, PAGE_ROWS))
+    return same if now.ordered else np.where(same >= AS_EVEN * even, even, same)
+
+
+def _scattered(
+    now: StoredColumn, own: Float64, rows: Float64, reach: Float64, wider: Float64
+) -> Float64:
+    """Return the bytes of numbers that grew from row to row, where they do so no more. own: before
+    that."""
+    apart = own + wider / 8.0
+    if known_width(now.width):
+        none = in_no_order(_bits(reach), now.width, np.minimum(rows, PAGE_ROWS))
+        apart = np.minimum(apart, none)
+    return np.maximum(own, np.minimum(apart, now.width))
 
 
 def whole_bytes(bits: Float64) -> Float64:
@@ -333,9 +362,11 @@ def distinct_from_index(
     The index of a page has whole bits for the values seen so far, so the average over pages shows
     more than the bits of one chunk. The result is the middle, on the scale of bits, between the
     smallest and the largest domain that fit. If no domain is too large to fit, the values count as
-    never repeating. repeats: they are known to repeat, and then are as few as fit. reach: whole
-    numbers between the bounds; if that many fit, they are the domain, and if the index needs more
-    than values drawn from them evenly would, hardly any repeats.
+    never repeating. reach: whole numbers between the bounds; if that many fit, they are the
+    domain, and if the index needs more than values drawn from them evenly would, hardly any
+    repeats. repeats: values are known to repeat, and then are as few as fit; but if reach, the
+    decimal fractions between the bounds, is known, it is the largest domain that fits, as amounts
+    are not spread evenly.
     """
     bits = 8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0)
     ends = np.append(np.arange(PAGE_ROWS, rows, PAGE_ROWS), max(rows, 1.0))
@@ -345,15 +376,20 @@ def distinct_from_index(
 
     least = min(bits - INDEX_SLACK, used(DOMAINS[-1]))
     if reach < DOMAINS[-1] and used(reach) < least:
-        return min(reach, max(rows, 1.0))
+        if not repeats and used(reach) < least - 8.0 * RUN_HEADERS / max(rows, 1.0):
+            return min(reach, max(rows, 1.0))
+        if not repeats:
+            return float(np.rint(distinct_in(np.array([reach]), ends[-1:])[0]))
+        reach = MOST_DISTINCT  # other bounds would have more digits
     first = bisect.bisect_left(DOMAINS, least, key=used)
     after = bisect.bisect_right(DOMAINS, used(DOMAINS[first]), key=used)
     if not repeats and DOMAINS[first] <= reach and used(reach) <= used(DOMAINS[first]):
         return float(np.rint(distinct_in(np.array([reach]), ends[-1:])[0]))
     if after == len(DOMAINS) and not repeats:
         return max(rows, 1.0)
-    last = first if after == len(DOMAINS) else after - 1
-    middle = np.array([np.sqrt(DOMAINS[first] * DOMAINS[last])])
+    many = after == len(DOMAINS) and reach >= MOST_DISTINCT
+    most = DOMAINS[first] if many else max(min(DOMAINS[after - 1], reach), DOMAINS[first])
+    middle = np.array([np.sqrt(DOMAINS[first] * most)])
     return float(np.rint(distinct_in(middle, ends[-1:])[0]))
 
 

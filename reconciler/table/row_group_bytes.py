@@ -126,7 +126,8 @@ def _plain_bytes(groups: RowGroups, schema: Schema, field_id: int) -> float:
         present = np.maximum(present - np.maximum(known.nulls, 0), 0.0)
     width = _fixed_width(field.type)
     if width is not None:
-        return max(width * float(present.sum()), stored)
+        whole = width * float(present.sum())
+        return max(whole, stored) if field.repeated else whole
     if known is None or known.lower.dtype.kind != "S":
         return max(UNBOUNDED_TEXT * float(present.sum()), stored)
     bounded = known.has_lower & known.has_upper & ~known.truncated

@@ -35,6 +35,7 @@ from reconciler.advisor.simulate.stored import (
     written_share,
 )
 from reconciler.advisor.simulate.target import groups_of, placed, target_partitions
+from reconciler.plan.ordering import Ordering
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import read_layout
 from reconciler.queries.table_view import TableView, type_width
@@ -49,13 +50,14 @@ from reconciler.table.column_bytes import (
 )
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.row_group_bytes import PAGE_ROWS
+from reconciler.table.values import Kind
 
 MIN_SLICE_ROWS = 8
 REPLICATES = 16
-UNSEEN_RUN = 4.0
+UNSEEN_RUN = 8.0
 """Rows of one key in order of arrival, up to which a compressor finds them as far apart as in no
-order: times of 20 to 40 bits in runs of 4 rows took as much as in none, in longer ones as much as
-in a quarter of their length."""
+order: times of 36 to 40 bits in runs of 8 rows took as much as in none, in longer ones as much as
+in a 6th to a 17th of their length."""
 
 
 def sampled(pool: Pool, layout: Layout) -> Written:
@@ -220,7 +222,8 @@ def _group_sizes(
     total = max(float(pool.files.records.sum()), 1.0)
     # A slice of a thin sample may stand for several row groups.
     each = records / layout.row_groups_of(cut.per_row * records)
-    run = 1.0 if lead is None else rows_of_key(pool, layout.ordering.key)
+    alike_in_key = _key_runs(pool, layout.ordering)
+    run = 1.0 if lead is None else min(alike_in_key.values(), default=1.0)
     # In the order of a column that grows with time, rows stay where they are.
     scattered = bool(layout.ordering.key) and not pool.stored.grows(lead)
     neighbours = neighbours_after(pool, layout.ordering, layout.spec, layout.page_rows)
@@ -257,6 +260,7 @@ def _group_sizes(
                 then=neighbours.get(field) if field != lead else None,
                 distinct=distinct,
                 page_rows=layout.page_rows,
+                together=alike_in_key.get(field, 1.0) if field != lead else 1.0,
             )
         elif stored is None and field != lead and field in pool.loses_runs and layout.ordering.key:
             width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))
@@ -267,6 +271,17 @@ def _group_sizes(
         least = _sorted_bytes(pool, lead) + FURTHER_PAGE * max(pages, 0.0)
         sizes[lead] *= min(1.0, least / max(whole, 1.0))
     return sizes
+
+
+def _key_runs(pool: Pool, ordering: Ordering) -> dict[int, float]:
+    """Return, by column of the key, how many rows follow each other with the same value at least:
+    those alike in it and the columns before it; along a curve, those alike in all of them."""
+    key = ordering.key
+    alike = [key[: number + 1] if ordering.lead else key for number in range(len(key))]
+    return {
+        column.field_id: rows_of_key(pool, columns)
+        for column, columns in zip(key, alike, strict=True)
+    }
 
 
 def _runs_of_value(pool: Pool, field: int, order: Int64) -> float:
@@ -292,9 +307,23 @@ def _slice_domain(
 
 
 def _reach(pool: Pool, field: int, order: Int64, starts: Int64) -> Float64 | None:
-    """Return the width of the range of whole numbers that each slice may hold, from bounds."""
+    """Return the width of the range of whole numbers that each slice may hold, from the bounds of
+    its files, and of sampled columns from its rows if these are fewer."""
     spans = pool.stored.spans.get(field)
-    return spans.reach(pool.file[order], starts) if spans is not None and spans.discrete else None
+    if spans is None or not spans.discrete:
+        return None
+    reach, column = spans.reach(pool.file[order], starts), pool.columns.get(field)
+    if column is None or column.kind is not Kind.INT:
+        return reach
+    ranks = column.ranks[order]
+    high = np.maximum.reduceat(ranks, starts)
+    low = np.minimum.reduceat(np.where(ranks < 0, len(column.distinct), ranks), starts)
+    rows = np.add.reduceat((ranks >= 0).astype(np.float64), starts)
+    filled = rows > 1.0
+    values = column.distinct.astype(np.float64)
+    seen = values[np.maximum(high, 0)] - values[np.minimum(low, len(values) - 1)]
+    own = seen * (rows + 1.0) / np.maximum(rows - 1.0, 1.0) + 1.0
+    return np.where(filled, np.minimum(reach, own), reach)
 
 
 def _wider(pool: Pool, field: int, order: Int64, starts: Int64, run: float) -> Float64 | None:
@@ -304,8 +333,9 @@ def _wider(pool: Pool, field: int, order: Int64, starts: Int64, run: float) -> F
     step = pool.stored.steps.get(field)
     if step is None:
         return None
-    apart = pool.stored.spans[field].reach(pool.file[order], starts) / max(run / UNSEEN_RUN, 1.0)
-    return np.log2(np.maximum(apart / step, 1.0))
+    reach = _reach(pool, field, order, starts)
+    assert reach is not None  # only whole numbers have a step
+    return np.log2(np.maximum(reach / max(run / UNSEEN_RUN, 1.0) / step, 1.0))
 
 
 def _sorted_bytes(pool: Pool, field_id: int) -> float:

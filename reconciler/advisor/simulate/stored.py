@@ -34,6 +34,8 @@ from reconciler.table.column_bytes import (
     whole_bytes,
 )
 from reconciler.table.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
+from reconciler.table.fractions import digits_reach
+from reconciler.table.number_bytes import known_width, rising
 from reconciler.table.runs import runs_of
 from reconciler.table.sample import RowSample
 from reconciler.table.values import Kind
@@ -46,9 +48,8 @@ plain."""
 COMPRESSIBLE = 0.75
 """Sorted numbers, as in a dictionary, are stored in less than this share of their width."""
 
-SORTED_VALUE_BYTES: Mapping[int, float] = {4: 2.3, 8: 1.0}
-"""By width, stored bytes of a sorted whole number beside the bits of its distance from the one
-before it: zstd took 2.0 to 2.5 of 4 bytes, 0.7 to 1.3 of 8 bytes, at distances of 1 to 16,384."""
+RANDOM_FLOAT = 7.5
+"""Stored bytes of a double of random digits: no dictionary takes more for each of its values."""
 
 LEAST_RUN = 1.2
 """Mean rows of a run from which a column's values count as coming in runs."""
@@ -177,9 +178,10 @@ def _step(column: StoredColumn, span: Spans, files: FileTable) -> float | None:
     least = np.log2(max(span.mean, 2.0)) / 8.0 + IN_ORDER_BYTES
     if not span.apart:
         distinct = column.rows if column.dictionary <= 0.0 else column.distinct
-        if column.ordered or min(distinct, span.mean) < HARDLY_REPEATED * column.rows:
+        if min(distinct, span.mean) < HARDLY_REPEATED * column.rows:
             return None
-        least = whole_bytes(np.log2([max(column.rows, 2.0)])).item() + IN_ANY_ORDER_BYTES
+        if not column.ordered:
+            least = whole_bytes(np.log2([max(column.rows, 2.0)])).item() + IN_ANY_ORDER_BYTES
     if column.per_value > least:
         return None
     return max(span.mean * len(files) / max(float(files.records.sum()), 1.0), 1.0)
@@ -227,15 +229,14 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
         distinct = present
         if share > 0.0:
             reach = span.mean if span is not None and span.discrete else MOST_DISTINCT
+            repeats = _of_few_digits(view, field, here * share / width)
+            if repeats:
+                reach = digits_reach(view.files.columns[field]) or reach
             index = here * (1.0 - share) * mean_rows - levels_bytes(present, mean_rows)
+            most_bytes = RANDOM_FLOAT if _kind(view, field) is Kind.FLOAT and width == 8 else width
             distinct = max(
-                distinct_from_index(
-                    present,
-                    index,
-                    reach,
-                    repeats=_of_few_digits(view, field, here * share / width),
-                ),
-                min(present, here * share * mean_rows / width),
+                distinct_from_index(present, index, reach, repeats=repeats),
+                min(present, here * share * mean_rows / most_bytes),
             )
         if span is not None and span.discrete:
             distinct = min(distinct, span.mean)
@@ -276,8 +277,10 @@ def _missing(taken: RowSample, field: int) -> Bool:
 def sorted_value_bytes(apart: float, width: int) -> float:
     """Return the stored bytes of a whole number of `width` bytes that is so far from the one before
     it."""
-    beside = SORTED_VALUE_BYTES.get(width, 0.0)
-    return float(min(np.log2(max(apart, 1.0)) / 8.0 + beside, width))
+    bits = float(np.log2(max(apart, 1.0)))
+    if not known_width(width):
+        return min(bits / 8.0, float(width))
+    return float(rising(np.array([bits]), width)[0])
 
 
 def _plain_bytes(stored: float, dictionary: float, rows: float) -> float:
@@ -299,8 +302,12 @@ def _of_few_digits(view: TableView, field: int, stored: float) -> bool:
 
     Numbers of arbitrary digits do not compress.
     """
+    return _kind(view, field) is Kind.FLOAT and stored < COMPRESSIBLE
+
+
+def _kind(view: TableView, field: int) -> Kind | None:
     known = view.files.schema.by_id.get(field)
-    return known is not None and known.kind is Kind.FLOAT and stored < COMPRESSIBLE
+    return None if known is None else known.kind
 
 
 def _raw_type(view: TableView, field: int) -> str:
