@@ -75,9 +75,10 @@ def test_a_row_in_plain_encoding_counts_what_dictionaries_hide():
 @pytest.mark.parametrize(("kind", "plain"), [("long", 16.0), ("string", 40.0)])
 def test_a_dictionary_of_values_that_do_not_repeat_makes_no_row_larger(kind, plain):
     """Another writer lists them and writes an index, Java's drops the dictionary. What a row
-    of texts or of lists takes, only the encoded bytes show."""
+    of texts or of lists takes, only the encoded bytes show. List and index may be stored in more
+    than the plain values."""
     schema = Schema(0, (Field(1, "key", "long"), Field(2, "other", kind)))
-    sizes = {field: np.array([3_000]) for field in (1, 2)}
+    sizes = {field: np.array([9_400]) for field in (1, 2)}
     groups = RowGroups(
         np.array([0]), np.array([1_000]), {}, sizes, np.array([10]), np.ones(1, dtype=bool),
         encoded=np.array([40_000]),
