@@ -15,7 +15,14 @@ import numpy as np
 
 from reconciler.advisor.properties import DISTRIBUTION_MODE
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS, NEEDS
-from reconciler.advisor.pto.objective import LOCAL, OBJECT_STORE, PRESETS, Costs, measured_costs
+from reconciler.advisor.pto.objective import (
+    LOCAL,
+    OBJECT_STORE,
+    PRESETS,
+    Costs,
+    measured_costs,
+    with_footers,
+)
 from reconciler.advisor.pto.partitionings import Ingest
 from reconciler.advisor.pto.recommend import MOST_ROWS, Given, Recommendation, recommend
 from reconciler.advisor.simulate.demand import demands
@@ -162,7 +169,9 @@ def gathered(
         view=table_view(seen.files, footers, sample.rows, DEFAULT_ROW_GROUP, blocks=blocks.blocks),
         present=seen.files.specs[seen.files.default_spec_id],
         demands=wanted,
-        costs=costs_of(seen.location, options, history.open_price),
+        costs=with_footers(
+            costs_of(seen.location, options, history.open_price), len(seen.schema.fields)
+        ),
         rho=rho_from(history.rho).value,
         horizon_ms=options.horizon_ms,
         plain_row=_plain_row(seen.files, footers),

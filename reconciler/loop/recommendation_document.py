@@ -121,6 +121,7 @@ def _objective(made: Recommended) -> dict[str, Any]:
         "fileColumnBytes": round(costs.file_column),
         "rowGroupBytes": round(costs.group),
         "rowGroupColumnBytes": round(costs.group_column),
+        "rowGroupFooterBytes": round(costs.footer),
         "skippedShare": round(costs.skipped, 3),
         "rho": round(made.rho, 2),
         "horizonSeconds": made.options.horizon_ms // 1000,

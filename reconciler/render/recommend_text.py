@@ -56,10 +56,16 @@ def _head(body: Document, width: int) -> list[str]:
         f"{sample['rowsPerSmallestRowGroup']:.0f} rows per smallest row group",
         f"Costs: {costs['costs']} ({costs['costsSource']}); a file {iec(costs['fileBytes'])} + "
         f"{iec(costs['fileColumnBytes'])} per column, a row group {iec(costs['rowGroupBytes'])} + "
-        f"{iec(costs['rowGroupColumnBytes'])}; 1 byte rewritten = {costs['rho']:g} read; over "
-        f"{duration(costs['horizonSeconds'])}",
+        f"{iec(costs['rowGroupColumnBytes'])}{_footer(costs)}; 1 byte rewritten = "
+        f"{costs['rho']:g} read; over {duration(costs['horizonSeconds'])}",
     ]
     return [line for text in texts for line in wrapped(text, width, indent="  ")]
+
+
+def _footer(costs: Document) -> str:
+    """Return what is added for the footers of a wide table."""
+    footer = costs.get("rowGroupFooterBytes")
+    return f" + {iec(footer)} for its part of a wide footer" if footer else ""
 
 
 def _thinned(work: Document) -> str:

@@ -11,7 +11,7 @@ from reconciler.advisor.pto.cluster_size import ESTIMATORS, cluster_sizes, good_
 from reconciler.advisor.pto.column_use import usage
 from reconciler.advisor.pto.methods.features import LABELS
 from reconciler.advisor.pto.methods.registry import METHODS
-from reconciler.advisor.pto.objective import LOCAL, reading_cost
+from reconciler.advisor.pto.objective import FOOTER_COLUMN, LOCAL, reading_cost, with_footers
 from reconciler.advisor.pto.partitionings import (
     CommitFiles,
     Ingest,
@@ -27,7 +27,7 @@ from reconciler.advisor.pto.space import UNSORTED, CandidateLayout
 from reconciler.advisor.simulate import arrangement
 from reconciler.advisor.simulate.arrangement import LEAST_REST, Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.grid import simulate_sizes
+from reconciler.advisor.simulate.grid import Readings, simulate_sizes
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.sampled import StoredBytes, sampled, stored_bytes
@@ -277,6 +277,18 @@ def test_what_opening_costs_decides_about_sizes(given):
     assert cheap is not None and dear is not None
     assert cheap.read < dear.read and cheap.row_groups > 2.0 * dear.row_groups
     assert cheap.sampled_rows < dear.sampled_rows
+
+
+def test_footers_of_wide_tables_are_read_whole_whatever_is_projected(given):
+    """Of 16 columns the presets contain it; of 400 a row group must save more than its footer."""
+    assert with_footers(LOCAL, 16) == LOCAL
+    wide = with_footers(LOCAL, 400)
+    readings = Readings(*(np.array([[float(n)]]) for n in (0, 0, 3, 5, 7, 0)))
+    one = given.demands[:1]
+    more = reading_cost(wide, readings, one) - reading_cost(LOCAL, readings, one)
+    assert more[0, 0] == pytest.approx((5 + 7) * 384 * FOOTER_COLUMN)
+    narrow, broad = (recommend(replace(given, costs=costs)) for costs in (LOCAL, wide))
+    assert broad.chosen.row_groups < narrow.chosen.row_groups
 
 
 def test_guard_rails_name_what_they_refuse(given, pool):

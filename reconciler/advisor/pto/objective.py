@@ -7,7 +7,7 @@ of projected reading over the horizon, as everywhere in the advisor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,12 +19,20 @@ from reconciler.table.filetable import Float64
 
 KIB = 1 << 10
 
+FOOTER_COLUMN = 180.0
+"""Bytes of a column of a row group in a footer. Reading them costs about as much as so many bytes
+of columns in Spark, and more in Arrow and DuckDB (docs/design/recommendations.md)."""
+
+MEASURED_COLUMNS = 16
+"""Columns of the table on which the presets were measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Bytes of reading that cost as much as opening a file, and as reading a row group: a constant
     and a part per projected column. skipped: share of it for a row group that is not read, in a
-    file that is opened."""
+    file that is opened. footer: of each row group of an opened file, for columns that no query
+    reads: a footer is read as a whole."""
 
     name: str
     file: float
@@ -32,6 +40,7 @@ class Costs:
     group: float
     group_column: float
     skipped: float = 1.0 / 7.0
+    footer: float = 0.0
     source: str = ""
 
 
@@ -43,6 +52,12 @@ OBJECT_STORE = Costs(
     "object-store", 4096.0 * KIB, 5.5 * KIB, 256.0 * KIB, 1.83 * KIB,
     source="an open file as Iceberg counts it (4 MiB), a request per row group",
 )  # fmt: skip
+
+
+def with_footers(costs: Costs, columns: int) -> Costs:
+    """Return the costs for a table of so many columns. The presets were measured on 16, and their
+    constants contain the footers of those."""
+    return replace(costs, footer=FOOTER_COLUMN * max(columns - MEASURED_COLUMNS, 0))
 
 
 def measured_costs(price: OpenPrice) -> Costs:
@@ -66,5 +81,6 @@ def reading_cost(costs: Costs, readings: Readings, demands: Sequence[Demand]) ->
         readings.bytes
         + readings.files * file
         + (readings.groups + costs.skipped * readings.skipped) * group
+        + (readings.groups + readings.skipped) * costs.footer
     )
     return found
