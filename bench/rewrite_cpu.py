@@ -171,7 +171,7 @@ def report(measured: Sequence[Measured]) -> str:
     )
     values = ", ".join(f"{name} {value:.3g}" for name, value in asdict(best).items())
     notes += f". Fitted to all: {values}."
-    return write_section("CPU by rows", "python -m bench.rewrite_cpu --fit", rows, notes)
+    return write_section("CPU in a user's JVM", "python -m bench.rewrite_cpu --fit", rows, notes)
 
 
 if __name__ == "__main__":
