@@ -31,7 +31,7 @@ from tests.conftest import sqlite_catalog
 FILES, ROWS = 8, 64_000
 NAMES = ("ts", "kind", "user", "day", "due", "units", "value", "price")
 TS, KIND, USER, DAY, DUE, UNITS, VALUE, PRICE = range(1, 9)
-SAMPLED = [KIND, USER, DAY, UNITS]
+SAMPLED = [TS, KIND, USER, DAY, UNITS]
 
 
 def _rows() -> pa.Table:
@@ -175,3 +175,10 @@ def test_a_further_key_is_in_order_within_rows_of_the_first(world, tmp_path):
     mixed = world.written(tmp_path / "other.parquet", (DAY,), 4, 512)[USER - 1]
     assert written < 0.8 * mixed
     assert predicted == pytest.approx(written, rel=0.25)
+
+
+def test_a_further_key_that_grows_with_time_does_so_within_rows_of_the_first(world, tmp_path):
+    """By day and time rows of a day are in the order in which a sort by day leaves them."""
+    predicted, written = world.compared(tmp_path, (DAY, TS), 4, 512)[TS - 1]
+    assert written < 0.9 * world.written(tmp_path / "other.parquet", (DAY, USER), 4, 512)[TS - 1]
+    assert predicted == pytest.approx(written, rel=0.05)

@@ -223,7 +223,6 @@ def _group_sizes(
     # A slice of a thin sample may stand for several row groups.
     each = records / layout.row_groups_of(cut.per_row * records)
     alike_in_key = _key_runs(pool, layout.ordering)
-    run = 1.0 if lead is None else min(alike_in_key.values(), default=1.0)
     # In the order of a column that grows with time, rows stay where they are.
     scattered = bool(layout.ordering.key) and not pool.stored.grows(lead)
     neighbours = neighbours_after(pool, layout.ordering, layout.spec, layout.page_rows)
@@ -256,7 +255,9 @@ def _group_sizes(
                 domain,
                 reordered=scattered and field != lead,
                 reach=_reach(pool, field, order, starts),
-                wider=_wider(pool, field, order, starts, run),
+                wider=_wider(
+                    pool, field, order, starts, _grows_for(alike_in_key, field, layout.ordering)
+                ),
                 then=neighbours.get(field) if field != lead else None,
                 distinct=distinct,
                 page_rows=layout.page_rows,
@@ -328,14 +329,25 @@ def _reach(pool: Pool, field: int, order: Int64, starts: Int64) -> Float64 | Non
 
 def _wider(pool: Pool, field: int, order: Int64, starts: Int64, run: float) -> Float64 | None:
     """Return by how many bits neighbouring rows are further apart in each slice than now; None of a
-    column that does not grow from row to row. run: rows of one key, which stay in order of
-    arrival."""
+    column that does not grow from row to row. run: rows in which it does so in the new order."""
     step = pool.stored.steps.get(field)
     if step is None:
         return None
     reach = _reach(pool, field, order, starts)
     assert reach is not None  # only whole numbers have a step
     return np.log2(np.maximum(reach / max(run / UNSEEN_RUN, 1.0) / step, 1.0))
+
+
+def _grows_for(alike_in_key: Mapping[int, float], field: int, ordering: Ordering) -> float:
+    """Return for how many rows in a row a column that grows with time does so in this order.
+
+    Rows of one key stay in order of arrival, and a further column of the key is in order in rows of
+    those before. alike_in_key: `_key_runs`."""
+    if ordering.lead is None:
+        return 1.0
+    key = [column.field_id for column in ordering.key]
+    before = key.index(field) if field in key[1:] else len(key)
+    return alike_in_key[key[before - 1]]
 
 
 def _sorted_bytes(pool: Pool, field_id: int) -> float:
