@@ -21,9 +21,15 @@ OWN = frozenset({"spark", "cluster"})
 """Markers of the tests that belong to one lane."""
 
 LONGEST = (
+    "tests/cli/test_recommend.py",
+    "tests/advisor/test_pto.py",
+    "tests/loop/test_recommendation.py",
     "tests/advisor/test_stored.py",
     "tests/workload_log/test_hostile.py",
     "tests/state/test_shared_state.py",
+    "tests/render/test_markdown.py",
+    "tests/advisor/test_slices.py",
+    "tests/advisor/test_missing.py",
     "tests/queries/test_pruning.py",
     "tests/advisor/test_decide.py",
     "tests/cli/test_plan_apply.py",
