@@ -36,7 +36,7 @@ class ByArrow:
     def __init__(self, place: Place, name: str, rows: pa.Table, folder: Path) -> None:
         self.place, self.name, self.rows, self.folder = place, name, without_views(rows), folder
         self.written = 0
-        self.plain = sum(map(_plain_bytes, self.rows.columns)) / max(len(rows), 1)
+        self.plain = plain_row(self.rows)
 
     def write(
         self, schema: Schema, ordering: Ordering, target: int, row_group: int, page_rows: int
@@ -45,7 +45,7 @@ class ByArrow:
         rows = self.rows.take(pa.array(self._order(schema, ordering)))
         each, whole = len(rows), 0
         for _ in range(2):  # bytes of a row depend on the rows of a row group
-            whole, columns = _size(rows, each, page_rows)
+            whole, columns = size_of(rows, each, page_rows)
             stored = columns / len(rows)
             held = rows_of_row_group(row_group, stored, max(self.plain, stored), page_rows)
             each = min(max(1, round(held)), len(rows))
@@ -58,7 +58,7 @@ class ByArrow:
         paths = []
         for number, (start, end) in enumerate(pairwise(edges)):
             path = directory / f"{number:05d}.parquet"
-            _write(rows.slice(start, end - start), path, each, page_rows)
+            write_file(rows.slice(start, end - start), path, each, page_rows)
             paths.append(f"file://{path}")
         table = self.place.catalog.create_table(f"{NAMESPACE}.{name}", self.rows.schema)
         table.add_files(paths)
@@ -102,6 +102,11 @@ def _keeps_dictionary(page: pa.ChunkedArray) -> bool:
     return not drops_dictionary(len(values.unique()), len(values), width)
 
 
+def plain_row(rows: pa.Table) -> float:
+    """Return the bytes of a row in plain encoding."""
+    return sum(map(_plain_bytes, rows.columns)) / max(len(rows), 1)
+
+
 def _plain_bytes(column: pa.ChunkedArray) -> float:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return float(sum(len(text) + 4 for text in column.to_pylist() if text is not None))
@@ -112,13 +117,13 @@ def _plain_bytes(column: pa.ChunkedArray) -> float:
     return float(width * (len(column) - column.null_count))
 
 
-def _size(rows: pa.Table, each: int, page_rows: int) -> tuple[int, int]:
+def size_of(rows: pa.Table, each: int, page_rows: int) -> tuple[int, int]:
     """Return the bytes of one file of the rows, and those of its columns.
 
     The writer ends row groups by these. Footers and the index of pages (4 % of lineitem in pages
     of 512 rows) count for the number of files."""
     sink = pa.BufferOutputStream()
-    _write(rows, sink, each, page_rows)
+    write_file(rows, sink, each, page_rows)
     written = sink.getvalue()
     footer = pq.ParquetFile(pa.BufferReader(written)).metadata
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -126,7 +131,8 @@ def _size(rows: pa.Table, each: int, page_rows: int) -> tuple[int, int]:
     return int(written.size), int(columns)
 
 
-def _write(rows: pa.Table, where: Path | pa.NativeFile, each: int, page_rows: int) -> None:
+def write_file(rows: pa.Table, where: Path | pa.NativeFile, each: int, page_rows: int) -> None:
+    """Write the rows in row groups of `each` rows, as Java's writer encodes them."""
     coded = _coded(rows, each, page_rows)
     pq.write_table(
         rows, where, compression="zstd", compression_level=3, use_dictionary=coded,
