@@ -54,6 +54,10 @@ from reconciler.table.values import Kind
 
 MIN_SLICE_ROWS = 8
 REPLICATES = 16
+MOST_CUTS = 3
+"""Times that rows are cut: what files repeat, such as dictionaries, decides how many files there
+are, and these how often it is repeated."""
+
 UNSEEN_RUN = 8.0
 """Rows of one key in order of arrival, up to which a compressor finds them as far apart as in no
 order: times of 36 to 40 bits in runs of 8 rows took as much as in none, in longer ones as much as
@@ -168,13 +172,15 @@ def _settled(
     cuts on sizes."""
     cut = _sliced(pool, layout, order, rows, 1.0 if earlier is None else earlier.share)
     sizes = _group_sizes(pool, layout, order, rows, cut, earlier)
-    if earlier is not None:
-        return cut, sizes
-    share = written_share(pool.files, pool.stored, sizes, cut.files)
-    settled = _sliced(pool, layout, order, rows, share)
-    if not np.array_equal(settled.of_group, cut.of_group):
-        sizes = _group_sizes(pool, layout, order, rows, settled, earlier)
-    return settled, sizes
+    for _ in range(MOST_CUTS if earlier is None else 0):
+        share = written_share(pool.files, pool.stored, sizes, cut.files)
+        settled, before = _sliced(pool, layout, order, rows, share), cut
+        if not np.array_equal(settled.of_group, cut.of_group):
+            sizes = _group_sizes(pool, layout, order, rows, settled, earlier)
+        cut = settled
+        if cut.files == before.files:
+            break
+    return cut, sizes
 
 
 def _of_files(sizes: Mapping[int, Float64], owner: Int64) -> dict[int, Float64]:
