@@ -45,7 +45,7 @@ from reconciler.advisor.pto.present import present_readings
 from reconciler.advisor.pto.recommend import SCREEN_ROWS, THIN_ROWS, Given, search_space
 from reconciler.advisor.pto.recommend import recommend as recommendation_of
 from reconciler.advisor.pto.sizes import DeclaredSize
-from reconciler.advisor.pto.space import Label, Space, sampled_enough
+from reconciler.advisor.pto.space import Label, Space, best, sampled_enough
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.demo.witness import connect
 from reconciler.loop.local_actor import LocalActor
@@ -136,7 +136,10 @@ def compared(
     )
     answer = recommendation_of(made.given)
     seconds = time.process_time() - started
-    space, chosen = _space(made.given)
+    space = _space(made.given)
+    chosen = _label_of(space, DEFAULT_METHOD)
+    if by_arrow and not _whole(space, chosen):
+        chosen = best([label for label in space.labels if _whole(space, label)])
     writer = None
     if by_arrow:
         writer = ByArrow(place, drawn.name, pa.concat_tables(drawn.batches), place.root / "arrow")
@@ -157,14 +160,14 @@ def compared(
     }
 
 
-def _space(given: Given) -> tuple[Space, Label]:
+def _space(given: Given) -> Space:
     columns = sorted(given.view.sample.values) if given.view.sample is not None else []
     pool, thin, screen = (
         build_pool(given.view, columns, rows) for rows in (600_000, THIN_ROWS, SCREEN_ROWS)
     )
     assert pool is not None and thin is not None and screen is not None
     space, _ = search_space(given, pool, thin, screen)
-    return space, _label_of(space, DEFAULT_METHOD)
+    return space
 
 
 def _label_of(space: Space, method: str) -> Label:
@@ -323,8 +326,8 @@ def statistics(line: dict[str, Any]) -> dict[str, float]:
         "read_error": errors[0],
         "median_error": float(np.median(np.abs(errors))),
         "worst_error": float(np.max(np.abs(errors))),
-        "of_default": chosen["found"]["read"] / max(by["default"]["read"], 1.0),
-        "of_expert": chosen["found"]["read"] / max(by["expert"]["read"], 1.0),
+        "of_default": _of(chosen, by.get("default")),
+        "of_expert": _of(chosen, by.get("expert")),
         "of_today": chosen["found"]["read"] / max(line["today"]["read"], 1.0),
     }
 
@@ -366,12 +369,22 @@ def report(log: Path) -> str:
             f"{known['spearman']:.3f}", f"{known['spearman_of_1_percent']:.3f}",
             f"{known['pairs_in_order']:.1%}", f"{known['regret']:.1%}",
             f"{1 + known['read_error']:.2f}",
-            f"{known['median_error']:.1%}", f"{known['of_default']:.2f}",
-            f"{known['of_expert']:.2f}", *_opened(line["written"][0].get("watched", [])),
+            f"{known['median_error']:.1%}", _ratio(known["of_default"]),
+            _ratio(known["of_expert"]), *_opened(line["written"][0].get("watched", [])),
         ])  # fmt: skip
     return write_section(
         "Recommendations against rewrites", "python -m bench.recommend_on_spark", rows, NOTES
     )
+
+
+def _of(chosen: dict[str, Any], other: dict[str, float] | None) -> float:
+    """Return what the chosen layout reads, divided by what the other does; NaN if that was not
+    written, as layouts with partitions are not by Arrow."""
+    return chosen["found"]["read"] / max(other["read"], 1.0) if other else float("nan")
+
+
+def _ratio(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.2f}"
 
 
 def _opened(watched: Sequence[dict[str, Any]]) -> tuple[str, str]:
