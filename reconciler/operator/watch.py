@@ -2,8 +2,8 @@
 
 kopf decides nothing and writes nothing: only event handlers, no finalizer, no annotation, no
 Kubernetes events, storages that store nothing. Its loop runs in a thread of its own and is
-restarted when it gives up (rights revoked, credentials refused) and when it was not told of all our
-kinds; the re-list finds what it missed meanwhile (`relist`).
+restarted when it gives up (rights revoked, credentials refused) and when the API server did not
+name all our kinds; the re-list finds what it missed meanwhile (`relist`).
 """
 
 from __future__ import annotations
