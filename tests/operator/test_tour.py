@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,7 @@ def test_a_policy_is_planned_approved_run_and_converges(stage: Scene) -> None:
     stage.kubectl("wait", "tlp/facts", "--for=condition=Converged", "--timeout=60s")
     stage.check()
     deletes_are_compacted_beside_their_writer(stage)
+    a_job_keeps_house(stage)
 
 
 def carried_out_and_published(stage: Scene) -> list[str]:
@@ -124,6 +126,27 @@ def compactions(stage: Scene, since: int) -> list[dict[str, str]]:
         if int(commit.get("removed-position-delete-files", 0)) >= 4
         and "deleted-data-files" not in commit
     ]
+
+
+def a_job_keeps_house(stage: Scene) -> None:
+    """It expires snapshots, removes an orphan and leaves the table Converged, its rows as they
+    were."""
+    table = stage.lake.catalog.load_table(TABLE)
+    orphan = Path(table.location().removeprefix("file://")) / "data" / "left.parquet"
+    orphan.write_bytes(b"x" * 1_000)
+    os.utime(orphan, (0, 0))
+    kept = 3
+    assert len(table.metadata.snapshots) > 2 * kept
+    asked = {
+        "expireSnapshots": {"olderThan": "0s", "retainLast": kept},
+        "removeOrphans": {"olderThan": "24h"},
+    }
+    patch = json.dumps({"spec": {"maintenance": asked}})
+    stage.kubectl("patch", "tlp/facts", "--type=merge", "-p", patch)
+    eventually(lambda: not orphan.exists(), 300, "the orphan is removed")
+    stage.waits_for("NothingToDo", 300)
+    assert len(table.refresh().metadata.snapshots) <= kept
+    stage.check()
 
 
 def recommended(stage: Scene) -> None:
