@@ -71,7 +71,8 @@ def _footer(costs: Document) -> str:
 def _thinned(work: Document) -> str:
     """Return how many queries stand for all, if similar ones were merged."""
     simulated = work.get("simulatedQueries", work["queries"])
-    return f", {count(simulated)} queries stand for all" if simulated < work["queries"] else ""
+    stand = plural(simulated, "query stands", "queries stand")
+    return f", {stand} for all" if simulated < work["queries"] else ""
 
 
 def _verdict(body: Document, width: int) -> list[str]:
@@ -110,8 +111,8 @@ def _beside(body: Document) -> str:
 
 
 def _more(cost: float, chosen: float) -> str:
-    share = 100.0 * (cost / max(chosen, 1.0) - 1.0)
-    return f"costs {abs(share):.0f} % {'more' if share >= 0.0 else 'less'}"
+    share = round(100.0 * (cost / max(chosen, 1.0) - 1.0))
+    return f"costs {abs(share)} % {'more' if share > 0 else 'less'}" if share else "costs the same"
 
 
 def _moving(body: Document) -> str:

@@ -273,8 +273,27 @@ def test_a_large_log_is_thinned_and_that_is_said(kept, said: Said):
     assert body["workload"]["queries"] == 2_400
     assert body["workload"]["simulatedQueries"] == MAX_QUERIES == 2_000
     assert sum(float(demand.weight.sum()) for demand in large.demands) == 2_400.0
-    shown = recommend_text.render(body, 100, verbose=False)
-    said(next(line for line in shown.splitlines() if line.startswith("Workload:")))
+    for simulated in (MAX_QUERIES, 1):
+        work = {**body["workload"], "simulatedQueries": simulated}
+        shown = recommend_text.render({**body, "workload": work}, 100, verbose=False)
+        said(next(line for line in shown.splitlines() if line.startswith("Workload:")))
+
+
+def test_a_layout_that_costs_as_much_as_the_chosen_one_is_said_to_cost_the_same(
+    partitioned, said: Said
+):
+    body = recommendation_document(partitioned)
+    chosen = next(it for it in body["layouts"] if it["name"] == body["chosen"])["totalCostBytes"]
+    shown = {}
+    for factor in (1.0, 0.9961, 1.0039, 1.0061):
+        layouts = [
+            {**item, "totalCostBytes": factor * chosen} if item["name"] == "expert" else item
+            for item in body["layouts"]
+        ]
+        text = recommend_text.render({**body, "layouts": layouts}, 100, verbose=False)
+        shown[factor] = text.partition("\n\n")[2].partition("\n\n")[0]
+    assert shown[1.0] == shown[0.9961] == shown[1.0039] != shown[1.0061]
+    said(shown[1.0])
 
 
 def _short(body: dict[str, Any]) -> dict[str, Any]:
