@@ -411,6 +411,14 @@ def test_every_estimator_ranks_clusters_by_size_and_one_is_near_the_truth():
     assert good_turing(np.arange(1_000), 1_000_000) >= 1.0
 
 
+@pytest.mark.parametrize("sizes", [[], [1], [2], [5], [1, 1], [1, 2, 3, 1], [2, 2, 4, 1, 9]])
+def test_distinct_count_is_chaos_formula_of_the_clusters_seen_once_and_twice(sizes):
+    codes = np.random.default_rng(3).permutation(np.repeat(np.arange(len(sizes)) - 2, sizes))
+    once, twice = sizes.count(1), sizes.count(2)
+    clusters = max(len(sizes) + once * (once - 1) / (2.0 * (twice + 1)), 1.0)
+    assert ESTIMATORS["distinct-count"](codes, 100) == pytest.approx(100 / clusters)
+
+
 def test_larger_subsets_have_smaller_clusters(pool):
     sizes = cluster_sizes(pool, (DATE, PART), ESTIMATORS["distinct-count"])
     assert set(sizes) == set(subsets((DATE, PART)))
