@@ -87,11 +87,13 @@ def _parts(path: Path) -> list[Path]:
 
 @dataclass
 class _Scan:
-    """One scan node of a plan. accumulators: ids of its metrics; bytes: read by its tasks."""
+    """One scan node of a plan. accumulators: ids of its metrics; bytes: read by its tasks. merged:
+    a MERGE reads here the table that it writes."""
 
     text: str
     accumulators: frozenset[int]
     file_bytes_id: int | None
+    merged: bool = False
     ran: bool = False
     bytes: float = 0.0
     measured: bool = False
@@ -213,14 +215,14 @@ class _Application:
         metrics."""
         known = {scan.accumulators: scan for scan in execution.scans}
         current: dict[frozenset[int], _Scan] = {}
-        for node in _nodes(plan):
-            text = node.get("simpleString", "")
-            if "Scan(table=" not in text or "Iceberg" not in text:
-                continue
+        into = _merged_scan(plan)
+        for node in _scan_nodes(plan):
             metrics = {m["name"]: m["accumulatorId"] for m in node.get("metrics", [])}
             key = frozenset(metrics.values())
             size = next((i for n, i in metrics.items() if "data file size" in n), None)
-            current[key] = known.get(key) or _Scan(text, key, size)
+            current[key] = known.get(key) or _Scan(
+                node["simpleString"], key, size, merged=node is into
+            )
         for key, scan in known.items():
             if scan.ran or scan.measured:
                 current.setdefault(key, scan)
@@ -303,6 +305,7 @@ class _Application:
             duration_ms=max(0, end_ms - execution.start_ms),
             full_scan=full_scan,
             grouped=parsed.grouped,
+            merged=scan.merged,
         )
 
     def _skip(self, reason: str, line: int | None = None) -> None:
@@ -373,6 +376,32 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
+def _scan_nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for node in _nodes(plan):
+        text = node.get("simpleString", "")
+        if "Scan(table=" in text and "Iceberg" in text:
+            yield node
+
+
+def _merged_scan(plan: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the first scan of the table that a MERGE writes; None in other statements.
+
+    A write of whole files names its table. One of position deletes does not, but the target is the
+    left side of its join, so that its scan comes first. A MERGE with a single clause that inserts
+    has no MergeRows: its plan is that of an INSERT of an anti-join.
+    """
+    rows = next((node for node in _nodes(plan) if node.get("nodeName") == "MergeRows"), None)
+    if rows is None:
+        return None
+    writes = (_WRITE.search(node.get("simpleString", "")) for node in _nodes(plan))
+    written = next((found.group("table") for found in writes if found), None)
+    for node in _scan_nodes(rows):
+        parsed = parse_scan(node["simpleString"])
+        if parsed is not None and written in (None, ".".join(parsed.table)):
+            return node
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ScanText:
     """A scan's line. columns: None if Spark cut the list off. branch: "" for the main one. grouped:
@@ -388,6 +417,7 @@ class ScanText:
 _SCAN = re.compile(
     r"Iceberg(?:CopyOnWrite|BatchQuery)?Scan\(table=(?P<table>.{1,2000}?), ", re.DOTALL
 )
+_WRITE = re.compile(r"IcebergWrite\(table=(?P<table>.{1,2000}?), ", re.DOTALL)
 _ATTRIBUTE = re.compile(r"#\d+L?$")
 
 

@@ -46,6 +46,9 @@ QUERIES = {
     },
     "SELECT * FROM rec.db.q.snapshots": {},
     "SELECT count(*) FROM rec.db.q WHERE id > 5000": {"q": "id > 5000"},
+    "MERGE INTO rec.db.r t USING rec.db.q s ON t.id = s.id AND s.id < 5 WHEN MATCHED THEN DELETE": {
+        "r": "id < 5", "q": "id < 5",
+    },
 }  # fmt: skip
 
 SCRIPT = """
@@ -121,6 +124,7 @@ def test_every_scan_of_a_real_log_is_read_as_it_was_pushed_down(events: Path) ->
     assert list(found.values()) == [scans for scans in QUERIES.values() if scans]
     assert dict(tally.skipped) == {skip_reasons.UNKNOWN_TABLES: 1}
     assert not any(item.full_scan for item in sink.fragments)
+    assert [item.table_uuid for item in sink.fragments if item.merged] == ["uuid-r"]
 
 
 @pytest.mark.jvm
@@ -255,6 +259,44 @@ def test_a_scan_knows_that_only_the_other_table_of_its_join_has_conditions(tmp_p
     joined["sparkPlanInfo"]["children"] = nodes
     run(sink, log_of(tmp_path / "a", joined, end(1), start(2, scan("")), end(2)))
     assert [f.elsewhere for f in sink.fragments] == [True, False, False]
+
+
+def merge(write: str, *scans: str) -> dict[str, Any]:
+    """The start of a MERGE, with scans in the order of Spark's plan: the join's left side first."""
+    nodes = []
+    for number, text in enumerate(scans):
+        event = start(1, text, accumulators=(2 * number + 1, 2 * number + 2))
+        nodes += event["sparkPlanInfo"]["children"]
+    rows = {"nodeName": "MergeRows", "simpleString": "MergeRowsExec[id#1L]", "metrics": [],
+            "children": nodes}  # fmt: skip
+    plan = {"nodeName": "AdaptiveSparkPlan", "simpleString": "", "children": [rows], "metrics": []}
+    return {**event, "sparkPlanInfo": {"nodeName": write.partition(" ")[0], "simpleString": write,
+                                       "children": [plan], "metrics": []}}  # fmt: skip
+
+
+COPIED = "ReplaceData IcebergWrite(table=rec.db.q, format=PARQUET)"
+APPENDED = "AppendData IcebergWrite(table=rec.db.q, format=PARQUET)"
+DELETED = "WriteDelta org.apache.iceberg.spark.source.SparkPositionDeltaWrite@17975a4d"
+
+
+@pytest.mark.parametrize(
+    ("write", "tables", "merged"),
+    [
+        (COPIED, "qqr", [True, False, False]),  # the second scan finds the files to replace
+        (DELETED, "qr", [True, False]),
+        (DELETED, "rq", [True, False]),
+        (APPENDED, "rq", [False, True]),  # clauses that only insert: the source is on the left
+        (APPENDED, "qq", [True, False]),
+    ],
+)
+def test_a_merge_marks_one_scan_of_the_table_that_it_writes(
+    write: str, tables: str, merged: list[bool], tmp_path: Path
+) -> None:
+    sink = MemorySink()
+    started = merge(write, *(scan("id > 3").replace("rec.db.q", f"rec.db.{t}") for t in tables))
+    run(sink, log_of(tmp_path / "a", started, end(1), start(2, scan("id > 3")), end(2)))
+    assert [f.table_uuid.removeprefix("uuid-") for f in sink.fragments] == [*tables, "q"]
+    assert [f.merged for f in sink.fragments] == [*merged, False]
 
 
 def test_a_broken_event_stops_nothing(tmp_path: Path) -> None:
