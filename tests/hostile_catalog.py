@@ -46,14 +46,15 @@ def hostile_code(directory: Path) -> Iterator[Path]:
 class HostileCatalog:
     """sends: properties by the place of an answer that they are put into.
 
-    tables: by "namespace.name" the metadata as JSON, of a server that stands alone. requests: the
-    method, path and headers of each request, in order.
+    tables: by "namespace.name" the metadata as JSON, of a server that stands alone; views: the
+    names of its views. requests: the method, path and headers of each request, in order.
     """
 
     def __init__(self, tables: Callable[[], Mapping[str, Any]] = dict, upstream: str = "") -> None:
         self.sends: dict[str, dict[str, Any]] = {}
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.tables = tables
+        self.views: set[str] = set()
         self.upstream = urlsplit(upstream).netloc
         handler = type("Handler", (_Handler,), {"catalog": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -100,8 +101,11 @@ class HostileCatalog:
                     if space == parts[1]
                 ]
             }
-        if len(parts) == 4 and f"{parts[1]}.{parts[3]}" in tables:
-            return 200, dict(tables[f"{parts[1]}.{parts[3]}"])
+        name = f"{parts[1]}.{parts[3]}" if len(parts) == 4 else ""
+        if parts[2:3] == ["tables"] and name in tables:
+            return 200, dict(tables[name])
+        if parts[2:3] == ["views"] and name in self.views:
+            return 200, {}
         error = {"message": "not here", "type": "NoSuchTableException", "code": 404}
         return 404, {"error": error}
 

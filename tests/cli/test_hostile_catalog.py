@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 
 from reconciler.cli.main import build
 from tests.class_properties import ALL
+from tests.cli.in_process import runner
 from tests.hostile_catalog import EVIL, PLACES, HostileCatalog, hostile_code
+from tests.said import Said
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -58,3 +60,18 @@ def test_observe_and_plan_load_no_class(hostile: HostileCatalog, tmp_path: Path)
             result = CliRunner().invoke(build(), arguments, catch_exceptions=False)
             assert result.exit_code in (0, 2), result.output
             assert "sales" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["observe", "plan", "recommend"])
+def test_a_view_of_a_catalog_is_called_a_view(
+    hostile: HostileCatalog, monkeypatch: pytest.MonkeyPatch, capsys: Any, said: Said, command: str
+) -> None:
+    """In one message; a name that is neither a table's nor a view's is not found."""
+    hostile.views = {"sales.monthly"}
+    run = runner(monkeypatch, capsys)
+    for name in ("sales.monthly", "sales.weekly"):
+        code, out, err = run(command, name)
+        assert (code, out) == (1, "") and err.count("error:") == 1
+        said(err)
+    asked = [path for _, path, _ in hostile.requests if "/views/" in path]
+    assert [path.rpartition("/")[2] for path in asked] == ["monthly", "weekly"]

@@ -326,15 +326,6 @@ def test_a_policy_that_cannot_be_edited_is_printed_to_merge_by_hand(cli, tmp_pat
     said(re.sub(r"\d+(Ki|Mi)", r"N\1", err))
 
 
-def test_a_view_is_called_a_view(cli, monkeypatch):
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    monkeypatch.setattr(SqlCatalog, "view_exists", lambda self, name: name[-1] == "monthly")
-    code, out, err = cli("recommend", "rec.shop.monthly")
-    assert (code, out) == (1, "") and "is a view" in err and err.count("error:") == 1
-    assert "not found" in cli("recommend", "rec.shop.weekly")[2]
-
-
 def test_a_partition_of_null_is_a_partition_and_a_type_that_spark_cannot_write_is_named(cli):
     code, out, err = cli("recommend", "rec.shop.odd", "-o", "json", "--sample-rows", "20000")
     assert code == 0, err
