@@ -21,7 +21,10 @@ from reconciler.format import utc
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import Step
 from reconciler.plan.plan import plan_from_document
+from reconciler.plan.reasons import MIGRATION_REFUSED
 from tests.cli.in_process import Cli, isolate, runner
+from tests.equality_files import delete_equal
+from tests.said import Said
 
 
 @pytest.fixture
@@ -133,6 +136,34 @@ def test_sizes_that_the_policy_names_are_kept_by_other_writers_and_set_once(
     properties = scattered.refresh().properties
     assert properties["write.parquet.row-group-size-bytes"] == str(64 << 10)
     assert cli("plan", name, "-f", policy, "--detailed-exitcode")[0] == 0
+
+
+def test_a_migration_under_live_equality_deletes_is_refused_whatever_is_accepted(
+    cli, scattered, tmp_path, said: Said
+):
+    """A writer that may add some again can be accepted; rows that would come back cannot."""
+    name, path = name_of(scattered), tmp_path / "p.yaml"
+
+    def refusals(*accepted: str) -> list[str]:
+        fields = [{"column": "day", "transform": "identity"}]
+        partitioning: dict[str, Any] = {"mode": "Declared", "fields": fields}
+        if accepted:
+            partitioning["accept"] = list(accepted)
+        policy_file(path, scattered, layout={"partitioning": partitioning})
+        code, out, err = cli("plan", name, "-f", str(path), "-o", "json")
+        assert code == 0, err
+        entries = json.loads(out)["evidence"]["rejected"]
+        return [one["why"] for one in entries if one["reason"] == MIGRATION_REFUSED]
+
+    assert refusals() == []
+    delete_equal(scattered.refresh(), "id", [3, 5, 7])
+    location = scattered.refresh().metadata_location
+    alive, writer = refusals()
+    assert refusals("EqualityDeletes") == [alive]
+    said(f"{alive}\n{writer}")
+    printed = " ".join(cli("plan", name, "-f", str(path))[1].split())
+    assert alive in printed and writer not in printed, "to its end, which is the way round"
+    assert scattered.refresh().metadata_location == location
 
 
 def test_the_printed_plan_and_its_json_agree(cli, scattered, tmp_path):
