@@ -23,7 +23,7 @@ from reconciler.loop.step import Step
 from reconciler.plan.plan import plan_from_document
 from reconciler.plan.reasons import MIGRATION_REFUSED
 from tests.cli.in_process import Cli, isolate, runner
-from tests.equality_files import delete_equal
+from tests.delete_commits import delete_equal
 from tests.said import Said
 
 

@@ -1,31 +1,17 @@
-"""A writer that deletes by position, as merge-on-read does: pyiceberg has no call for it.
-
-It commits position delete files through pyiceberg's own snapshot producer, with the requirement on
-the head that every writer has, so that it never deletes from a file that is gone.
-"""
+"""A writer that deletes by position, as merge-on-read does, and never from a file that is gone."""
 
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestWriterV2,
-)
-from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import _FastAppendFiles
-from pyiceberg.typedef import Record
+from pyiceberg.manifest import DataFileContent
 
+from tests.delete_commits import commit_deletes
 from tests.operator.scene import SCHEMA, TABLE, Lake, repeating
 
 POSITIONS = pa.schema(
@@ -34,22 +20,6 @@ POSITIONS = pa.schema(
         pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
     ]
 )
-
-
-class _DeleteManifest(ManifestWriterV2):
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-
-class _Deletes(_FastAppendFiles):
-    def new_manifest_writer(self, spec: Any) -> Any:
-        metadata = self._transaction.table_metadata
-        output = self.new_manifest_output()
-        return _DeleteManifest(spec, metadata.schema(), output, self._snapshot_id, "gzip")
 
 
 class Deleter:
@@ -112,27 +82,12 @@ class Deleter:
 def delete_rows(table: Any, path: str, positions: range) -> None:
     """Commit one position delete file over rows of one data file. Raises CommitFailedException if
     another commit came first."""
-    with table.transaction() as transaction:
-        made = _Deletes(Operation.DELETE, transaction, table.io)
-        made.append_data_file(_written(table, path, positions))
-        made.commit()
-
-
-def _written(table: Any, path: str, positions: range) -> DataFile:
-    """Write the position delete file; return its entry."""
-    place = f"{table.location()}/data/delete-{uuid.uuid4().hex}.parquet"
-    local = Path(place.removeprefix("file://"))
     rows = {"file_path": [path] * len(positions), "pos": list(positions)}
-    pq.write_table(pa.table(rows, schema=POSITIONS), local)
-    bound = path.encode()
-    return DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
-        file_path=place,
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=len(positions),
-        file_size_in_bytes=local.stat().st_size,
-        spec_id=0,
-        lower_bounds={2147483546: bound},
-        upper_bounds={2147483546: bound},
+    bounds = {2147483546: path.encode()}
+    commit_deletes(
+        table,
+        DataFileContent.POSITION_DELETES,
+        pa.table(rows, schema=POSITIONS),
+        lower_bounds=bounds,
+        upper_bounds=bounds,
     )

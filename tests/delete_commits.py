@@ -1,0 +1,69 @@
+"""Delete files committed by pyiceberg's own snapshot producer: pyiceberg has no call for them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestWriterV2,
+)
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import Record
+
+
+class _DeleteManifest(ManifestWriterV2):
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class _Deletes(_FastAppendFiles):
+    def new_manifest_writer(self, spec: Any) -> Any:
+        metadata = self._transaction.table_metadata
+        output = self.new_manifest_output()
+        return _DeleteManifest(spec, metadata.schema(), output, self._snapshot_id, "gzip")
+
+
+def commit_deletes(table: Any, content: DataFileContent, rows: pa.Table, **entry: Any) -> None:
+    """Write and commit one delete file of a table without partitions, with the requirement on the
+    head that every writer has. entry: more of its entry. Raises CommitFailedException if another
+    commit came first."""
+    place = f"{table.location()}/data/delete-{uuid.uuid4().hex}.parquet"
+    local = Path(place.removeprefix("file://"))
+    local.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, local)
+    file = DataFile.from_args(
+        content=content,
+        file_path=place,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=len(rows),
+        file_size_in_bytes=local.stat().st_size,
+        spec_id=0,
+        **entry,
+    )
+    with table.transaction() as transaction:
+        made = _Deletes(Operation.DELETE, transaction, table.io)
+        made.append_data_file(file)
+        made.commit()
+
+
+def delete_equal(table: Any, column: str, values: Sequence[int]) -> None:
+    """Commit one equality delete file over the rows with these values of a column of longs."""
+    key = table.schema().find_field(column).field_id
+    field = pa.field(column, pa.int64(), metadata={"PARQUET:field_id": str(key)})
+    rows = pa.table([pa.array(values, pa.int64())], pa.schema([field]))
+    commit_deletes(table, DataFileContent.EQUALITY_DELETES, rows, equality_ids=[key])
