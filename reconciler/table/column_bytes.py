@@ -119,7 +119,7 @@ def bytes_per_row(
     then: Neighbours | None = None,
     distinct: Float64 | None = None,
     page_rows: int = PAGE_ROWS,
-    together: float = 1.0,
+    together: Float64 | float = 1.0,
 ) -> Float64:
     """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
     ones.
@@ -158,8 +158,8 @@ def bytes_per_row(
     if then is None and now.dictionary > 0.0 and now.run > 1.0:  # as many rows have no value
         per_value = per_value / now.run + levels_bytes(1.0 / now.run, 1.0)
     index = per_bit * bits / 8.0
-    if then is None and together > 1.0:
-        index = np.minimum(index, RUN_BYTES / together)
+    if then is None:
+        index = np.where(np.asarray(together) > 1.0, np.minimum(index, RUN_BYTES / together), index)
     coded = index + listed * distinct / rows
     plain = per_value
     if reordered and reach is not None:

@@ -5,6 +5,7 @@ The writer keeps dictionaries, and ends pages and row groups, where Parquet's Ja
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
-from reconciler.queries.table_view import table_view
+from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.row_blocks import sample_blocks
 from reconciler.state.sketch import sample_rows
 from reconciler.state.state import StateStore
@@ -29,9 +30,9 @@ from reconciler.table.schema import SortColumn
 from tests.conftest import sqlite_catalog
 
 FILES, ROWS = 8, 64_000
-NAMES = ("ts", "kind", "user", "day", "due", "units", "value", "price")
-TS, KIND, USER, DAY, DUE, UNITS, VALUE, PRICE = range(1, 9)
-SAMPLED = [TS, KIND, USER, DAY, UNITS]
+NAMES = ("ts", "kind", "user", "day", "due", "units", "value", "price", "code")
+TS, KIND, USER, DAY, DUE, UNITS, VALUE, PRICE, CODE = range(1, 10)
+SAMPLED = [TS, KIND, USER, DAY, UNITS, CODE]
 
 
 def _rows() -> pa.Table:
@@ -49,6 +50,7 @@ def _rows() -> pa.Table:
                 random.random(ROWS) < 0.6, np.nan, random.integers(0, 30_000, ROWS) / 100.0
             ),
             "price": random.integers(0, 4_000, ROWS),
+            "code": pa.array(random.integers(0, 3_000, ROWS), mask=random.random(ROWS) < 0.9),
         }
     )
 
@@ -68,7 +70,7 @@ class World:
         every = np.arange(FILES, dtype=np.int64)
         footers = read_row_groups(config, seen.files, every)
         blocks = sample_blocks(
-            config, seen.files, range(1, 9), budget=1 << 30, footers=footers, now_ms=1,
+            config, seen.files, range(1, 10), budget=1 << 30, footers=footers, now_ms=1,
             store=StateStore(folder / "state"), table_uuid=seen.uuid,
         ).blocks  # fmt: skip
         sample = sample_rows(config, seen.files, every, SAMPLED)
@@ -79,7 +81,7 @@ class World:
 
     def written(self, path: Path, key: tuple[int, ...], groups: int, page_rows: int) -> list[float]:
         """Return the bytes per row of each column, sorted by the key."""
-        keys = [self.rows[NAMES[field - 1]].to_numpy() for field in reversed(key)]
+        keys = [self.rows[NAMES[field - 1]].fill_null(-1).to_numpy() for field in reversed(key)]
         order = np.lexsort(keys) if keys else np.arange(ROWS)
         rows, each = self.rows.take(pa.array(order)), ROWS // groups
         page = min(page_rows, each)
@@ -100,13 +102,8 @@ class World:
     def predicted(
         self, key: tuple[int, ...], row_group_bytes: float, page_rows: int = PAGE_ROWS
     ) -> list[float]:
-        ordering: Ordering = Lexicographic(tuple(map(SortColumn, key))) if key else ARRIVAL
-        layout = Layout(
-            ordering, 1 << 40, int(row_group_bytes), np.zeros(FILES, dtype=np.int64),
-            page_rows=page_rows,
-        )  # fmt: skip
-        files = simulate(layout, self.pool, ()).written.views[0].files
-        return [float(files.column_sizes[field].sum()) / ROWS for field in range(1, 9)]
+        files = simulated(self.pool, key, row_group_bytes, page_rows).files
+        return [float(files.column_sizes[field].sum()) / ROWS for field in range(1, 10)]
 
     def compared(
         self, path: Path, key: tuple[int, ...], groups: int = 1, page_rows: int = PAGE_ROWS
@@ -115,6 +112,24 @@ class World:
         written = self.written(path / "sorted.parquet", key, groups, page_rows)
         size = 1e12 if groups == 1 else sum(written) * ROWS / groups
         return list(zip(self.predicted(key, size, page_rows), written, strict=True))
+
+
+def simulated(
+    pool: Pool, key: tuple[int, ...], row_group_bytes: float, page_rows: int = PAGE_ROWS
+) -> TableView:
+    ordering: Ordering = Lexicographic(tuple(map(SortColumn, key))) if key else ARRIVAL
+    layout = Layout(
+        ordering, 1 << 40, int(row_group_bytes), np.zeros(FILES, dtype=np.int64),
+        page_rows=page_rows,
+    )  # fmt: skip
+    return simulate(layout, pool, ()).written.views[0]
+
+
+def row_groups_of(path: Path, field: int) -> list[float]:
+    """Return the bytes per row of a column in each row group."""
+    footer = pq.ParquetFile(path).metadata
+    every = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return [group.column(field - 1).total_compressed_size / group.num_rows for group in every]
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +197,26 @@ def test_a_further_key_that_grows_with_time_does_so_within_rows_of_the_first(wor
     predicted, written = world.compared(tmp_path, (DAY, TS), 4, 512)[TS - 1]
     assert written < 0.9 * world.written(tmp_path / "other.parquet", (DAY, USER), 4, 512)[TS - 1]
     assert predicted == pytest.approx(written, rel=0.05)
+
+
+def test_rows_of_a_frequent_first_key_tell_nothing_of_rows_of_the_others(world, tmp_path):
+    """Nine tenths of the codes are NULL: users are in order there, and in none in the other rows.
+
+    Plans read no blocks, so that samples alone show it."""
+    plain = replace(world.pool, blocks=None)
+    size = sum(world.written(tmp_path / "whole.parquet", (CODE, USER), 8, PAGE_ROWS)) * ROWS / 8
+    groups = simulated(plain, (CODE, USER), size).row_groups
+    written = row_groups_of(tmp_path / "whole.parquet", USER)
+    predicted = groups.column_sizes[USER] / groups.records
+    assert len(predicted) == len(written) == 8
+    assert written[-1] > 5.0 * written[0]
+    assert predicted[-1] == pytest.approx(written[-1], rel=0.25)
+
+
+def test_a_row_group_is_as_large_as_its_columns(world, tmp_path):
+    """Rows of a code take more than those without one: not all row groups have the mean size."""
+    size = sum(world.written(tmp_path / "whole.parquet", (CODE, USER), 8, PAGE_ROWS)) * ROWS / 8
+    groups = simulated(replace(world.pool, blocks=None), (CODE, USER), size).row_groups
+    columns = sum(groups.column_sizes.values())
+    assert columns.max() > 1.1 * columns.min()
+    assert (groups.bytes >= columns - len(NAMES)).all()

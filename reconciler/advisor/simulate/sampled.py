@@ -28,7 +28,7 @@ from reconciler.advisor.simulate.neighbours import (
 )
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
 from reconciler.advisor.simulate.sampled_domain import sampled_domain
-from reconciler.advisor.simulate.sort_keys import rows_of_key, unseen
+from reconciler.advisor.simulate.sort_keys import rows_of_keys, unseen
 from reconciler.advisor.simulate.stored import (
     slice_domain,
     sorted_value_bytes,
@@ -228,7 +228,7 @@ def _group_sizes(
     total = max(float(pool.files.records.sum()), 1.0)
     # A slice of a thin sample may stand for several row groups.
     each = records / layout.row_groups_of(cut.per_row * records)
-    alike_in_key = _key_runs(pool, layout.ordering)
+    alike_in_key = _key_runs(pool, layout.ordering, order, starts)
     # In the order of a column that grows with time, rows stay where they are.
     scattered = bool(layout.ordering.key) and not pool.stored.grows(lead)
     neighbours = neighbours_after(pool, layout.ordering, layout.spec, layout.page_rows)
@@ -280,13 +280,14 @@ def _group_sizes(
     return sizes
 
 
-def _key_runs(pool: Pool, ordering: Ordering) -> dict[int, float]:
-    """Return, by column of the key, how many rows follow each other with the same value at least:
-    those alike in it and the columns before it; along a curve, those alike in all of them."""
+def _key_runs(pool: Pool, ordering: Ordering, order: Int64, starts: Int64) -> dict[int, Float64]:
+    """Return, by column of the key, how many rows of each slice follow each other with the same
+    value at least: those alike in it and the columns before it; along a curve, those alike in all
+    of them."""
     key = ordering.key
     alike = [key[: number + 1] if ordering.lead else key for number in range(len(key))]
     return {
-        column.field_id: rows_of_key(pool, columns)
+        column.field_id: rows_of_keys(pool, columns, order, starts)
         for column, columns in zip(key, alike, strict=True)
     }
 
@@ -333,7 +334,9 @@ def _reach(pool: Pool, field: int, order: Int64, starts: Int64) -> Float64 | Non
     return np.where(filled, np.minimum(reach, own), reach)
 
 
-def _wider(pool: Pool, field: int, order: Int64, starts: Int64, run: float) -> Float64 | None:
+def _wider(
+    pool: Pool, field: int, order: Int64, starts: Int64, run: Float64 | float
+) -> Float64 | None:
     """Return by how many bits neighbouring rows are further apart in each slice than now; None of a
     column that does not grow from row to row. run: rows in which it does so in the new order."""
     step = pool.stored.steps.get(field)
@@ -341,11 +344,14 @@ def _wider(pool: Pool, field: int, order: Int64, starts: Int64, run: float) -> F
         return None
     reach = _reach(pool, field, order, starts)
     assert reach is not None  # only whole numbers have a step
-    return np.log2(np.maximum(reach / max(run / UNSEEN_RUN, 1.0) / step, 1.0))
+    return np.log2(np.maximum(reach / np.maximum(run / UNSEEN_RUN, 1.0) / step, 1.0))
 
 
-def _grows_for(alike_in_key: Mapping[int, float], field: int, ordering: Ordering) -> float:
-    """Return for how many rows in a row a column that grows with time does so in this order.
+def _grows_for(
+    alike_in_key: Mapping[int, Float64], field: int, ordering: Ordering
+) -> Float64 | float:
+    """Return for how many rows in a row of each slice a column that grows with time does so in this
+    order.
 
     Rows of one key stay in order of arrival, and a further column of the key is in order in rows of
     those before. alike_in_key: `_key_runs`."""
@@ -427,8 +433,11 @@ def _slices(
     column_sizes: Mapping[int, Float64],
 ) -> FileTable:
     """Simulated files (or row groups) with bounds, one per slice; starts: their first rows."""
-    records = _whole(np.add.reduceat(rows, starts))
-    size = _whole(np.add.reduceat(rows, starts) * per_row)
+    each = np.add.reduceat(rows, starts)
+    stored = np.add.reduce(list(column_sizes.values()), axis=0)
+    records = _whole(each)
+    # A slice whose columns take more than others' is as much larger, or they would not fit into it.
+    size = _whole(each * per_row + stored - each * np.sum(stored) / each.sum())
     chunk, lead = groups_of(pool, layout)[order], layout.ordering.lead
     # Groups of files follow each other in key order, target partitions do not.
     beside = np.zeros_like(chunk) if layout.spec is None else chunk
