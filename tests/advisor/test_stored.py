@@ -195,6 +195,19 @@ def test_output_files_are_as_many_as_sorted_rows_fill(worlds, tmp_path, files):
     assert outcome.written.views[0].files.total_bytes == pytest.approx(size, rel=0.08)
 
 
+@pytest.mark.parametrize(("key", "files"), [("day", 8.0), ("day", 10.75), ("buyer", 4.75)])
+def test_as_many_files_are_simulated_as_what_they_repeat_fills(worlds, tmp_path, key, files):
+    """One file fewer repeats fewer dictionaries, so that the rows still fit into the others."""
+    found = worlds(60_000, 1_500)
+    size = sum(written(found.rows.sort_by("day"), tmp_path / "sorted.parquet").values())
+    pool, every = _pool(found), np.zeros(len(found.view.files), dtype=np.int64)
+    layout = Layout(Lexicographic((SortColumn(IDS[key]),)), int(size / files), 1 << 40, every)
+    outcome = simulate(layout, pool, ()).written
+    sizes = outcome.views[0].files.column_sizes
+    share = written_share(pool.files, pool.stored, sizes, outcome.files)
+    assert outcome.files == layout.files_of(share * pool.files.live_bytes.sum())
+
+
 @pytest.mark.parametrize("per_file", [200, 600])
 def test_footers_of_merged_files_are_not_counted_as_written(tmp_path, per_file):
     rows = make_rows(9_000)

@@ -19,7 +19,7 @@ from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
+from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering, order_rows
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.row_blocks import sample_blocks
 from reconciler.state.sketch import sample_rows
@@ -220,3 +220,33 @@ def test_a_row_group_is_as_large_as_its_columns(world, tmp_path):
     columns = sum(groups.column_sizes.values())
     assert columns.max() > 1.1 * columns.min()
     assert (groups.bytes >= columns - len(NAMES)).all()
+
+
+@pytest.mark.parametrize("ordering", [Lexicographic, Hilbert])
+def test_without_blocks_a_key_of_few_values_comes_in_runs(world, tmp_path, ordering):
+    """By kind and units, or along a curve over both, 900 rows in a row have the same of either."""
+    plain = replace(world.pool, blocks=None)
+    key = ordering((SortColumn(KIND), SortColumn(UNITS)))
+    layout = Layout(key, 1 << 40, 1 << 40, np.zeros(FILES, dtype=np.int64))
+    files = simulate(layout, plain, ()).written.views[0].files
+    now = world.pool.files.column_sizes
+    for field in (UNITS, KIND) if ordering is Hilbert else (UNITS,):
+        assert files.column_sizes[field].sum() < 0.05 * now[field].sum(), NAMES[field - 1]
+
+
+def test_along_a_curve_a_row_group_holds_a_part_of_the_range(world, tmp_path):
+    """Of 64 row groups along time and user, each has an eighth of the users."""
+    key = Hilbert((SortColumn(TS), SortColumn(USER)))
+    columns = [world.rows[name].to_numpy().astype(np.int64) for name in ("ts", "user")]
+    ranks = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in columns]
+    rows = world.rows.take(pa.array(order_rows(key, ranks, np.arange(ROWS))))
+    pq.write_table(
+        rows, tmp_path / "curve.parquet", compression="zstd", compression_level=3,
+        row_group_size=ROWS // 64, use_dictionary=["user"], write_page_index=True,
+        write_page_checksum=True,
+    )  # fmt: skip
+    written = np.mean(row_groups_of(tmp_path / "curve.parquet", USER))
+    size = (tmp_path / "curve.parquet").stat().st_size // 64
+    layout = Layout(key, 1 << 40, size, np.zeros(FILES, dtype=np.int64))
+    files = simulate(layout, world.pool, ()).written.views[0].files
+    assert files.column_sizes[USER].sum() / ROWS == pytest.approx(written, rel=0.1)
