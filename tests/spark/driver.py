@@ -33,7 +33,9 @@ from tests.spark.tables import Bench
 
 
 def _print(event: Event) -> None:
-    print(event.phase, event.text, flush=True)
+    """Print the event in one write: those of groups that run at once must not share a line."""
+    sys.stdout.write(f"{event.phase} {event.text}\n")
+    sys.stdout.flush()
 
 
 def _action(bench: Bench, name: str, key: str, inputs: tuple[str, ...]) -> Action:
