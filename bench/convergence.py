@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from bench.results import write_section
+from bench.results import logged, write_section
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.document_codec import from_document
 from reconciler.api.documents import TableLayoutPolicy
@@ -293,8 +293,7 @@ def _play_all(root: Path, seeds: Sequence[int]) -> None:
 
 
 def known() -> list[Played]:
-    lines = LOG.read_text().splitlines() if LOG.exists() else []
-    return [Played(**json.loads(line)) for line in lines]
+    return [Played(**line) for line in logged(LOG)]
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 HEAD = """# Results
@@ -15,6 +17,11 @@ HEAD = """# Results
 Measured by the scripts of this directory; each section names the command that wrote it. Ratios of
 one run carry over to other machines, absolute numbers do not. Nothing here is asserted by a test.
 """
+
+
+def logged(log: Path) -> list[dict[str, Any]]:
+    """Return the lines of a bench's log, which is what its earlier runs found; [] without one."""
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def write_section(name: str, command: str, rows: Sequence[Sequence[str]], notes: str = "") -> str:

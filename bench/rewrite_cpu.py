@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.results import write_section
+from bench.results import logged, write_section
 from bench.tables.__main__ import start
 from bench.tables.drawn import NOW, Drawn
 from bench.tables.kinds import KINDS
@@ -110,7 +110,7 @@ def rewritten(place: Place, drawn: Drawn) -> tuple[ThroughputSample, ...]:
 
 
 def known(log: Path) -> list[Measured]:
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    lines = logged(log)
     for line in lines:
         samples = line.pop("samples")
         line["samples"] = tuple(

@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 
+from bench.results import logged
 from bench.tables import brute, report
 from bench.tables.compare import compared
 from bench.tables.drawn import Drawn
 from bench.tables.kinds import KINDS
-from bench.tables.play import NAMESPACE, Place, play
+from bench.tables.play import NAMESPACE, Place, play, without_spark
 from bench.tables.witness import watch
 from reconciler.demo import witness
 from reconciler.spark import session
-from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
+from tests.conftest import SMALL_SESSION, sqlite_spark_conf
 
 LOG = Path("build/bench-tables.jsonl")
 
@@ -39,12 +39,12 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     options.log.parent.mkdir(parents=True, exist_ok=True)
     wanted = [(name, options.seed) for name in _names(options)]
-    done = {(line["kind"], line["seed"]) for line in lines_of(options.log)}
+    done = {(line["kind"], line["seed"]) for line in logged(options.log)}
     left = [KINDS[name](seed) for name, seed in wanted if (name, seed) not in done]
     if left:
         with tempfile.TemporaryDirectory(prefix="bench-tables-") as directory:
             run(Path(directory), left, options.log, options.brute)
-    every = lines_of(options.log)
+    every = logged(options.log)
     print(report.write(every, _command(every), options.loaded))
     return 0 if all(line["rows_equal"] for line in every) else 1
 
@@ -72,10 +72,6 @@ def _command(lines: Sequence[dict[str, Any]]) -> str:
     return f"python -m bench.tables --seed N, N of {seeds}; brute force on {tried} tables"
 
 
-def lines_of(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-
-
 def run(root: Path, tables: Sequence[Drawn], log: Path, with_brute: bool) -> None:
     place = start(root)
     try:
@@ -87,14 +83,6 @@ def run(root: Path, tables: Sequence[Drawn], log: Path, with_brute: bool) -> Non
             print(report.short(line), flush=True)
     finally:
         session.stop(place.spark)
-
-
-def without_spark(root: Path) -> Place:
-    (root / "warehouse").mkdir()
-    config = sqlite_catalog(root)
-    catalog = SqlCatalog(config.name, **dict(config.properties))
-    catalog.create_namespace(NAMESPACE)
-    return Place(None, config, catalog, root)
 
 
 def start(root: Path) -> Place:

@@ -9,7 +9,6 @@ priced by queries that no plan saw: reading for the horizon, and rho times the b
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import json
 import sys
 import tempfile
@@ -18,35 +17,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from pyiceberg.catalog.sql import SqlCatalog
 
-from bench.results import write_section
+from bench.results import logged, write_section
 from bench.tables import brute
 from bench.tables.arrow_trial import parts_of, read_cost
-from bench.tables.drawn import NOW, Drawn
+from bench.tables.drawn import Drawn
 from bench.tables.kinds import KINDS
 from bench.tables.play import (
-    NAMESPACE,
     Place,
     Seen,
-    budget_of,
-    create,
-    imported,
-    look,
+    proposed,
     read_of,
-    step_of,
+    without_spark,
     workload,
 )
 from reconciler.catalog.footers import read_row_groups
-from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Proposal
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rewrite_cost
-from reconciler.state.state import StateStore
 from reconciler.table.filetable import Int64
 from reconciler.table.row_group_bytes import plain_row_bytes, rows_of_row_group
-from tests.conftest import sqlite_catalog
 
 LOG = Path("build/bench-choices.jsonl")
 ROW_GROUPS = (0, 256 << 10, 96 << 10)
@@ -69,13 +60,8 @@ class Choice:
 
 
 def choice(root: Path, drawn: Drawn) -> Choice:
-    place = _place(root)
-    create(place, drawn, drawn.name)
-    store = StateStore(root / "state")
-    imported(place, drawn.name, drawn.recorded, store, "recorded")
-    before = look(place, drawn.name)
-    step = step_of(place, drawn.name, lambda: NOW.replace(tzinfo=dt.UTC), budget_of(drawn, before))
-    plan = step.propose(LocalActor(store, root / "cache"))
+    place = without_spark(root)
+    before, plan = proposed(place, drawn)
     later = workload(place, drawn.name, drawn.later)
     nothing = read_of(before.view, later).cost
     rho = plan.plan.document()["evidence"]["cost"]["rhoMilli"] / 1000
@@ -120,14 +106,6 @@ def _stored(place: Place, before: Seen, rows: Int64, configured: int) -> int:
     return round(size) if size < files.bytes[rows].sum() else 0
 
 
-def _place(root: Path) -> Place:
-    (root / "warehouse").mkdir()
-    config = sqlite_catalog(root)
-    catalog = SqlCatalog(config.name, **dict(config.properties))
-    catalog.create_namespace(NAMESPACE)
-    return Place(None, config, catalog, root)
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tables.choices")
     parser.add_argument("--seed", type=int, default=1)
@@ -151,8 +129,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _known(log: Path, seed: int) -> list[Choice]:
     """Return what the log holds of that seed, so that a run can be stopped and resumed."""
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    return [Choice(**line) for line in lines if line.pop("seed") == seed]
+    return [Choice(**line) for line in logged(log) if line.pop("seed") == seed]
 
 
 def report(found: Sequence[Choice], seed: int) -> str:

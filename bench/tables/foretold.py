@@ -10,7 +10,6 @@ tell from a file's bounds, are left out. Placebos are planned.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import itertools
 import json
 import sys
@@ -25,32 +24,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.recommend_on_spark import by_arrow
-from bench.results import write_section
-from bench.tables.__main__ import lines_of, without_spark
+from bench.results import logged, write_section
 from bench.tables.arrow_trial import OWN_TARGET
-from bench.tables.drawn import NOW, Drawn
+from bench.tables.drawn import Drawn
 from bench.tables.kinds import KINDS
 from bench.tables.play import (
     NAMESPACE,
     ROW_GROUP,
     Place,
     Seen,
-    budget_of,
-    create,
-    imported,
     look,
+    proposed,
     read_of,
-    step_of,
+    without_spark,
 )
 from reconciler.catalog.parquet import without_views
 from reconciler.format import iec
-from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Proposal
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.grouping import extents, output_files
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.plan.rejected import merged
-from reconciler.state.state import StateStore
 from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
 from reconciler.table.schema import Schema
 
@@ -62,12 +56,7 @@ LEFT_OUT = ("nested", "by_bucket", "by_identity", "updated")
 
 def line_of(root: Path, drawn: Drawn) -> Line:
     place = without_spark(root)
-    create(place, drawn, drawn.name)
-    store = StateStore(root / "state")
-    imported(place, drawn.name, drawn.recorded, store, "recorded")
-    before = look(place, drawn.name)
-    step = step_of(place, drawn.name, lambda: NOW.replace(tzinfo=dt.UTC), budget_of(drawn, before))
-    plan = step.propose(LocalActor(store, root / "cache"))
+    before, plan = proposed(place, drawn)
     document = plan.plan.document()
     reasons = [[line.reason, line.why] for line in merged(document["evidence"]["rejected"])]
     line: Line = {"kind": drawn.kind, "seed": drawn.seed, "reasons": reasons, "chosen": None}
@@ -210,7 +199,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--log", type=Path, default=LOG)
     options = parser.parse_args(arguments)
     options.log.parent.mkdir(parents=True, exist_ok=True)
-    done = {(line["kind"], line["seed"]) for line in lines_of(options.log)}
+    done = {(line["kind"], line["seed"]) for line in logged(options.log)}
     for kind in options.kinds.split(",") if options.kinds else KINDS:
         if (kind, options.seed) in done or kind in LEFT_OUT:
             continue
@@ -219,7 +208,7 @@ def main(arguments: Sequence[str]) -> int:
         with options.log.open("a") as out:
             out.write(json.dumps(line) + "\n")
         print(_row(line) if line["chosen"] else [kind, *line["reasons"][:1]], flush=True)
-    print(report(lines_of(options.log), f"python -m bench.tables.foretold --seed {options.seed}"))
+    print(report(logged(options.log), f"python -m bench.tables.foretold --seed {options.seed}"))
     return 0
 
 

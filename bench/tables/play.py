@@ -45,6 +45,7 @@ from reconciler.table.observation import Observation
 from reconciler.workload_log.sql import Session, SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap
+from tests.conftest import sqlite_catalog
 
 NAMESPACE = "loop"
 Clock = Callable[[], dt.datetime]
@@ -212,6 +213,25 @@ def workload(place: Place, name: str, asked: Sequence[Asked]) -> Workload:
 
 def _iso(moment: dt.datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def without_spark(root: Path) -> Place:
+    """Return a place for tables that are planned, but not rewritten."""
+    (root / "warehouse").mkdir()
+    config = sqlite_catalog(root)
+    catalog = SqlCatalog(config.name, **dict(config.properties))
+    catalog.create_namespace(NAMESPACE)
+    return Place(None, config, catalog, root)
+
+
+def proposed(place: Place, drawn: Drawn) -> tuple[Seen, Proposal]:
+    """Return the table before a rewrite, and what is planned from its recorded queries."""
+    create(place, drawn, drawn.name)
+    store = StateStore(place.root / "state")
+    imported(place, drawn.name, drawn.recorded, store, "recorded")
+    before = look(place, drawn.name)
+    step = step_of(place, drawn.name, lambda: NOW.replace(tzinfo=dt.UTC), budget_of(drawn, before))
+    return before, step.propose(LocalActor(store, place.root / "cache"))
 
 
 def step_of(place: Place, name: str, clock: Clock, budget: int | None) -> Step:

@@ -81,12 +81,13 @@ def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Pac
                 situation = replace(situation, exposed=exposed)
                 saved = reasons.times_cost(candidate.saving_low, candidate.cost)
                 why_not = why_not or (reasons.OTHER_KEY, saved)
+                spent += better.cost
             if why_not is None:
                 found.append((candidate, decision.reason))
+                spent += candidate.cost
             else:
                 title = sentence("bin-pack ", str(len(part)), " files")
                 turned.append(rejected(situation, title, *why_not, part, candidate))
-            spent += candidate.cost if why_not is None or better is not None else 0.0
     turned += _left_alone(situation, [d for d in decisions if not d.rewrite])
     return Packed(tuple(found), tuple(in_order), tuple(turned))
 

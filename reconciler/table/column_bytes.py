@@ -98,8 +98,8 @@ class Neighbours:
     """What a new order does to a column, measured on rows of the table. data: bytes of its data
     pages then, divided by now; run: rows in which a value follows itself then. per_bit: stored bits
     of one bit of the index (`index_bits`), 0 without a dictionary. plain: stored bytes of a row
-    without a dictionary, 0 with one. in_pages: stored bytes
-    per row that pages of few rows take more than usual ones, beside the header of each."""
+    without a dictionary, 0 with one. in_pages: stored bytes of a row that pages of few rows take
+    more than usual ones, beside FURTHER_PAGE for each."""
 
     data: float
     run: float
