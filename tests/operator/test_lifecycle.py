@@ -368,6 +368,13 @@ def test_of_two_namespaces_one_has_the_table(
         eventually(lambda: theirs().get("Stalled", {}).get("reason") == "OwnedElsewhere", 120)
         assert f"{namespace}/warehouse/" in theirs()["Stalled"]["message"]
         assert not kubelet.get("jobs", namespace=other)["items"]
+
+        def counted() -> Any:
+            policy = kubelet.get("tlp", namespace=other)["items"][0]
+            return policy.get("status", {}).get("tables", {}).get("stalled")
+
+        # Its policy is the last that a stalled table concerns; until then there is work to do.
+        eventually(lambda: counted() == 1, 60, "the other policy counts its stalled table")
         on.is_calm()
     finally:
         kubelet.kubectl("delete", "namespace", other, "--wait=false")
