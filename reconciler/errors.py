@@ -106,6 +106,10 @@ class StalePlanError(UserError):
     """The plan no longer matches the table: plan again and continue."""
 
 
+class RefusedInputsError(StalePlanError):
+    """Inputs of the plan are recorded as refused (`table.refusals`): a new plan leaves them out."""
+
+
 class BlockedError(ReconcilerError):
     """Nothing is wrong, but approval, a budget, a window or an owner prevents the work."""
 

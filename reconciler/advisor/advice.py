@@ -29,6 +29,7 @@ from reconciler.table.manifests import NO_MANIFESTS, ManifestTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
+from reconciler.table.refusals import Refusal
 from reconciler.table.retention import Retention
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import SpecField
@@ -223,9 +224,9 @@ class AdviceInput:
     """The one frozen input of every decision. row_groups and sample may be absent.
 
     deletes: the table's delete files. operations: of its history. manifests: of its data files.
-    damage: why nothing may be done
-    to the table, "" for a sound one. published: the same for the table as it would be if what waits
-    on branches were published, None if nothing waits.
+    damage: why nothing may be done to the table, "" for a sound one. refusals: files that no action
+    may read, by path. published: the same for the table as it would be if what waits on branches
+    were published, None if nothing waits.
     """
 
     table: FileTable
@@ -237,6 +238,7 @@ class AdviceInput:
     operations: Operations = NO_OPERATIONS
     manifests: ManifestTable = NO_MANIFESTS
     damage: str = ""
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
     published: AdviceInput | None = None
 
 

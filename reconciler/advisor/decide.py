@@ -26,11 +26,10 @@ from reconciler.advisor.publication import once_published
 from reconciler.advisor.recluster import recluster
 from reconciler.advisor.room import added_by
 from reconciler.advisor.runs import authors
-from reconciler.advisor.situation import REFUSED_FILES, Situation, is_quiet, look, refused_files
+from reconciler.advisor.situation import Situation, is_quiet, look, unfit_files
 from reconciler.advisor.sketching import files_to_sketch
 from reconciler.advisor.upkeep import Upkeep, housekeeping
 from reconciler.advisor.verdict import Chosen, Verdict, action_of
-from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Consent
@@ -111,14 +110,10 @@ def _refused_whole(situation: Situation) -> list[Rejected]:
     if situation.refused:
         every = np.arange(len(situation.table), dtype=np.int64)
         return [rejected(situation, "rewrite", reasons.NOT_REWRITABLE, situation.refused, every)]
-    turned = []
-    for why, mask in zip(REFUSED_FILES, refused_files(situation.table), strict=True):
-        rows = np.flatnonzero(mask)
-        if len(rows):
-            files = plural(len(rows), "file")
-            message = f"{files} {why}: not supported yet"
-            turned.append(rejected(situation, "rewrite", reasons.NOT_REWRITABLE, message, rows))
-    return turned
+    return [
+        rejected(situation, "rewrite", unfit.reason, unfit.why, unfit.rows)
+        for unfit in unfit_files(situation.given)
+    ]
 
 
 def _held_back(situation: Situation) -> list[Rejected]:

@@ -18,6 +18,8 @@ from reconciler.advisor.properties import page_rows
 from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.untouched import Asked, asked_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
+from reconciler.format import plural
+from reconciler.plan import reasons
 from reconciler.plan.drift import Drifts
 from reconciler.plan.execution import plan_of_file
 from reconciler.queries.demand import Demand
@@ -27,6 +29,7 @@ from reconciler.queries.rewrite_cost import KEY_TEXT
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.metrics_modes import unbounded_columns
+from reconciler.table.refusals import REMEDIES, by_kind
 from reconciler.table.row_group_bytes import (
     plain_row_of,
     stored_row_group_bytes,
@@ -63,7 +66,8 @@ class Situation:
     mean rate of the recorded window.
     refused: why no file of the table can be rewritten faithfully, "" if some can.
     burden: what the deletes of the files cost their readers.
-    rewritable: bool[files], files that a rewrite can handle.
+    rewritable: bool[files], files that a rewrite can handle. refused_deletes: bool[delete files],
+    those that no action may read.
     present: bool[files], written by us since the mix of queries changed; recent: of these, within
     the horizon.
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
@@ -85,6 +89,7 @@ class Situation:
     yearly_mean: float
     refused: str
     rewritable: Bool
+    refused_deletes: Bool
     present: Bool
     recent: Bool
     groups: tuple[tuple[int, Partition, Int64], ...]
@@ -164,28 +169,69 @@ def is_quiet(situation: Situation) -> npt.NDArray[np.bool_]:
     return np.isin(situation.table.partition, sorted(situation.settings.quiet_partitions))
 
 
-REFUSED_FILES = (
-    "of another format than Parquet",
-    "encrypted",
-    "of a partition spec whose column was dropped",
-)
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Files that cannot be rewritten."""
+
+    rows: Int64
+    """Of the data files."""
+    reason: str
+    """A constant of `plan.reasons`."""
+    why: str
+    """A clause about the files."""
 
 
-def refused_files(table: FileTable) -> npt.NDArray[np.bool_]:
-    """Return bool[REFUSED_FILES, files]: files that cannot be rewritten, by reason."""
+def unfit_files(given: AdviceInput) -> list[Unfit]:
+    """Return the data files that cannot be rewritten, by reason; none for a sound table."""
+    return [*_unsupported(given.table), *_refused(given)]
+
+
+def _unsupported(table: FileTable) -> list[Unfit]:
     known = table.schema.by_id
     gone = [
         number
         for number, spec in table.specs.items()
         if any(f.transform != "void" and f.source_id not in known for f in spec.fields)
     ]
-    return np.stack(
-        (
-            ~table.parquet,
-            table.encrypted,
-            np.isin(table.spec_id, gone),
-        )
-    )
+    masks = {
+        "of another format than Parquet": ~table.parquet,
+        "encrypted": table.encrypted,
+        "of a partition spec whose column was dropped": np.isin(table.spec_id, gone),
+    }
+    found = []
+    for why, mask in masks.items():
+        rows = np.flatnonzero(mask).astype(np.int64)
+        if len(rows):
+            text = f"{plural(len(rows), 'file')} {why}: not supported yet"
+            found.append(Unfit(rows, reasons.NOT_REWRITABLE, text))
+    return found
+
+
+def _refused(given: AdviceInput) -> list[Unfit]:
+    """Return the refused files, and those under a refused delete file, by what is refused."""
+    table, deletes = given.table, given.deletes
+    if not given.refusals:
+        return []
+    rows_of: dict[str, list[int]] = {}
+    for path, row in table.row_of.items():
+        if path in given.refusals:
+            rows_of[path] = [row]
+    for number in np.flatnonzero(refused_deletes(given)).tolist():
+        reached = deletes.reaches(number, table).tolist()
+        rows_of.setdefault(str(deletes.path[number]), []).extend(reached)
+    found = []
+    for (reason, column, detail), ones in by_kind(given.refusals[p] for p in rows_of).items():
+        rows = np.unique([row for one in ones for row in rows_of[one.path]]).astype(np.int64)
+        where = f'column "{column}": ' if column else ""
+        files = "refused, for example" if len(ones) > 1 else "refused:"
+        text = f"{plural(len(ones), 'file')} {files} {ones[0].path}: {where}{detail}"
+        found.append(Unfit(rows, reasons.REFUSED_FILES, f"{text}; {REMEDIES[reason]}"))
+    return found
+
+
+def refused_deletes(given: AdviceInput) -> Bool:
+    """Return bool[delete files]: those that are refused."""
+    return np.array([str(p) in given.refusals for p in given.deletes.path], dtype=np.bool_)
 
 
 def _present(table: FileTable, outlook: Outlook) -> Bool:
@@ -259,6 +305,9 @@ def look(given: AdviceInput) -> Situation:
     properties = settings.metadata.properties
     refused, risks = given.damage or unwritable(table.schema, properties), _risks(given)
     present = _present(table, rates.outlook)
+    rewritable = np.full(len(table), not refused, dtype=np.bool_)
+    for unfit in unfit_files(given):
+        rewritable[unfit.rows] = False
     return Situation(
         given=given,
         stored_row_group=stored_row_group_bytes(
@@ -274,7 +323,8 @@ def look(given: AdviceInput) -> Situation:
         yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
         yearly_mean=window_reads * YEAR_MS / span,
         refused=refused,
-        rewritable=~np.logical_or.reduce(refused_files(table)) & np.bool_(not refused),
+        rewritable=rewritable,
+        refused_deletes=refused_deletes(given),
         present=present,
         recent=present & _recent(table, settings),
         groups=tuple(table.groups()) if len(table) else (),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from reconciler.queries.open_price import OpenPrice
 from reconciler.table.filetable import Int64
 from reconciler.table.observation import RECENT_MS, Observation
 from reconciler.table.orphans import Orphans, Search
+from reconciler.table.refusals import Refusal
 from reconciler.table.sample import RowGroups, RowSample
 
 
@@ -67,6 +68,10 @@ class Ports(Protocol):
 
     def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
         """Return those of the data files that have a stored sketch."""
+        ...
+
+    def refusals(self, table_uuid: str) -> Mapping[str, Refusal]:
+        """Return the files that earlier runs refused, by path."""
         ...
 
     def history(self, table_uuid: str) -> History: ...

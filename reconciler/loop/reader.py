@@ -8,7 +8,7 @@ table between two calls.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from reconciler.state.state import Store
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 from reconciler.table.orphans import Listing, Orphans, Search
+from reconciler.table.refusals import Refusal
 from reconciler.table.sample import RowGroups, RowSample
 
 RUN_TIMES = "times of runs"
@@ -129,6 +130,9 @@ class Reader:
 
     def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
         return self.store.sketched(table_uuid, paths)
+
+    def refusals(self, table_uuid: str) -> Mapping[str, Refusal]:
+        return self.store.refusals(table_uuid)
 
     def history(self, table_uuid: str) -> History:
         return History(

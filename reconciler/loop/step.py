@@ -30,7 +30,7 @@ from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.ports import Ports, Target
 from reconciler.loop.propose import PlanOnTable, Proposal, files_of, propose
-from reconciler.loop.waiting import refused, waiting
+from reconciler.loop.waiting import excepted, refused, waiting
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import (
@@ -212,7 +212,8 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
     if damage:
         return TableState(IDLE, "TableDamaged", damage)
     held = waiting(proposal.advice, proposal.observation, proposal.settings)
-    waits = held.text() if held else ""
+    also = held.text() if held else "", excepted(proposal.advice)
+    waits = "; ".join(part for part in also if part)
     failing = [item for item in proposal.advice.objectives if item.state in MISSED]
     if failing:
         messages = [f"{item.name}: {item.message}" for item in failing] + ([waits] if waits else [])

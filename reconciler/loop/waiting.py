@@ -1,4 +1,5 @@
-"""Work held back by the quiet period (until when), or refused because of a live branch.
+"""Work held back by the quiet period (until when), or refused: for good because of what files hold,
+or because of a live branch.
 
 A table whose only work is held back by the quiet period is Converged (nothing is admitted or
 blocked), but not for long; a reader of "nothing to do" needs to know what comes next, and when.
@@ -104,6 +105,12 @@ def quiet_ends(
         return _whole_second(max(changes) + settings.quiet_ms) if changes else None
 
     return [end(item) for item in rejected]
+
+
+def excepted(advice: Advice) -> str:
+    """Return which files no rewrite takes, whatever the queries, and why; "" if there are none."""
+    for_good = (reasons.NOT_REWRITABLE, reasons.REFUSED_FILES)
+    return "; ".join(str(item.why) for item in advice.rejected if item.reason in for_good)
 
 
 def refused(observation: Observation, policy: TableLayoutPolicy) -> str:

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
+from reconciler.table.refusals import Refusal
 
 SPARK_APP_PREFIX = "layoutctl"
 """The names of all our Spark applications begin with this; an import of event logs skips them."""
@@ -258,6 +260,10 @@ class Ledger(Protocol):
     def open_intents(self, table_uuid: str) -> tuple[Intent, ...]:
         """Return intents without an outcome or with an unknown one: they are settled before any
         work."""
+        ...
+
+    def record_refusals(self, table_uuid: str, found: Iterable[Refusal]) -> None:
+        """Record files that no later plan may rewrite until the table refers to others."""
         ...
 
 

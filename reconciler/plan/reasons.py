@@ -32,6 +32,7 @@ QUIET_PERIOD = "QuietPeriod"
 TOO_FEW_FILES = "TooFewSmallFiles"
 DRIFT_WAITS = "DriftWaits"
 NOT_REWRITABLE = "NotRewritable"
+REFUSED_FILES = "RefusedFiles"
 ALREADY_CHOSEN = "InputsAlreadyChosen"
 FEW_DELETED = "FewDeletedRows"
 FEW_DELETE_FILES = "FewDeleteFiles"
@@ -92,6 +93,7 @@ SENTENCES = {
     DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
     NOT_REWRITABLE: "holds encryption, a type or a format not rewritten yet",
+    REFUSED_FILES: "a reader may misread it, or a rewrite of it failed its verification",
     SAME_AGAIN: "the same rewrite produced these files; repeating it changes nothing",
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     MIGRATION_REFUSED: "its writers or its files do not admit another partition spec",

@@ -31,8 +31,10 @@ from reconciler.queries.fragments import Fragment
 from reconciler.state.blobs import files_from_blob, files_to_blob
 from reconciler.state.lease import SqliteLease
 from reconciler.state.records import Records
+from reconciler.state.refusals import refusals_from, with_refusals
 from reconciler.state.state_tables import Columns, LocalBackend, StateTables, matching, shard_of
 from reconciler.table.filetable import FileTable
+from reconciler.table.refusals import Refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -336,6 +338,15 @@ class Store(ABC):
             if row["kind"] == RESERVED
         )
 
+    def refusals(self, table_uuid: str) -> dict[str, Refusal]:
+        """Return the refused files of the table by path, also those that are no longer in it."""
+        return refusals_from(self.note(_refusals_key(table_uuid)) or ())
+
+    def record_refusals(self, table_uuid: str, found: Iterable[Refusal]) -> None:
+        """Add refused files to those of the table, whose lease the caller holds."""
+        key = _refusals_key(table_uuid)
+        self.set_note(key, with_refusals(self.note(key) or (), found))
+
     def record_prediction(self, plan_id: str, action_id: str, predicted: Prediction) -> None:
         self._record([_plain_row(PREDICTION, plan_id, action_id, predicted.document())])
 
@@ -437,6 +448,11 @@ class StateStore(Store):
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def _refusals_key(table_uuid: str) -> str:
+    """Return the key of the note with a table's refused files."""
+    return f"refused:{table_uuid}"
 
 
 def _ledger_row(kind: str, intent: Intent, action_id: str, body: Any) -> dict[str, Any]:

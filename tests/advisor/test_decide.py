@@ -31,6 +31,7 @@ from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
 from reconciler.queries.predicate import TRUE
 from reconciler.spark.group import InputFile, make_groups
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, Refusal
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -466,6 +467,29 @@ def test_files_that_no_decision_looks_at_are_listed_by_reason(said):
         said(why[inputs])
     planned = {path for item in advice.actions for path in item.action.inputs}
     assert planned and not planned & set(files.path[:4])
+
+
+def test_refused_files_are_left_out_and_named_with_what_they_hold():
+    table, work = _table(), _selective()
+    files = table.file_table()
+    sample = table.sample(np.arange(len(files)), 128)
+    given = AdviceInput(files, work, SETTINGS, table.row_groups(), sample)
+    wanted = [path for item in decide(given).actions for path in item.action.inputs]
+    bad = {path: Refusal(path, PHYSICAL_SCHEMA, "at", "INT96") for path in wanted[:2]}
+    gone = {"file:/gone": Refusal("file:/gone", PHYSICAL_SCHEMA, "at", "INT96")}
+    found = decide(replace(given, refusals={**bad, **gone}))
+    planned = {path for item in found.actions for path in item.action.inputs}
+    assert planned and not planned & set(bad)
+    (turned,) = _of_reason(found, reasons.REFUSED_FILES)
+    assert turned.inputs == tuple(sorted(bad))
+    assert all(part in str(turned.why) for part in (min(bad), "at", "INT96"))
+
+
+def test_a_table_of_refused_files_alone_has_no_work():
+    table, work = _table(), _selective()
+    files = table.file_table()
+    bad = {str(p): Refusal(str(p), NO_FIELD_IDS, "", "no field ids") for p in files.path}
+    assert not decide(AdviceInput(files, work, SETTINGS, table.row_groups(), refusals=bad)).actions
 
 
 def _of_reason(advice, reason):

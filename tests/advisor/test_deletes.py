@@ -18,6 +18,7 @@ from reconciler.table.deletes import NO_FILE, DeleteTable, Scope
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
+from reconciler.table.refusals import PHYSICAL_SCHEMA, Refusal
 from tests.advisor.worlds import DAY, SETTINGS, arrived, range_workload, workload
 
 AUTO = replace(SETTINGS, deletes=DeletePolicy(mode="Keep", compaction="Auto"))
@@ -280,6 +281,32 @@ def test_nothing_is_planned_for_a_damaged_table() -> None:
     assert (found.rejected[0].reason, str(found.rejected[0].why)) == (
         reasons.NOT_REWRITABLE, "two vectors",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("refused", ["delete file", "data file"])
+def test_equality_deletes_are_not_converted_where_a_file_is_refused(refused: str) -> None:
+    files, table = world([Delete(Scope.EQUALITY, 50, snapshot=n) for n in range(6)])
+    given = AdviceInput(files, queries(20.0), AUTO, deletes=table, operations=history(6, 6 * DAY))
+    assert "ConvertDeletes" in kinds(decide(given))
+    path = str(table.path[2] if refused == "delete file" else files.path[2])
+    bad = {path: Refusal(path, PHYSICAL_SCHEMA, "at", "INT96")}
+    found = decide(replace(given, refusals=bad))
+    assert "ConvertDeletes" not in kinds(found)
+    assert reasons.REFUSED_FILES in reason_of(found)
+
+
+def test_a_data_file_under_a_refused_delete_file_is_not_rewritten() -> None:
+    files, table = world(named(0.9))
+    given = AdviceInput(files, queries(20.0), AUTO, deletes=table)
+    wanted = sorted(_inputs(decide(given)) & set(files.path))
+    (number,) = np.flatnonzero(table.data_row == files.row_of[wanted[0]])
+    path = str(table.path[number])
+    bad = {path: Refusal(path, PHYSICAL_SCHEMA, "pos", "INT96")}
+    assert not _inputs(decide(replace(given, refusals=bad))) & {wanted[0], path}
+
+
+def _inputs(found: Advice) -> set[str]:
+    return {path for item in found.actions for path in item.action.inputs}
 
 
 ONE_FILE = int(arrived(np.random.default_rng(0)).file_table().bytes.max())

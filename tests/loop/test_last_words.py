@@ -23,6 +23,7 @@ CAUSES = {
     errors.KeyNotFoundError: Cause.USER_ERROR,
     errors.StateError: Cause.USER_ERROR,
     errors.StalePlanError: Cause.CONFLICT,
+    errors.RefusedInputsError: Cause.CONFLICT,
     errors.BlockedError: Cause.UNAVAILABLE,
     errors.VetoError: Cause.USER_ERROR,
     errors.RolledBackError: Cause.ROLLED_BACK,

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from reconciler.errors import BlockedError
 from reconciler.plan.execution import ATTEMPT_CLOSED, UNKNOWN_OUTCOME, Intent, Outcome
 from reconciler.spark import processes
+from reconciler.table.refusals import Refusal
 
 
 class FileLedger:
-    """Intents and outcomes as JSON rows."""
+    """Intents and outcomes as JSON rows. refused: by table, as recorded."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.refused: dict[str, list[Refusal]] = {}
         with self._open() as db:
             db.execute("CREATE TABLE IF NOT EXISTS intent (attempt, batch, body)")
             db.execute("CREATE TABLE IF NOT EXISTS outcome (attempt, batch, state, body)")
@@ -44,6 +47,9 @@ class FileLedger:
             ).fetchall()
         intents = (Intent(**{k: _tuples(v) for k, v in json.loads(r[0]).items()}) for r in rows)
         return tuple(intent for intent in intents if intent.table_uuid == table_uuid)
+
+    def record_refusals(self, table_uuid: str, found: Iterable[Refusal]) -> None:
+        self.refused.setdefault(table_uuid, []).extend(found)
 
     def outcomes(self) -> list[Outcome]:
         """All but those that close an attempt, in order."""

@@ -21,6 +21,7 @@ from reconciler.plan.ledger import ReadCheck
 from reconciler.plan.prediction import Prediction
 from reconciler.state import shared_records, state_tables
 from reconciler.state.shared_state import JobLease, SharedStore
+from reconciler.table.refusals import PHYSICAL_SCHEMA, Refusal
 from reconciler.workload_log.skip_reasons import OWN_JOB
 from tests.conftest import sqlite_catalog
 from tests.said import Said
@@ -83,11 +84,14 @@ def test_everything_comes_back_in_another_process_s_store(store: SharedStore) ->
     first = intent()
     store.record_intent(first)
     store.record_read_check(UUID, ReadCheck("p-1", 5, 100, 50, 52, True))
+    refused = Refusal("file:/a", PHYSICAL_SCHEMA, "at", "timestamp in milliseconds")
+    store.record_refusals(UUID, [refused])
     other = SharedStore(store.config, store.namespace)
     assert other.fragments(UUID) == [fragment(1), fragment(3)]
     assert other.sketches(UUID, ["file:/a"]) == {"file:/a": [b"1"]}
     assert other.open_intents(UUID) == (first,)
     assert other.read_checks(UUID) == (ReadCheck("p-1", 5, 100, 50, 52, True),)
+    assert other.refusals(UUID) == {"file:/a": refused}
     other.record_outcomes(first, (outcome(COMMITTED), outcome(COMMITTED, "a02")))
     assert store.open_intents(UUID) == ()
     entries = {entry.outcome.action_id: entry for entry in store.ledger(UUID)}

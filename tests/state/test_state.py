@@ -24,10 +24,11 @@ from reconciler.plan.plan import DeleteState, Plan, PlannedAction
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Comparison, Ref
-from reconciler.state import state, state_tables
+from reconciler.state import refusals, state, state_tables
 from reconciler.state.lease import SqliteLease, is_dead, this_process
 from reconciler.state.records import Records
 from reconciler.state.state import RETENTION_SECONDS, StateStore, cache_directory, state_directory
+from reconciler.table.refusals import PHYSICAL_SCHEMA, Refusal
 from reconciler.workload_log.skip_reasons import OWN_JOB
 from tests.said import Said
 
@@ -289,6 +290,31 @@ def test_cursors_skips_and_notes_are_kept_per_key(store: StateStore) -> None:
     assert store.note("rho") is None
     store.set_note("rho", {"ratio": 4.2})
     assert store.note("rho") == {"ratio": 4.2}
+
+
+def refusal(path: str, detail: str = "timestamp in milliseconds") -> Refusal:
+    return Refusal(path, PHYSICAL_SCHEMA, "at", detail)
+
+
+def test_refused_files_are_kept_per_table_and_the_latest_reason_counts(store: StateStore) -> None:
+    assert store.refusals(UUID) == {}
+    store.record_refusals(UUID, [refusal("file:/a"), refusal("file:/b")])
+    store.record_refusals(UUID, [refusal("file:/b", "INT96")])
+    store.record_refusals("other", [refusal("file:/c")])
+    again = StateStore(store.directory)
+    assert again.refusals(UUID) == {
+        "file:/a": refusal("file:/a"),
+        "file:/b": refusal("file:/b", "INT96"),
+    }
+
+
+def test_refused_files_of_a_table_are_bounded(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "MOST_KEPT", 3)
+    store.record_refusals(UUID, [refusal(f"file:/{number}") for number in range(3)])
+    store.record_refusals(UUID, [refusal("file:/new")])
+    assert set(store.refusals(UUID)) == {"file:/1", "file:/2", "file:/new"}
 
 
 def test_sketches_accumulate_by_file(store: StateStore) -> None:

@@ -315,6 +315,8 @@ def _due(situation: Situation, inputs: Int64, operations: int, saving: float, co
 def _refusal(situation: Situation, made: Minor) -> Refusal | None:
     """Return why the maintenance waits, None if it is to be done now."""
     settings, table = situation.settings, situation.table
+    if _reads_refused(situation, made):
+        return reasons.REFUSED_FILES, sentence("it would read files that are refused")
     conflicting = np.isin(table.partition[made.rows], sorted(settings.deletes.conflicting))
     if conflicting.any():
         return reasons.QUIET_PERIOD, sentence(reasons.SENTENCES[reasons.QUIET_PERIOD])
@@ -333,6 +335,19 @@ def _refusal(situation: Situation, made: Minor) -> Refusal | None:
             "every ", f"{made.due:.3g}",
         )  # fmt: skip
     return None
+
+
+def _reads_refused(situation: Situation, made: Minor) -> bool:
+    """Whether it reads a refused file: a delete file of its data files, which are taken together,
+    or, to find the rows of equality deletes, one of the data files."""
+    given = situation.given
+    data = {str(path) for path in given.table.path[made.rows]} if made.converts else set()
+    if not data.isdisjoint(given.refusals):
+        return True
+    refused = np.flatnonzero(situation.refused_deletes)
+    return bool(under(situation, refused)[made.rows].any()) or bool(
+        np.isin(refused, made.inputs).any()
+    )
 
 
 def _larger(situation: Situation, made: Minor) -> Refusal | None:

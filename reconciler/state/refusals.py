@@ -1,0 +1,36 @@
+"""The form in which a store keeps the refused files of a table: grouped by what they have in
+common, because thousands of files of one writer are refused for one reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reconciler.table.refusals import Refusal, by_kind
+
+MOST_KEPT = 20_000
+"""Refused files that are kept of one table. Further ones replace earlier ones."""
+
+
+def refusals_from(groups: Sequence[Mapping[str, Any]]) -> dict[str, Refusal]:
+    """Return the refusals of a table by path, from what `with_refusals` returned."""
+    return {
+        path: Refusal(path, *group["kind"])
+        for group in groups
+        for path in group["paths"]
+    }  # fmt: skip
+
+
+def with_refusals(
+    groups: Sequence[Mapping[str, Any]], found: Iterable[Refusal]
+) -> list[dict[str, Any]]:
+    """Return the groups with refusals added; of a file the latest one counts."""
+    known = refusals_from(groups)
+    for one in found:
+        known.pop(one.path, None)
+        known[one.path] = one
+    kept = list(known.values())[-MOST_KEPT:]
+    return [
+        {"kind": list(kind), "paths": [one.path for one in ones]}
+        for kind, ones in by_kind(kept).items()
+    ]
