@@ -11,15 +11,19 @@ from __future__ import annotations
 import json
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from reconciler.catalog import bounds
+
 MAGIC = b"Obj\x01"
 SYNC = b"layoutctl-sync-1"
+MOST_NESTED = 64
+"""Levels of an Avro schema. A manifest has six."""
 _PRIMITIVE = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 
 
@@ -43,34 +47,41 @@ class Container:
         return json.loads(self.metadata["avro.schema"])
 
 
-def parse_container(data: bytes) -> Container:
-    """Return header and blocks of an Avro object container file. Raises CorruptContainer."""
+def parse_container(data: bytes, subject: str = "an Avro file") -> Container:
+    """Return header and blocks of an Avro object container file. subject: as errors call it.
+
+    Raises CorruptContainer, and TooLargeError if the blocks unpack to more than the limit.
+    """
     try:
-        return _parse(data)
+        return _parse(data, subject)
     except CorruptContainer:
         raise
     except (IndexError, ValueError, KeyError, OverflowError, zlib.error, pa.ArrowException,
-            OSError) as error:  # fmt: skip
+            OSError, RecursionError) as error:  # fmt: skip
         raise CorruptContainer(str(error) or type(error).__name__) from error
 
 
-def _parse(data: bytes) -> Container:
+def _parse(data: bytes, subject: str) -> Container:
     if data[:4] != MAGIC:
         raise CorruptContainer("it does not begin with Avro's magic number")
     metadata, at = _read_metadata(data, 4)
     sync, at = data[at : at + 16], at + 16
     codec = metadata.get("avro.codec", b"null").decode()
-    total, bodies = 0, []
+    total, size_in_all, bodies = 0, 0, []
     while at < len(data):
         rows, at = _read_long(data, at)
         size, at = _read_long(data, at)
         end = at + size
         if rows < 0 or size < 0 or data[end : end + 16] != sync:
             raise CorruptContainer(f"a data block ends without its sync marker near byte {end}")
+        bodies.append(_decompress(codec, data[at:end], bounds.limit() - size_in_all, subject))
         total += rows
-        bodies.append(_decompress(codec, data[at:end]))
+        size_in_all += len(bodies[-1])
+        bounds.require(size_in_all, subject)
         at = end + 16
-    json.loads(metadata["avro.schema"])
+    if total > size_in_all:
+        raise CorruptContainer(f"its {total} entries have fewer bytes than that")
+    _require_sized_items(json.loads(metadata["avro.schema"]))
     return Container(metadata, total, b"".join(bodies))
 
 
@@ -125,19 +136,61 @@ def _write_long(value: int) -> bytes:
     return bytes(out)
 
 
-def _decompress(codec: str, block: bytes) -> bytes:
+def _decompress(codec: str, block: bytes, most: int, subject: str) -> bytes:
+    """Return the plain block. most: bytes left of the limit."""
     if codec == "null":
         return block
     if codec == "deflate":
-        return zlib.decompress(block, -15)
+        return bounds.inflated(block, subject, window=bounds.RAW, most=most)
     if codec == "snappy":  # Avro appends a CRC-32 of the plain bytes
         size, _ = _read_varint(block)
+        if size > most:
+            bounds.require(bounds.limit() + 1, subject)
         return bytes(pa.decompress(block[:-4], size, codec="snappy"))
-    if codec == "zstandard":
-        return bytes(pa.input_stream(pa.BufferReader(block), compression="zstd").read())
-    if codec == "bzip2":
-        return bytes(pa.input_stream(pa.BufferReader(block), compression="bz2").read())
+    if codec in _STREAMED:
+        stream = pa.input_stream(pa.BufferReader(block), compression=_STREAMED[codec])
+        return bounds.read(stream, subject)
     raise CorruptContainer(f'its codec "{codec}" is not known')
+
+
+_STREAMED = {"zstandard": "zstd", "bzip2": "bz2"}
+
+
+def _require_sized_items(schema: Any) -> None:
+    """Raise CorruptContainer if an array of the schema has items without bytes: a few bytes would
+    then announce any number of them."""
+    nodes = list(_types(schema, 0))
+    named = {node["name"]: node for node in nodes if isinstance(node.get("name"), str)}
+    for node in nodes:
+        if node.get("type") == "array" and not _has_bytes(node.get("items"), named):
+            raise CorruptContainer("its schema has an array whose items have no bytes")
+
+
+def _types(node: Any, depth: int) -> Iterator[dict[str, Any]]:
+    """Yield every type of a schema that is written as an object, and every field."""
+    if depth > MOST_NESTED:
+        raise CorruptContainer(f"its schema is nested more than {MOST_NESTED} levels deep")
+    if isinstance(node, list):
+        for member in node:
+            yield from _types(member, depth + 1)
+    elif isinstance(node, dict):
+        yield node
+        for key in ("type", "items", "values", "fields"):
+            yield from _types(node.get(key), depth + 1)
+
+
+def _has_bytes(node: Any, named: dict[str, Any]) -> bool:
+    """Return whether each value of an Avro type takes at least a byte; the branch of a union
+    does."""
+    if isinstance(node, str):
+        return _has_bytes(named[node], named) if node in named else node != "null"
+    if isinstance(node, dict):
+        if node.get("type") == "record":
+            return any(_has_bytes(item.get("type"), named) for item in node.get("fields") or ())
+        if node.get("type") == "fixed":
+            return bool(node.get("size"))
+        return _has_bytes(node.get("type"), named)
+    return True
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:

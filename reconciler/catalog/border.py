@@ -27,17 +27,22 @@ from pyiceberg.io import (
     PY_IO_IMPL,
     S3_RETRY_STRATEGY_IMPL,
     FileIO,
+    InputFile,
     load_file_io,
 )
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from reconciler.api import served_properties as served
+from reconciler.catalog import answers, bounds
 from reconciler.catalog.reached import reached
 from reconciler.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import TableResponse
+    from pyiceberg.typedef import Identifier
 
 FILE_IOS = frozenset({ARROW_FILE_IO, FSSPEC_FILE_IO})
 """pyiceberg's own FileIO classes, which it chooses by the scheme of a location."""
@@ -108,6 +113,16 @@ class GuardedRestCatalog(RestCatalog):
         origin = str(self._own["uri"])
         self.properties = {**self._own, **served.catalog_config(sent, origin)}
         self.uri = self.properties["uri"]
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        with answers.one_listing():
+            found: list[Identifier] = super().list_tables(namespace)
+            return found
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        with answers.one_listing():
+            found: list[Identifier] = super().list_namespaces(namespace)
+            return found
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: Any) -> Table:
         config, io = self._accepted(table_response)
@@ -197,11 +212,23 @@ def _default_locations(
     return load_location_provider(table_location, served.table_properties(table_properties))
 
 
+def _bounded_metadata(input_file: InputFile, encoding: str = "utf-8") -> TableMetadata:
+    """Read a table's metadata file up to the limit of decoded bytes."""
+    location = input_file.location
+    with input_file.open() as stream:
+        text = bounds.metadata_json(
+            stream, location.endswith(".gz.metadata.json"), f'the metadata file "{location}"'
+        )
+    return TableMetadataUtil.parse_raw(text.decode(encoding))
+
+
 def guard_imports() -> None:
     """Replace pyiceberg's functions by those above.
 
     A test checks that pyiceberg imports classes by name in no other place.
     """
+    answers.bound_answers()
+    FromInputFile.table_metadata = staticmethod(_bounded_metadata)  # type: ignore[method-assign]
     pyiceberg.io._import_file_io = _guarded_file_io
     pyiceberg.io.pyarrow._import_retry_strategy = _guarded_retry_strategy
     pyiceberg.table.locations._import_location_provider = _default_locations

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import gzip
 import logging
 import os
 import re
@@ -85,7 +84,7 @@ def load_table(
             return _with_current_metadata(catalog, identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
-        except (ValidationError, ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except (ValidationError, ValueError, EOFError, zlib.error, RecursionError) as error:
             location = _metadata_location(catalog, identifier) if config.type == "sql" else ""
             known = _UNKNOWN_TYPE.search(str(error)) or _UNKNOWN_VERSION.search(str(error))
             exists = bool(location) or known is not None
@@ -444,7 +443,7 @@ def translate_io(subject: str, do: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise FileMissingError(f"{subject} does not exist", do=do) from error
     except (OSError, ValueError, LookupError, EOFError, ArithmeticError, SystemError, TypeError,
-            MemoryError, zlib.error, pa.ArrowException) as error:  # fmt: skip
+            MemoryError, RecursionError, zlib.error, pa.ArrowException) as error:  # fmt: skip
         refused = storage_refusal(error, subject)
         if refused is not None:
             raise refused from error

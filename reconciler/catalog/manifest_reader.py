@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from reconciler.catalog import bounds
 from reconciler.catalog.avro import Container, CorruptContainer, decode_together, parse_container
+from reconciler.catalog.checked_avro import CheckedInputs
 from reconciler.catalog.failures import said
 from reconciler.catalog.load import translate_io
 from reconciler.catalog.manifest import (
@@ -25,7 +25,7 @@ from reconciler.errors import TableDamagedError
 from reconciler.table.values import BOUND_BYTES
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO, InputFile
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
@@ -62,7 +62,7 @@ class ManifestReader:
         if snapshot is None:
             return []
         with translate_io(f'the manifest list "{snapshot.manifest_list}"', CORRUPT_LIST):
-            return list(snapshot.manifests(cast("FileIO", _CheckedInputs(self._io))))
+            return list(snapshot.manifests(cast("FileIO", CheckedInputs(self._io))))
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:
         """Return all entries of the manifests, those of status 2 (deleted) included; None without
@@ -108,7 +108,7 @@ class ManifestReader:
         path = key[0]
         with translate_io(f'the manifest "{path}"', CORRUPT_MANIFEST):
             with self._io.new_input(path).open() as stream:
-                data = bytes(stream.read())
+                data = bounds.read(stream, f'the manifest "{path}"')
             self.bytes_read += len(data)
             return data
 
@@ -117,31 +117,7 @@ def _parse(path: str, data: bytes) -> Container:
     """Parse outside the readers' threads: many tiny decompressions would only compete for the
     lock."""
     with translate_io(f'the manifest "{path}"', CORRUPT_MANIFEST):
-        return parse_container(data)
-
-
-class _CheckedInputs:
-    """Avro files for pyiceberg whose containers were checked before.
-
-    pyiceberg's decoder is native code, and random bytes can end the process.
-    """
-
-    def __init__(self, io: FileIO) -> None:
-        self._io = io
-
-    def new_input(self, location: str) -> _CheckedInput:
-        return _CheckedInput(self._io.new_input(location))
-
-
-@dataclass(frozen=True)
-class _CheckedInput:
-    file: InputFile
-
-    def open(self, seekable: bool = True) -> BytesIO:
-        with self.file.open(seekable) as stream:
-            data = bytes(stream.read())
-        parse_container(data)
-        return BytesIO(data)
+        return parse_container(data, f'the manifest "{path}"')
 
 
 def _batches(members: list[tuple[Key, Container]]) -> list[list[tuple[Key, Container]]]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reconciler.catalog import bounds
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import (
@@ -49,8 +50,14 @@ class Leaf:
 
 
 def open_parquet(io: FileIO, path: str) -> pq.ParquetFile:
-    """Return the file with its footer read."""
-    return pq.ParquetFile(io.new_input(path).open())
+    """Return the file with its footer read. Raises TooLargeError."""
+    stream: Any = io.new_input(path).open()
+    if bounds.limit() < bounds.DEFAULT_LIMIT:  # one more request, which few processes need
+        stream.seek(-8, 2)
+        length = int.from_bytes(bytes(stream.read(4)), "little")
+        bounds.require(length, f'the footer of the data file "{path}"')
+        stream.seek(0)
+    return pq.ParquetFile(stream)
 
 
 def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:

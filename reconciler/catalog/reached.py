@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.api.places import STORES
 from reconciler.api.reach import Reach
+from reconciler.catalog.checked_avro import CheckedInput
 from reconciler.catalog.network import check_host, check_properties, current_reach
 from reconciler.errors import RefusedAddressError
 
@@ -47,6 +48,11 @@ def check_scheme(reach: Reach, scheme: str) -> None:
     )
 
 
+def _input(file: Any) -> Any:
+    """Return the file; Avro files with a check, since pyiceberg decodes them in native code."""
+    return CheckedInput(file) if file.location.endswith(".avro") else file
+
+
 def _arrow(properties: dict[str, Any], reach: Reach) -> FileIO:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -55,6 +61,9 @@ def _arrow(properties: dict[str, Any], reach: Reach) -> FileIO:
             check_scheme(reach, scheme)
             check_properties(reach, self.properties)
             return super()._initialize_fs(scheme, netloc)
+
+        def new_input(self, location: str) -> Any:
+            return _input(super().new_input(location))
 
     return ReachedArrowFileIO({**CLIENT_TIMEOUTS, **properties})
 
@@ -68,5 +77,8 @@ def _fsspec(properties: dict[str, Any], reach: Reach) -> FileIO:
             check_properties(reach, self.properties)
             check_host(reach, hostname or "")
             return super()._get_fs(scheme, hostname)
+
+        def new_input(self, location: str) -> Any:
+            return _input(super().new_input(location))
 
     return ReachedFsspecFileIO(properties)

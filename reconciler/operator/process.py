@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from reconciler.catalog import bounds
 from reconciler.catalog.calls import allowed
 from reconciler.errors import ReconcilerError
 from reconciler.kube.api import Api
@@ -45,6 +46,7 @@ FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 
 def run(settings: OperatorSettings, build: Build, stop: threading.Event | None = None) -> bool:
     """Run until SIGTERM, SIGINT or `stop`. Return whether everything that ran had ended by then."""
+    bounds.set_limit(settings.answer_limit)
     metrics = Metrics()
     api = Api.from_environment(settings.kubeconfig or None)
     api.observer = metrics.called

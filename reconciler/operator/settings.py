@@ -107,6 +107,11 @@ class OperatorSettings:
     catalog_deadline: float = _option(
         _seconds, 300.0, "Time limit for all calls of one reconcile to a catalog and its storage."
     )
+    answer_limit: int = _option(
+        parse_bytes,
+        32 << 20,
+        "Most decoded bytes of one answer of a catalog, metadata file, manifest, footer or plan.",
+    )
     workers: int = _option(_whole, 8, "Most reconciles that run at once.")
     layout_workers: int = _option(
         _whole, 4, "How many of these may observe and plan a table, which takes memory and CPU."

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.catalog import bounds
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Kind, decode_partition_value, encode_partition_value
@@ -41,7 +42,8 @@ def pack(header: Any, arrays: dict[str, Array]) -> bytes:
 
 
 def unpack(blob: bytes) -> tuple[Any, dict[str, Array]]:
-    """Return header and arrays: the inverse of `pack`."""
+    """Return header and arrays: the inverse of `pack`. Raises TooLargeError."""
+    bounds.require_archive(blob, "a stored block of arrays")
     with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     return json.loads(arrays.pop("header").tobytes()), arrays

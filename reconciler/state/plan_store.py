@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.catalog import bounds
 from reconciler.catalog.failures import said
 from reconciler.catalog.load import connect, local_path, within
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
@@ -185,7 +186,7 @@ class PlanStore:
     def _read(self, uri: str) -> bytes | None:
         try:
             with self._file_io(uri).new_input(uri).open() as stream:
-                return stream.read()
+                return bounds.read(stream, f"the object at {uri}")
         except FileNotFoundError:
             return None
 
