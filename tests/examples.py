@@ -1,27 +1,37 @@
-"""On how many examples a property is tried.
+"""How properties are tried: on which examples, and on how many.
 
-Each run draws other examples, so that a share of them is enough for a change. All are tried with
-LAYOUTCTL_EXAMPLES=all, as `make soak` does.
+The short suite tries a share of the examples, always the same ones, and does not shrink what fails:
+a run is repeatable, and one failure does not take minutes. `make soak` (LAYOUTCTL_EXAMPLES=all)
+tries all of them, others in each run, and shrinks. What it finds becomes an explicit example.
 """
 
 from __future__ import annotations
 
 import os
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 SHARE = 0.15
 LEAST = 10
+LONG = os.environ.get("LAYOUTCTL_EXAMPLES") == "all"
 
 
 def examples(number: int) -> int:
     """Return how many of `number` examples this run tries."""
-    if os.environ.get("LAYOUTCTL_EXAMPLES") == "all":
-        return number
-    return min(number, max(LEAST, round(number * SHARE)))
+    return number if LONG else min(number, max(LEAST, round(number * SHARE)))
 
 
 def load_profile() -> None:
-    """Set the number for properties that name none. An example takes the time that it takes."""
-    settings.register_profile("share", max_examples=examples(100), deadline=None)
-    settings.load_profile("share")
+    """Set the settings that a property does not set itself. An example has no time limit."""
+    if LONG:
+        settings.register_profile("long", max_examples=100, deadline=None, print_blob=True)
+    else:
+        settings.register_profile(
+            "short",
+            max_examples=examples(100),
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=(Phase.explicit, Phase.generate),
+        )
+    settings.load_profile("long" if LONG else "short")
