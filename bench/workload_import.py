@@ -12,8 +12,11 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from reconciler.queries.fragments import Fragment
 from reconciler.table.schema import Field, Schema
+from reconciler.workload_log.identity import Keys
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap
@@ -32,6 +35,9 @@ class Counting:
 
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
         self.count += sum(1 for _ in fragments)
+
+    def recorded(self) -> Keys:
+        return np.empty(0, dtype=np.int64)
 
     def cursor(self, source: str) -> str | None:
         return self.cursors.get(source)

@@ -42,6 +42,7 @@ from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.state import StateStore
 from reconciler.table.observation import Observation
+from reconciler.workload_log.identity import Keys
 from reconciler.workload_log.sql import Session, SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap
@@ -178,6 +179,9 @@ class Collected:
 
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
         self.fragments += fragments
+
+    def recorded(self) -> Keys:
+        return np.empty(0, dtype=np.int64)
 
     def cursor(self, key: str) -> str | None:
         return None

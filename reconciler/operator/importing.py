@@ -29,6 +29,7 @@ from reconciler.operator.turns import Turns
 from reconciler.queries.excluded import excluded_fields, without_fields
 from reconciler.queries.fragments import Fragment
 from reconciler.table.schema import Schema
+from reconciler.workload_log.identity import Keys
 from reconciler.workload_log.importing import FragmentSink
 
 log = logging.getLogger(__name__)
@@ -302,6 +303,9 @@ class ExcludingSink:
         self.store.append_fragments(
             [without_fields(item, excluded[item.table_uuid]) for item in items]
         )
+
+    def recorded(self) -> Keys:
+        return self.store.recorded()
 
     def cursor(self, source: str) -> str | None:
         return self.store.cursor(source)

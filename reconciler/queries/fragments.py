@@ -26,7 +26,8 @@ MIN_SPAN_MS = 86_400_000
 class Fragment:
     """One query's demand on one table.
 
-    source, position: where it was read; together unique, so that an import is idempotent.
+    source, position: which query's scan it is; unique with the table, so that a query counts once
+    however often it is imported.
     predicate: tree by field id with slots; literals: one per slot, in the column's domain.
     moving: per slot None, or the offset (in the domain's unit: days, us, ns) such that literal =
     event time + offset; an In slot is never moving.

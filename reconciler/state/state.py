@@ -37,6 +37,8 @@ from reconciler.table.filetable import FileTable
 from reconciler.table.refusals import Refusal
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 RETENTION_SECONDS = 90 * 86_400
@@ -174,7 +176,9 @@ class Store(ABC):
         """Store fragments in one commit.
 
         Storing the same ones again does not change what `fragments` returns: an import that died
-        before its cursor was set may be repeated.
+        before its cursor was set may be repeated, and two may store the same queries at once. Which
+        are the same is decided by table, source and position alone: what a query reads may be
+        derived differently once the table's schema has changed.
         """
         now = _now_ms()
         rows = [
@@ -206,12 +210,25 @@ class Store(ABC):
             {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
             {"imported_ms": self._oldest_ms()},
         )
-        found = self._tables.scan("fragments", FRAGMENTS, where, [name for name, _ in ROW_TYPES])
+        names = [*(name for name, _ in ROW_TYPES), "imported_ms"]
+        found = self._tables.scan("fragments", FRAGMENTS, where, names)
         if found is None:
             return []
-        distinct = found.group_by(found.column_names).aggregate([])
-        items = [fragment_from_row(row) for row in distinct.to_pylist()]
+        items = [fragment_from_row(row) for row in _distinct(found).to_pylist()]
         return sorted(items, key=lambda item: (item.event_ms, item.source, item.position))
+
+    def recorded(self) -> npt.NDArray[np.int64]:
+        """Return the positions of all fragments within the retention, ascending.
+
+        The readers of logs ask whether a query is already there, by its identity.
+        """
+        import numpy as np
+
+        where = matching({}, {"imported_ms": self._oldest_ms()})
+        found = self._tables.scan("fragments", FRAGMENTS, where, ["position"])
+        if found is None:
+            return np.empty(0, dtype=np.int64)
+        return np.unique(found.column("position").to_numpy())
 
     # Sketches
 
@@ -498,8 +515,11 @@ def _since(rows: pa.Table, column: str, oldest_ms: int) -> pa.Table:
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
-    """Return each fragment once (its earliest import counts)."""
-    keys = [name for name in rows.column_names if name != "imported_ms"]
-    merged = rows.group_by(keys).aggregate([("imported_ms", "min")])
-    renamed = merged.rename_columns({"imported_ms_min": "imported_ms"})
-    return renamed.select(rows.column_names).cast(rows.schema)
+    """Return each fragment once: the one that was imported first."""
+    import numpy as np
+    import pyarrow as pa
+
+    ordered = rows.sort_by("imported_ms")
+    numbered = ordered.append_column("row", pa.array(np.arange(len(ordered), dtype=np.int64)))
+    first = numbered.group_by(["table_uuid", "source", "position"]).aggregate([("row", "min")])
+    return ordered.take(first.column("row_min").sort())

@@ -1,7 +1,8 @@
 """The common parts of all readers: the sink of fragments, the counts, the reading of lines.
 
-The sink is the state store of `reconciler.catalog`; the CLI passes it in. Storing the same fragment
-twice must have no effect there: an import that died before its cursor was set is repeated.
+The sink is the state store of `reconciler.state`; the CLI passes it in. Storing a fragment of the
+same table, source and position twice must have no effect there: an import that died before its
+cursor was set is repeated, and logs overlap.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import IO, Protocol
 
 from reconciler.queries.fragments import Fragment
 from reconciler.workload_log import skip_reasons
+from reconciler.workload_log.identity import Keys
 
 BATCH = 20_000
 """Fragments stored in one commit: bounds memory and the number of commits."""
@@ -33,6 +35,10 @@ logs shrink to a tenth or a fiftieth, a bomb to a thousandth."""
 class FragmentSink(Protocol):
     def append_fragments(self, fragments: Iterable[Fragment]) -> None: ...
 
+    def recorded(self) -> Keys:
+        """Return the positions of all fragments that are kept, ascending."""
+        ...
+
     def cursor(self, source: str) -> str | None: ...
 
     def set_cursor(self, source: str, value: str) -> None: ...
@@ -42,19 +48,20 @@ class FragmentSink(Protocol):
 
 @dataclass
 class Tally:
-    """Counts of one import. read = kept + skipped; kept queries may read several tables.
+    """Counts of one import. read = kept + skipped + repeated; kept queries may read several tables.
 
     queries: kept, by table name; weights: number of executions they represent. full_scans: kept but
     not understood, by reason. unknown: conditions that count as none, because no column has that
-    name, by table and column. earlier: lines or queries that an earlier import had read. since_ms,
-    until_ms: of kept events. lines: by reason the numbers of the first skipped lines, if lines are
-    numbered.
+    name, by table and column. earlier: lines or queries that an earlier import had read. repeated:
+    further events of a query that this log already had. since_ms, until_ms: of kept events. lines:
+    by reason the numbers of the first skipped lines, if lines are numbered.
     """
 
     read: int = 0
     kept: int = 0
     fragments: int = 0
     earlier: int = 0
+    repeated: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     full_scans: Counter[str] = field(default_factory=Counter)
     unknown: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -72,6 +79,10 @@ class Tally:
             named = self.lines.setdefault(reason, [])
             if len(named) < LINES_NAMED:
                 named.append(line)
+
+    def repeat(self) -> None:
+        self.read += 1
+        self.repeated += 1
 
     def keep(
         self, tables: Iterable[str], fragments: int, event_ms: int, weight: float = 1.0

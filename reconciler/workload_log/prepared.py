@@ -62,7 +62,7 @@ class PreparedStatements:
     """The statements that one log has prepared so far."""
 
     def __init__(self, dialect: str) -> None:
-        self._dialect = dialect
+        self.dialect = dialect
         self._texts: OrderedDict[tuple[str | None, str], str] = OrderedDict()
 
     @staticmethod
@@ -87,7 +87,7 @@ class PreparedStatements:
             text = self._text(_name(found), session)
             if text is None:
                 return "", skip_reasons.UNPREPARED
-            return with_values(text, found["using"] or found["list"] or "", self._dialect), ""
+            return with_values(text, found["using"] or found["list"] or "", self.dialect), ""
         found = _DEALLOCATE.fullmatch(ended)
         if found is not None:
             for key in (session, None):

@@ -22,6 +22,7 @@ from reconciler.queries.predicate import TRUE, fields_of, only_null_tests
 from reconciler.table.schema import Schema
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.constants import Binding
+from reconciler.workload_log.identity import SOURCE, Keys, contained, execution_key, position
 from reconciler.workload_log.importing import (
     BATCH,
     FragmentSink,
@@ -101,10 +102,11 @@ class _Scan:
 
 @dataclass
 class _Execution:
-    """A SQL execution between its start and its end."""
+    """A SQL execution between its start and its end. key: of its identity."""
 
     id: int
     start_ms: int
+    key: int
     scans: list[_Scan] = field(default_factory=list)
     file_bytes: dict[int, int] = field(default_factory=dict)
 
@@ -132,7 +134,8 @@ class _Application:
         self.done: set[int] = set()
         self.executions: dict[int, _Execution] = {}
         self.by_accumulator: dict[int, _Scan] = {}
-        self.fragments: list[Fragment] = []
+        self.ended: list[list[tuple[KnownTable, Fragment]]] = []
+        self.recorded: Keys | None = None
         self.skips: Counter[str] = Counter()
         self.unread: dict[str, Counter[str]] = {}
 
@@ -175,7 +178,9 @@ class _Application:
             if not self.source:  # the log's beginning is lost: identify it by what is left
                 text = json.dumps(event, sort_keys=True).encode()
                 self._identify("spark:" + hashlib.sha256(text).hexdigest()[:20])
-            execution = _Execution(_checked(event["executionId"], MAX_ID), _at(event["time"]))
+            number, start_ms = _checked(event["executionId"], MAX_ID), _at(event["time"])
+            plan = json.dumps(event["sparkPlanInfo"], sort_keys=True)
+            execution = _Execution(number, start_ms, execution_key(number, start_ms, plan))
             if execution.id in self.done:
                 self.tally.earlier += 1
             else:
@@ -258,18 +263,17 @@ class _Application:
         if self.own or error:
             self._skip(skip_reasons.OWN_JOB if self.own else skip_reasons.FAILED)
             return
-        found = [self._fragment(execution, scan, end_ms, n) for n, scan in enumerate(scans)]
+        found = [self._fragment(execution, scan, end_ms) for scan in scans]
         kept = _marked([item for item in found if not isinstance(item, str)])
         if not kept:
             self._skip(next(item for item in found if isinstance(item, str)))
             return
-        self.fragments += [fragment for _, fragment in kept]
-        self.tally.keep([table.name for table, _ in kept], len(kept), execution.start_ms)
-        if len(self.fragments) >= BATCH:
+        self.ended.append(_placed(execution.key, kept[:SCANS_PER_EXECUTION]))
+        if len(self.ended) >= BATCH:
             self._store()
 
     def _fragment(
-        self, execution: _Execution, scan: _Scan, end_ms: int, ordinal: int
+        self, execution: _Execution, scan: _Scan, end_ms: int
     ) -> tuple[KnownTable, Fragment] | str:
         """Return the scan's fragment with its table, or why there is none."""
         parsed = parse_scan(scan.text)
@@ -288,11 +292,9 @@ class _Application:
             predicate, literals = found.predicate, found.literals  # type: ignore[assignment]
         except (UnreadableFilters, RecursionError):
             full_scan = True
-            self.tally.full_scans[skip_reasons.UNREADABLE_FILTERS] += 1
-            self.unread.setdefault(table.uuid, Counter())[skip_reasons.UNREADABLE_FILTERS] += 1
         return table, Fragment(
-            source=self.source,
-            position=execution.id * SCANS_PER_EXECUTION + min(ordinal, SCANS_PER_EXECUTION - 1),
+            source=SOURCE,
+            position=execution.key,
             table_uuid=table.uuid,
             predicate=predicate,
             literals=literals,
@@ -314,16 +316,51 @@ class _Application:
 
     def _store(self) -> None:
         sink = self.importer.sink
-        if self.fragments:
-            sink.append_fragments(self.fragments)
+        new = self._new()
+        if new:
+            sink.append_fragments(new)
         if self.skips:
             sink.record_skips(None, dict(self.skips))
         for uuid, counts in self.unread.items():
             sink.record_skips(uuid, dict(counts))
-        self.fragments, self.skips, self.unread = [], Counter(), {}
+        self.ended, self.skips, self.unread = [], Counter(), {}
         if self.source:
             body = {"done": _ranges(sorted(self.done))}
             sink.set_cursor(self.source, json.dumps(body, separators=(",", ":")))
+
+    def _new(self) -> list[Fragment]:
+        """Return the fragments that are new, and count each execution as what it is."""
+        if self.recorded is None and self.ended:
+            self.recorded = self.importer.sink.recorded()
+        new: list[Fragment] = []
+        for scans in self.ended:
+            positions = [fragment.position for _, fragment in scans]
+            known = contained(self.recorded, positions) if self.recorded is not None else []
+            missing = [scan for scan, old in zip(scans, known, strict=True) if not old]
+            if not missing:
+                self.tally.earlier += 1
+                continue
+            self.tally.keep([table.name for table, _ in scans], len(missing), scans[0][1].event_ms)
+            for table, fragment in missing:
+                new.append(fragment)
+                if fragment.full_scan:
+                    reason = skip_reasons.UNREADABLE_FILTERS
+                    self.tally.full_scans[reason] += 1
+                    self.unread.setdefault(table.uuid, Counter())[reason] += 1
+        return new
+
+
+def _placed(
+    key: int, scans: Sequence[tuple[KnownTable, Fragment]]
+) -> list[tuple[KnownTable, Fragment]]:
+    """Return the scans of one execution at the positions of its identity."""
+    counts: Counter[str] = Counter()
+    found = []
+    for table, fragment in scans:
+        place = position(key, 0, table.uuid, counts[table.uuid])
+        counts[table.uuid] += 1
+        found.append((table, replace(fragment, position=place)))
+    return found
 
 
 def _marked(

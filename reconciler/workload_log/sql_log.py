@@ -11,15 +11,25 @@ import json
 import math
 import re
 import time
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from reconciler.queries.fragments import Fragment
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.constants import named_zone, parse_timestamp
+from reconciler.workload_log.identity import (
+    SOURCE,
+    Identity,
+    Keys,
+    Occurrences,
+    contained,
+    identity_of,
+    position,
+    query_id,
+)
 from reconciler.workload_log.importing import (
     BATCH,
     FragmentSink,
@@ -44,6 +54,12 @@ from reconciler.workload_log.sql import Demand, Session, Skipped, SqlReader
 EARLIEST_MS = 631_152_000_000  # 1990
 DAY_MS = 86_400_000
 SCANS_PER_LINE = 256
+BATCH_SIZE = 64 << 20
+"""Characters of SQL after which what was read is stored, however few queries they are."""
+LOOK_BACK = 20_000
+LONG_LINE = 16 << 10
+"""Already imported lines in which equal queries are counted when a log has grown, and the length
+from which such a line is left out: equal times are close to each other."""
 OWN_AGENT = "layoutctl"
 MAX_LINE = 8 << 20
 """A statement that is analysed has 1 MiB, which JSON may write as six."""
@@ -63,7 +79,17 @@ class Record:
     engine: str
     duration_ms: int | None
     recorded_bytes: int | None
-    session_name: str = ""
+    session_name: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A query that was read and understood as far as possible."""
+
+    identity: Identity
+    record: Record
+    demands: list[Demand]
 
 
 @dataclass
@@ -94,6 +120,7 @@ class SqlLogImport:
     ) -> None:
         running = Running()
         stream = place.stream
+        behind: deque[bytes] = deque(maxlen=LOOK_BACK)
         pending = _Pending(self.sink, tally, PreparedStatements(self.reader.dialect))
         with open_log(path) as file:
             try:
@@ -102,8 +129,12 @@ class SqlLogImport:
                     content = b"" if line is None else line
                     if number <= place.lines:
                         running.add(content)
+                        behind.append(content if len(content) < LONG_LINE else b"")
                         self._look_back(content, pending.prepared)
                         continue
+                    if behind:
+                        pending.occurrences.add(self._keys(behind))
+                        behind.clear()
                     if not ended and not _is_object(content):
                         if content.strip():
                             tally.skip(skip_reasons.INCOMPLETE, number)
@@ -113,8 +144,8 @@ class SqlLogImport:
                         stream.lines = place.lines
                     running.add(content)
                     stream.advance(running.digest)
-                    self._line(line, number, stream, pending)
-                    if len(pending.fragments) >= BATCH:
+                    self._line(line, number, pending)
+                    if pending.full:
                         pending.store()
                         self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
             except Unreadable as unreadable:
@@ -129,7 +160,12 @@ class SqlLogImport:
         if isinstance(record, Record):
             prepared.running(record.sql, record.session_name)
 
-    def _line(self, line: bytes | None, number: int, stream: Stream, pending: _Pending) -> None:
+    def _keys(self, lines: Iterable[bytes]) -> list[int]:
+        """Return the keys of the queries in already imported lines."""
+        records = (self.record(line) for line in lines)
+        return [record.identity.key for record in records if isinstance(record, Record)]
+
+    def _line(self, line: bytes | None, number: int, pending: _Pending) -> None:
         if line is not None and not line.strip(b" \t\r\n\xef\xbb\xbf"):
             return
         record = skip_reasons.TOO_LONG if line is None else self.record(line)
@@ -148,8 +184,8 @@ class SqlLogImport:
         if isinstance(found, Skipped):
             pending.skip(found.reason, number)
             return
-        source, position = stream.id, stream.lines * SCANS_PER_LINE
-        pending.keep(fragments_of(found, record, source, position, self.reader.dialect), found)
+        pending.queries.append(_Read(record.identity, replace(record, sql=""), found))
+        pending.size += len(sql)
 
     def record(self, line: bytes) -> Record | str:
         """Return the line's values, or why it cannot be used."""
@@ -183,14 +219,12 @@ class SqlLogImport:
             _count(body.get("durationMs")),
             _first_count(body, ("recordedBytes", "bytesRead", "bytes")),
             _session_name(body),
+            identity_of(query_id(body), event_ms, sql, _names(body)),
         )
 
     def _session(self, body: dict[str, Any]) -> Session:
-        levels: list[str] = []
-        for name in ("catalog", "schema"):
-            value = body.get(name)
-            if isinstance(value, str) and value:
-                levels += [value] if name == "catalog" else value.split(".")
+        catalog, schema = _names(body)
+        levels = [*([catalog] if catalog else []), *(schema.split(".") if schema else [])]
         zone = self.defaults.zone
         if isinstance(body.get("timezone"), str):
             try:
@@ -202,69 +236,126 @@ class SqlLogImport:
 
 @dataclass
 class _Pending:
-    """Fragments and counts not stored yet."""
+    """Queries and counts not stored yet. occurrences: of the log so far. recorded: positions that
+    the state had before this import; None: not asked yet. size: characters of the queries."""
 
     sink: FragmentSink
     tally: Tally
     prepared: PreparedStatements
+    occurrences: Occurrences = field(default_factory=Occurrences)
+    queries: list[_Read] = field(default_factory=list)
+    skips: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, Counter[str]] = field(default_factory=dict)
+    recorded: Keys | None = None
+    size: int = 0
 
-    def __post_init__(self) -> None:
-        self.fragments: list[Fragment] = []
-        self.skips: Counter[str] = Counter()
-        self.unread: dict[str, Counter[str]] = {}
+    @property
+    def full(self) -> bool:
+        return len(self.queries) >= BATCH or self.size >= BATCH_SIZE
 
     def skip(self, reason: str, line: int) -> None:
         self.tally.skip(reason, line)
         self.skips[reason] += 1
 
-    def keep(self, fragments: list[Fragment], demands: list[Demand]) -> None:
-        self.fragments += fragments
-        names = [demand.table.name for demand in demands]
-        first = fragments[0]
-        self.tally.keep(names, len(fragments), first.event_ms, first.weight)
-        for demand in demands:
+    def store(self) -> None:
+        """Store the queries that the state does not have yet, and the counts."""
+        new = self._new()
+        if new:
+            self.sink.append_fragments(new)
+        if self.skips:
+            self.sink.record_skips(None, dict(self.skips))
+        for uuid, counts in self.unread.items():
+            self.sink.record_skips(uuid, dict(counts))
+        self.queries, self.skips, self.unread, self.size = [], Counter(), {}, 0
+
+    def _new(self) -> list[Fragment]:
+        """Return the fragments that are new, and count each query as what it is."""
+        if self.recorded is None and self.queries:
+            self.recorded = self.sink.recorded()
+        before = self.occurrences.add([query.identity.key for query in self.queries])
+        found: list[tuple[_Read, list[Fragment]]] = []
+        events: dict[int, int] = {}
+        for query, number in zip(self.queries, before, strict=True):
+            fragments = fragments_of(query, number, self.prepared.dialect)
+            if not (query.identity.named and number):
+                events[query.identity.key] = len(found)
+                found.append((query, fragments))
+                continue
+            self.tally.repeat()
+            at = events.get(query.identity.key)
+            if at is not None:  # an event after the query's end also has what it measured
+                found[at] = (query, _measured(found[at][1], fragments))
+        positions = [item.position for _, fragments in found for item in fragments]
+        known = iter([] if self.recorded is None else contained(self.recorded, positions))
+        new: list[Fragment] = []
+        for query, fragments in found:
+            missing = [item for item in fragments if not next(known)]
+            if missing:
+                self._count(query, missing)
+            else:
+                self.tally.earlier += 1
+            new += missing
+        return new
+
+    def _count(self, query: _Read, fragments: list[Fragment]) -> None:
+        names = [demand.table.name for demand in query.demands]
+        self.tally.keep(names, len(fragments), query.record.event_ms, query.record.weight)
+        for demand in query.demands:
             self.tally.unknown.update((demand.table.name, column) for column in demand.unknown)
             if demand.full_scan:
                 self.tally.full_scans[demand.note] += 1
                 counts = self.unread.setdefault(demand.table.uuid, Counter())
                 counts[demand.note] += 1
 
-    def store(self) -> None:
-        if self.fragments:
-            self.sink.append_fragments(self.fragments)
-        if self.skips:
-            self.sink.record_skips(None, dict(self.skips))
-        for uuid, counts in self.unread.items():
-            self.sink.record_skips(uuid, dict(counts))
-        self.__post_init__()
+
+def _measured(earlier: list[Fragment], later: list[Fragment]) -> list[Fragment]:
+    """Return the fragments of a query's first event with the measures that only a later one has."""
+    events = {item.position: item for item in later}
+    return [_with_measures(item, events.get(item.position, item)) for item in earlier]
 
 
-def fragments_of(
-    demands: list[Demand], record: Record, source: str, position: int, dialect: str
-) -> list[Fragment]:
-    """Return one fragment per scan. Recorded bytes are assigned only to the query's single scan."""
+def _with_measures(item: Fragment, event: Fragment) -> Fragment:
+    if item.recorded_bytes is None:
+        item = replace(item, recorded_bytes=event.recorded_bytes)
+    return item if item.duration_ms is not None else replace(item, duration_ms=event.duration_ms)
+
+
+def fragments_of(query: _Read, occurrence: int, dialect: str) -> list[Fragment]:
+    """Return one fragment per scan of the n-th execution with the query's key.
+
+    Events of one named query have the same fragments. Recorded bytes are assigned only to the
+    query's single scan.
+    """
+    record, demands = query.record, query.demands
     alone = len(demands) == 1
-    return [
-        Fragment(
-            source=source,
-            position=position + ordinal,
-            table_uuid=demand.table.uuid,
-            predicate=demand.predicate,
-            literals=demand.literals,
-            moving=demand.moving,
-            projection=demand.projection,
-            weight=record.weight,
-            event_ms=record.event_ms,
-            engine=record.engine or dialect or "sql",
-            recorded_bytes=record.recorded_bytes if alone else None,
-            duration_ms=record.duration_ms,
-            full_scan=demand.full_scan,
-            unbound=demand.unbound,
-            elsewhere=demand.elsewhere,
-            merged=demand.merged,
+    scans: Counter[str] = Counter()
+    found = []
+    for demand in demands[:SCANS_PER_LINE]:
+        uuid = demand.table.uuid
+        execution = 0 if query.identity.named else occurrence
+        place = position(query.identity.key, execution, uuid, scans[uuid])
+        scans[uuid] += 1
+        found.append(
+            Fragment(
+                source=SOURCE,
+                position=place,
+                table_uuid=uuid,
+                predicate=demand.predicate,
+                literals=demand.literals,
+                moving=demand.moving,
+                projection=demand.projection,
+                weight=record.weight,
+                event_ms=record.event_ms,
+                engine=record.engine or dialect or "sql",
+                recorded_bytes=record.recorded_bytes if alone else None,
+                duration_ms=record.duration_ms,
+                full_scan=demand.full_scan,
+                unbound=demand.unbound,
+                elsewhere=demand.elsewhere,
+                merged=demand.merged,
+            )
         )
-        for ordinal, demand in enumerate(demands[:SCANS_PER_LINE])
-    ]
+    return found
 
 
 def event_time(value: Any, zone: dt.tzinfo) -> int | None:
@@ -315,6 +406,13 @@ def _own(body: dict[str, Any]) -> bool:
 
 
 _SESSION_FIELDS = ("sessionId", "session_id", "session", "connectionId", "user", "userName")
+
+
+def _names(body: dict[str, Any]) -> tuple[str, str]:
+    """Return the catalog and the schema that complete names, "" where the line has none."""
+    values = (body.get("catalog"), body.get("schema"))
+    catalog, schema = (value if isinstance(value, str) else "" for value in values)
+    return catalog, schema
 
 
 def _session_name(body: dict[str, Any]) -> str:

@@ -5,26 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from reconciler.queries.fragments import Fragment
+from reconciler.workload_log.identity import Keys
 
 
 class MemorySink:
     def __init__(self) -> None:
-        self.stored: dict[tuple[str, int], Fragment] = {}
+        self.stored: dict[tuple[str, str, int], Fragment] = {}
         self.cursors: dict[str, str] = {}
         self.skips: Counter[tuple[str | None, str]] = Counter()
         self.commits = 0
 
     @property
     def fragments(self) -> list[Fragment]:
-        return [self.stored[key] for key in sorted(self.stored)]
+        """By time, then in the order of their import."""
+        return sorted(self.stored.values(), key=lambda item: item.event_ms)
 
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
         self.commits += 1
         for item in fragments:
-            key = (item.source, item.position)
-            assert self.stored.get(key, item) == item, "two fragments share a position"
-            self.stored[key] = item
+            self.stored.setdefault((item.table_uuid, item.source, item.position), item)
+
+    def recorded(self) -> Keys:
+        return np.sort(np.array([item.position for item in self.stored.values()], dtype=np.int64))
 
     def cursor(self, source: str) -> str | None:
         return self.cursors.get(source)
