@@ -7,7 +7,7 @@ lists the shapes of a table's queries. Literals are printed only with --show-lit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from reconciler.api.catalog_config import CatalogConfig
+    from reconciler.errors import UserError
     from reconciler.queries.coverage import Coverage
     from reconciler.queries.fragments import ShapeBatch, Workload
     from reconciler.state.state import Store
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from reconciler.workload_log.tables import TableSchemas
 
 TABLES_NOTE = "workload.tables"
+MOST_REFUSED = 10
+"""Logs that an error names."""
 DAY_MS = 86_400_000.0
 
 
@@ -89,21 +92,28 @@ def register(app: typer.Typer) -> None:
         """Read query logs: which conditions on which columns, how often. Safe to repeat."""
         from reconciler.catalog.discover import resolve_catalog
         from reconciler.cli.shared import store_of
+        from reconciler.workload_log.sql import check_dialect
 
         documents = _documents(file)
         config = resolve_catalog(catalog, documents)
         store = store_of(config, documents, timeout, shared)
         tables = CatalogTables(config, timeout, log_catalog, documents)
         levels = (config.name, *schema.split(".")) if schema else ()
-        tallies = [
-            (path, _import_one(path, form, dialect, tables, store, levels, _zone(timezone)))
-            for path in _logs(logs)
-        ]
+        zone, reader = _zone(timezone), check_dialect(dialect)
+        tallies, refused = _import_all(
+            _logs(logs),
+            lambda path: _import_one(path, form, reader, tables, store, levels, zone),
+        )
         touched = tables.touched(_queries(tallies))
-        known = store.note(TABLES_NOTE) or {}
-        store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
-        body = _import_document(tallies, touched)
-        _emit(body, output, lambda: render_import(body, dialect, _width(output, False)))
+        if touched:
+            known = store.note(TABLES_NOTE) or {}
+            store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
+        if tallies:
+            body = _import_document(tallies, touched, timezone)
+            _emit(body, output, lambda: render_import(body, _width(output, False)))
+        failed = refusal(refused, nothing_kept(tallies, dialect))
+        if failed is not None:
+            raise failed
 
     @verbs.command("show")
     def show(
@@ -269,6 +279,29 @@ def _logs(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
+def _import_all(
+    paths: Sequence[Path], import_one: Callable[[Path], Tally]
+) -> tuple[list[tuple[Path, Tally]], list[UserError]]:
+    """Import every log; return the counts, and why logs could not be used."""
+    from reconciler.errors import UserError
+    from reconciler.workload_log.unusable import why_unusable
+
+    tallies: list[tuple[Path, Tally]] = []
+    refused: list[UserError] = []
+    for path in paths:
+        try:
+            tally = import_one(path)
+        except UserError as error:
+            refused.append(error)
+            continue
+        why = None if path.is_dir() else why_unusable(path, str(path), tally)
+        if why is None:
+            tallies.append((path, tally))
+        else:
+            refused.append(why)
+    return tallies, refused
+
+
 def _import_one(
     path: Path,
     form: LogFormat,
@@ -279,13 +312,56 @@ def _import_one(
     zone: dt.tzinfo,
 ) -> Tally:
     from reconciler.workload_log.spark_events import SparkEventImport, is_event_log
-    from reconciler.workload_log.sql import Session, SqlReader, check_dialect
+    from reconciler.workload_log.sql import Session, SqlReader
     from reconciler.workload_log.sql_log import SqlLogImport
 
     if form is LogFormat.SPARK_EVENTS or (form is LogFormat.AUTO and is_event_log(path)):
         return SparkEventImport(tables, store, zone).run(path)
-    reader = SqlReader(check_dialect(dialect), tables)
-    return SqlLogImport(reader, store, Session(levels, zone)).run(path)
+    return SqlLogImport(SqlReader(dialect, tables), store, Session(levels, zone)).run(path)
+
+
+def nothing_kept(tallies: Sequence[tuple[Path, Tally]], dialect: str) -> UserError | None:
+    """Return why an import of readable logs kept nothing; None if it kept something, or if all was
+    imported before."""
+    from reconciler.errors import UserError
+    from reconciler.workload_log import skip_reasons
+
+    if not tallies or any(t.kept or t.earlier or t.repeated for _, t in tallies):
+        return None
+    skipped: Counter[str] = Counter()
+    for _, tally in tallies:
+        skipped.update(tally.skipped)
+    if not skipped:
+        return UserError(
+            f"{tallies[0][0]} has no SQL execution", do="check the path and --format of the log"
+        )
+    reasons = (f"{reason}: {count:,}" for reason, count in skipped.most_common(5))
+    do = "import a log with SELECT statements on tables of this catalog"
+    if skip_reasons.UNKNOWN_TABLES in skipped:
+        do = "check --catalog, --log-catalog and --schema"
+    if skip_reasons.UNPARSABLE in skipped:
+        do = f"check --dialect, which is {dialect}"
+    return UserError(
+        "no query of a table in this catalog was found, and nothing was recorded",
+        details=tuple(reasons),
+        do=do,
+    )
+
+
+def refusal(refused: Sequence[UserError], nothing: UserError | None) -> UserError | None:
+    """Return one error for all logs that could not be used."""
+    from reconciler.errors import UserError
+
+    errors = [*refused, *([nothing] if nothing else [])]
+    if len(errors) < 2:
+        return errors[0] if errors else None
+    details = [f"{e.what}: {e.do}" for e in errors[:MOST_REFUSED]]
+    more = len(errors) - MOST_REFUSED
+    return UserError(
+        f"{len(errors)} logs could not be used",
+        details=(*details, *([f"and {more} more"] if more > 0 else [])),
+        do="correct these, and import them again: what was recorded is not counted again",
+    )
 
 
 def _queries(tallies: Sequence[tuple[Path, Tally]]) -> Counter[str]:
@@ -296,7 +372,9 @@ def _queries(tallies: Sequence[tuple[Path, Tally]]) -> Counter[str]:
 
 
 def _import_document(
-    tallies: Sequence[tuple[Path, Tally]], touched: Sequence[tuple[TouchedTable, int]]
+    tallies: Sequence[tuple[Path, Tally]],
+    touched: Sequence[tuple[TouchedTable, int]],
+    timezone: str,
 ) -> dict[str, Any]:
     from reconciler.format import utc
     from reconciler.table.observation import quoted_name
@@ -318,7 +396,7 @@ def _import_document(
         "kind": "WorkloadImport",
         "files": [
             {"path": str(path), "read": t.read, "kept": t.kept, "skipped": sum(t.skipped.values()),
-             "earlier": t.earlier, "fragments": t.fragments,
+             "earlier": t.earlier, "repeated": t.repeated, "fragments": t.fragments,
              "skippedLines": {reason: t.lines[reason] for reason in sorted(t.lines)}}
             for path, t in tallies
         ],
@@ -328,6 +406,8 @@ def _import_document(
         ],
         "skipped": dict(skipped.most_common()),
         "fullScans": dict(full_scans.most_common()),
+        "examples": _examples(tallies),
+        "timesWithoutZone": {"count": sum(t.zoneless for _, t in tallies), "readAs": timezone},
         "unknownColumns": [
             {"table": table, "column": column, "conditions": count}
             for (table, column), count in unknown.most_common()
@@ -335,6 +415,15 @@ def _import_document(
         "since": utc(min(since)) if since else None,
         "until": utc(max(until)) if until else None,
     }  # fmt: skip
+
+
+def _examples(tallies: Sequence[tuple[Path, Tally]]) -> dict[str, str]:
+    """Return by reason one query that could not be read, by its place."""
+    found: dict[str, str] = {}
+    for path, tally in tallies:
+        for reason, place in tally.examples.items():
+            found.setdefault(reason, f"{path}: {place}" if len(tallies) > 1 else place)
+    return found
 
 
 # Show

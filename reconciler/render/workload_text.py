@@ -13,7 +13,7 @@ MOST_UNKNOWN = 10
 """Unknown columns that the text names; the document has all."""
 
 
-def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
+def render_import(body: dict[str, Any], width: int) -> str:
     rows = [("LOG", "READ", "KEPT", "SKIPPED", "EARLIER")]
     rows += [
         (item["path"], *(count(item[k]) for k in ("read", "kept", "skipped", "earlier")))
@@ -29,8 +29,12 @@ def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
         ]
         lines += ["", *tabulate([("SKIPPED", "", ""), *skipped], "lrl", width, least=24)]
     if body["fullScans"]:
-        scans = [(reason, count(number)) for reason, number in body["fullScans"].items()]
-        lines += ["", *tabulate([("COUNTED AS FULL SCANS", ""), *scans], "lr", width)]
+        scans = [
+            (reason, count(number), body["examples"].get(reason, ""))
+            for reason, number in body["fullScans"].items()
+        ]
+        head = ("COUNTED AS FULL SCANS", "", "")
+        lines += ["", *tabulate([head, *scans], "lrl", width)]
     if body["unknownColumns"]:
         named = [
             (item["table"], item["column"][:60], count(item["conditions"]))
@@ -42,7 +46,21 @@ def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
         lines += [f"and {more:,} more columns"] if more else []
     if body["since"]:
         lines += ["", f"queries from {body['since']} to {body['until']}"]
-    return "\n".join([*lines, "", *_next_after_import(body, dialect, width)])
+    return "\n".join([*lines, *_remarks(body, width), "", *_next_after_import(body, width)])
+
+
+def _remarks(body: dict[str, Any], width: int) -> list[str]:
+    """Return what the counts do not show: further events of queries, times without a zone."""
+    found = []
+    repeated = sum(item["repeated"] for item in body["files"])
+    if repeated:
+        what = plural(repeated, "line is a further event", "lines are further events")
+        found.append(f"{what} of queries that are counted once")
+    times = body["timesWithoutZone"]
+    if times["count"]:
+        what = plural(times["count"], "time has", "times have")
+        found.append(f"{what} no zone and were read as {times['readAs']} (--timezone)")
+    return ["", *(line for text in found for line in wrapped(text, width))] if found else []
 
 
 def _table_rows(tables: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -69,21 +87,17 @@ def _where(files: Sequence[dict[str, Any]], reason: str) -> str:
     return "; ".join(places)
 
 
-def _next_after_import(body: dict[str, Any], dialect: str, width: int) -> list[str]:
+def _next_after_import(body: dict[str, Any], width: int) -> list[str]:
     if body["tables"]:
         name = body["tables"][0]["table"]
         following = [f"layoutctl workload show {name}", f"layoutctl plan {name}"]
         return commands(following, width, indent="")
-    if not any(item["read"] for item in body["files"]):
-        if any(item["earlier"] for item in body["files"]):
-            following = ["layoutctl workload show"]
-            return ["nothing new since the last import", *commands(following, width, indent="")]
-        return ["No line was read: the log is empty.", "  do: check the path of the log"]
-    hint = f"check --catalog, --log-catalog and --schema, and --dialect (now {dialect})"
-    return [
-        *wrapped("No query of a table in this catalog was found.", width),
-        *wrapped(hint, width, first="  do: ", indent="      "),
-    ]
+    earlier = sum(item["earlier"] for item in body["files"])
+    if earlier:
+        following = ["layoutctl workload show"]
+        said = f"nothing new: all {earlier:,} were imported before"
+        return [said, *commands(following, width, indent="")]
+    return ["nothing was recorded"]
 
 
 def render_show(body: dict[str, Any], width: int) -> str:

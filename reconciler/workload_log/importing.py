@@ -54,7 +54,8 @@ class Tally:
     not understood, by reason. unknown: conditions that count as none, because no column has that
     name, by table and column. earlier: lines or queries that an earlier import had read. repeated:
     further events of a query that this log already had. since_ms, until_ms: of kept events. lines:
-    by reason the numbers of the first skipped lines, if lines are numbered.
+    by reason the numbers of the first skipped lines, if lines are numbered. zoneless: times without
+    a zone. examples: by reason why one query could not be read, without its text.
     """
 
     read: int = 0
@@ -68,6 +69,8 @@ class Tally:
     queries: Counter[str] = field(default_factory=Counter)
     weights: dict[str, float] = field(default_factory=dict)
     lines: dict[str, list[int]] = field(default_factory=dict)
+    zoneless: int = 0
+    examples: dict[str, str] = field(default_factory=dict)
     since_ms: int | None = None
     until_ms: int | None = None
 

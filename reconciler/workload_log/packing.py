@@ -10,6 +10,8 @@ import gzip
 import io
 import shlex
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
@@ -27,50 +29,84 @@ _BLOCK_HEADER = struct.Struct("<8sBiii")
 _MAX_BLOCK = 1 << 26
 
 
-def packed_size(path: Path) -> int | None:
-    """The file's size where it is compressed, None where it is plain. Raises UserError."""
-    with _readable(path) as file:
+@dataclass(frozen=True, slots=True)
+class RemoteLog:
+    """A log in an object store, read as a stream: it is never copied."""
+
+    name: str
+    """Its file name, for messages."""
+
+    size: int
+    """Bytes as stored."""
+
+    opened: Callable[[], IO[bytes]]
+    """Opens it at its beginning. Raises OSError."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Log = Path | RemoteLog
+
+
+def log_size(log: Log) -> int:
+    """Return the bytes of a log as it is stored."""
+    return log.size if isinstance(log, RemoteLog) else log.stat().st_size
+
+
+def packed_size(log: Log) -> int | None:
+    """The log's size where it is compressed, None where it is plain. Raises UserError."""
+    with _readable(log) as file:
         head = file.read(len(_BLOCK))
     packed = head.startswith(_GZIP) or head == _BLOCK or head[:4] in _FRAMES
-    return path.stat().st_size if packed else None
+    return log_size(log) if packed else None
 
 
-def _readable(path: Path) -> IO[bytes]:
+def _readable(log: Log) -> IO[bytes]:
     try:
-        return path.open("rb")
+        if isinstance(log, RemoteLog):
+            return log.opened()
+        return log.open("rb", buffering=1 << 20)
     except OSError as error:
         raise UserError(
-            f"cannot read {path}: {error.strerror or error}",
+            f"cannot read {log}: {error.strerror or error}",
             do="check the path and its permissions",
         ) from error
 
 
-def open_log(path: Path) -> IO[bytes]:
-    """Return the file's bytes, unpacked. Raises UserError if it is in UTF-16 or unreadable."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_BLOCK))
-        if head.startswith(_UTF16):
-            raise UserError(
-                f"{path} is encoded in UTF-16; a log is read as UTF-8",
-                do=f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > utf8.jsonl",
-            )
-        if head.startswith(_GZIP):
-            return cast(IO[bytes], gzip.open(path, "rb"))
-        if head == _BLOCK:
-            blocks: io.RawIOBase = _Lz4Blocks(path.open("rb"))
-            return io.BufferedReader(blocks, _BUFFER)
-        codec = _FRAMES.get(head[:4])
-        if codec is not None:
-            import pyarrow as pa
-
-            return io.BufferedReader(pa.input_stream(str(path), compression=codec), _BUFFER)
-        return path.open("rb", buffering=1 << 20)
-    except OSError as error:
+def open_log(log: Log) -> IO[bytes]:
+    """Return the log's bytes, unpacked. Raises UserError if it is in UTF-16 or unreadable."""
+    with _readable(log) as file:
+        head = file.read(len(_BLOCK))
+    if head.startswith(_UTF16):
         raise UserError(
-            f"cannot read {path}: {error.strerror or error}",
-            do="check the path and its permissions",
-        ) from error
+            f"{log} is encoded in UTF-16; a log is read as UTF-8",
+            do=f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(log))} > utf8.jsonl",
+        )
+    file = _readable(log)
+    if head.startswith(_GZIP):
+        return cast(IO[bytes], _Gzip(file))
+    if head == _BLOCK:
+        blocks: io.RawIOBase = _Lz4Blocks(file)
+        return io.BufferedReader(blocks, _BUFFER)
+    codec = _FRAMES.get(head[:4])
+    if codec is not None:
+        import pyarrow as pa
+
+        return io.BufferedReader(pa.input_stream(file, compression=codec), _BUFFER)
+    return file
+
+
+class _Gzip(gzip.GzipFile):
+    """Closes the file that it unpacks, too."""
+
+    def __init__(self, file: IO[bytes]):
+        super().__init__(fileobj=file, mode="rb")
+        self._packed = file
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
 
 
 class _Lz4Blocks(io.RawIOBase):

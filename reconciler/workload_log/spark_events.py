@@ -30,7 +30,7 @@ from reconciler.workload_log.importing import (
     Unreadable,
     lines_of,
 )
-from reconciler.workload_log.packing import open_log, packed_size
+from reconciler.workload_log.packing import Log, open_log, packed_size
 from reconciler.workload_log.spark_filters import Unreadable as UnreadableFilters
 from reconciler.workload_log.spark_filters import read_filters
 from reconciler.workload_log.tables import KnownTable, TableSchemas
@@ -46,9 +46,9 @@ _EVENTS = (b"SparkListenerSQL", b"SparkListenerApplicationStart", b"DriverAccumU
            b"SparkListenerTaskEnd")  # fmt: skip
 
 
-def is_event_log(path: Path) -> bool:
+def is_event_log(path: Log) -> bool:
     """Whether it is a rolling log's directory, or a file that starts with an event."""
-    if path.is_dir():
+    if isinstance(path, Path) and path.is_dir():
         return path.name.startswith(ROLLING)
     try:
         with open_log(path) as file:
@@ -71,10 +71,10 @@ def event_logs(directory: Path) -> list[Path]:
     )
 
 
-def _parts(path: Path) -> list[Path]:
+def _parts(path: Log) -> Sequence[Log]:
     """Return the files of one application's log in order; a compacted one replaces those before
     it."""
-    if not path.is_dir():
+    if not isinstance(path, Path) or not path.is_dir():
         return [path]
     numbered = []
     for part in path.iterdir():
@@ -119,7 +119,7 @@ class SparkEventImport:
     sink: FragmentSink
     zone: dt.tzinfo = dt.UTC
 
-    def run(self, path: Path) -> Tally:
+    def run(self, path: Log) -> Tally:
         """Import the executions of one application that ended since the last import."""
         return _Application(self, Tally()).run(path)
 
@@ -139,13 +139,14 @@ class _Application:
         self.skips: Counter[str] = Counter()
         self.unread: dict[str, Counter[str]] = {}
 
-    def run(self, path: Path) -> Tally:
-        for part in _parts(path):
+    def run(self, path: Log) -> Tally:
+        parts = _parts(path)
+        for part in parts:
             with open_log(part) as file:
                 try:
                     lines = lines_of(file, packed=packed_size(part))
                     for number, (line, ended) in enumerate(lines, start=1):
-                        self._line(line, ended, None if path.is_dir() else number)
+                        self._line(line, ended, number if len(parts) == 1 else None)
                 except Unreadable as unreadable:
                     if unreadable.reason == skip_reasons.BOMB or not part.name.endswith(
                         ".inprogress"

@@ -14,12 +14,18 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from reconciler.queries.fragments import Fragment
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.constants import named_zone, parse_timestamp
+from reconciler.workload_log.dialects import (
+    LONGEST,
+    SAMPLED,
+    mostly_unparsable,
+    why_unparsable,
+    wrong_dialect,
+)
 from reconciler.workload_log.identity import (
     SOURCE,
     Identity,
@@ -37,7 +43,7 @@ from reconciler.workload_log.importing import (
     Unreadable,
     lines_of,
 )
-from reconciler.workload_log.packing import open_log, packed_size
+from reconciler.workload_log.packing import Log, open_log, packed_size
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
     Running,
@@ -69,7 +75,8 @@ MAX_LINE = 8 << 20
 class Record:
     """A usable line. engine, session_name: "" if the log does not name them.
 
-    session_name decides whose prepared statements the line may execute; it is not kept.
+    session_name decides whose prepared statements the line may execute; it is not kept. zoneless:
+    whether its time has no zone, so that the default one was taken.
     """
 
     sql: str
@@ -81,6 +88,7 @@ class Record:
     recorded_bytes: int | None
     session_name: str
     identity: Identity
+    zoneless: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ class SqlLogImport:
     defaults: Session = field(default_factory=Session)
     latest_ms: int = 0
 
-    def run(self, path: Path) -> Tally:
+    def run(self, path: Log) -> Tally:
         """Import what is new in one file. Raises UserError if it cannot be opened."""
         self.latest_ms = int(time.time() * 1000) + DAY_MS
         tally = Tally()
@@ -116,12 +124,18 @@ class SqlLogImport:
         return tally
 
     def _import_from(
-        self, path: Path, place: StartOfReading, key: str, streams: list[Stream], tally: Tally
+        self, path: Log, place: StartOfReading, key: str, streams: list[Stream], tally: Tally
     ) -> None:
         running = Running()
         stream = place.stream
         behind: deque[bytes] = deque(maxlen=LOOK_BACK)
-        pending = _Pending(self.sink, tally, PreparedStatements(self.reader.dialect))
+        pending = _Pending(
+            self.sink,
+            tally,
+            PreparedStatements(self.reader.dialect),
+            name=str(path),
+            judged=place.lines > 0,
+        )
         with open_log(path) as file:
             try:
                 lines = lines_of(file, MAX_LINE, packed_size(path))
@@ -151,7 +165,7 @@ class SqlLogImport:
             except Unreadable as unreadable:
                 tally.skip(unreadable.reason)
         pending.store()
-        if stream is not None and stream.lines > place.lines:
+        if stream is not None and stream.lines > place.lines and pending.used:
             self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
 
     def _look_back(self, line: bytes, prepared: PreparedStatements) -> None:
@@ -172,6 +186,7 @@ class SqlLogImport:
         if isinstance(record, str):
             pending.skip(record, number)
             return
+        pending.tally.zoneless += record.zoneless
         sql, reason = pending.prepared.running(record.sql, record.session_name)
         if reason:
             pending.skip(reason, number)
@@ -182,8 +197,12 @@ class SqlLogImport:
             pending.skip(f"could not be analysed ({type(error).__name__})", number)
             return
         if isinstance(found, Skipped):
+            if found.reason == skip_reasons.UNPARSABLE:
+                pending.unparsed(sql, number)
             pending.skip(found.reason, number)
             return
+        if any(demand.note == skip_reasons.UNPARSABLE for demand in found):
+            pending.unparsed(sql, number)
         pending.queries.append(_Read(record.identity, replace(record, sql=""), found))
         pending.size += len(sql)
 
@@ -200,7 +219,7 @@ class SqlLogImport:
         sql = body.get("sql")
         if not isinstance(sql, str) or not sql.strip():
             return skip_reasons.NO_SQL
-        event_ms = event_time(body.get("timestamp"), self.defaults.zone)
+        event_ms, zoneless = event_time(body.get("timestamp"), self.defaults.zone)
         if event_ms is None:
             return skip_reasons.NO_TIMESTAMP
         if not EARLIEST_MS <= event_ms <= self.latest_ms:
@@ -220,6 +239,7 @@ class SqlLogImport:
             _first_count(body, ("recordedBytes", "bytesRead", "bytes")),
             _session_name(body),
             identity_of(query_id(body), event_ms, sql, _names(body)),
+            zoneless,
         )
 
     def _session(self, body: dict[str, Any]) -> Session:
@@ -237,7 +257,9 @@ class SqlLogImport:
 @dataclass
 class _Pending:
     """Queries and counts not stored yet. occurrences: of the log so far. recorded: positions that
-    the state had before this import; None: not asked yet. size: characters of the queries."""
+    the state had before this import; None: not asked yet. size: characters of the queries. name: of
+    the log. judged: whether its dialect was found to be right. samples: of queries that do not
+    parse."""
 
     sink: FragmentSink
     tally: Tally
@@ -248,6 +270,15 @@ class _Pending:
     unread: dict[str, Counter[str]] = field(default_factory=dict)
     recorded: Keys | None = None
     size: int = 0
+    name: str = ""
+    judged: bool = False
+    samples: list[str] = field(default_factory=list)
+
+    @property
+    def used(self) -> bool:
+        """Whether anything of the log counts. Of a log without a query of a known table nothing is
+        recorded, so that it can be imported again with other options."""
+        return bool(self.tally.kept or self.tally.earlier or self.tally.repeated)
 
     @property
     def full(self) -> bool:
@@ -257,16 +288,45 @@ class _Pending:
         self.tally.skip(reason, line)
         self.skips[reason] += 1
 
+    def unparsed(self, sql: str, line: int) -> None:
+        """Note a query that does not parse."""
+        reason = skip_reasons.UNPARSABLE
+        if len(self.samples) < SAMPLED:
+            self.samples.append(sql[: LONGEST + 1])
+        if reason not in self.tally.examples:
+            why = why_unparsable(sql, self.prepared.dialect)
+            self.tally.examples[reason] = f"line {line}: {why}"
+
     def store(self) -> None:
-        """Store the queries that the state does not have yet, and the counts."""
+        """Store the queries that the state does not have yet, and the counts.
+
+        Raises UserError, and stores nothing, if most of the log's first queries do not parse.
+        """
+        if not self.judged:
+            self._judge()
         new = self._new()
+        self.queries, self.size = [], 0
         if new:
             self.sink.append_fragments(new)
+        if not self.used:
+            return
         if self.skips:
             self.sink.record_skips(None, dict(self.skips))
         for uuid, counts in self.unread.items():
             self.sink.record_skips(uuid, dict(counts))
-        self.queries, self.skips, self.unread, self.size = [], Counter(), {}, 0
+        self.skips, self.unread = Counter(), {}
+
+    def _judge(self) -> None:
+        unparsable = skip_reasons.UNPARSABLE
+        bad = sum(any(d.note == unparsable for d in query.demands) for query in self.queries)
+        kept = len(self.queries)
+        if not kept:  # what names no table of the catalog shows the dialect as well
+            bad, kept = self.skips[unparsable], sum(self.skips.values())
+        if mostly_unparsable(kept, bad):
+            example = self.tally.examples[unparsable]
+            dialect = self.prepared.dialect
+            raise wrong_dialect(self.name, dialect, kept, bad, self.samples, example)
+        self.judged = True
 
     def _new(self) -> list[Fragment]:
         """Return the fragments that are new, and count each query as what it is."""
@@ -358,26 +418,29 @@ def fragments_of(query: _Read, occurrence: int, dialect: str) -> list[Fragment]:
     return found
 
 
-def event_time(value: Any, zone: dt.tzinfo) -> int | None:
-    """Return the epoch milliseconds of an ISO 8601 text or of a number of milliseconds."""
-    if isinstance(value, str):
-        text = value.strip()
-        if re.fullmatch(r"\d{10,17}(\.\d+)?", text):
-            return int(text.partition(".")[0])
-        try:
-            at = dt.datetime.fromisoformat(text)
-        except ValueError:
-            named = parse_timestamp(text)  # "2026-03-01 10:00:00 UTC", as engines print it
-            if named is None:
-                return None
-            at = named
-        at = at if at.tzinfo is not None else at.replace(tzinfo=zone)
-        try:
-            return int((at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(milliseconds=1))
-        except OverflowError:
-            return None
-    number = _number(value)
-    return None if number is None else int(number)
+def event_time(value: Any, zone: dt.tzinfo) -> tuple[int | None, bool]:
+    """Return the epoch milliseconds of an ISO 8601 text or of a number of milliseconds, and whether
+    `zone` was taken because a text has none."""
+    if not isinstance(value, str):
+        number = _number(value)
+        return (None if number is None else int(number)), False
+    text = value.strip()
+    if re.fullmatch(r"\d{10,17}(\.\d+)?", text):
+        return int(text.partition(".")[0]), False
+    try:
+        at = dt.datetime.fromisoformat(text)
+    except ValueError:
+        named = parse_timestamp(text)  # "2026-03-01 10:00:00 UTC", as engines print it
+        if named is None:
+            return None, False
+        at = named
+    zoneless = at.tzinfo is None
+    at = at.replace(tzinfo=zone) if zoneless else at
+    try:
+        since = at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+        return int(since / dt.timedelta(milliseconds=1)), zoneless
+    except OverflowError:
+        return None, False
 
 
 def _number(value: Any) -> float | None:
@@ -420,7 +483,7 @@ def _session_name(body: dict[str, Any]) -> str:
     return next((str(v)[:200] for v in values if isinstance(v, (str, int)) and v != ""), "")
 
 
-def _first_line(path: Path, tally: Tally) -> bytes | None:
+def _first_line(path: Log, tally: Tally) -> bytes | None:
     """Return the first line; None, with the reason counted, if no line can be read yet."""
     with open_log(path) as file:
         try:
@@ -437,7 +500,7 @@ def _first_line(path: Path, tally: Tally) -> bytes | None:
     return None
 
 
-def _complete_lines(path: Path) -> Iterator[bytes]:
+def _complete_lines(path: Log) -> Iterator[bytes]:
     with open_log(path) as file:
         try:
             for line, _ in lines_of(file, MAX_LINE, packed_size(path)):

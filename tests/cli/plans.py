@@ -387,10 +387,11 @@ def imported() -> dict[str, Any]:
     return {
         "files": [
             {"path": "trino/2026-11-19.jsonl.gz", "read": 1204, "kept": 1166, "skipped": 38,
-             "earlier": 0, "fragments": 1200,
+             "earlier": 0, "repeated": 12, "fragments": 1200,
              "skippedLines": {"not valid JSON": [3, 17, 31, 801, 1002], "our own job": [7]}},
             {"path": "trino/2026-11-20.jsonl.gz", "read": 12, "kept": 11, "skipped": 1,
-             "earlier": 500, "fragments": 11, "skippedLines": {"not valid JSON": [501]}},
+             "earlier": 500, "repeated": 0, "fragments": 11,
+             "skippedLines": {"not valid JSON": [501]}},
         ],
         "tables": [
             {"table": "warehouse.sales.lineitem", "queries": 1100, "weight": 5204.0},
@@ -398,6 +399,8 @@ def imported() -> dict[str, Any]:
         ],
         "skipped": {"not valid JSON": 30, "our own job": 9},
         "fullScans": {"not parsable": 3},
+        "examples": {"not parsable": "line 17: Expecting ) at line 1, column 40 of it"},
+        "timesWithoutZone": {"count": 1215, "readAs": "UTC"},
         "unknownColumns": [
             {"table": "warehouse.sales.lineitem", "column": "l_shipdat", "conditions": 12}
         ],

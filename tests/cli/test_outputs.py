@@ -162,7 +162,7 @@ CASES: dict[str, Callable[[int], str]] = {
     "explain-query-literals": lambda w: _query(BETWEEN, True, w),
     "explain-table": _table,
     "explain-shape": _shapes,
-    "workload-import": lambda w: workload.render_import(plans.imported(), "trino", w),
+    "workload-import": lambda w: workload.render_import(plans.imported(), w),
     "workload-show": lambda w: workload.render_show(plans.workload(), w),
 }  # fmt: skip
 

@@ -93,7 +93,9 @@ def test_an_empty_log_and_a_directory_without_a_log_are_different_errors(
     app: typer.Typer, tmp_path: Path, said: Said
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
-    said(run(app, "import", str(tmp_path / "empty.jsonl")).partition("\n\n")[2])
+    with pytest.raises(UserError) as empty:
+        run(app, "import", str(tmp_path / "empty.jsonl"))
+    said(empty.value.render())
     (tmp_path / "void").mkdir()
     with pytest.raises(UserError) as refused:
         run(app, "import", str(tmp_path / "void"))
@@ -129,10 +131,119 @@ def test_a_log_that_names_another_catalog_needs_to_say_so(app: typer.Typer, tmp_
     path = tmp_path / "trino.jsonl"
     line = {"sql": "SELECT * FROM iceberg.db.q", "timestamp": START.isoformat()}
     path.write_text(json.dumps(line) + "\n")
-    assert "--log-catalog" in run(app, "import", "--dialect", "trino", str(path))
-    path.write_text(json.dumps({**line, "timestamp": "2026-02-02T00:00:00Z"}) + "\n")
+    with pytest.raises(UserError) as refused:
+        run(app, "import", "--dialect", "trino", str(path))
+    assert refused.value.do is not None and "--log-catalog" in refused.value.do
     text = run(app, "import", "--dialect", "trino", "--log-catalog", "iceberg", str(path))
     assert "rec.db.q        1" in text
+
+
+def refused(app: typer.Typer, *arguments: str) -> UserError:
+    with pytest.raises(UserError) as raised:
+        run(app, *arguments)
+    return raised.value
+
+
+def recorded(app: typer.Typer) -> int:
+    return int(json.loads(run(app, "show", "-o", "json"))["items"][0]["recorded"])
+
+
+def test_a_log_in_another_dialect_is_not_kept_and_its_dialect_is_named(
+    app: typer.Typer, tmp_path: Path, said: Said
+) -> None:
+    path = tmp_path / "log.jsonl"
+    queries = [f"SELECT [id] FROM db.q WHERE [id] = {n} OPTION (RECOMPILE)" for n in range(30)]
+    queries += [f"SELECT id FROM db.q WHERE id = {n}" for n in range(10)]
+    at = START.isoformat()
+    path.write_text("".join(json.dumps({"sql": q, "timestamp": at}) + "\n" for q in queries))
+    error = refused(app, "import", "--dialect", "trino", str(path))
+    assert error.exit_code == 1 and "tsql" in error.render()
+    said(error.render())
+    kept = json.loads(run(app, "import", "--dialect", "tsql", str(path), "-o", "json"))
+    assert kept["files"][0]["kept"] == 40 and recorded(app) == 40
+
+
+def test_a_few_queries_that_do_not_parse_are_counted_with_a_reason(
+    app: typer.Typer, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.jsonl"
+    queries = [f"SELECT id FROM db.q WHERE id = {n}" for n in range(10)]
+    queries[3:5] = ["SELECT (((secret FROM db.q", "SELECT secret))) FROM db.q"]
+    at = START.isoformat()
+    path.write_text("".join(json.dumps({"sql": q, "timestamp": at}) + "\n" for q in queries))
+    body = json.loads(run(app, "import", str(path), "-o", "json"))
+    assert body["fullScans"] == {"not parsable": 2}
+    assert body["examples"]["not parsable"].startswith("line 4: ")
+    assert "secret" not in json.dumps(body)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n\n",
+        b"sql,timestamp\nSELECT 1,2026-01-01T00:00:00Z\n",
+        b"PAR1\x00\x01",
+        b"\x00\x01\x02" * 40,
+        b'[{"sql": "SELECT 1", "timestamp": 1770000000000}]\n',
+        b'{\n  "sql": "SELECT 1",\n  "timestamp": 1770000000000\n}\n',
+        b'{"sql": "SELECT 1", "timest\n',
+        b"2026-01-01 LOG: statement: SELECT 1\n",
+        b'{"query": "SELECT 1", "createTime": "2026-01-01T00:00:00Z", "user": "x"}\n' * 3,
+        b'{"event": {"queryText": "SELECT 1"}, "@timestamp": "2026-01-01"}\n',
+        b'{"sql": "SELECT 1", "start_time": "2026-01-01T00:00:00Z"}\n',
+        b'{"sql": "SELECT 1", "timestamp": "yesterday"}\n',
+        b'{"sql": "SELECT id FROM db.elsewhere", "timestamp": 1770000000000}\n',
+        b'{"sql": "SHOW TABLES", "timestamp": 1770000000000}\n',
+    ],
+)
+def test_a_file_that_is_no_log_is_called_what_it_is(
+    app: typer.Typer, tmp_path: Path, content: bytes, said: Said
+) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(content)
+    error = refused(app, "import", str(path))
+    assert error.exit_code == 1
+    said(error.render())
+
+
+def test_a_useless_log_among_others_is_named_after_they_are_imported(
+    app: typer.Typer, tmp_path: Path
+) -> None:
+    (tmp_path / "no.csv").write_text("a,b\n1,2\n")
+    error = refused(
+        app, "import", "--dialect", "trino", str(log(tmp_path)), str(tmp_path / "no.csv")
+    )
+    assert "CSV" in error.what and recorded(app) == 4 * DAYS
+
+
+def test_what_was_imported_before_in_another_log_is_a_success(
+    app: typer.Typer, tmp_path: Path, said: Said
+) -> None:
+    path = log(tmp_path)
+    run(app, "import", "--dialect", "trino", str(path))
+    lines = [line for line in path.read_text().splitlines() if "SHOW" not in line]
+    path.write_bytes("\r\n".join(reversed(lines)).encode() + b"\r\n")
+    text = run(app, "import", "--dialect", "trino", str(path))
+    said(text.partition("\n\n")[2])
+    assert recorded(app) == 4 * DAYS
+
+
+@pytest.mark.parametrize(("zone", "hour"), [("UTC", 9), ("Asia/Tokyo", 0)])
+def test_the_zone_of_times_without_one_is_named_and_can_be_chosen(
+    app: typer.Typer, tmp_path: Path, zone: str, hour: int
+) -> None:
+    path = tmp_path / "log.jsonl"
+    times = ["2026-02-01 09:00:00", "2026-02-01T09:00:00", f"2026-02-01T{hour:02}:00:00Z"]
+    lines = [{"sql": f"SELECT id FROM db.q WHERE id = {n}", "timestamp": at}
+             for n, at in enumerate(times)]  # fmt: skip
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    body = json.loads(run(app, "import", "--timezone", zone, str(path), "-o", "json"))
+    assert body["timesWithoutZone"] == {"count": 2, "readAs": zone}
+    assert body["since"] == body["until"] == f"2026-02-01T{hour:02}:00:00Z"
+    path.write_text(json.dumps({"sql": "SELECT id FROM db.q", "timestamp": times[0]}) + "\n")
+    text = run(app, "import", "--timezone", zone, str(path))
+    assert f"read as {zone} (--timezone)" in text
 
 
 def test_the_users_catalog_is_only_read(app: typer.Typer, tmp_path: Path) -> None:

@@ -89,8 +89,9 @@ MERGED = "ON t.id = u.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN IN
     ],
 )
 def test_a_merge_marks_one_scan_of_the_table_that_it_writes(
-    sql: str, merged: dict[str, list[bool]], tmp_path: Path
+    sql: str, merged: dict[str, list[bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sql_log, "mostly_unparsable", lambda queries, unparsable: False)
     sink = MemorySink()
     line = json.dumps({"sql": sql, "timestamp": AT})
     run(sink, write(tmp_path / "q.jsonl", line), dialect="spark")
@@ -191,13 +192,16 @@ def test_a_query_that_cannot_be_parsed_is_a_full_scan_of_the_tables_it_names(
 ) -> None:
     sink = MemorySink()
     line = json.dumps({"sql": "SELECT ((( FROM db.t, cat.db.u WHERE", "timestamp": AT})
-    tally = run(sink, write(tmp_path / "q.jsonl", line))
+    tally = run(sink, write(tmp_path / "q.jsonl", entry(1), line))
     assert [(f.table_uuid, f.full_scan) for f in sink.fragments] == [
+        ("uuid-t", False),
         ("uuid-t", True),
         ("uuid-u", True),
     ]
-    assert tally.kept == 1 and dict(tally.full_scans) == {"not parsable": 2}
+    assert tally.kept == 2 and dict(tally.full_scans) == {"not parsable": 2}
     assert sink.skips["uuid-t", "not parsable"] == 1
+    assert list(tally.examples) == ["not parsable"]
+    assert "db.t" not in tally.examples["not parsable"]
 
 
 def test_importing_again_adds_nothing(tmp_path: Path) -> None:
