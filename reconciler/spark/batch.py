@@ -17,7 +17,7 @@ from reconciler.plan.execution import (
     Intent,
     Outcome,
 )
-from reconciler.spark import audit, commit, fence, iceberg, metadata_files, standing, write
+from reconciler.spark import audit, commit, fence, fit, iceberg, metadata_files, standing, write
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.history import Committed
 from reconciler.spark.metadata_files import Prepared
@@ -53,6 +53,7 @@ def send(
     """Send one batch, to main or to the branch where it waits for approval; return False if it was
     refused and its files were dropped."""
     run.require_lease()
+    fit.require(run.spark, attempt.table, operation, attempt.snapshot_id)
     audited = run.request.audit if operation.on_branches else None
     waits = audited is not None and bool(audited.waits)
     trial = None if audited is None else audit.prepare(run.live, operation, audited)
@@ -83,6 +84,7 @@ def publish(
     """Commit a batch to main whose files are on a branch already; return why it was refused, None
     if it was not. The files stay: as long as the branch is there, its snapshot needs them."""
     run.require_lease()
+    fit.require(run.spark, attempt.table, operation, attempt.snapshot_id)
     commits = commit.prepare(run.live, operation)
     intent = _recorded(run, attempt, number, (part,), commits)
     sent = _sent(run, attempt, operation, intent, (part,), commits)

@@ -24,6 +24,7 @@ from reconciler.spark import (
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.metrics import TaskMetrics
+from reconciler.spark.partitions import Place
 from reconciler.spark.position_files import Positions
 from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.replacement import Replacement
@@ -142,13 +143,13 @@ def _sources(
     """Return the delete files whose positions are written."""
     if iceberg.format_version(table) < 3:
         return list(inputs)
-    places = {(file.spec_id, file.place) for file in inputs}
+    places = {file.place for file in inputs}
     return [
         file
         for file in files
         if not file.keys
         and not file.vector
-        and (file.data_file in tasks if file.data_file else (file.spec_id, file.place) in places)
+        and (file.data_file in tasks if file.data_file else file.place in places)
     ]
 
 
@@ -173,10 +174,10 @@ def _written(
 
 def _by_partition(
     sources: Sequence[DeleteFile],
-) -> dict[tuple[int, str], list[DeleteFile]]:
-    found: dict[tuple[int, str], list[DeleteFile]] = {}
+) -> dict[Place, list[DeleteFile]]:
+    found: dict[Place, list[DeleteFile]] = {}
     for file in sources:
-        found.setdefault((file.spec_id, file.place), []).append(file)
+        found.setdefault(file.place, []).append(file)
     return found
 
 

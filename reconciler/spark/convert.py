@@ -203,7 +203,7 @@ def _positions_of(work: _Work) -> list[DeleteFile]:
         and (
             (file.data_file in work.tasks and (file.vector or file.data_file not in vectors))
             if file.data_file
-            else (file.spec_id, file.place) in places
+            else file.place in places
         )
     ]
 
@@ -345,7 +345,7 @@ def _changed(work: _Work, hits: PositionSets) -> frozenset[str]:
     every = _positions_of(work)
     own = [file for file in every if file.data_file]
     known = position_sets.applied(spark, attempt.table, work.tasks, own)
-    wide = {(file.spec_id, file.place) for file in every if not file.data_file}
+    wide = {file.place for file in every if not file.data_file}
     vectors = {file.data_file for file in own if file.vector}
     places = scan.places(spark, work.table, work.tasks) if wide else {}
     return hits.differing(known) | {
@@ -372,13 +372,13 @@ def _written(work: _Work, hits: _Hits) -> list[Any]:
 def _folded(work: _Work, changed: frozenset[str]) -> list[DeleteFile]:
     """Return the position deletes whose rows the new delete files hold too."""
     own = [f for f in work.files if not f.keys and f.data_file in changed]
-    places = {(file.spec_id, file.place) for file in work.inputs}
+    places = {file.place for file in work.inputs}
     wide = [
         file
         for file in work.files
         if not file.keys
         and not file.data_file
-        and ((file.spec_id, file.place) in places or any(f.everywhere for f in work.inputs))
+        and (file.place in places or any(f.everywhere for f in work.inputs))
     ]
     if not wide:
         return own

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.spark import delete_scope, iceberg, scan, streams
+from reconciler.spark import delete_scope, iceberg, partitions, scan, streams
+from reconciler.spark.partitions import Place
 from reconciler.spark.scan import ScanTasks
 
 DELETE = "org.apache.iceberg.DeleteFile"
@@ -23,16 +24,15 @@ EQUALITY = "EQUALITY_DELETES"
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """java: the org.apache.iceberg.DeleteFile. place: its partition as a path, "" where
-    unpartitioned; everywhere: its spec is unpartitioned. data_file: the only data file that it
+    """java: the org.apache.iceberg.DeleteFile. place: its partition; everywhere: its spec is
+    unpartitioned. data_file: the only data file that it
     applies to, "" for a wider scope. keys: field ids of an equality delete file. rows, size: as in
     the manifest; of a vector its own."""
 
     java: Any = field(compare=False, repr=False)
     path: str
     offset: int
-    spec_id: int
-    place: str
+    place: Place
     everywhere: bool
     sequence: int
     data_file: str
@@ -66,8 +66,8 @@ def written(spark: Any, table: Any, files: Sequence[Any]) -> list[DeleteFile]:
     return found
 
 
-def data_files_of(spark: Any, table: Any, tasks: ScanTasks, place: tuple[int, str]) -> ScanTasks:
-    """Return the tasks of one (spec id, partition as a path)."""
+def data_files_of(spark: Any, table: Any, tasks: ScanTasks, place: Place) -> ScanTasks:
+    """Return the tasks of one partition."""
     places = scan.places(spark, table, tasks)
     return tasks.subset(path for path, at in places.items() if at == place)
 
@@ -92,26 +92,21 @@ def _applies(file: DeleteFile, ages: scan.Ages) -> bool:
     if file.keys and file.everywhere:
         oldest = min(ages.oldest.values(), default=None)
     else:
-        oldest = ages.oldest.get((file.spec_id, file.place))
+        oldest = ages.oldest.get(file.place)
     return oldest is not None and oldest <= file.sequence - bool(file.keys)
 
 
 def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
     """files: a java.util.List of DeleteFile, of one spec."""
-    path_of = iceberg.method(
-        spark, "org.apache.iceberg.PartitionSpec", "partitionToPath", streams.STRING,
-        "org.apache.iceberg.StructLike",
-    ).bindTo(spec)  # fmt: skip
-    partition_of = iceberg.method(spark, FILE, "partition", "org.apache.iceberg.StructLike")
-    places = streams.lines(spark, files, streams.chain(spark, partition_of, path_of))
+    keys_of = streams.lines(spark, files, partitions.file_key(spark, spec))
     rows = streams.lines(spark, files, iceberg.once(spark, "delete row", lambda: _row(spark)))
     spec_id, everywhere = int(spec.specId()), bool(spec.isUnpartitioned())
     found = []
-    for java, place, row in zip(iceberg.each(files), places, rows, strict=True):
+    for java, key, row in zip(iceberg.each(files), keys_of, rows, strict=True):
         path, offset, length, sequence, named, keys, kind, count, size = row.split(streams.UNIT)
         found.append(
             DeleteFile(
-                java, path, _number(offset), spec_id, place, everywhere, _number(sequence),
+                java, path, _number(offset), (spec_id, key), everywhere, _number(sequence),
                 "" if named == "null" else named, delete_scope.key_ids(keys), kind == PUFFIN,
                 int(count), _number(length) or int(size),
             )

@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.spark import iceberg, scan, streams
 from reconciler.spark.delete_files import DELETE, DeleteFile
+from reconciler.spark.partitions import Place
 from reconciler.spark.scan import ScanTasks
 
 LOADER = "org.apache.iceberg.data.BaseDeleteLoader"
@@ -126,16 +127,14 @@ def applied(
     return merged(spark, held)
 
 
-def applies(
-    file: DeleteFile, path: str, tasks: ScanTasks, places: Mapping[str, tuple[int, str]]
-) -> bool:
+def applies(file: DeleteFile, path: str, tasks: ScanTasks, places: Mapping[str, Place]) -> bool:
     """Whether readers of the tasks apply what a committed position delete file has of a path."""
     task = tasks.get(path)
     if task is None or task.sequence > file.sequence:
         return False
     if file.data_file:
         return path == file.data_file
-    return places[path] == (file.spec_id, file.place)
+    return places[path] == file.place
 
 
 def stored(spark: Any, table: Any, files: Sequence[Any]) -> Any:

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.spark import delete_scope, iceberg, streams
+from reconciler.spark import delete_scope, iceberg, partitions, streams
+from reconciler.spark.partitions import Place
 from reconciler.spark.task_file import TaskFile, task_file
 from reconciler.spark.translate import java_exception
 
@@ -186,16 +187,16 @@ def touched_by(spark: Any, tasks: ScanTasks, sequences: Collection[int]) -> froz
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """Data sequence numbers of live data files. oldest: the lowest by (spec id, partition as a
-    path). of_path: of the files asked for."""
+    """Data sequence numbers of live data files. oldest: the lowest by partition. of_path: of the
+    files asked for."""
 
-    oldest: Mapping[tuple[int, str], int]
+    oldest: Mapping[Place, int]
     of_path: Mapping[str, int]
 
 
 def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages:
     tasks = planned(spark, table.newScan().useSnapshot(snapshot_id))
-    oldest: dict[tuple[int, str], int] = {}
+    oldest: dict[Place, int] = {}
     specs = table.specs()
     for spec_id in streams.lines(spark, tasks, _task_spec(spark), distinct=True):
         own = streams.kept(spark, tasks, _task_is_of_spec(spark, int(spec_id)))
@@ -212,9 +213,9 @@ def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages
     return Ages(oldest, dict(zip(found, map(int, sequences), strict=True)))
 
 
-def places(spark: Any, table: Any, tasks: ScanTasks) -> dict[str, tuple[int, str]]:
-    """Return the (spec id, partition as a path) of each file."""
-    found: dict[str, tuple[int, str]] = {}
+def places(spark: Any, table: Any, tasks: ScanTasks) -> dict[str, Place]:
+    """Return the place of each file."""
+    found: dict[str, Place] = {}
     for spec_id in {file.spec_id for file in tasks.values()}:
         own = tasks.java_tasks([path for path, file in tasks.items() if file.spec_id == spec_id])
         paths = streams.lines(spark, own, _task_path(spark))
@@ -231,13 +232,9 @@ def _task_is_of_spec(spark: Any, spec_id: int) -> Any:
 
 
 def _task_age(spark: Any, spec: Any) -> Any:
-    """Return FileScanTask -> "sequence number, space, partition as a path"."""
-    partition_of = iceberg.method(spark, _FILE, "partition", "org.apache.iceberg.StructLike")
-    path_of = iceberg.method(
-        spark, _SPEC, "partitionToPath", _STRING, "org.apache.iceberg.StructLike"
-    ).bindTo(spec)
+    """Return FileScanTask -> "sequence number, space, key of its partition"."""
     file_of = iceberg.method(spark, _TASK, "file", _FILE)
-    place = streams.chain(spark, file_of, partition_of, path_of)
+    place = streams.chain(spark, file_of, partitions.file_key(spark, spec))
     joined = iceberg.method(spark, _STRING, "concat", _STRING, _STRING)
     sequence = streams.chain(spark, _task_sequence(spark), streams.given(spark, joined, 1, " "))
     return streams.spread(spark, _FILE_TASK, joined, sequence, place)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.spark import iceberg, positions, scan, stage, streams
+from reconciler.spark.partitions import Place
 from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.scan import ScanTasks
 
@@ -67,7 +68,7 @@ def _files(
     spark: Any,
     table: Any,
     own: Mapping[str, Any],
-    places: Mapping[str, tuple[int, str]],
+    places: Mapping[str, Place],
     wanted: PositionSets,
 ) -> list[Any]:
     """Write a Parquet file per data file, a partition at a time. own: FileScanTask by path.

@@ -39,6 +39,7 @@ from reconciler.spark.attempt import Attempt
 from reconciler.spark.batch import Part
 from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.operations import Operation, RemoveDeletes, RowDelta
+from reconciler.spark.partitions import Place
 from reconciler.spark.replacement import Replacement
 from reconciler.spark.run import Run
 
@@ -331,7 +332,7 @@ def _parts(
         taken = f"{count(len(action.inputs))} delete files {iec(sizes[key])}"
         title = f"{action.verb} {number}/{len(items)}  {taken}"
         text = f"{title}  {made.proof}"
-        own = [f for f in made.added if owners.get((f.spec_id, f.place), first) == key]
+        own = [f for f in made.added if owners.get(f.place, first) == key]
         share = (sizes[key] + 1) / (sum(sizes.values()) + len(items))
         inputs = {*action.inputs, *folded} if key == first else {*action.inputs}
         part = Part(
@@ -351,11 +352,11 @@ def _parts(
     return parts
 
 
-def _owners(items: Items[Any], files: Sequence[DeleteFile]) -> dict[tuple[int, str], str]:
-    """Return the action of each (spec id, partition as a path). Of deletes that apply to every
+def _owners(items: Items[Any], files: Sequence[DeleteFile]) -> dict[Place, str]:
+    """Return the action of each partition. Of deletes that apply to every
     partition it is the first action that has some."""
-    owners: dict[tuple[int, str], str] = {}
+    owners: dict[Place, str] = {}
     for key, action in items:
         for file in delete_files.of_paths(files, action.inputs):
-            owners.setdefault((file.spec_id, file.place), key)
+            owners.setdefault(file.place, key)
     return owners

@@ -1,0 +1,128 @@
+"""Partitions are told apart by typed values: NULL and 'null', '' and NULL, NaN, zeros of either
+sign, case, and what a path escapes. No action on delete files brings a row back or hides another.
+
+The rows are compared with a model that the test keeps, as Spark reads them and as DuckDB does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconciler.demo.witness import connect
+from reconciler.errors import InternalError
+from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.spark import fit, partitions, scan, write_deletes
+from tests.spark.equality import add_equality_delete, delete_paths
+from tests.spark.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+PROPERTIES = "'write.delete.mode'='merge-on-read', 'write.delete.granularity'='partition'"
+TEXTS = (None, "null", "", "1", "A", "a", "%2F", "a/b", "x=y", "é", "__HIVE_DEFAULT_PARTITION__")
+DOUBLES = (None, math.nan, 0.0, -0.0, math.inf)
+ROWS = 4
+"""Rows of each partition: ids 0 to 3 below 10 times its number."""
+
+
+def _filled(bench: Bench, version: int, kind: str, values: Sequence[Any]) -> tuple[str, Any]:
+    """A table that got the partition field p after it was made, with ROWS rows of each value; and
+    the ids of each row by value."""
+    name = bench.create(f"id bigint, p {kind}", f"'format-version'='{version}', {PROPERTIES}")
+    bench.sql(f"ALTER TABLE {bench.full(name)} ADD PARTITION FIELD p")
+    type_ = {"string": pa.string(), "double": pa.float64()}[kind]
+    for number, value in enumerate(values):
+        ids = [10 * number + row for row in range(ROWS)]
+        table = pa.table({"id": pa.array(ids), "p": pa.array([value] * ROWS, type_)})
+        frame = bench.spark.createDataFrame(
+            [(i, value) for i in table["id"].to_pylist()], f"id bigint, p {kind}"
+        )
+        frame.coalesce(1).writeTo(bench.full(name)).append()
+    return name, {10 * n + row: value for n, value in enumerate(values) for row in range(ROWS)}
+
+
+def _key(value: Any) -> str:
+    """A value as texts that two engines share: NaN is one, and the zeros are."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else repr(value + 0.0)
+    return repr(value)
+
+
+def _seen(bench: Bench, name: str) -> tuple[Counter[Any], Counter[Any]]:
+    """The rows as Spark and as DuckDB read them."""
+    bench.sql(f"REFRESH TABLE {bench.full(name)}")
+    by_spark = Counter((row.id, _key(row.p)) for row in bench.sql(f"TABLE {bench.full(name)}"))
+    table = bench.table(name)
+    location = str(table.operations().current().metadataFileLocation()).removeprefix("file:")
+    rows = connect().execute(f"SELECT id, p FROM iceberg_scan('{location}')").fetchall()
+    return by_spark, Counter((row[0], _key(row[1])) for row in rows)
+
+
+def _assert_rows(bench: Bench, name: str, model: dict[int, Any]) -> None:
+    expected = Counter((key, _key(value)) for key, value in model.items())
+    for found in _seen(bench, name):
+        assert found == expected, (expected - found, found - expected)
+    for key, value in model.items():  # each partition by itself: pruned by its value
+        if isinstance(value, float):
+            continue
+        where = "IS NULL" if value is None else f"= '{value}'"
+        ids = {r.id for r in bench.sql(f"SELECT id FROM {bench.full(name)} WHERE p {where}")}
+        assert key in ids, (key, value)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(("kind", "values"), [("string", TEXTS), ("double", DOUBLES)])
+def test_deletes_of_alike_partitions_stay_apart(
+    bench: Bench, version: int, kind: str, values: Sequence[Any]
+) -> None:
+    name, model = _filled(bench, version, kind, values)
+    gone = [10 * n for n in range(len(values))]
+    add_equality_delete(bench, name, {"id": pa.array(gone, pa.int64())}, spec_id=0)
+    model = {key: value for key, value in model.items() if key not in gone}
+    _assert_rows(bench, name, model)
+    result = bench.run(bench.request(name, ConvertDeletes(inputs=delete_paths(bench, name, 2))))
+    assert result.done
+    _assert_rows(bench, name, model)
+    if version == 3:
+        return
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 1")  # one file a partition
+    model = {key: value for key, value in model.items() if key % 10 != 1}
+    result = bench.run(bench.request(name, CompactDeletes(inputs=delete_paths(bench, name, 1))))
+    assert result.done
+    _assert_rows(bench, name, model)
+
+
+def test_each_place_has_one_key(bench: Bench) -> None:
+    name, _ = _filled(bench, 2, "string", TEXTS)
+    table = bench.table(name)
+    head = int(table.currentSnapshot().snapshotId())
+    tasks = scan.scan_tasks(bench.spark, table, head, [row.file_path for row in bench.files(name)])
+    places = scan.places(bench.spark, table, tasks)
+    assert len(set(places.values())) == len(TEXTS) == len(places)
+
+
+def test_a_delete_file_of_another_partition_is_never_sent(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault that the check is for: places that cannot tell partitions apart."""
+    name, model = _filled(bench, 2, "string", ("null", None))
+    add_equality_delete(bench, name, {"id": pa.array([0, 10], pa.int64())}, spec_id=0)
+    model = {key: value for key, value in model.items() if key not in (0, 10)}
+    before = int(bench.table(name).currentSnapshot().snapshotId())
+    real = scan.places
+
+    def merged(*arguments: Any) -> dict[str, partitions.Place]:
+        return dict.fromkeys(real(*arguments), (1, "null"))
+
+    monkeypatch.setattr(write_deletes.scan, "places", merged)
+    monkeypatch.setattr(fit, "scan", type("Real", (), {"places": staticmethod(real)}))
+    with pytest.raises(InternalError):
+        bench.run(bench.request(name, ConvertDeletes(inputs=delete_paths(bench, name, 2))))
+    assert int(bench.table(name).currentSnapshot().snapshotId()) == before
+    assert bench.leftovers(name) == []
+    _assert_rows(bench, name, model)
