@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -16,6 +17,15 @@ that asks for a retry; its connection is cut without an answer; or answered with
 LATE, HUNG = "late", "hung"
 """A commit that does not arrive yet: answered with a 504 and delivered once `release` is called; or
 held for good."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A commit, and the metadata file of the table just before it arrived."""
+
+    path: str
+    body: bytes
+    base: str
 
 
 class Gateway(ThreadingHTTPServer):
@@ -39,6 +49,8 @@ class Gateway(ThreadingHTTPServer):
         self._released = threading.Event()
         self._delivered = threading.Event()
         self._lock = threading.Lock()
+        self.recorded: list[Recorded] | None = None
+        """Commits in their order, once this is a list."""
         self._thread = threading.Thread(target=self.serve_forever, daemon=True)
         self._thread.start()
 
@@ -84,8 +96,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.refused += 1
             self._fail(403, "ForbiddenException", "may not commit")
             return
+        self._record(body)
         fault = self.server.take_fault(body) if self.command == "POST" else ""
         getattr(self, "_" + (fault or "plain").replace("-", "_"))(body)
+
+    def _record(self, body: bytes) -> None:
+        kept = self.server.recorded
+        if kept is None or self.command != "POST" or b'"updates"' not in body:
+            return
+        status, answer = self._send("GET", self.path, b"", {})
+        if status == 200:
+            kept.append(Recorded(self.path, body, json.loads(answer)["metadata-location"]))
 
     do_GET = do_POST = do_HEAD = do_DELETE = _forward
 

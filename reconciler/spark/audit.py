@@ -257,9 +257,11 @@ def drop(
             metadata_files.delete(live, itertools.chain.from_iterable(dropped))
             return
         builder = live.spark._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+        # A snapshot that is removed takes every ref with it that somebody moves to it meanwhile:
+        # main, if a person publishes the branch by hand and this request arrives after that.
+        metadata.hold(live.spark, base, builder, _names_of_refs(base))
         for name, head in heads.items():
             if head is None:
-                metadata.hold(live.spark, base, builder, (name,))
                 builder.removeRef(name)
             else:
                 ref = live.spark._jvm.org.apache.iceberg.SnapshotRef
@@ -277,6 +279,10 @@ def drop(
         details=("The catalog accepted none of the commits.",),
         do="run the command again when the catalog works",
     )
+
+
+def _names_of_refs(metadata: Any) -> list[str]:
+    return [str(name) for name in iceberg.each(metadata.refs().keySet())]
 
 
 def _of_audits(

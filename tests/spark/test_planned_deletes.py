@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ def _planned(
 ) -> tuple[Observation, Advice]:
     target = Target(bench.config, ("jobs", name))
     seen = observe_table(bench.config, target.identifier, directory / "cache")
-    nothing: Any = None  # no queries, no footers
+    nothing: Any = SimpleNamespace(refusals=lambda uuid: {})  # no queries, no footers
     return seen, advise(target, seen, batch_fragments([], ()), settings, nothing)[0]
 
 
