@@ -29,7 +29,7 @@ def schema_of(metadata: Any) -> Schema:
     schema = metadata.schema()
     fields: list[Field] = []
     for member in schema.fields:
-        _leaves(member.field_id, member.name, member.field_type, member.required, False, fields)
+        _leaves(member.field_id, (member.name,), member.field_type, member.required, False, fields)
     alike = names_alike(json.loads(schema.model_dump_json()))
     return Schema(schema.schema_id, tuple(fields), _name_mapping(metadata), alike)
 
@@ -53,27 +53,28 @@ def _mapped(path: tuple[str, ...], members: Any) -> Iterator[tuple[tuple[str, ..
 
 
 def _leaves(
-    field_id: int, name: str, kind: Any, required: bool, repeated: bool, out: list[Field]
+    field_id: int,
+    path: tuple[str, ...],
+    kind: Any,
+    required: bool,
+    repeated: bool,
+    out: list[Field],
 ) -> None:
     from pyiceberg.types import ListType, MapType, StructType
 
     if isinstance(kind, StructType):
         for member in kind.fields:
-            _leaves(
-                member.field_id,
-                f"{name}.{member.name}",
-                member.field_type,
-                required and member.required,
-                repeated,
-                out,
-            )
+            below = (*path, member.name)
+            needed = required and member.required
+            _leaves(member.field_id, below, member.field_type, needed, repeated, out)
     elif isinstance(kind, ListType):
-        _leaves(kind.element_id, f"{name}.element", kind.element_type, False, True, out)
+        _leaves(kind.element_id, (*path, "element"), kind.element_type, False, True, out)
     elif isinstance(kind, MapType):
-        _leaves(kind.key_id, f"{name}.key", kind.key_type, False, True, out)
-        _leaves(kind.value_id, f"{name}.value", kind.value_type, False, True, out)
+        _leaves(kind.key_id, (*path, "key"), kind.key_type, False, True, out)
+        _leaves(kind.value_id, (*path, "value"), kind.value_type, False, True, out)
     else:
-        out.append(Field(field_id, name, str(kind), required, repeated))
+        levels = path if any("." in name for name in path) else ()
+        out.append(Field(field_id, ".".join(path), str(kind), required, repeated, levels))
 
 
 def specs_of(metadata: Any) -> dict[int, PartitionSpec]:

@@ -155,6 +155,6 @@ def spent_since(entries: Sequence[LedgerEntry], since: dt.datetime) -> int:
     return int(np.sum([e.outcome.read_bytes for e in entries if e.at_ms >= start], dtype=np.int64))
 
 
-def _selectable(field: Field) -> str:
-    """Return the column that holds a leaf; a list or map is read as a whole."""
-    return field.name.partition(".")[0] if field.repeated else field.name
+def _selectable(field: Field) -> tuple[str, ...]:
+    """Return the path of the column that holds a leaf; a list or map is read as a whole."""
+    return field.path[:1] if field.repeated else field.path

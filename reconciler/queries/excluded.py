@@ -6,7 +6,7 @@ does. Negations are moved onto the leaves first, because NOT TRUE would claim th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from reconciler.queries.fragments import Fragment
@@ -32,12 +32,12 @@ def excluded_fields(names: Collection[str], schema: Schema) -> frozenset[int]:
     Names compare without case: two spellings may mean one column in an engine.
     """
     folded = {name.lower() for name in names}
-    return frozenset(field.field_id for field in schema.fields if folded & _paths(field.name))
+    return frozenset(field.field_id for field in schema.fields if folded & _paths(field.path))
 
 
-def _paths(name: str) -> set[str]:
-    parts = name.lower().split(".")
-    return {name.lower(), *(".".join(parts[:end]) for end in range(1, len(parts)))}
+def _paths(levels: Sequence[str]) -> set[str]:
+    parts = [level.lower() for level in levels]
+    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
 
 
 def without_fields(fragment: Fragment, excluded: Collection[int]) -> Fragment:

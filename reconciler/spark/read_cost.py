@@ -28,11 +28,11 @@ def measure_rho(
     table: tuple[str, ...],
     result: ExecutionResult,
     projected: Mapping[str, float],
-    columns: Sequence[str],
+    columns: Sequence[tuple[str, ...]],
 ) -> MeasuredRho | None:
     """Return rho of one execution; None if too little was read or written to measure.
 
-    projected: projected bytes of live data files by path; columns: the projection, by name.
+    projected: projected bytes of live data files by path; columns: paths of the projection.
     """
     rewritten = sum(o.read_bytes for o in result.outcomes if o.cpu_seconds > 0)
     cpu = sum(o.cpu_seconds for o in result.outcomes)
@@ -57,7 +57,9 @@ def _within(projected: Mapping[str, float]) -> list[str]:
     return chosen
 
 
-def _read_cpu(spark: Any, name: str, paths: Sequence[str], columns: Sequence[str]) -> float:
+def _read_cpu(
+    spark: Any, name: str, paths: Sequence[str], columns: Sequence[tuple[str, ...]]
+) -> float:
     """Return the CPU seconds of reading the columns of the files and discarding them."""
     table = iceberg.load(spark, name)
     head = int(table.currentSnapshot().snapshotId())
@@ -73,5 +75,5 @@ def _read_cpu(spark: Any, name: str, paths: Sequence[str], columns: Sequence[str
     return metrics.of_job_group(spark, group).cpu_seconds
 
 
-def _quoted(column: str) -> str:
-    return ".".join(f"`{level}`" for level in column.split("."))
+def _quoted(path: tuple[str, ...]) -> str:
+    return ".".join(iceberg.quoted(level) for level in path)

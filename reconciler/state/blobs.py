@@ -81,7 +81,7 @@ def files_from_blob(blob: bytes) -> FileTable:
     path[:] = header["paths"]
     schema = header["schema"]
     return FileTable(
-        schema=Schema(schema["schema_id"], tuple(Field(**item) for item in schema["fields"])),
+        schema=Schema(schema["schema_id"], tuple(map(_field, schema["fields"]))),
         specs={spec["spec_id"]: _spec(spec) for spec in header["specs"]},
         default_spec_id=header["defaultSpecId"],
         path=path,
@@ -103,6 +103,10 @@ def files_from_blob(blob: bytes) -> FileTable:
         newest_delete=arrays.get(NEWEST_DELETE, np.full(len(path), UNKNOWN, dtype=np.int64)),
         **{name: arrays[name] for name in _PER_FILE},
     )
+
+
+def _field(body: dict[str, Any]) -> Field:
+    return Field(**{**body, "levels": tuple(body.get("levels", ()))})
 
 
 def _spec(body: dict[str, Any]) -> PartitionSpec:

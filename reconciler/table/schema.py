@@ -25,13 +25,22 @@ hide them."""
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A leaf column. type: Iceberg's string; repeated: it is inside a list or map."""
+    """A leaf column. type: Iceberg's string; repeated: it is inside a list or map.
+
+    levels: the names that `name` joins by dots, if one of them contains a dot; () if none does.
+    """
 
     field_id: int
     name: str
     type: str
     required: bool = False
     repeated: bool = False
+    levels: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Return the names from the top-level column down to this leaf."""
+        return self.levels or tuple(self.name.split("."))
 
     @property
     def kind(self) -> Kind | None:
@@ -65,10 +74,18 @@ class Schema:
         folded = [field for field in self.fields if field.name.lower() == name.lower()]
         return folded[0] if len(folded) == 1 else None
 
+    def at(self, path: Sequence[str]) -> Field | None:
+        """Return the field whose names, level by level, are these, as `find` compares them.
+
+        `("service.name",)` is a column, `("service", "name")` is a member of a struct.
+        """
+        field = self.find(".".join(path))
+        return field if field is not None and len(field.path) == len(path) else None
+
     @property
     def reserved(self) -> tuple[str, ...]:
         """Return the top-level columns that are named like metadata columns."""
-        tops = dict.fromkeys(field.name.partition(".")[0] for field in self.fields)
+        tops = dict.fromkeys(field.path[0] for field in self.fields)
         return tuple(name for name in tops if name in METADATA_COLUMNS)
 
     @property

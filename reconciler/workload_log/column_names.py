@@ -18,7 +18,7 @@ SPELLED = "spelled"
 def columns_of(schema: Schema) -> dict[str, str]:
     """Return the top-level columns for sqlglot. Types matter only so that structs are not
     expanded."""
-    return {field.name.partition(".")[0].lower(): "unknown" for field in schema.fields}
+    return {field.path[0].lower(): "unknown" for field in schema.fields}
 
 
 def fold_names(query: exp.Expr) -> None:

@@ -107,19 +107,19 @@ def _constant_condition(node: exp.Expr, binding: Binding) -> Tree:
 # Columns, directly or inside a function that can be turned into a range
 
 
-def column_path(node: exp.Expr) -> str | None:
-    """Return `a` or `a.b.c` for a column or a struct's field, None for anything else."""
+def column_path(node: exp.Expr) -> tuple[str, ...] | None:
+    """Return the names of a column, and of the struct's field inside it, None for anything else."""
     if isinstance(node, exp.Column):
-        return node.name
+        return (node.name,)
     if isinstance(node, exp.Dot):
         head = column_path(node.this)
-        return None if head is None else f"{head}.{node.expression.name}"
+        return None if head is None else (*head, node.expression.name)
     return None
 
 
 def _field(node: exp.Expr, schema: Schema) -> Field | None:
     path = column_path(node)
-    field = schema.find(path) if path is not None else None
+    field = schema.at(path) if path is not None else None
     if path is not None and (field is None or field.kind is None):
         raise NotPushed("no usable bounds")
     return field
@@ -360,7 +360,7 @@ def _starts_with(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
 def _is(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False) -> Tree:
     right = node.expression
     path = column_path(node.this)
-    field = schema.find(path) if path is not None else None
+    field = schema.at(path) if path is not None else None
     if field is None or field.repeated or not isinstance(right, (exp.Null, exp.Boolean)):
         raise NotPushed("IS")
     null = Leaf(field.field_id, "null")

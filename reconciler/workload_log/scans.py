@@ -29,6 +29,8 @@ from reconciler.workload_log.derived_tables import BEFORE_WHERE, pushed_inside
 from reconciler.workload_log.joins import Joins, Source, is_decorated, reduced_joins, sources_of
 from reconciler.workload_log.tables import KnownTable
 
+Path = tuple[str, ...]
+
 MAX_SCANS = 256
 MAX_QUERIES = 4096
 """SELECTs visited: CTEs that read each other twice stand for exponentially many."""
@@ -38,14 +40,14 @@ MAX_QUERIES = 4096
 class Scan:
     """One read of a table. conditions: in negation normal form, columns of this table only.
 
-    columns: paths of the columns read (lower case, dotted for struct fields). elsewhere: the query
-    has conditions on tables that this one is joined with, and none on this one. merged: the query
-    is a MERGE into this table.
+    columns: paths of the columns read, in lower case: names of a column and of struct fields in it.
+    elsewhere: the query has conditions on tables that this one is joined with, and none on this
+    one. merged: the query is a MERGE into this table.
     """
 
     table: KnownTable
     conditions: tuple[exp.Expr, ...]
-    columns: frozenset[str]
+    columns: frozenset[Path]
     elsewhere: bool = False
     merged: bool = False
 
@@ -140,7 +142,7 @@ class _Walk:
         node: exp.Expr,
         env: dict[str, _Cte],
         conditions: Sequence[exp.Expr],
-        columns: frozenset[str] | None,
+        columns: frozenset[Path] | None,
         elsewhere: bool = False,
     ) -> None:
         """Visit one item of FROM with the conditions on it (columns without a table)."""
@@ -157,11 +159,11 @@ class _Walk:
         if len(self.scans) >= MAX_SCANS:
             raise TooComplex
         if columns is None:
-            columns = frozenset(f.name.lower() for f in table.schema.fields)
+            columns = frozenset(folded(f.path) for f in table.schema.fields)
         self.scans.append(Scan(table, tuple(conditions), columns, elsewhere))
 
     def _cte(
-        self, cte: _Cte, conditions: Sequence[exp.Expr], columns: frozenset[str] | None
+        self, cte: _Cte, conditions: Sequence[exp.Expr], columns: frozenset[Path] | None
     ) -> None:
         if any(cte.node is other for other in self.open_ctes):
             return
@@ -189,7 +191,7 @@ class _Walk:
             if cte is not None:
                 return None if cte.recursive else self._output_type(cte.node.this, cte.env, name)
             table = self.tables.get(node.name)
-            known = table.schema.find(name) if table else None
+            known = table.schema.at((name,)) if table else None
             return known.type if known else None
         env = self._with_ctes(node, env)
         if isinstance(node, exp.Subquery) and not is_decorated(node):
@@ -234,8 +236,8 @@ def _names_itself(cte: exp.CTE, env: Mapping[str, _Cte]) -> bool:
     )
 
 
-def _heads(columns: frozenset[str]) -> frozenset[str]:
-    return frozenset(path.partition(".")[0] for path in columns)
+def _heads(columns: frozenset[Path]) -> frozenset[str]:
+    return frozenset(path[0] for path in columns)
 
 
 def _rename(condition: exp.Expr, names: dict[str, str]) -> exp.Expr:
@@ -316,10 +318,10 @@ class _Block:
                 clauses.append(item)
         return clauses
 
-    def _columns(self, clauses: Sequence[exp.Expr]) -> dict[str, frozenset[str] | None]:
+    def _columns(self, clauses: Sequence[exp.Expr]) -> dict[str, frozenset[Path] | None]:
         """Return column paths by alias of this block, correlated subqueries included; None for
         all."""
-        found: dict[str, set[str]] = {source.alias: set() for source in self.sources}
+        found: dict[str, set[Path]] = {source.alias: set() for source in self.sources}
         inner = [s.node for s in self.sources if s.opaque or isinstance(s.node, exp.Subquery)]
         everything = any(source.kind == "NATURAL" for source in self.sources)
         for clause in [*clauses, *inner]:
@@ -410,13 +412,17 @@ class _Block:
         return self.walk.column_type(self.sources, self.env, column)
 
 
-def _path(column: exp.Column) -> str:
-    path = column.name.lower()
+def _path(column: exp.Column) -> Path:
+    path = [column.name]
     node: exp.Expr = column
     while isinstance(node.parent, exp.Dot) and node.parent.this is node:
         node = node.parent
-        path += "." + node.expression.name.lower()
-    return path
+        path.append(node.expression.name)
+    return folded(path)
+
+
+def folded(path: Iterable[str]) -> Path:
+    return tuple(name.lower() for name in path)
 
 
 def _shadowed(column: exp.Column, alias: str, within: exp.Expr) -> bool:

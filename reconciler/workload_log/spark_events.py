@@ -499,6 +499,4 @@ def _projection(schema: Schema, columns: Iterable[str] | None) -> tuple[int, ...
     if columns is None:
         return tuple(sorted(f.field_id for f in schema.fields))
     wanted = {name.lower() for name in columns}
-    return tuple(
-        sorted(f.field_id for f in schema.fields if f.name.partition(".")[0].lower() in wanted)
-    )
+    return tuple(sorted(f.field_id for f in schema.fields if f.path[0].lower() in wanted))

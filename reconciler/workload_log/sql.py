@@ -50,7 +50,7 @@ from reconciler.workload_log.conditions import bind
 from reconciler.workload_log.constants import Binding, Const
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.prepared import immediate
-from reconciler.workload_log.scans import Scan, scans_of
+from reconciler.workload_log.scans import Path, Scan, folded, scans_of
 from reconciler.workload_log.statements import as_query
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
@@ -444,20 +444,21 @@ def _check_lifted(statements: list[exp.Expr], literals: dict[str, Const]) -> Non
         raise _NotLifted
 
 
-def _projection(schema: Schema, columns: frozenset[str]) -> tuple[int, ...]:
+def _projection(schema: Schema, columns: frozenset[Path]) -> tuple[int, ...]:
     """Return the field ids of the leaves below each column path."""
     return tuple(
         sorted(
             field.field_id
             for field in schema.fields
-            if any(_covers(path, field.name.lower()) for path in columns)
+            if any(_covers(path, folded(field.path)) for path in columns)
         )
     )
 
 
-def _covers(path: str, name: str) -> bool:
+def _covers(path: Path, leaf: Path) -> bool:
     """Whether a path reads a leaf: one below it, or one (a list) inside of which it continues."""
-    return name == path or name.startswith(path + ".") or path.startswith(name + ".")
+    common = min(len(path), len(leaf))
+    return path[:common] == leaf[:common]
 
 
 def _time_travel(node: exp.Table) -> bool:

@@ -29,6 +29,7 @@ from reconciler.state.lease import SqliteLease, is_dead, this_process
 from reconciler.state.records import Records
 from reconciler.state.state import RETENTION_SECONDS, StateStore, cache_directory, state_directory
 from reconciler.table.refusals import PHYSICAL_SCHEMA, Refusal
+from reconciler.table.schema import Field
 from reconciler.workload_log.skip_reasons import OWN_JOB
 from tests.said import Said
 
@@ -418,6 +419,9 @@ def test_old_zone_maps_come_back_equal(store: StateStore) -> None:
     from tests.catalog.tables import small_file_table
 
     files = small_file_table()
+    dotted = Field(99, "a.b", "long", levels=("a.b",))  # one name, not a struct's field
+    schema = replace(files.schema, fields=(*files.schema.fields, dotted))
+    files = replace(files, schema=schema)
     store.record_old_zone_maps("p-1", "a01", files)
     back = store.old_zone_maps("p-1", "a01")
     assert back is not None
