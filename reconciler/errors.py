@@ -79,6 +79,10 @@ class RefusedAddressError(UserError):
     """An address or a location that the operator must not connect to."""
 
 
+class RedirectedError(RefusedAddressError):
+    """What a catalog answered leads to such an address; what names the catalog is right."""
+
+
 class TableNotFoundError(UserError):
     """The catalog answers, but has no such table or namespace."""
 

@@ -27,6 +27,8 @@ from reconciler.errors import (
     AccessDeniedError,
     FileMissingError,
     ReconcilerError,
+    RedirectedError,
+    RefusedAddressError,
     TableDamagedError,
     TableNotFoundError,
     UnavailableError,
@@ -336,7 +338,14 @@ def within(work: Callable[[], Result], timeout: float, config: CatalogConfig) ->
 
     def checked() -> Result:
         check_config(config)
-        return work()
+        try:
+            return work()
+        except RefusedAddressError as error:
+            raise RedirectedError(
+                f"an answer of catalog {describe(config)} leads to an address that is refused",
+                details=(error.what, *error.details),
+                do=error.do,
+            ) from error
 
     try:
         return one_call(checked, timeout, config.reach)

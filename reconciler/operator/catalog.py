@@ -14,7 +14,14 @@ from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.api.conditions import Status as Truth
-from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError, UserError
+from reconciler.errors import (
+    AccessDeniedError,
+    ReconcilerError,
+    RedirectedError,
+    TableDamagedError,
+    UnavailableError,
+    UserError,
+)
 from reconciler.kube.errors import Conflict, NotFound
 from reconciler.kube.kinds import CATALOG
 from reconciler.operator import due
@@ -122,6 +129,9 @@ class CatalogReconciler:
         try:
             tables = frozenset(opened.listing())
         except UnavailableError as error:
+            return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, _line(error), False)
+        except (RedirectedError, TableDamagedError) as error:
+            # What it answered is wrong, not what names it: it is asked again soon.
             return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, _line(error), False)
         except UserError as error:
             denied = isinstance(error, AccessDeniedError)

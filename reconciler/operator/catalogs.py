@@ -27,7 +27,7 @@ from reconciler.catalog.mounted import catalog_config, refuse_places
 from reconciler.catalog.properties import secret_values
 from reconciler.errors import RefusedAddressError, UserError
 from reconciler.kube.errors import ApiError, NotFound
-from reconciler.kube.kinds import CATALOG, SECRET
+from reconciler.kube.kinds import SECRET
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
 from reconciler.operator import logs
@@ -133,9 +133,6 @@ class LiveHandle:
 
     def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]:
         return self.call(lambda: self.store.spent(policy, uuid))
-
-    def spent_everywhere(self) -> tuple[Spent, ...]:
-        return self.call(self.store.spent_everywhere)
 
     def cut_short(self, uuid: str) -> CutShort | None:
         return self.call(lambda: self._cut_short(uuid))
@@ -277,12 +274,6 @@ class LiveCatalogs:
         except ApiError as error:
             text = f"Secret {name} cannot be read: {error.what}"
             return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, text, False)
-
-    def known(self) -> Sequence[tuple[str, CatalogHandle | CatalogProblem]]:
-        return [
-            (f"{namespace}/{name}", self.handle(namespace, name))
-            for namespace, name in self.index.names(CATALOG)
-        ]
 
     def workload_stale(self, namespace: str, name: str) -> str:
         return self.stale.get((namespace, name), "")

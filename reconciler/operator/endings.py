@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.api.conditions import Reason
 from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator import failures, recommending
@@ -102,6 +103,7 @@ class Endings:
         if not isinstance(handle, CatalogProblem) and uuid:
             ran = (uuid, record.plan_id, record.written)
             done = achieved(handle.outcomes(*ran), handle.reading(*ran))
+        self._charge(subject, record, job)
         self._reported_end(subject, record, words, done, succeeded)
         self.facts.forget(subject.key)
         self.writer.unhold(subject)
@@ -109,6 +111,7 @@ class Endings:
 
     def _recommended(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
         """Record what a recommend job found, or why it failed; the table's own state stays."""
+        self._charge(subject, record, job)
         found = None
         if job is not None and job.phase is Phase.SUCCEEDED:
             found = recommending.result_of(self._pods(subject, record))
@@ -123,6 +126,17 @@ class Endings:
             subject, record, Phase.FAILED, body, words.cause.value, words.message
         )
         return Result(due=subject.now.timestamp())
+
+    def _charge(self, subject: Subject, record: Record, job: JobSeen | None) -> None:
+        """Charge the job to its namespace, before its end is reported: a crash in between repeats
+        this. One that was stopped before its pod started has cost nothing."""
+        key = (subject.key.namespace, record.name)
+        stopped = (subject.status.get("job") or {}).get("stopped")
+        phase = record.phase if job is None else job.phase
+        if stopped == Reason.JOB_NOT_STARTED and phase is Phase.PENDING:
+            self.facts.spending.release(key)
+        else:
+            self.facts.spending.end(key)
 
     def _end_recommending(
         self, subject: Subject, record: Record, phase: Phase, body: Body, result: str, message: str
@@ -218,6 +232,7 @@ class Endings:
 
     def drop(self, subject: Subject, record: Record, why: str) -> Result:
         """Drop a write-ahead that never got its Job."""
+        self.facts.spending.release((subject.key.namespace, record.name))
         dropped = replace(record, phase=Phase.DROPPED)
         self.writer.put(subject, {**subject.status, "job": job_body(subject.status, dropped)})
         log.info("%s/%s: write-ahead dropped: %s", *subject.key[1:], why)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.api.conditions import ConditionType, Reason, stalled_by
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.errors import UnavailableError, UserError
+from reconciler.errors import RedirectedError, UnavailableError, UserError
 from reconciler.kube.errors import ApiError
 from reconciler.kube.kinds import JOB, POD
 from reconciler.kube.pods import LAYOUT_LABEL
@@ -30,6 +30,7 @@ from reconciler.operator.ports import CatalogProblem, Catalogs, CutShort, Look
 from reconciler.operator.reservations import Recorded, held, unsettled
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.seen import jobs_seen, pods_seen
+from reconciler.operator.spending import Spending
 from reconciler.operator.status_text import parse_time
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.subject import (
@@ -68,14 +69,15 @@ class Resting:
 class Facts:
     """Gathers what a decision on a TableLayout needs, with as few calls as possible.
 
-    looks: results of planning, by key, until something changes or they expire. resting: what is
-    kept of a look that found nothing to do.
+    spending: what the operator itself admitted. looks: results of planning, by key, until something
+    changes or they expire. resting: what is kept of a look that found nothing to do.
     """
 
     runtime: Runtime
     catalogs: Catalogs
     documents: StoredDocuments
     clock: Callable[[], dt.datetime]
+    spending: Spending
     looks: dict[Key, Look] = field(default_factory=dict)
     resting: dict[Key, Resting] = field(default_factory=dict)
 
@@ -146,7 +148,7 @@ class Facts:
             catalog_down=down,
             unreachable=unreachable_because(handle),
             owner=self._foreign_owner(subject),
-            stop=stop_because(subject),
+            stop=self._stop(subject),
             known_plans=known_plans_of(subject.status),
             workload_stale=self.catalogs.workload_stale(
                 subject.key.namespace, subject.body["spec"]["catalogRef"]["name"]
@@ -154,6 +156,14 @@ class Facts:
             trouble=failures.trouble(known, self.scopes(subject), subject.now),
             catalog_version=catalog_version(handle),
         )
+
+    def _stop(self, subject: Subject) -> tuple[str, str] | None:
+        """Return why a running job may not continue."""
+        record = record_of(subject.status)
+        if record is not None and self.spending.gives_way(subject.key.namespace, record.name):
+            text = "another namespace has waited for a slot for a whole turn; this job goes on"
+            return Reason.CONCURRENCY_LIMIT.value, text
+        return stop_because(subject)
 
     def _glance(self, subject: Subject) -> str:
         """Load the table once; return "" or why the catalog does not answer."""
@@ -163,7 +173,7 @@ class Facts:
         try:
             subject.glance = handle.glance(subject.table)
             subject.gone = subject.glance is None
-        except UnavailableError as error:
+        except (UnavailableError, RedirectedError) as error:
             return error.what
         except UserError:
             return ""  # reported by the look, with its reason
@@ -209,11 +219,11 @@ class Facts:
                 left = (subject.cut_short.plan_id, subject.cut_short.digest)
                 state = replace(state, cut_short=left)
             wished = self._recommendation(subject, given.workload_stale)
-        except UnavailableError as error:
+        except (UnavailableError, RedirectedError) as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
             return replace(given, invalid=(stalled_by(error).value, shown_error(error)))
-        stop = stop_because(subject)
+        stop = self._stop(subject)
         return replace(given, proposal=state, stop=stop, recommendation=wished)
 
     def _recommendation(self, subject: Subject, stale: str) -> str:

@@ -1,11 +1,11 @@
 """Admission and launch: the only place that starts jobs, one table at a time.
 
-Candidates come from the layouts' reconciles and are taken by saving per byte, which grows with each
-hour of waiting. Each launch is decided again from the API server's objects, written ahead into
-status.job under the version that was read, checked once more against every other reservation, and
-only then becomes a Job. Two operators that both believe they lead may both give up a reservation.
-They never both keep reservations that together exceed a budget, because each lists the others'
-after writing its own.
+Candidates come from the layouts' reconciles. The next slot goes to the namespace with the fewest
+jobs (`shares`), there to the table with the most saving per byte, which grows with each hour of
+waiting. Each launch is decided again from the API server's objects, written ahead into status.job
+under the version that was read, checked once more against the namespace's other reservations,
+written into the operator's own book (`spending`), and only then becomes a Job. Of two operators
+that both believe they lead one gets a conflict there.
 """
 
 from __future__ import annotations
@@ -31,15 +31,9 @@ from reconciler.kube.errors import (
 from reconciler.kube.kinds import JOB, TABLE_LAYOUT
 from reconciler.kube.names import job_name
 from reconciler.kube.pods import DIGEST_ANNOTATION
-from reconciler.operator import failures
-from reconciler.operator.admission import (
-    FULL,
-    FULL_EVERYWHERE,
-    REFUSED,
-    RETRY,
-    Admission,
-    policy_key_of,
-)
+from reconciler.operator import failures, shares
+from reconciler.operator.admission import FULL, REFUSED, RETRY, Admission, policy_key_of
+from reconciler.operator.charges import Book
 from reconciler.operator.driver_manifest import driver_job, recommend_job
 from reconciler.operator.layout import Layouts
 from reconciler.operator.layout_facts import Phase, Record
@@ -47,9 +41,10 @@ from reconciler.operator.layout_status import job_status, record_of
 from reconciler.operator.layout_steps import CreateAgain, Launch, Recommend, Stall, Startable, Wait
 from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.seen import owner_uid
+from reconciler.operator.spending import admitted
 from reconciler.operator.status_text import utc
 from reconciler.operator.subject import Subject
-from reconciler.operator.work import LAUNCH_KEY, Key, Result
+from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 from reconciler.plan.budget import Charge
 from reconciler.plan.plan import policy_hash
 
@@ -62,26 +57,38 @@ for a recommendation, which comes after all work."""
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a table could start. refused: by a budget or the cap, while the jobs `among` ran."""
+    """What a table could start."""
 
     candidate: Startable
+    """The work."""
     since: dt.datetime
+    """Since when it is offered."""
     policy: str
+    """Key of the table's policy."""
     limit: int
+    """How many jobs the policy runs at once."""
     refused: Wait | None = None
+    """Why a budget or the cap refused it."""
     among: frozenset[str] = frozenset()
+    """The jobs that ran then."""
 
 
 @dataclass
 class Launcher:
-    """offers: what each table could start, and since when. Thread-safe."""
+    """Starts what may start. Thread-safe."""
 
     layouts: Layouts
     offers: dict[Key, Offer] = field(default_factory=dict)
+    """What each table could start, and since when."""
+    served: dict[str, int] = field(default_factory=dict)
+    """Number of the launch in which each namespace was last served."""
+    starving: dict[str, dt.datetime] = field(default_factory=dict)
+    """Namespaces without a job whose work waits only for a slot, and since when."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     admitting: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        self.spending = self.layouts.facts.spending
         self.admission = Admission(self.layouts.runtime, self.layouts.facts)
 
     def offer(self, key: Key, candidate: Startable | None) -> Wait | None:
@@ -102,7 +109,7 @@ class Launcher:
                 known = replace(known, refused=None)
             offered = replace(known, candidate=candidate, policy=policy, limit=limit)
             self.offers[key] = offered
-        refusal = self._standing(offered, self._living())
+        refusal = self._standing(key, offered, self._living())
         if refusal is None:
             self.layouts.runtime.enqueue(LAUNCH_KEY, None)
         return refusal or offered.refused  # until the next try, nothing newer is known
@@ -120,29 +127,80 @@ class Launcher:
 
         Offers for which the limits leave no room cost nothing until a job has ended.
         """
-        runtime = self.layouts.runtime
+        try:
+            if self.layouts.runtime.held():
+                self.spending.sweep()
+        except ApiError as error:
+            log.warning("the record of spending was not written: %s", error.what)
+        tried: set[Key] = set()
         retry = False
-        living = self._living()
-        for offered in self.in_order():
-            if not runtime.held() or runtime.stopping():
-                break
-            offer = self.offers.get(offered)
-            if offer is None:
-                continue
-            if self._standing(offer, living) is not None:
-                retry = True
-                continue
-            try:
-                retry = not self._launch(offered) or retry
-            except Conflict:
-                runtime.enqueue(offered, None)
-            except NotFound:
-                self.offer(offered, None)
-            except (ApiError, ReconcilerError) as error:
-                log.warning("%s/%s was not started: %s", offered.namespace, offered.name, error)
-                retry = True
-            living = self._living()
+        while (offered := self._next(tried)) is not None:
+            tried.add(offered)
+            retry = not self._tried(offered) or retry
+        retry = self._make_room() or retry
         return Result(due=(self.layouts.clock() + RETRY).timestamp() if retry else None)
+
+    def _next(self, tried: set[Key]) -> Key | None:
+        """Return the best offer that was not tried yet; what was started changes the order."""
+        runtime = self.layouts.runtime
+        if not runtime.held() or runtime.stopping():
+            return None
+        return next((key for key in self.in_order() if key not in tried), None)
+
+    def _tried(self, key: Key) -> bool:
+        """Start the offer if it may start; return whether it is finished. One that fails, whatever
+        the reason, does not keep others from starting."""
+        offer = self.offers.get(key)
+        if offer is None:
+            return True
+        if self._standing(key, offer, self._living()) is not None:
+            return False
+        try:
+            return self._launch(key)
+        except Conflict:
+            self.layouts.runtime.enqueue(key, None)
+            return True
+        except NotFound:
+            self.offer(key, None)
+            return True
+        except (ApiError, ReconcilerError) as error:
+            log.warning("%s/%s was not started: %s", key.namespace, key.name, error)
+        except Exception:
+            log.exception("%s/%s was not started", key.namespace, key.name)
+        return False
+
+    def _make_room(self) -> bool:
+        """Let jobs stop for namespaces that have waited too long for their first; return whether
+        any namespace waits."""
+        now, living = self.layouts.clock(), self._living()
+        with self.lock:
+            offers = list(self.offers.items())
+        jobs = self.admission.slots(self.spending.known, now).jobs
+        waiting = {
+            key.namespace
+            for key, offer in offers
+            if not jobs.get(key.namespace) and self._waits_for_a_slot(key, offer, living)
+        }
+        self.starving = {name: self.starving.get(name, now) for name in sorted(waiting)}
+        found = shares.victims(self.spending.limits, self.spending.known, self.starving, now)
+        if found and self.layouts.runtime.held():
+            try:
+                self.spending.stop(found)
+            except ApiError as error:
+                log.warning("no job gives way: %s", error.what)
+                return True
+            for job in found:
+                log.info("%s/%s gives its slot to another namespace", job.namespace, job.job)
+                self.layouts.runtime.enqueue(Key(Work.LAYOUT, job.namespace, job.layout), None)
+        return bool(waiting)
+
+    def _waits_for_a_slot(self, key: Key, offer: Offer, living: list[tuple[str, str]]) -> bool:
+        found = self._standing(key, offer, living)
+        return (
+            found is not None
+            and found.reason == Reason.CONCURRENCY_LIMIT
+            and (found.message != FULL)
+        )
 
     def _living(self) -> list[tuple[str, str]]:
         """Return (policy, job) of the tables whose job is not settled, by the index."""
@@ -154,19 +212,20 @@ class Launcher:
             if record is not None and record.unsettled
         ]
 
-    def _standing(self, offer: Offer, living: list[tuple[str, str]]) -> Wait | None:
+    def _standing(self, key: Key, offer: Offer, living: list[tuple[str, str]]) -> Wait | None:
         """Return the refusal that still applies: the limits on jobs at once, or a recent answer."""
-        later = self.layouts.clock() + RETRY
+        now = self.layouts.clock()
+        later = now + RETRY
         if sum(policy == offer.policy for policy, _ in living) >= offer.limit:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
-        if len(living) >= self.layouts.runtime.settings.max_jobs:
-            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL_EVERYWHERE)
         same = offer.among == frozenset(name for _, name in living)
         refused = offer.refused
-        now = self.layouts.clock()
         # Not longer than intended: a clock may have been set back since.
-        stands = refused is not None and same and now < refused.until <= now + REFUSED
-        return refused if stands else None
+        if refused is not None and same and now < refused.until <= now + REFUSED:
+            return refused
+        found = self.admission.slots(self.spending.known, now)
+        full = shares.refusal(self.spending.limits, found, key.namespace, self.spending.sharing())
+        return Wait(later, Reason.CONCURRENCY_LIMIT, full) if full else None
 
     def _remember(self, key: Key, refusal: Wait) -> None:
         among = frozenset(name for _, name in self._living())
@@ -176,17 +235,21 @@ class Launcher:
                 self.offers[key] = replace(known, refused=refusal, among=among)
 
     def in_order(self) -> list[Key]:
-        """Return the keys by saving per byte, which grows with each hour of waiting; names break
-        ties."""
+        """Return the keys in the order in which they are served: namespaces with few jobs first, of
+        equals the one that was served longest ago; in a namespace by saving per byte, which grows
+        with each hour of waiting; names break ties."""
         now = self.layouts.clock()
         with self.lock:
             found = list(self.offers.items())
+        jobs = self.admission.slots(self.spending.known, now).jobs
 
-        def rank(item: tuple[Key, Offer]) -> tuple[float, Key]:
+        def rank(item: tuple[Key, Offer]) -> tuple[int, int, float, Key]:
+            namespace = item[0].namespace
             waited = max(0.0, (now - item[1].since).total_seconds() / 3600)
             candidate = item[1].candidate
             least = LEAST_SAVING / 100 if candidate.recommends else LEAST_SAVING
-            return -max(candidate.saving_per_byte, least) * (1 + waited), item[0]
+            saving = -max(candidate.saving_per_byte, least) * (1 + waited)
+            return jobs.get(namespace, 0), self.served.get(namespace, 0), saving, item[0]
 
         return [key for key, _ in sorted(found, key=rank)]
 
@@ -283,6 +346,7 @@ class Launcher:
         runtime = self.layouts.runtime
         charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
         refusal = self.admission.over(subject, charge, self.admission.listed(subject))
+        refusal = refusal or self._admitted(subject, record)
         if refusal is not None:
             self.layouts.endings.drop(subject, record, refusal.message)
             if not record.recommends:
@@ -291,6 +355,28 @@ class Launcher:
         if not runtime.held():
             return  # the write-ahead stays: the next leader finds it
         self._send(subject, record, memory_factor)
+
+    def _admitted(self, subject: Subject, record: Record) -> Wait | None:
+        """Write the job into the operator's book; return why that may not be."""
+        now, namespace = subject.now, subject.key.namespace
+        found: list[Wait] = []
+
+        def refused(book: Book) -> str:
+            answer = self.admission.shared(book, namespace, record.rewrite_bytes, now)
+            found[:] = [] if answer is None else [answer]
+            return "" if answer is None else answer.message
+
+        job = admitted(namespace, subject.key.name, record)
+        try:
+            if self.spending.admit(job, refused):
+                return found[0]
+        except (ApiUnavailable, Conflict):
+            raise  # it may have been written: the write-ahead stays, and is tried again
+        except ApiError as error:
+            text = f"the operator's own record of its jobs cannot be written: {error.what}"
+            return Wait(now + RETRY, Reason.OVER_BUDGET, text)
+        self.served[namespace] = max(self.served.values(), default=0) + 1
+        return None
 
     def _send(self, subject: Subject, record: Record, memory_factor: float) -> None:
         runtime = self.layouts.runtime
@@ -352,6 +438,7 @@ class Launcher:
         scopes = self.layouts.facts.scopes_now(subject)
         later = failures.after(known, cause, message, scopes, subject.now)
         assert later is not None
+        self.spending.release((subject.key.namespace, record.name))
         dropped = replace(record, phase=Phase.DROPPED)
         job_body = {**(subject.status.get("job") or {}), **job_status(dropped)}
         self.layouts.writer.put(

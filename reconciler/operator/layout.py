@@ -54,6 +54,13 @@ from reconciler.plan.gate import charge_of
 log = logging.getLogger(__name__)
 
 BUSY = dt.timedelta(seconds=15)
+SHOWN = (
+    Reason.SUSPENDED,
+    Reason.OUTSIDE_WINDOW,
+    Reason.JOB_NOT_STARTED,
+    Reason.CONCURRENCY_LIMIT,
+)
+"""Why a job is stopped, if that is a reason of Converged as well."""
 Offer = Callable[[Key, Startable | None], Wait | None]
 """Offers the launcher what a table could start; None withdraws the offer.
 
@@ -183,8 +190,7 @@ class Layouts:
         elif why == Reason.JOB_NOT_STARTED:
             cause = failures.CANNOT_START if job.refused else failures.NOT_STARTED
             self.endings.fail(subject, cause, message)
-        known = (Reason.SUSPENDED, Reason.OUTSIDE_WINDOW, Reason.JOB_NOT_STARTED)
-        reason = why if why in known else Reason.REWRITE_RUNNING
+        reason = why if why in SHOWN else Reason.REWRITE_RUNNING
         text = f"Job {job.name} is stopping: {message}"
         changes = {}
         if (subject.status.get("job") or {}).get("name") == job.name:

@@ -28,7 +28,7 @@ from reconciler.operator.status_text import utc
 from reconciler.operator.subject import FINALIZER, Subject, unready_because
 from reconciler.operator.verdict import stored_verdict, verdict
 from reconciler.operator.watch import GATHER_SECONDS
-from reconciler.operator.work import Key, Result, Work
+from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,10 @@ class LayoutWriter:
         if better is None:
             status.pop("recommendation", None)
         conditions = layout_conditions(
-            decision, self._verdict(subject), known=known, ready_now=unready_because(subject)
+            decision,
+            self._verdict(subject, decision),
+            known=known,
+            ready_now=unready_because(subject),
         )
         conditions += [] if better is None else [better]
         status["conditions"] = merged(
@@ -93,14 +96,15 @@ class LayoutWriter:
         """Write parts of the status that say nothing of the table's state; conditions stay."""
         self.put(subject, {**subject.status, **changes})
 
-    def _verdict(self, subject: Subject) -> GateVerdict:
+    def _verdict(self, subject: Subject, decision: Decision) -> GateVerdict:
         look, answer = subject.look, subject.gate
         record = record_of(subject.status)
         if look is None and record is not None and record.unsettled:
             return stored_verdict(subject.status)
         if look is None or answer is None or not look.pending:
             return GateVerdict()
-        return verdict(subject.body["spec"].get("approvedPlan"), subject.policy, look, answer)
+        approved = subject.body["spec"].get("approvedPlan")
+        return verdict(approved, subject.policy, look, answer, decision)
 
     def put(self, subject: Subject, status: Body) -> None:
         """Write the status under the version that was read; no write if nothing changed."""
@@ -110,8 +114,11 @@ class LayoutWriter:
         answer = self.runtime.api.put_status(
             TABLE_LAYOUT, meta["namespace"], meta["name"], status, meta["resourceVersion"]
         )
-        subject.body = answer
+        was, subject.body = record_of(subject.status), answer
         self.runtime.index.put(TABLE_LAYOUT, answer)
+        record = record_of(status)
+        if was is not None and was.unsettled and (record is None or not record.unsettled):
+            self.runtime.enqueue(LAUNCH_KEY, None)  # its slot is free now
         policy = Key(Work.POLICY, meta["namespace"], policy_of(subject.body))
         # Many tables change together: their policy summarises them once.
         self.runtime.enqueue(policy, self.clock().timestamp() + GATHER_SECONDS)

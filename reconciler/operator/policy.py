@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,7 +97,7 @@ class Policies:
         listed = self.tables(key.namespace, catalog)
         if listed is None:
             return Result(due=(now + dt.timedelta(seconds=2)).timestamp())
-        wanted, conflicting = self._wanted(policy, listed)
+        wanted, held_by = self._wanted(policy, listed)
         layouts = self._layouts(key)
         self._apply(policy, body, wanted, layouts)
         self._retire(policy, wanted, layouts)
@@ -104,7 +105,7 @@ class Policies:
         view = PolicyView(
             layouts=[item for item in self._layouts(key) if _wants(policy, wanted, item)],
             matched=len(wanted),
-            conflicting=conflicting,
+            held_by=held_by,
             suspended=policy.spec.suspend,
             failure=None,
             budgets=self._budgets(policy, layouts, now),
@@ -148,20 +149,22 @@ class Policies:
 
     def _wanted(
         self, policy: TableLayoutPolicy, listed: frozenset[Identifier]
-    ) -> tuple[frozenset[Identifier], int]:
-        """Return (tables that belong to this policy, matching tables that belong to another)."""
+    ) -> tuple[frozenset[Identifier], Counter[str]]:
+        """Return (tables that belong to this policy, matching tables of others by their policy)."""
         matching = self.selections.tables(policy, listed)
         mine: set[Identifier] = set()
+        elsewhere: Counter[str] = Counter()
         for table in matching:
             others = self.selections.rivals(policy, table)
             holder = self._holder(policy, table) or _first(policy, others, table)
             if holder == policy.name:
                 mine.add(table)
                 continue
+            elsewhere[holder] += 1
             self._wait_for(holder, policy, table)
             if holder not in {p.name for p in others}:
                 log.info("%s is still held by policy %s", ".".join(table), holder)
-        return frozenset(mine), len(matching) - len(mine)
+        return frozenset(mine), elsewhere
 
     def _wait_for(self, holder: str, policy: TableLayoutPolicy, table: Identifier) -> None:
         own = Key(Work.POLICY, policy.namespace, policy.name)
@@ -371,4 +374,4 @@ def _reserved(layouts: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
 
 
 def _failed(reason: str, message: str, stalls: bool) -> PolicyView:
-    return PolicyView((), 0, 0, False, (reason, message, stalls))
+    return PolicyView((), 0, {}, False, (reason, message, stalls))

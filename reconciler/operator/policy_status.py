@@ -19,19 +19,22 @@ MOST_ATTENTION = 10
 
 
 MOST_ATTENTION_MESSAGE = 256
+MOST_HOLDERS = 5
+"""Other policies that are named; the number of the rest is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyView:
     """The content of a policy's status. layouts: its TableLayouts as stored; matched: its tables.
 
-    conflicting: tables that belong to another policy. failure: (reason, message, stalled) of what
-    prevents the policy itself from being Ready. budgets: with (bytes, CPU seconds) reserved now.
+    held_by: matching tables that belong to another policy, by its name. failure: (reason, message,
+    stalled) of what prevents the policy itself from being Ready. budgets: with (bytes, CPU seconds)
+    reserved now.
     """
 
     layouts: Sequence[Mapping[str, Any]]
     matched: int
-    conflicting: int
+    held_by: Mapping[str, int]
     suspended: bool
     failure: tuple[str, str, bool] | None
     budgets: Sequence[BudgetState] = ()
@@ -52,7 +55,7 @@ def policy_status(
             "pending": sum(seen.pending_bytes is not None for seen in found),
             "awaitingApproval": sum(seen.reason == Reason.AWAITING_APPROVAL for seen in found),
             "stalled": sum(seen.stalled for seen in found),
-            "conflicting": view.conflicting,
+            "conflicting": sum(view.held_by.values()),
         },
         "summary": {
             "tables": f"{converged}/{view.matched}",
@@ -130,15 +133,30 @@ def _policy_conditions(view: PolicyView, found: Sequence[_Seen]) -> list[Conditi
         if stalls:
             out.append(Condition(ConditionType.STALLED, Truth.TRUE, reason, text))
         return [*out, Condition(ConditionType.CONVERGED, Truth.UNKNOWN, reason, message)]
-    if not view.matched:
+    if not view.matched and view.held_by:
+        text = f"no table{_elsewhere(view.held_by)}"
+        ready = Condition(ConditionType.READY, Truth.TRUE, Reason.OBSERVED, text)
+    elif not view.matched:
         empty = explained(Reason.NO_TABLE_MATCHES)
         ready = Condition(ConditionType.READY, Truth.TRUE, Reason.NO_TABLE_MATCHES, empty)
     else:
         unobserved = sum(s.converged is Truth.UNKNOWN for s in found)
         text = plural(view.matched, "table")
         text += f", {unobserved} not known yet" if unobserved else ""
+        text += _elsewhere(view.held_by)
         ready = Condition(ConditionType.READY, Truth.TRUE, Reason.OBSERVED, text)
     return [ready, *_policy_stalled(view, found), _policy_converged(view, found)]
+
+
+def _elsewhere(held_by: Mapping[str, int]) -> str:
+    """Return how many matching tables belong to other policies, and to which ones most of them."""
+    if not held_by:
+        return ""
+    most = sorted(held_by.items(), key=lambda item: (-item[1], item[0]))
+    named = ", ".join(f"{name} ({number})" for name, number in most[:MOST_HOLDERS])
+    more = f" and {len(most) - MOST_HOLDERS} more" if len(most) > MOST_HOLDERS else ""
+    number = plural(sum(held_by.values()), "matching table belongs", "matching tables belong")
+    return f"; {number} to other policies: {named}{more}"
 
 
 def _policy_stalled(view: PolicyView, found: Sequence[_Seen]) -> list[Condition]:
@@ -172,8 +190,12 @@ def _policy_converged(view: PolicyView, found: Sequence[_Seen]) -> Condition:
         reasons = {Reason(s.reason) for s in waiting if s.reason in set(Reason)}
         first = first_reason(reasons)
         reason = first if first is not Reason.NOTHING_TO_DO else Reason.TABLES_PENDING
+        queued = ""
+        if reason is Reason.CONCURRENCY_LIMIT and Reason.REWRITE_RUNNING in reasons:
+            limited = sum(seen.reason == Reason.CONCURRENCY_LIMIT for seen in waiting)
+            reason, queued = Reason.REWRITE_RUNNING, f"; {limited} wait for a slot"
         those = [seen for seen in waiting if seen.reason == reason]
-        text = f"{len(waiting)} of {view.matched} not converged; {reason}: {_named(those)}"
+        text = f"{len(waiting)} of {view.matched} not converged; {reason}: {_named(those)}{queued}"
         return Condition(kind, Truth.FALSE, reason, text)
     unknown = [seen for seen in found if seen.converged is Truth.UNKNOWN]
     if unknown or len(found) < view.matched:

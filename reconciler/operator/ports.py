@@ -144,8 +144,6 @@ class CatalogHandle(Protocol):
 
     def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]: ...
 
-    def spent_everywhere(self) -> tuple[Spent, ...]: ...
-
     def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
         """Return the bytes rewritten without a person's approval since then.
 
@@ -175,10 +173,6 @@ class Catalogs(Protocol):
     """The handles of the catalogs that are usable now."""
 
     def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem: ...
-
-    def known(self) -> Sequence[tuple[str, CatalogHandle | CatalogProblem]]:
-        """Return (namespace/name, handle) of every IcebergCatalog object."""
-        ...
 
     def workload_stale(self, namespace: str, name: str) -> str:
         """Return why evidence of queries must not be used, "" if it may."""

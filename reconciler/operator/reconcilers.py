@@ -14,6 +14,7 @@ from reconciler.operator.launcher import assemble
 from reconciler.operator.layout import Layouts
 from reconciler.operator.policy import Policies
 from reconciler.operator.runtime import Runtime
+from reconciler.operator.spending import Spending
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import Reconcilers
 from reconciler.state.state import cache_directory
@@ -34,7 +35,7 @@ def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any
     imports = Imports(now, runtime.held, cache_directory() / "imports")
     watched = CatalogReconciler(runtime, catalogs, imports, now)
 
-    facts = Facts(runtime, catalogs, documents, now)
+    facts = Facts(runtime, catalogs, documents, now, Spending(runtime, now))
 
     def layouts_of(offer: Any, create: Any) -> Layouts:
         return Layouts(runtime, facts, now, offer, create)

@@ -59,6 +59,13 @@ def _seconds(value: str) -> float:
     return float(seconds)
 
 
+def _share(value: str) -> float:
+    percent = float(value.strip().removesuffix("%"))
+    if not 0 <= percent <= 90:
+        raise ValueError("must be a percentage from 0 to 90")
+    return percent / 100
+
+
 def _option(parse: Callable[[str], Any], default: Any, help_: str) -> Any:
     metadata = {"parse": parse, "help": help_}
     if callable(default):
@@ -85,6 +92,18 @@ class OperatorSettings:
         "Most bytes rewritten in 24 h by all policies together, besides their budgets.",
     )
     max_jobs: int = _option(_whole, 4, "Most jobs that run at once, for all policies together.")
+    kept_share: float = _option(
+        _share,
+        0.25,
+        "Part of the slots and of the cap on 24 h, in percent, that is kept for namespaces that "
+        "have less than the others.",
+    )
+    turn: float = _option(
+        _seconds,
+        3600.0,
+        "How long a namespace without a job waits for a slot before the job of another gives way, "
+        "and how long a job runs at least before it does.",
+    )
     ambient_credentials: bool = _option(
         _flag, False, "Let catalogs use the identity of the operator's own pod or node."
     )

@@ -7,15 +7,25 @@ from typing import Any
 from reconciler.api.conditions import ConditionType, Reason
 from reconciler.operator.conditions import Body, condition_of
 from reconciler.operator.layout_status import GateVerdict
+from reconciler.operator.layout_steps import Decision, Wait
 from reconciler.operator.ports import EXPIRED, Look
 from reconciler.plan.gate import Gate
 
+BUDGETS = (Reason.OUTSIDE_WINDOW, Reason.OVER_BUDGET)
 
-def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> GateVerdict:
-    """Return Approved and WithinBudget, from the gate's answer to pending work."""
+
+def verdict(
+    own_approval: str | None, policy: Any, look: Look, answer: Gate, decision: Decision
+) -> GateVerdict:
+    """Return Approved and WithinBudget, from the gate's answer to pending work.
+
+    decision: what becomes of it; a launch may have been refused by what other jobs hold since.
+    """
     reason, message = answer.reason, answer.message
     budget = (True, Reason.FITS.value, "the plan fits all active budgets")
-    if reason in (Reason.OUTSIDE_WINDOW, Reason.OVER_BUDGET):
+    if isinstance(decision, Wait) and decision.reason in BUDGETS:
+        budget = (False, decision.reason, decision.message)
+    if reason in BUDGETS:
         invalid = any(state.error for state in answer.budgets)
         budget = (False, Reason.INVALID_BUDGET.value if invalid else reason, message)
     if reason == Reason.AWAITING_APPROVAL:

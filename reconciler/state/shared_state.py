@@ -172,11 +172,6 @@ class SharedStore(Store):
         version, _ = self._ledger_now()
         return self._spending.of(version, self._charged, policy, table_uuid)
 
-    def spent_everywhere(self) -> tuple[Spent, ...]:
-        """Return what was spent on all tables of the catalog, for a cap over everything."""
-        version, _ = self._ledger_now()
-        return self._spending.all(version, self._charged)
-
     def _charged(self) -> tuple[Charged, ...]:
         held = self.reservations(None)  # first, as in Reader.automatic_spent
         return charged(self.ledger(None), held)
@@ -272,11 +267,6 @@ class _Spending:
             own = [charge for _, charge in self._by_policy.get(policy, ())]
             other = [charge for by, charge in self._by_table.get(table, ()) if by != policy]
         return tuple(own + other)
-
-    def all(self, version: str, found: Callable[[], Iterable[Charged]]) -> tuple[Spent, ...]:
-        with self._lock:
-            self._count(version, found)
-            return tuple(charge for held in self._by_table.values() for _, charge in held)
 
     def _count(self, version: str, found: Callable[[], Iterable[Charged]]) -> None:
         if version == self._version:

@@ -135,6 +135,15 @@ class FakeApi:
 
         return self._request("create", kind, body["metadata"]["name"], work)
 
+    def replace(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Body:
+        def work() -> Body:
+            stored = self._stored(kind, namespace, body["metadata"]["name"])
+            if stored["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+                raise Conflict(f"{kind.kind} {body['metadata']['name']}: changed meanwhile")
+            return self.server.put(kind, copy.deepcopy(dict(body)))
+
+        return self._request("replace", kind, body["metadata"]["name"], work)
+
     def apply(
         self,
         kind: Kind,

@@ -106,9 +106,6 @@ class SimulatedHandle(LiveHandle):
     def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]:
         return ()
 
-    def spent_everywhere(self) -> tuple[Spent, ...]:
-        return ()
-
     def open_reservations(self) -> tuple[Reservation, ...]:
         return ()
 

@@ -18,9 +18,9 @@ from reconciler.operator.conditions import condition_of
 from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.subject import FINALIZER
-from reconciler.plan.execution import COMMITTED, WAITING
+from reconciler.plan.execution import WAITING
 from reconciler.plan.ledger import ReadCheck
-from tests.operator.worlds import GIB, NAMESPACE, START, FakeCatalog, World, run_text
+from tests.operator.worlds import GIB, NAMESPACE, START, World, run_text
 from tests.said import Said
 
 HOUR = dt.timedelta(hours=1)
@@ -268,26 +268,25 @@ def test_the_cap_over_all_policies_holds() -> None:
     assert "OverBudget" in {world.converged(n) for n in names}
 
 
-def test_the_cap_counts_what_a_catalog_spent_whose_object_was_deleted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_cap_counts_jobs_whose_table_layout_and_ledger_are_gone() -> None:
     world = World()
     world.cap = 3 * GIB
     name = world.table("orders", 2 * GIB)
-    old = FakeCatalog(world, world.catalog.document)
-    old.record("uuid-old", "p-1", "p-1-0-1", "team/old", "a01", COMMITTED, 2 * GIB, 1.0)
-    present = world.known()
-    monkeypatch.setattr(world, "known", lambda: [*present, ("team/old", old)])
     operator = world.operator()
+    job = world.started(operator)
+    world.end(job)
     world.turn(operator, 2)
-    assert world.converged(name) == "OverBudget"
-    monkeypatch.setattr(world, "known", lambda: present)
-    world.now += HOUR
+    assert world.converged(name) == "NothingToDo"
+    world.server.remove(TABLE_LAYOUT, NAMESPACE, name)
+    world.catalog.ledger.clear()
+    world.catalog.reserved.clear()
+    other = world.table("items", 2 * GIB)
+    for restarted in (operator, world.operator()):
+        world.turn(restarted, 2)
+        assert world.converged(other) == "OverBudget" and len(world.living()) == 0
+    world.now += 24 * HOUR + dt.timedelta(minutes=10)
     world.turn(operator, 2)
-    assert world.converged(name) == "OverBudget" and not world.jobs()
-    world.now += 24 * HOUR
-    world.turn(operator, 2)
-    assert len(world.jobs()) == 1
+    assert len(world.living()) == 1
 
 
 @pytest.mark.parametrize("why", ["suspend", "window", "policy", "deleted policy", "deleted"])
@@ -378,7 +377,7 @@ def test_a_job_killed_without_a_termination_message_is_charged_in_full() -> None
     job = world.started(operator)
     world.end(job, 1, LastWords(Cause.UNKNOWN, ""))
     world.turn(operator)
-    assert sum(s.rewrite_bytes for s in world.catalog.spent_everywhere()) == 5 * GIB
+    assert sum(s.rewrite_bytes for s in world.catalog.spent("", "uuid-orders")) == 5 * GIB
     assert world.converged(name) in ("BackOff", "RewriteRunning", "OverBudget")
     assert world.layout(name)["status"]["failures"]["count"] == 1
 

@@ -161,7 +161,7 @@ def test_a_policy_counts_its_tables_and_gives_the_first_reason() -> None:
         layout_of("d", Stall(Reason.CONFLICT_LOOP, "five in a row")),
     ]
     state = BudgetState(Budget("daily"), True, 400 << 30, 7200.0, 0, 0.0, None)
-    view = PolicyView(layouts, 4, 1, False, None, (state,), (100 << 30, 3600), "now")
+    view = PolicyView(layouts, 4, {"other": 1}, False, None, (state,), (100 << 30, 3600), "now")
     status = policy_status(None, view, 7, NOW)
     check(status, status_schema(POLICY))
     assert status["tables"] == {
@@ -183,12 +183,12 @@ def test_a_policy_counts_its_tables_and_gives_the_first_reason() -> None:
 def test_a_table_of_an_older_generation_is_not_counted_as_converged() -> None:
     old = layout_of("a", Wait(LATER, Reason.NOTHING_TO_DO, ""))
     old["metadata"]["generation"] = 2
-    status = policy_status(None, PolicyView([old], 1, 0, False, None), 1, NOW)
+    status = policy_status(None, PolicyView([old], 1, {}, False, None), 1, NOW)
     assert condition_of(status, ConditionType.CONVERGED)["status"] == "Unknown"
 
 
 def test_a_dead_catalog_leaves_nothing_true() -> None:
-    view = PolicyView([], 3, 0, False, (Reason.CATALOG_UNAVAILABLE, "refused", False))
+    view = PolicyView([], 3, {}, False, (Reason.CATALOG_UNAVAILABLE, "refused", False))
     status = policy_status(None, view, 1, NOW)
     assert condition_of(status, ConditionType.READY)["status"] == "False"
     assert condition_of(status, ConditionType.CONVERGED)["status"] == "Unknown"
@@ -197,7 +197,7 @@ def test_a_dead_catalog_leaves_nothing_true() -> None:
 
 def test_attention_names_ten_tables_at_most_in_short_lines() -> None:
     layouts = [layout_of(f"t{n}", Stall(Reason.CONFLICT_LOOP, "x" * 900)) for n in range(30)]
-    status = policy_status(None, PolicyView(layouts, 30, 0, False, None), 1, NOW)
+    status = policy_status(None, PolicyView(layouts, 30, {}, False, None), 1, NOW)
     assert len(status["attention"]) == 10
     check(status, status_schema(POLICY))
 
@@ -323,7 +323,7 @@ def test_times_of_the_server_are_read_with_and_without_fractions() -> None:
 
 
 def policy_conditions(*layouts: dict[str, Any], matched: int = 0) -> dict[str, Any]:
-    view = PolicyView(layouts, matched or len(layouts), 0, False, None)
+    view = PolicyView(layouts, matched or len(layouts), {}, False, None)
     return {item["type"]: item for item in policy_status({}, view, 1, NOW)["conditions"]}
 
 
@@ -358,7 +358,7 @@ def test_a_stall_of_a_newer_version_is_passed_on_as_it_is() -> None:
 
 @pytest.mark.parametrize("reason", [Reason.CATALOG_NOT_FOUND, Reason.CATALOG_UNAVAILABLE])
 def test_what_a_policy_lacks_is_the_reason_of_converged_too(reason: Reason) -> None:
-    view = PolicyView((), 0, 0, False, (reason, "m", reason is Reason.CATALOG_NOT_FOUND))
+    view = PolicyView((), 0, {}, False, (reason, "m", reason is Reason.CATALOG_NOT_FOUND))
     found = {item["type"]: item for item in policy_status({}, view, 1, NOW)["conditions"]}
     assert (found["Converged"]["status"], found["Converged"]["reason"]) == ("Unknown", reason)
 

@@ -28,6 +28,7 @@ from reconciler.operator.layout import Layouts
 from reconciler.operator.layout_facts import NOTHING_TO_DO
 from reconciler.operator.plan_status import plan_status
 from reconciler.operator.ports import CatalogProblem, CutShort, Glance, Look
+from reconciler.operator.spending import Spending
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.stored import StoredDocuments, read_stored
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
@@ -167,10 +168,6 @@ class FakeCatalog:
         found = self._charged()
         return tuple(c.spent for c in found if c.policy == policy or c.table_uuid == uuid)
 
-    def spent_everywhere(self) -> tuple[Spent, ...]:
-        self._answer()
-        return tuple(item.spent for item in self._charged())
-
     def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
         asked = {*approved, *self.approvals}
         return sum(
@@ -229,21 +226,9 @@ class World:
     def __init__(self, **policy: Any):
         self.now = START
         self.server = FakeServer(lambda: self.now)
-        self.catalog_body = self.server.put(
-            CATALOG,
-            {
-                "metadata": {"name": "warehouse", "namespace": NAMESPACE},
-                "spec": {
-                    "type": "rest",
-                    "catalogName": "warehouse",
-                    "properties": {"uri": "http://catalog", "warehouse": "w"},
-                    "jobs": {"image": "jobs:1"},
-                },
-            },
-        )
-        document = read_stored(self.catalog_body, "IcebergCatalog")
-        assert isinstance(document, IcebergCatalog), document
-        self.catalog: FakeCatalog = FakeCatalog(self, document)
+        self.catalogs: dict[str, FakeCatalog] = {}
+        self.catalog_body = self._catalog(NAMESPACE)
+        self.catalog = self.catalogs[NAMESPACE]
         self.problem: CatalogProblem | None = None
         self.stale = ""
         self.documents = StoredDocuments()
@@ -252,11 +237,35 @@ class World:
         """When bytes were rewritten, how many, and since when their job was there."""
         self.policy(**policy)
 
-    def policy(self, name: str = "facts", **spec: Any) -> None:
+    def _catalog(self, namespace: str) -> dict[str, Any]:
+        body = self.server.put(
+            CATALOG,
+            {
+                "metadata": {"name": "warehouse", "namespace": namespace},
+                "spec": {
+                    "type": "rest",
+                    "catalogName": "warehouse",
+                    "properties": {"uri": "http://catalog", "warehouse": "w"},
+                    "jobs": {"image": "jobs:1"},
+                },
+            },
+        )
+        document = read_stored(body, "IcebergCatalog")
+        assert isinstance(document, IcebergCatalog), document
+        self.catalogs[namespace] = FakeCatalog(self, document)
+        return body
+
+    def tenant(self, namespace: str, **policy: Any) -> FakeCatalog:
+        """Another watched namespace, with a catalog and a policy of its own."""
+        self._catalog(namespace)
+        self.policy(namespace=namespace, **policy)
+        return self.catalogs[namespace]
+
+    def policy(self, name: str = "facts", namespace: str = NAMESPACE, **spec: Any) -> None:
         small = {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "1Pi"}}
         approval = spec.pop("approval", small)
         body = {
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {
                 "catalogRef": {"name": "warehouse"},
                 "tables": {"include": ["sales.*"]},
@@ -264,23 +273,25 @@ class World:
                 **spec,
             },
         }
-        key = (POLICY.plural, NAMESPACE, name)
+        key = (POLICY.plural, namespace, name)
         if key in self.server.objects:
             body["metadata"]["uid"] = self.server.objects[key]["metadata"]["uid"]
         self.server.put(POLICY, body)
 
-    def table(self, name: str, *sizes: int, policy: str = "facts") -> str:
+    def table(
+        self, name: str, *sizes: int, policy: str = "facts", namespace: str = NAMESPACE
+    ) -> str:
         """A table with one pending action per size, and its TableLayout; name of the latter."""
         pending = [(f"a{n:02d}", size) for n, size in enumerate(sizes, 1)]
-        self.catalog.tables["sales", name] = FakeTable(f"uuid-{name}", pending)
-        return self.table_layout(name, policy)
+        self.catalogs[namespace].tables["sales", name] = FakeTable(f"uuid-{name}", pending)
+        return self.table_layout(name, policy, namespace)
 
-    def table_layout(self, name: str, policy: str = "facts") -> str:
+    def table_layout(self, name: str, policy: str = "facts", namespace: str = NAMESPACE) -> str:
         layout = table_layout_name("warehouse", ("sales", name))
         self.server.put(
             TABLE_LAYOUT,
             {
-                "metadata": {"name": layout, "namespace": NAMESPACE},
+                "metadata": {"name": layout, "namespace": namespace},
                 "spec": {
                     "catalogRef": {"name": "warehouse"},
                     "table": {"namespace": ["sales"], "name": name},
@@ -301,10 +312,10 @@ class World:
             launched=lambda n: None, finished=lambda n, c: None, rewrote=lambda n, s: None
         )
         settings = SimpleNamespace(
-            max_jobs=self.max_jobs, max_rewrite_bytes=self.cap, namespaces=(NAMESPACE,),
+            max_jobs=self.max_jobs, max_rewrite_bytes=self.cap, namespaces=tuple(self.catalogs),
             namespace=NAMESPACE, cluster_wide=False, image="", driver_service_account="driver",
             executor_service_account="executor",
-            local_files=False, allowed_networks=(),
+            local_files=False, allowed_networks=(), lease="lease", kept_share=0.25, turn=3600.0,
         )  # fmt: skip
         runtime: Any = SimpleNamespace(
             api=connection, index=index, settings=settings, metrics=metrics,
@@ -315,7 +326,7 @@ class World:
         def clock() -> dt.datetime:
             return self.now
 
-        facts = Facts(runtime, self, self.documents, clock)
+        facts = Facts(runtime, self, self.documents, clock, Spending(runtime, clock))
         layouts, launcher = assemble(
             lambda offer, create: Layouts(runtime, facts, clock, offer, create)
         )
@@ -337,10 +348,7 @@ class World:
     # Catalogs
 
     def handle(self, namespace: str, name: str) -> Any:
-        return self.problem or self.catalog
-
-    def known(self) -> list[tuple[str, Any]]:
-        return [(f"{NAMESPACE}/warehouse", self.problem or self.catalog)]
+        return self.problem or self.catalogs[namespace]
 
     def workload_stale(self, namespace: str, name: str) -> str:
         return self.stale
@@ -352,19 +360,23 @@ class World:
         for _ in range(rounds):
             self.relist(operator)
             for body in self.server.all(TABLE_LAYOUT):
-                self.reconcile(operator, body["metadata"]["name"])
+                meta = body["metadata"]
+                self.reconcile(operator, meta["name"], meta["namespace"])
             operator.launcher.reconcile(LAUNCH_KEY)
 
-    def reconcile(self, operator: Operator, layout: str) -> Any:
-        return operator.layouts.reconcile(Key(Work.LAYOUT, NAMESPACE, layout))
+    def reconcile(self, operator: Operator, layout: str, namespace: str = NAMESPACE) -> Any:
+        return operator.layouts.reconcile(Key(Work.LAYOUT, namespace, layout))
 
-    def layout(self, name: str) -> dict[str, Any]:
-        return self.server.objects[(TABLE_LAYOUT.plural, NAMESPACE, name)]
+    def layout(self, name: str, namespace: str = NAMESPACE) -> dict[str, Any]:
+        return self.server.objects[(TABLE_LAYOUT.plural, namespace, name)]
 
-    def converged(self, name: str) -> str:
+    def converged(self, name: str, namespace: str = NAMESPACE) -> str:
         """Reason of Converged."""
-        conditions = self.layout(name).get("status", {}).get("conditions", ())
-        return next((c["reason"] for c in conditions if c["type"] == "Converged"), "")
+        return self.condition(name, "Converged", namespace).get("reason", "")
+
+    def condition(self, name: str, kind: str, namespace: str = NAMESPACE) -> dict[str, Any]:
+        conditions = self.layout(name, namespace).get("status", {}).get("conditions", ())
+        return next((c for c in conditions if c["type"] == kind), {})
 
     def jobs(self) -> list[dict[str, Any]]:
         return self.server.all(JOB)
@@ -386,13 +398,13 @@ class World:
         meta = job["metadata"]
         run = read_job(run_text(job))
         if isinstance(run, RunDocument):
-            self._reserved(meta["uid"], run)
+            self._reserved(meta["uid"], run, self.catalogs[meta["namespace"]])
         self.server.put(
             POD,
             {
                 "metadata": {
                     "name": f"{meta['name']}-pod",
-                    "namespace": NAMESPACE,
+                    "namespace": meta["namespace"],
                     "labels": dict(meta["labels"]),
                     "ownerReferences": [{"kind": "Job", "uid": meta["uid"]}],
                 },
@@ -400,11 +412,11 @@ class World:
             },
         )
 
-    def _reserved(self, uid: str, run: RunDocument) -> None:
-        table = self.catalog.tables[run.table]
-        self.catalog.open_attempts.discard(table.uuid)  # the first thing that a driver does
+    def _reserved(self, uid: str, run: RunDocument, catalog: FakeCatalog) -> None:
+        table = catalog.tables[run.table]
+        catalog.open_attempts.discard(table.uuid)  # the first thing that a driver does
         sizes = [size for action, size in table.pending if action in run.action_ids]
-        self.catalog.reserved.append(
+        catalog.reserved.append(
             Reservation(
                 id=uid,
                 table_uuid=table.uuid,
@@ -436,14 +448,15 @@ class World:
             assert words is not None
             self._ended(job, words)
             return
-        table = self.catalog.tables[run.table]
+        catalog = self.catalogs[job["metadata"]["namespace"]]
+        table = catalog.tables[run.table]
         killed = words is not None and words.cause is Cause.UNKNOWN
         ids = [a for a in run.action_ids if a in dict(table.pending)][:actions]
         attempt = f"{run.plan_id}-{int(self.now.timestamp() * 1e6):x}-1"
         for number, action in enumerate(ids):
             size = dict(table.pending)[action]
             if not (killed and number == len(ids) - 1):
-                self.catalog.record(
+                catalog.record(
                     table.uuid, run.plan_id, attempt, run.policy_key, action, state, size, 1.0
                 )
             begun = parse_time(job["metadata"]["creationTimestamp"]) or self.now
@@ -451,11 +464,11 @@ class World:
             table.pending = [item for item in table.pending if item[0] != action]
             table.version += 1
         if killed:
-            self.catalog.open_attempts.add(table.uuid)
+            catalog.open_attempts.add(table.uuid)
         else:
-            self.catalog.reserved = [
+            catalog.reserved = [
                 replace(item, settled=True) if item.id == job["metadata"]["uid"] else item
-                for item in self.catalog.reserved
+                for item in catalog.reserved
             ]
         self._ended(job, words)
 
@@ -463,7 +476,7 @@ class World:
         meta = job["metadata"]
         ok = words is None
         message = result if words is None or words.cause is Cause.UNKNOWN else words.line()
-        pod = self.server.objects.get((POD.plural, NAMESPACE, f"{meta['name']}-pod"))
+        pod = self.server.objects.get((POD.plural, meta["namespace"], f"{meta['name']}-pod"))
         if pod is not None:
             ended = {"exitCode": 0 if ok else 5, "message": message}
             pod["status"] = {
@@ -471,7 +484,7 @@ class World:
                 "containerStatuses": [{"state": {"terminated": ended}}],
             }
             self.server.bump(pod)
-        stored = self.server.objects.get((JOB.plural, NAMESPACE, meta["name"]))
+        stored = self.server.objects.get((JOB.plural, meta["namespace"], meta["name"]))
         if stored is None:
             return
         stored["status"] = {
@@ -479,8 +492,8 @@ class World:
         }
         self.server.bump(stored)
         if stored["metadata"].get("deletionTimestamp"):
-            self.server.remove(POD, NAMESPACE, f"{meta['name']}-pod")
-            self.server.remove(JOB, NAMESPACE, meta["name"])
+            self.server.remove(POD, meta["namespace"], f"{meta['name']}-pod")
+            self.server.remove(JOB, meta["namespace"], meta["name"])
 
 
 def run_text(job: dict[str, Any]) -> str:

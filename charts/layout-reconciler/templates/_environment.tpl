@@ -9,6 +9,8 @@
 - {name: LAYOUTCTL_OPERATOR_LEASE, value: {{ include "layout.fullname" . | quote }}}
 - {name: LAYOUTCTL_OPERATOR_MAX_REWRITE_BYTES, value: {{ .Values.caps.rewriteBytesPerDay | quote }}}
 - {name: LAYOUTCTL_OPERATOR_MAX_JOBS, value: {{ .Values.caps.concurrentJobs | quote }}}
+- {name: LAYOUTCTL_OPERATOR_KEPT_SHARE, value: {{ .Values.caps.keptSharePercent | quote }}}
+- {name: LAYOUTCTL_OPERATOR_TURN, value: {{ .Values.caps.turn | quote }}}
 - {name: LAYOUTCTL_OPERATOR_AMBIENT_CREDENTIALS, value: {{ .Values.ambientCredentials | quote }}}
 {{- with .Values.allowedNetworks }}
 - {name: LAYOUTCTL_OPERATOR_ALLOWED_NETWORKS, value: {{ join "," . | quote }}}
