@@ -235,21 +235,22 @@ class Launcher:
                 self.offers[key] = replace(known, refused=refusal, among=among)
 
     def in_order(self) -> list[Key]:
-        """Return the keys in the order in which they are served: namespaces with few jobs first, of
-        equals the one that was served longest ago; in a namespace by saving per byte, which grows
-        with each hour of waiting; names break ties."""
+        """Return the keys in the order in which they are served: by the place of their
+        namespace; in a namespace by saving per byte, which grows with each hour of waiting; names
+        break ties."""
         now = self.layouts.clock()
         with self.lock:
             found = list(self.offers.items())
         jobs = self.admission.slots(self.spending.known, now).jobs
 
-        def rank(item: tuple[Key, Offer]) -> tuple[int, int, float, Key]:
+        def rank(item: tuple[Key, Offer]) -> tuple[tuple[int, dt.datetime, int], float, Key]:
             namespace = item[0].namespace
             waited = max(0.0, (now - item[1].since).total_seconds() / 3600)
             candidate = item[1].candidate
             least = LEAST_SAVING / 100 if candidate.recommends else LEAST_SAVING
             saving = -max(candidate.saving_per_byte, least) * (1 + waited)
-            return jobs.get(namespace, 0), self.served.get(namespace, 0), saving, item[0]
+            place = shares.precedence(namespace, jobs, self.starving, self.served, now)
+            return place, saving, item[0]
 
         return [key for key, _ in sorted(found, key=rank)]
 

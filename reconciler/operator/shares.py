@@ -2,8 +2,8 @@
 
 Pure. Four rules, of which each has a number that an administrator can set:
 
-1. A free slot goes to the waiting namespace that has the fewest jobs; of equals, to the one that
-   was served longest ago.
+1. A free slot goes to the waiting namespace that has the fewest jobs; of those without a job, to
+   the one that has waited longest; of other equals, to the one that was served longest ago.
 2. A part of the slots (`kept share`, at least one of several) is only for namespaces without a job,
    as long as there are such namespaces with a policy. So a newcomer starts at once.
 3. A namespace without a job that has waited for a whole `turn` gets the slot of another: the job
@@ -104,6 +104,20 @@ def refusal(limits: Limits, found: Slots, namespace: str, known: Known) -> str:
         f"this namespace runs {found.jobs[namespace]} jobs; the free slot is kept for "
         "namespaces without a job"
     )
+
+
+def precedence(
+    namespace: str,
+    jobs: Mapping[str, int],
+    starving: Mapping[str, dt.datetime],
+    served: Mapping[str, int],
+    now: dt.datetime,
+) -> tuple[int, dt.datetime, int]:
+    """Return the place of a namespace in the order in which free slots are given, smallest first.
+
+    served: number of the launch in which each namespace was last served.
+    """
+    return jobs.get(namespace, 0), starving.get(namespace, now), served.get(namespace, 0)
 
 
 def victims(

@@ -75,10 +75,10 @@ def test_no_rule_has_a_wildcard_or_a_right_that_leads_to_more(objects: Objects) 
                 assert resource not in ("pods/exec", "serviceaccounts/token", "roles")
 
 
-def test_only_its_own_lease_may_be_read_and_renewed(objects: Objects) -> None:
+def test_only_its_own_lease_and_record_may_be_read_and_written(objects: Objects) -> None:
     (role,) = of_kind(objects, "Role", f"{OPERATOR}-leader")
     for rule in role["rules"]:
-        if rule["verbs"] != ["create"]:
+        if rule["resources"] != ["events"] and rule["verbs"] != ["create"]:
             assert rule["resourceNames"] == [OPERATOR]
 
 

@@ -237,7 +237,9 @@ def test_a_write_ahead_without_a_job_is_continued_by_the_next_operator() -> None
     create = operator.api.create
 
     def dies(kind: Any, *rest: Any) -> Any:
-        raise ConnectionError if kind.kind == "Job" else create(kind, *rest)
+        if kind.kind == "Job":
+            raise ConnectionError
+        return create(kind, *rest)
 
     operator.api.create = dies  # type: ignore[method-assign]
     with pytest.raises(ConnectionError):
