@@ -51,7 +51,7 @@ def test_a_dropped_column_is_left_out_and_a_list_is_read_whole(
         return SimpleNamespace(ratio=2.0)
 
     assert list(_measured(monkeypatch, measure).values()) == [[2.0]]
-    assert asked == ["l_shipdate", "l_tags"]
+    assert asked == [("l_shipdate",), ("l_tags",)]
 
 
 def test_what_cannot_be_measured_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
