@@ -154,7 +154,7 @@ def measured(seed: int) -> list[str]:
     later = batch_fragments(people.sessions(random, RECORDED_DAYS, LATER_DAYS))
     settings = settings_of(table)
     actions = ours(table, recorded, settings)
-    chosen, _ = carry_out(table, actions, settings)
+    chosen, *_ = carry_out(table, actions, settings, [])
     every = np.arange(len(table.files), dtype=np.int64)
     together = np.zeros(len(every), dtype=np.int64)
     tried, known = {}, {}

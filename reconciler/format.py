@@ -19,6 +19,12 @@ def iec(size: float | None) -> str:
     return f"{value:.0f} B" if unit == 0 else f"{value:,.1f} {_UNITS[unit]}"
 
 
+def saved_text(least: float, exact: bool) -> str:
+    """Return saved bytes; a saving that is only known to be at least so large says so."""
+    size = iec(least) if least >= 0 else f"-{iec(-least)}"
+    return size if exact else f"at least {size}"
+
+
 def part_of(part: str, total: str) -> str:
     """Return `1.9 of 10.0 MiB`: the unit once if both have the same one."""
     number, _, unit = part.partition(" ")

@@ -1,9 +1,9 @@
 """`layoutctl history TABLE`: every plan with predicted and actual figures, and the net saving.
 
 A saving is realised by later queries: what they would read and open of the inputs by their old zone
-maps, minus what they read of the files that replaced them, in the unit of predictions. It is
-measured per plan, because one commit may contain several actions. A plan that did not pay back
-within its horizon is marked.
+maps, minus what they read of the files that replaced them, in the unit of predictions. Where a part
+is not known it is a bound; without later queries there is none. A plan that did not pay back within
+its horizon is marked.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from reconciler.api.version import API_VERSION
 from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, Timeout
 
 if TYPE_CHECKING:
+    from reconciler.advisor.credit import Credit
     from reconciler.loop.local_actor import LocalActor
-    from reconciler.loop.measure import Realised
     from reconciler.plan.ledger import LedgerEntry, ReadCheck
-    from reconciler.queries.fragments import Fragment
     from reconciler.table.observation import Observation
 
-HORIZON_MS = 7 * 86_400_000
+DAY_MS = 86_400_000
+HORIZON_MS = 7 * DAY_MS
 
 
 def register(app: typer.Typer) -> None:
@@ -59,13 +59,13 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PastPlan:
-    """A plan that was carried out at least in part. rho: cost of a rewritten byte in bytes of
-    reading. check: the recorded queries before, as predicted and afterwards. open_bytes: the price
-    of opening a file."""
+    """A plan that was carried out at least in part. realised: what later queries did not read, None
+    if that is unknown. rho: cost of a rewritten byte in bytes of reading. check: the recorded
+    queries before, as predicted and afterwards. open_bytes: the price of opening a file."""
 
     plan_id: str
     entries: tuple[LedgerEntry, ...]
-    realised: Realised | None
+    realised: Credit | None
     rho: float
     open_bytes: int
     check: ReadCheck | None = None
@@ -83,78 +83,50 @@ class PastPlan:
         return self.rho * self.read_bytes
 
     @property
-    def saved(self) -> float | None:
-        return None if self.realised is None else self.realised.saved
+    def measured(self) -> Credit | None:
+        """What it saved, None if no query that shows it has run since."""
+        return None if self.realised is None or self.realised.none_ran else self.realised
+
+    @property
+    def too_early(self) -> bool:
+        """Whether less than a day of queries has run since."""
+        seen = self.measured
+        return seen is None or seen.until_ms - seen.since_ms < DAY_MS
 
     @property
     def harm(self) -> bool:
         """Whether queries cost more than before: later ones, or the recorded ones until a day of
         later ones is known."""
-        seen = self.realised
-        if seen is None or seen.saved is None or seen.too_early:
+        seen = self.measured
+        if seen is None or self.too_early:
             return self.check is not None and self.check.harm
-        return seen.saved < 0
+        return seen.most < 0
 
     @property
     def not_paid(self) -> bool:
         """Whether its horizon of 7 days has passed and it saved less than it cost."""
-        seen = self.realised
-        if seen is None or seen.saved is None:
+        seen = self.measured
+        if seen is None:
             return False
-        return seen.until_ms - self.at_ms >= HORIZON_MS and seen.saved < self.cost
+        return seen.until_ms - self.at_ms >= HORIZON_MS and seen.most < self.cost
 
 
 def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
     """Return every plan of the ledger, oldest first."""
-    from reconciler.loop.propose import open_bytes_of
     from reconciler.queries.rewrite_cost import rho_from
 
     past = actor.history(observation.uuid)
-    rho = rho_from(past.rho).value
-    fragments = actor.store.fragments(observation.uuid)
+    rho, price = rho_from(past.rho).value, past.open_price.bytes
+    saved = actor.saved(observation, actor.evidence(observation), past)
     checks = {check.plan_id: check for check in past.checks}
     by_plan: dict[str, list[LedgerEntry]] = {}
     for entry in past.entries:
         if entry.outcome.action_id:
             by_plan.setdefault(entry.plan_id, []).append(entry)
     return [
-        PastPlan(
-            plan_id,
-            tuple(entries),
-            _realised(actor, observation, entries, fragments, price),
-            rho,
-            price,
-            checks.get(plan_id),
-        )
+        PastPlan(plan_id, tuple(entries), saved.get(plan_id), rho, price, checks.get(plan_id))
         for plan_id, entries in by_plan.items()
-        for price in (open_bytes_of(actor.store.get_plan(plan_id)),)
     ]
-
-
-def _realised(
-    actor: LocalActor,
-    observation: Observation,
-    entries: Sequence[LedgerEntry],
-    fragments: list[Fragment],
-    open_bytes: int,
-) -> Realised | None:
-    """Return the realised saving; None while nothing is committed, or if the outputs were
-    rewritten."""
-    from reconciler.loop.measure import live_outputs, realised_saving
-
-    done = [entry for entry in entries if entry.committed]
-    if not done:
-        return None
-    plan_id = done[0].plan_id
-    actions = sorted({entry.outcome.action_id for entry in done})
-    before = [actor.store.old_zone_maps(plan_id, action) for action in actions]
-    written = actor.outputs(observation.uuid, plan_id)
-    after = live_outputs(observation.files, written)
-    if not written or len(after) < len(written):
-        return None
-    inputs = [files for files in before if files is not None]
-    since_ms = max(entry.at_ms for entry in done)
-    return realised_saving(inputs, after, fragments, since_ms, open_bytes)
 
 
 def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
@@ -240,32 +212,46 @@ def _cpu(predicted: float, actual: float) -> str:
 
 
 def _realised_text(plan: PastPlan) -> str:
-    from reconciler.format import duration, iec
+    from reconciler.format import duration, saved_text
 
-    seen = plan.realised
+    seen = plan.measured
     if seen is None:
-        return "-"
-    if seen.saved is None or seen.too_early:
-        return "too early"
-    saved = iec(seen.saved) if seen.saved >= 0 else f"-{iec(-seen.saved)}"
-    age = duration((seen.until_ms - plan.at_ms) / 1000)
+        if not any(entry.written for entry in plan.entries):
+            return "-"
+        return "unknown" if plan.realised is None else "no query since"
+    age = duration(max(0, seen.until_ms - seen.since_ms) / 1000)
     verdict = "  HARM" if plan.harm else "  NOT PAID" if plan.not_paid else ""
-    return f"{saved} in {age}{verdict}"
+    return f"{saved_text(seen.least, seen.exact)} in {age}{verdict}"
 
 
 def _net(plans: Sequence[PastPlan]) -> str:
     """Return the savings minus the spending since the beginning, in bytes of reading."""
-    from reconciler.format import iec
+    from reconciler.format import count, iec, saved_text, utc
 
     spent = sum(plan.cost for plan in plans)
-    saved = sum(plan.saved or 0.0 for plan in plans)
+    cost = f"the rewriting cost as much as reading {iec(spent)}"
+    opening = f"opening a file counts as reading {iec(plans[-1].open_bytes)}"
+    seen = [plan.measured for plan in plans if plan.measured is not None]
+    if not seen:
+        return f"no query is known that ran since; {cost}; {opening}"
+    exact = all(one.table_exact for one in seen) and not any(
+        plan.realised is None and any(entry.written for entry in plan.entries) for plan in plans
+    )
+    saved = sum(one.table_least for one in seen)
     net = saved - spent
-    known = sorted({plan.open_bytes for plan in plans})
-    prices = iec(known[0]) if len(known) == 1 else f"{iec(known[0])} to {iec(known[-1])}, by plan"
+    unknown = max(one.unknown for one in seen)
+    parts = [
+        f"{saved_text(saved, exact)} saved, measured by queries from "
+        f"{utc(min(one.since_ms for one in seen))} to {utc(max(one.until_ms for one in seen))}",
+        *([f"{count(round(unknown))} of which the conditions are unknown count as saving nothing"]
+          if unknown else []),
+        cost,
+        opening,
+    ]  # fmt: skip
+    bound = "" if exact else "at least "
     return (
-        f"net since the first rewrite: {'-' if net < 0 else '+'}{iec(abs(net))} of reading "
-        f"({iec(max(saved, 0.0))} saved; the rewriting cost as much as reading {iec(spent)}; "
-        f"opening a file counts as reading {prices})"
+        f"net since the first rewrite: {bound}{'-' if net < 0 else '+'}{iec(abs(net))} of reading "
+        f"({'; '.join(parts)})"
     )
 
 
@@ -280,8 +266,8 @@ def _document(observation: Observation, plans: Sequence[PastPlan]) -> dict[str, 
                 "time": plan.at_ms,
                 "rewrittenBytes": plan.read_bytes,
                 "costBytes": round(plan.cost),
-                "realisedBytes": None if plan.saved is None else round(plan.saved),
-                "tooEarly": plan.realised is None or plan.realised.too_early,
+                **_realised(plan.measured),
+                "tooEarly": plan.too_early,
                 "notPaid": plan.not_paid,
                 "harm": plan.harm,
                 "check": None if plan.check is None else _check(plan.check),
@@ -289,6 +275,18 @@ def _document(observation: Observation, plans: Sequence[PastPlan]) -> dict[str, 
             }
             for plan in plans
         ],
+    }
+
+
+def _realised(seen: Credit | None) -> dict[str, Any]:
+    """Return bounds of the realised saving, and the queries by which it was measured."""
+    return {
+        "realisedBytes": None if seen is None else round(seen.least),
+        "realisedAtMostBytes": None if seen is None else round(seen.most),
+        "realisedQueries": 0 if seen is None else round(seen.queries),
+        "unknownQueries": 0 if seen is None else round(seen.unknown),
+        "realisedSince": None if seen is None else seen.since_ms,
+        "realisedUntil": None if seen is None else seen.until_ms,
     }
 
 

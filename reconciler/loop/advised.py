@@ -81,7 +81,9 @@ def _advised_on(
     ports: Ports,
     now: dt.datetime,
 ) -> Advised:
-    evidence, history = ports.evidence(seen), ports.history(seen.uuid)
+    evidence = ports.evidence(seen)
+    history = ports.history(seen.uuid)
+    history = replace(history, credits=ports.saved(seen, evidence, history))
     seen, orphans = _with_orphans(seen, target, policy, ports, now)
     seen = _with_unused_specs(seen, target, policy, ports, now)
     settings = settings_for(

@@ -6,7 +6,7 @@ Pure: the caller has done the reading. Errors name the field of the policy that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.advisor.advice import (
     AGGRESSIVENESS,
@@ -16,6 +16,7 @@ from reconciler.advisor.advice import (
     Objectives,
     Settings,
 )
+from reconciler.advisor.credit import Credit
 from reconciler.advisor.pto.sizes import expert_row_group
 from reconciler.api.documents import (
     Approval,
@@ -63,7 +64,8 @@ DEFAULT_ROW_GROUP = 128 << 20
 @dataclass(frozen=True, slots=True)
 class History:
     """The state store's history of a table. rho: measured ratios, oldest first; runs: times of
-    executions, of all tables; open_price: of a file; conflicts: in a row until now."""
+    executions, of all tables; open_price: of a file; conflicts: in a row until now; credits: what
+    later queries did not read, by plan id, without plans of which that is unknown."""
 
     entries: tuple[LedgerEntry, ...] = ()
     checks: tuple[ReadCheck, ...] = ()
@@ -71,6 +73,7 @@ class History:
     runs: tuple[RunTimes, ...] = ()
     open_price: OpenPrice = PRESET
     conflicts: Conflicts = NO_CONFLICTS
+    credits: Mapping[str, Credit] = field(default_factory=dict)
 
 
 def settings_for(
@@ -313,15 +316,13 @@ def _shortest_ms(budgets: Iterable[BudgetSpec]) -> int:
 
 
 def debt(history: History, rho: Rho) -> Debt:
-    """Return Eq. 2's debt: the cost of rewrites minus the measured savings of the window, opens
-    included."""
-    spent = sum(
-        rho.value * entry.outcome.read_bytes
-        for entry in history.entries
-        if rests_on_workload(entry)
-    )
-    realised = sum(max(0, check.saving) for check in history.checks)
-    return Debt(float(spent), float(realised))
+    """Return Eq. 2's debt: the cost of rewrites that only queries spoke for, and what later
+    queries did not read because of them. Where that is a bound, the lower one counts."""
+    judged = [entry for entry in history.entries if rests_on_workload(entry)]
+    spent = sum(rho.value * entry.outcome.read_bytes for entry in judged)
+    plans = {entry.plan_id for entry in judged}
+    realised = sum(one.table_least for plan, one in history.credits.items() if plan in plans)
+    return Debt(float(spent), max(0.0, realised))
 
 
 def _unattended(approval: Approval) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from reconciler.advisor.credit import Credit
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
 from reconciler.plan.execution import Intent
 from reconciler.plan.plan import Plan
-from reconciler.queries.fragments import Workload
+from reconciler.queries.fragments import Fragment, Workload
 from reconciler.queries.open_price import OpenPrice
 from reconciler.table.filetable import Int64
 from reconciler.table.observation import RECENT_MS, Observation
@@ -32,10 +33,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The known queries on a table."""
+    """The known queries on a table.
+
+    workload: by shape. coverage: how much of the table's reading they explain.
+    queries: each by itself, by event time.
+    """
 
     workload: Workload
     coverage: CoverageInfo
+    queries: tuple[Fragment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,15 @@ class Ports(Protocol):
         """Return the files that earlier runs refused, by path."""
         ...
 
-    def history(self, table_uuid: str) -> History: ...
+    def history(self, table_uuid: str) -> History:
+        """Return what was done to the table, without what that has saved."""
+        ...
+
+    def saved(
+        self, observation: Observation, evidence: Evidence, history: History
+    ) -> Mapping[str, Credit]:
+        """Return what later queries did not read because of past rewrites, by plan id."""
+        ...
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None: ...
 

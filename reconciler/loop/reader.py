@@ -8,16 +8,19 @@ table between two calls.
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from reconciler.advisor.credit import Credit, Price
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.sketch_reader import ReadSketches, read_directly
 from reconciler.catalog.spec_use import unused_specs
+from reconciler.loop.credit_record import past_credits, record_written
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.ports import Evidence, OpenWork, Target
@@ -103,7 +106,7 @@ class Reader:
             fragments, tuple(sorted(self.store.skips(observation.uuid).items()))
         )
         found = coverage(workload, observation.files)
-        return Evidence(workload, CoverageInfo(found.share, found.basis))
+        return Evidence(workload, CoverageInfo(found.share, found.basis), tuple(fragments))
 
     def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:
         return read_row_groups(
@@ -142,6 +145,14 @@ class Reader:
             runs=run_times(self.store.note(RUN_TIMES) or ()),
             open_price=self.open_price(table_uuid),
             conflicts=self._conflicts(table_uuid),
+        )
+
+    def saved(
+        self, observation: Observation, evidence: Evidence, history: History
+    ) -> Mapping[str, Credit]:
+        price = Price(history.open_price.bytes)
+        return past_credits(
+            self.store, observation, history.entries, evidence.queries, price, now_ms()
         )
 
     def _conflicts(self, table_uuid: str) -> Conflicts:
@@ -206,6 +217,9 @@ class Reader:
         if len(files):
             self.store.record_old_zone_maps(plan.id, action.id, files)
 
+    def record_written(self, observation: Observation) -> None:
+        record_written(self.store, observation, now_ms())
+
     def record_check(self, table_uuid: str, check: ReadCheck) -> None:
         self.store.record_read_check(table_uuid, check)
 
@@ -222,6 +236,10 @@ class Reader:
             if (intent.attempt_id, intent.batch) in committed
             for path in intent.outputs
         )
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def orphans_key(table_uuid: str) -> str:

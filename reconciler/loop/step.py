@@ -101,6 +101,10 @@ class Actor(Ports, GateFacts, Protocol):
         """Store what the execution took, for the forecasts of later plans of any table."""
         ...
 
+    def record_written(self, observation: Observation) -> None:
+        """Store what commits of ours added to the table, to measure later what they save."""
+        ...
+
     def record_check(self, table_uuid: str, check: ReadCheck) -> None: ...
 
     def record_conflicts(
@@ -303,6 +307,7 @@ def carry_out(
     _record_conflicts(before, admitted, result, actor)
     after = look()
     if result.commits:
+        actor.record_written(after.observation)
         actor.record_times(admitted, result)
         actor.measure_rho(after, result)
     check = _read_check(before, after, result, actor, step.clock())

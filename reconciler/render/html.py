@@ -250,14 +250,15 @@ def _payoff(data: Payoff) -> Section:
             item.plan_id, utc(item.at_ms), iec(item.cost),
             f"HARM: {iec(-item.saving_per_ms * 86_400_000)} more" if item.harm
             else iec(item.saving_per_ms * 86_400_000),
-            iec(max(0.0, item.saving_per_ms * (data.until_ms - item.at_ms))),
+            item.saved,
         ]
         for item in data.investments
     ]  # fmt: skip
     heads = ("Plan", "At", "Cost in bytes of reading", "Saves a day", "Saved so far")
     question = (
-        "Does it pay back? A byte rewritten is charged as rho bytes read. Savings are those that "
-        "apply measured; opened files count at the price that the plan had."
+        "Does it pay back? A byte rewritten is charged as rho bytes read. Savings are what queries "
+        "after a rewrite did not read because of it; before any has run, what the recorded ones "
+        "let expect. Opened files count as bytes."
     )
     return finding, question, plots.payoff(data), table(heads, rows, (0, 1))
 

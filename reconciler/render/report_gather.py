@@ -8,15 +8,16 @@ actions that we had not written either.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
+from reconciler.advisor.credit import Credit
 from reconciler.advisor.situation import look
 from reconciler.advisor.wair.cut import cut
-from reconciler.format import count, iec, utc
+from reconciler.format import count, iec, saved_text, utc
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.prediction_interval import UNCALIBRATED
@@ -51,7 +52,8 @@ class Sources:
     """The input of the report.
 
     plan: the present proposal's document. executed: documents of the plans in the ledger by plan
-    id. old_files: inputs of executed actions as they were, one table per action.
+    id. old_files: inputs of executed actions as they were, one table per action. saved: what later
+    queries did not read, by plan id.
     """
 
     observation: Observation
@@ -64,6 +66,7 @@ class Sources:
     executed: Mapping[str, Document]
     old_files: tuple[FileTable, ...]
     now_ms: int
+    saved: Mapping[str, Credit] = field(default_factory=dict)
     show_literals: bool = False
 
 
@@ -336,16 +339,29 @@ def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
         size = sum(entry.outcome.read_bytes for entry in entries)
         if not size:
             continue
-        check = checks.get(plan_id)
-        saved = check.saving / span if check else 0.0
+        check, seen = checks.get(plan_id), sources.saved.get(plan_id)
+        expected = check.saving / span if check else 0.0
+        rate, saved = _saved(seen, any(entry.written for entry in entries), expected)
         cost = rewrite_cost(sources.settings.rho, size)
         at = max(entry.at_ms for entry in entries)
-        investments.append(Investment(plan_id, at, cost, saved))
+        investments.append(Investment(plan_id, at, cost, rate, saved))
     if not investments:
         missing["payoff"] = "nothing was rewritten here yet"
         return None
     investments.sort(key=lambda item: item.at_ms)
-    return Payoff(tuple(investments), sources.now_ms)
+    measured = [one.until_ms for one in sources.saved.values() if not one.none_ran]
+    until = max(measured, default=investments[-1].at_ms)
+    return Payoff(tuple(investments), until)
+
+
+def _saved(seen: Credit | None, written: bool, expected: float) -> tuple[float, str]:
+    """Return the rate of a plan's saving in bytes a millisecond, and what it saved so far."""
+    if seen is None:
+        return 0.0, "unknown" if written else "-"
+    if seen.none_ran:
+        return expected, "no query since"
+    text = saved_text(seen.least, seen.exact)
+    return seen.least / max(seen.until_ms - seen.since_ms, 1), text
 
 
 def _by_plan(entries: Sequence[LedgerEntry]) -> dict[str, list[LedgerEntry]]:

@@ -81,12 +81,18 @@ class QueryBytes:
 
 @dataclass(frozen=True, slots=True)
 class Investment:
-    """One carried-out plan: when (epoch ms), cost in bytes of reading, saved bytes per ms since."""
+    """One carried-out plan.
+
+    at_ms: when it was carried out. cost: in bytes of reading. saving_per_ms: bytes saved in a
+    millisecond, as measured by queries since, or as the recorded ones let expect without any.
+    saved: what queries since did not read, in words.
+    """
 
     plan_id: str
     at_ms: int
     cost: float
     saving_per_ms: float
+    saved: str
 
     @property
     def harm(self) -> bool:
@@ -96,7 +102,8 @@ class Investment:
 
 @dataclass(frozen=True)
 class Payoff:
-    """investments in order of time; until_ms: the workload's or the report's own time."""
+    """investments in order of time; until_ms: of the last query by which savings were measured,
+    the end of the last rewrite without any."""
 
     investments: tuple[Investment, ...]
     until_ms: int

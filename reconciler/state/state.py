@@ -12,7 +12,7 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,10 +68,10 @@ LEDGER: Columns = (
     ("blob", "binary?"),
 )
 LEDGER_FIELDS = tuple(name for name, _ in LEDGER if name != "blob")
-INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, RESERVED, SETTLED = (
-    "intent", "outcome", "prediction", "read-check", "inputs", "reserved", "settled",
+INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, WRITTEN, RESERVED, SETTLED = (
+    "intent", "outcome", "prediction", "read-check", "inputs", "written", "reserved", "settled",
 )  # fmt: skip
-HEAVY_KINDS = (INTENT, INPUTS)
+HEAVY_KINDS = (INTENT, INPUTS, WRITTEN)
 USED_CPU = "used_cpu_seconds"
 """Field of a reservation that only its settlement records."""
 
@@ -388,6 +388,30 @@ class Store(ABC):
         if found is None or not found.num_rows:
             return None
         return files_from_blob(found.sort_by("at_ms").column("blob")[-1].as_py())
+
+    def old_zone_maps_of(self, plan_ids: Collection[str]) -> dict[tuple[str, str], FileTable]:
+        """Return the inputs of the plans' actions before they ran, by plan and action id."""
+        where = matching({"kind": INPUTS, "plan_id": tuple(sorted(plan_ids))})
+        columns = ("plan_id", "action_id", "at_ms", "blob")
+        found = self._tables.scan(self.heavy_table, LEDGER, where, columns) if plan_ids else None
+        rows = [] if found is None else found.sort_by("at_ms").to_pylist()
+        latest = {(row["plan_id"], row["action_id"]): row["blob"] for row in rows}
+        return {key: files_from_blob(blob) for key, blob in latest.items()}
+
+    def record_written(self, intent: Intent, files: FileTable) -> None:
+        """Store the data files that a commit batch added, to measure its savings later."""
+        row = _ledger_row(WRITTEN, intent, "", {"files": len(files)})
+        self._record([{**row, "blob": files_to_blob(files)}])
+
+    def written_zone_maps(self, table_uuid: str) -> dict[tuple[str, int], tuple[int, FileTable]]:
+        """Return the data files that commit batches added, by attempt and batch, each with the
+        time at which they were recorded first."""
+        where = matching({"kind": WRITTEN, "table_uuid": table_uuid})
+        columns = ("attempt_id", "batch", "at_ms", "blob")
+        found = self._tables.scan(self.heavy_table, LEDGER, where, columns)
+        rows = [] if found is None else found.sort_by("at_ms").to_pylist()
+        first = {(row["attempt_id"], row["batch"]): row for row in reversed(rows)}
+        return {key: (row["at_ms"], files_from_blob(row["blob"])) for key, row in first.items()}
 
     def _record(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write one kind of rows in one commit."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import Advice, Rejected, ScoredAction
+from reconciler.advisor.credit import Credit
 from reconciler.cli.history import PastPlan
-from reconciler.loop.measure import Realised
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.execution import Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
@@ -324,12 +324,18 @@ def past_plans() -> list[PastPlan]:
     late = first[0].at_ms + 10 * 86_400_000
     return [
         PastPlan(
-            "p-71be09c2a0b1c2d3e4f5", first, Realised(20.0 * GIB, 900.0, late, False), 4.0, 1 << 20
+            "p-71be09c2a0b1c2d3e4f5",
+            first,
+            Credit(
+                20.0 * GIB, 20.0 * GIB, 20.0 * GIB, 20.0 * GIB, 900.0, 0.0, first[0].at_ms, late
+            ),
+            4.0,
+            1 << 20,
         ),
         PastPlan(
             PLAN_ID,
             second,
-            None,
+            Credit(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, second[0].at_ms, second[0].at_ms),
             4.0,
             1 << 20,
             ReadCheck(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from reconciler.advisor.credit import Credit, Price, credit_of, written
 from reconciler.cli.history import HORIZON_MS, PastPlan
 from reconciler.loop.decision_settings import History, debt
-from reconciler.loop.measure import Realised, realised_saving, window_read
+from reconciler.loop.measure import window_read
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import Prediction
@@ -43,19 +46,29 @@ def _queries(full_scan: bool = False) -> list[Fragment]:
     return [_everything(number, full_scan) for number in range(1, QUERIES + 1)]
 
 
-@pytest.mark.parametrize("full_scan", [False, True])
-def test_files_not_opened_are_a_realised_saving(full_scan):
+def _credit(before, after, queries) -> Credit:
+    return credit_of(written("p-1", 0, tuple(before), after), queries, Price())
+
+
+def test_files_not_opened_are_a_realised_saving():
     """As in a prediction, where a merge pays by what need not be opened."""
     many, one = _same_rows(100), _same_rows(3_000)
     assert (len(many), len(one)) == (FILES, 1)
-    seen = realised_saving([many.take(np.arange(10)), many.take(np.arange(10, 30))], one,
-                           _queries(full_scan), 0)  # fmt: skip
-    work = batch_fragments(_queries(full_scan))
+    parts = [many.take(np.arange(10)), many.take(np.arange(10, 30))]
+    seen = _credit(parts, one, _queries())
+    work = batch_fragments(_queries())
     bytes_alone = window_read(many, work).bytes - window_read(one, work).bytes
     assert bytes_alone == pytest.approx(0.0, abs=QUERIES * 10)
     opens = QUERIES * (FILES - 1) * OPENED
-    assert seen.saved == pytest.approx(opens, rel=0.001)
+    assert seen.exact
+    assert seen.least == pytest.approx(opens, rel=0.001)
     assert seen.queries == QUERIES
+
+
+def test_queries_whose_conditions_are_not_known_earn_nothing():
+    seen = _credit([_same_rows(100)], _same_rows(3_000), _queries(full_scan=True))
+    assert (seen.least, seen.most, seen.queries, seen.unknown) == (0.0, 0.0, 0.0, QUERIES)
+    assert not seen.exact and not seen.none_ran
 
 
 def test_read_bytes_are_reported_without_the_opens():
@@ -67,22 +80,31 @@ def test_read_bytes_are_reported_without_the_opens():
 
 def test_a_merge_that_only_saves_opens_is_not_called_unpaid():
     many, one = _same_rows(100), _same_rows(3_000)
-    seen = realised_saving([many], one, _queries(), 0)
+    seen = _credit([many], one, _queries())
     size = int(many.bytes.sum())
-    outcome = Outcome("x", 1, "a01", COMMITTED, 1, size, size, 3_000, FILES, 1, 1.0, 1.0)
-    entry = LedgerEntry("u", "p-1", 0, outcome, Prediction(kind="BinPack"))
-    plan = PastPlan("p-1", (entry,), seen, PRIOR_RHO.value, OPEN_BYTES)
+    plan = PastPlan("p-1", (_entry("p-1", size),), seen, PRIOR_RHO.value, OPEN_BYTES)
     assert seen.until_ms >= HORIZON_MS
-    assert plan.saved is not None and plan.saved > plan.cost
+    assert seen.least > plan.cost
     assert not plan.not_paid
-    short = Realised(plan.cost - 1.0, seen.queries, seen.until_ms, False)
-    assert PastPlan("p-1", (entry,), short, PRIOR_RHO.value, OPEN_BYTES).not_paid
+    short = replace(seen, least=plan.cost - 1.0, most=plan.cost - 1.0)
+    assert PastPlan("p-1", plan.entries, short, PRIOR_RHO.value, OPEN_BYTES).not_paid
 
 
-def test_debt_is_paid_back_in_the_unit_that_it_is_owed_in():
-    """By what the window was found to save with its opens; by bytes where a record has no more."""
-    kept = ReadCheck("p-1", 5, before=100, predicted=60, actual=50, complete=True, saved=5_000)
-    short = ReadCheck("p-0", 4, before=100, predicted=60, actual=50, complete=True)
-    worse = ReadCheck("p-2", 6, before=100, predicted=60, actual=50, complete=True, saved=-7)
-    assert debt(History(checks=(kept,)), PRIOR_RHO).realised == 5_000
-    assert debt(History(checks=(kept, short, worse)), PRIOR_RHO).realised == 5_050
+def _entry(plan: str, size: int, kind: str = "BinPack") -> LedgerEntry:
+    outcome = Outcome("x", 1, "a01", COMMITTED, 1, size, size, 3_000, FILES, 1, 1.0, 1.0)
+    return LedgerEntry("u", plan, 0, outcome, Prediction(kind=kind))
+
+
+def test_debt_is_paid_back_by_later_queries_alone():
+    """What the recorded ones are found to read less at the commit earns nothing yet."""
+    check = ReadCheck("p-1", 5, before=100, predicted=60, actual=50, complete=True, saved=5_000)
+    entries = (_entry("p-1", 10, "Recluster"), _entry("p-2", 10, "Recluster"), _entry("p-3", 10))
+    fresh = History(entries, (check,))
+    assert debt(fresh, PRIOR_RHO).realised == 0.0
+    assert debt(fresh, PRIOR_RHO).spent == 20 * PRIOR_RHO.value
+    credits = {
+        "p-1": Credit(900.0, 900.0, 700.0, 900.0, 3.0, 0.0, 0, 5),
+        "p-2": Credit(0.0, 0.0, -200.0, -200.0, 3.0, 0.0, 0, 5),
+        "p-3": Credit(0.0, 0.0, 9_000.0, 9_000.0, 3.0, 0.0, 0, 5),
+    }
+    assert debt(replace(fresh, credits=credits), PRIOR_RHO).realised == 500.0

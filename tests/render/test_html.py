@@ -58,7 +58,7 @@ def everything(**changes: Any) -> ReportData:
             (ShapeBytes("a = ?", 10, 1e9, 1e8), ShapeBytes("b < ?", 1, 1e6, 5e6)),
             "same queries, by the new files' bounds",
         ),
-        "payoff": Payoff((Investment("p-1", 0, 1e9, 1e9 / (5 * HOUR)),), HOUR),
+        "payoff": Payoff((Investment("p-1", 0, 1e9, 1e9 / (5 * HOUR), "1.0 KiB"),), HOUR),
         "forecasts": (Forecast("bytes read", "bytes", 1e9, 0.8e9, 1.25e9, 1.1e9),),
         "cut": CutCurve(
             np.array([3e8, 4e8, 3.5e8, 1e8]),
@@ -154,23 +154,23 @@ def test_without_matplotlib_the_error_names_what_to_install(
 
 
 def test_break_even_counts_later_investments() -> None:
-    first = Investment("p-1", 0, 1_000.0, 10.0 / HOUR)
+    first = Investment("p-1", 0, 1_000.0, 10.0 / HOUR, "1.0 KiB")
     assert plots.break_even_ms(Payoff((first,), HOUR)) == pytest.approx(100 * HOUR)
-    second = Investment("p-2", 50 * HOUR, 500.0, 20.0 / HOUR)
+    second = Investment("p-2", 50 * HOUR, 500.0, 20.0 / HOUR, "1.0 KiB")
     assert plots.break_even_ms(Payoff((first, second), HOUR)) == pytest.approx(
         (1_500 + 50 * 20) / 30 * HOUR
     )
 
 
 def test_a_rewrite_that_saves_nothing_never_breaks_even() -> None:
-    data = Payoff((Investment("p-1", 0, 1_000.0, -1.0),), HOUR)
+    data = Payoff((Investment("p-1", 0, 1_000.0, -1.0, "1.0 KiB"),), HOUR)
     assert plots.break_even_ms(data) is None
     assert "will not" in render_html(everything(payoff=data))
 
 
 def test_harm_is_called_harm_with_the_bytes_of_a_day(said: Said) -> None:
-    loss = Investment("p-2", HOUR, 1_000.0, -(1 << 20) / (24 * HOUR))
-    good = Investment("p-1", 0, 1_000.0, 10.0 / HOUR)
+    loss = Investment("p-2", HOUR, 1_000.0, -(1 << 20) / (24 * HOUR), "1.0 KiB")
+    good = Investment("p-1", 0, 1_000.0, 10.0 / HOUR, "1.0 KiB")
     page = render_html(everything(payoff=Payoff((good, loss), 2 * HOUR)))
     assert (good.harm, loss.harm) == (False, True)
     for harm in re.findall("HARM[^<]*", page):

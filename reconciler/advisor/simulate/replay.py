@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.advice import DAY_MS, Debt, Settings
+from reconciler.advisor.credit import Price, Rewrite, credit_of, written
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable
 from reconciler.plan.actions.base import Action
@@ -62,6 +63,9 @@ def replay(
     read: list[float] = []
     rewritten: list[float] = []
     untouched: list[float] = []
+    past: list[Rewrite] = []
+    price = Price(settings.open_bytes, settings.row_group_bytes)
+    realised = 0.0
     for step in steps:
         if step.rows is not None:
             group_rows = max(1, settings.row_group_bytes // table.row_width)
@@ -70,27 +74,41 @@ def replay(
         read.append(reading(table, step.queries, settings))
         untouched.append(reading(twin, step.queries, settings))
         log = [f for f in log if f.event_ms >= step.now_ms - HISTORY_MS] + list(step.queries)
-        # A loss is not counted as debt as well: slower queries must not prevent the repair of a
-        # layout.
-        realised = sum(max(0.0, u - r) for u, r in zip(untouched, read, strict=True))
-        debt = Debt(sum(rewritten), realised)
+        realised += sum(credit_of(one, step.queries, price).table_least for one in past)
+        debt = Debt(sum(rewritten), max(0.0, realised))
         now = replace(settings, now_ms=step.now_ms, debt=debt)
         actions = policy(table, batch_fragments(log), now)
-        table, cost = carry_out(table, actions, now)
+        table, cost, past = carry_out(table, actions, now, past)
         rewritten.append(cost)
     return Replay(np.array(read), np.array(rewritten), np.array(untouched), table)
 
 
 def carry_out(
-    table: SimulatedTable, actions: Sequence[Action], settings: Settings
-) -> tuple[SimulatedTable, float]:
-    """Return the table after the actions, and rho x the bytes that they rewrote."""
+    table: SimulatedTable, actions: Sequence[Action], settings: Settings, past: list[Rewrite]
+) -> tuple[SimulatedTable, float, list[Rewrite]]:
+    """Return the table after the actions, rho x the bytes that they rewrote, and the ledger's
+    rewrites with them."""
     cost = 0.0
     for action in actions:
-        size = dict(zip(table.file_table().path, table.file_table().bytes, strict=True))
-        cost += settings.rho.value * sum(float(size[path]) for path in action.inputs)
+        files = table.file_table()
+        taken = np.isin(files.path.astype(str), list(action.inputs))
+        cost += settings.rho.value * float(files.bytes[taken].sum())
         table = table.apply(action, settings.now_ms)
-    return table, cost
+        after = table.file_table()
+        new = ~np.isin(after.path.astype(str), files.path.astype(str))
+        past = [_replaced(one, action.inputs, settings.now_ms) for one in past]
+        if new.any():
+            made = written("replay", settings.now_ms, (files.take(taken),), after.take(new))
+            past.append(made)
+    return table, cost, past
+
+
+def _replaced(rewrite: Rewrite, inputs: Sequence[str], now_ms: int) -> Rewrite:
+    """Return the rewrite after another one took these files."""
+    taken = np.isin(rewrite.after.path.astype(str), list(inputs))
+    if not taken.any():
+        return rewrite
+    return replace(rewrite, replaced_ms=np.where(taken, now_ms, rewrite.replaced_ms))
 
 
 def reading(table: SimulatedTable, queries: Sequence[Fragment], settings: Settings) -> float:

@@ -1,0 +1,207 @@
+"""Measures what later queries did not read because files were rewritten (WAIR section 4.3).
+
+Room and debt (Eq. 2 and 5) are earned by queries that ran after a commit, never by the commit. Each
+later query is replayed against the files that a rewrite replaced and against those that it wrote.
+What cannot be known is a bound: the ledger's lower one is what decisions spend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from reconciler.queries.demand import Demand, recorded
+from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.pruning import simplify
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.table_view import OPEN_BYTES, TableView, table_view
+from reconciler.table.filetable import Bool, FileTable, Float64, Int64
+
+NEVER = np.iinfo(np.int64).max
+"""The time at which a file stops being live that is live now."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One commit of ours that replaced data files. Arrays have shape [files of `after`].
+
+    plan_id: the plan that it belongs to.
+    since_ms: when it was committed; later queries earn a saving.
+    before: the files that it replaced, a table for each of its actions.
+    after: the files that it wrote.
+    replaced_ms: when a later rewrite of ours replaced the file, NEVER if none did.
+    lost_after_ms, lost_by_ms: another writer removed the file after the one and by the other time,
+    NEVER if it did not.
+    """
+
+    plan_id: str
+    since_ms: int
+    before: tuple[FileTable, ...]
+    after: FileTable
+    replaced_ms: Int64
+    lost_after_ms: Int64
+    lost_by_ms: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What later queries did not read, in bytes of reading, files not opened included.
+
+    least, most: bounds while the written files are live; equal where everything is known. Negative
+    if queries read more.
+    table_least, table_most: likewise, also after later rewrites of ours replaced those files. These
+    of all rewrites add up to what was not read of the table that nobody rewrote.
+    queries: executions that were replayed.
+    unknown: executions whose conditions are not known, which earn nothing.
+    since_ms: from when on queries count.
+    until_ms: time of the last of them, since_ms without any.
+    """
+
+    least: float
+    most: float
+    table_least: float
+    table_most: float
+    queries: float
+    unknown: float
+    since_ms: int
+    until_ms: int
+
+    @property
+    def exact(self) -> bool:
+        return self.least == self.most and not self.unknown
+
+    @property
+    def table_exact(self) -> bool:
+        return self.table_least == self.table_most and not self.unknown
+
+    @property
+    def none_ran(self) -> bool:
+        """Whether no query has run since, which is not a saving of 0."""
+        return not self.queries and not self.unknown
+
+    def plus(self, other: Credit) -> Credit:
+        return Credit(
+            self.least + other.least, self.most + other.most,
+            self.table_least + other.table_least, self.table_most + other.table_most,
+            self.queries + other.queries, self.unknown + other.unknown,
+            min(self.since_ms, other.since_ms), max(self.until_ms, other.until_ms),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What reading is counted in. open_bytes: of opening a file. row_group_bytes: assumed size."""
+
+    open_bytes: int = OPEN_BYTES
+    row_group_bytes: int = 128 << 20
+
+
+def written(
+    plan_id: str, since_ms: int, before: tuple[FileTable, ...], after: FileTable
+) -> Rewrite:
+    """Return a rewrite whose files are all live."""
+    never = np.full(len(after), NEVER, dtype=np.int64)
+    return Rewrite(plan_id, since_ms, before, after, never, never, never)
+
+
+def credit_of(rewrite: Rewrite, fragments: Iterable[Fragment], price: Price) -> Credit:
+    """Return what the queries after the commit did not read because of it.
+
+    For itself, a rewrite earns while its files are live. For the table it also counts when a later
+    rewrite of ours has replaced them: that one was measured against them, so that only both
+    together give what was saved, and spoiling and repairing a layout earns nothing.
+    """
+    later = [one for one in fragments if one.event_ms > rewrite.since_ms]
+    total = Credit(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, rewrite.since_ms, rewrite.since_ms)
+    for start, end in _spans(rewrite):
+        inside = [one for one in later if start < one.event_ms <= end]
+        if inside:
+            total = total.plus(_span_credit(rewrite, inside, start, price))
+    return total
+
+
+def _spans(rewrite: Rewrite) -> list[tuple[int, int]]:
+    """Return the times between which the same of the written files are live: (after, until]."""
+    changes = np.concatenate([rewrite.replaced_ms, rewrite.lost_after_ms, rewrite.lost_by_ms])
+    inner = np.unique(changes[(changes > rewrite.since_ms) & (changes < NEVER)]).tolist()
+    edges = [rewrite.since_ms, *inner, NEVER]
+    return list(pairwise(edges))
+
+
+def _span_credit(rewrite: Rewrite, queries: Sequence[Fragment], start: int, price: Price) -> Credit:
+    """Return what the queries of a time in which the same files were live did not read."""
+    lost = rewrite.lost_by_ms <= start
+    doubtful = (rewrite.lost_after_ms <= start) & ~lost
+    live = rewrite.replaced_ms > start
+    known = [one for one in queries if not one.full_scan and one.unbound is None]
+    own, table = np.zeros(2), np.zeros(2)
+    for demand in _demands(known, rewrite.after):
+        own += _bounds(rewrite, demand, live & ~lost, doubtful, price)
+        table += _bounds(rewrite, demand, ~lost, doubtful, price)
+    counted, times = sum(one.weight for one in known), [one.event_ms for one in queries]
+    unknown = sum(one.weight for one in queries) - counted
+    (least, most), (table_least, table_most) = own.tolist(), table.tolist()
+    return Credit(
+        least, most, table_least, table_most, counted, unknown, rewrite.since_ms, max(times)
+    )
+
+
+def _demands(queries: Sequence[Fragment], files: FileTable) -> list[Demand]:
+    """Return the queries by shape and by the columns that they read, none merged or left out."""
+    by_columns: dict[tuple[int, ...], list[Fragment]] = {}
+    for one in queries:
+        by_columns.setdefault(one.projection, []).append(one)
+    return [
+        replace(recorded(batch), predicate=simplify(batch.predicate, files.schema))
+        for _, members in sorted(by_columns.items())
+        for batch in batch_fragments(members).shapes
+    ]
+
+
+def _bounds(rewrite: Rewrite, demand: Demand, kept: Bool, doubtful: Bool, price: Price) -> Float64:
+    """Return bounds of what the queries did not read because of the kept files: float64[2].
+
+    doubtful: bool[files], those of which it is not known whether they were still live.
+    """
+    least, most = _saved(rewrite, demand, kept, price)
+    if (kept & doubtful).any():
+        low, high = _saved(rewrite, demand, kept & ~doubtful, price)
+        least, most = np.minimum(least, low), np.maximum(most, high)
+    return np.array([demand.weight @ least, demand.weight @ most])
+
+
+def _saved(rewrite: Rewrite, demand: Demand, kept: Bool, price: Price) -> tuple[Float64, Float64]:
+    """Return bounds of what each query reads less of the kept files than of the replaced files that
+    held their rows.
+
+    Which of the replaced files held the rows of the kept ones is not known: all of those that the
+    query read, or as few as the other rows leave.
+    """
+    if len(kept) and not kept.any():
+        nothing = np.zeros(len(demand))
+        return nothing, nothing
+    now = _cost(rewrite.after.take(kept), demand, price)
+    then = _costs(rewrite.before, demand, price)
+    if kept.all():
+        return then - now, then - now
+    rows = rewrite.after.records
+    gone = 1.0 - float(rows[kept].sum()) / max(float(rows.sum()), 1.0)
+    whole = _costs(rewrite.before, replace(demand, full_scan=True), price)
+    return np.maximum(then - gone * whole, 0.0) - now, then - now
+
+
+def _costs(parts: Sequence[FileTable], demand: Demand, price: Price) -> Float64:
+    total = np.zeros(len(demand))
+    for files in parts:
+        total += _cost(files, demand, price)
+    return total
+
+
+def _cost(files: FileTable, demand: Demand, price: Price) -> Float64:
+    if not len(files):
+        return np.zeros(len(demand))
+    view: TableView = table_view(files, None, None, price.row_group_bytes, price.open_bytes)
+    return read_shape(view, demand).cost

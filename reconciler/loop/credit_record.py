@@ -1,0 +1,159 @@
+"""Reads and keeps what past rewrites of a table have saved (I/O on the state store).
+
+Recorded queries are kept for a limited time. What they earned is added up before they go, and that
+sum stays: it does not depend on when, how often or by which process a table is looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+
+from reconciler.advisor.advice import DAY_MS
+from reconciler.advisor.credit import NEVER, Credit, Price, Rewrite, credit_of
+from reconciler.loop.past_rewrites import (
+    Batch,
+    Batches,
+    Kept,
+    batches_of,
+    new_files,
+    rewrites_of,
+    still_counting,
+)
+from reconciler.plan.ledger import LedgerEntry
+from reconciler.queries.fragments import Fragment
+from reconciler.state.state import Store
+from reconciler.table.filetable import FileTable
+from reconciler.table.observation import Observation
+
+OPEN_MS = 60 * DAY_MS
+"""For so long after it ran a query may still be imported and count. It is less than the time for
+which queries are kept."""
+
+STEP_MS = 7 * DAY_MS
+"""Queries are added up for good in spans of at least this length."""
+
+
+def saved_key(table_uuid: str) -> str:
+    """Return the key of the note with what past rewrites of a table have saved."""
+    return f"saved:{table_uuid}"
+
+
+def past_credits(
+    store: Store,
+    observation: Observation,
+    entries: Sequence[LedgerEntry],
+    queries: Sequence[Fragment],
+    price: Price,
+    now_ms: int,
+) -> dict[str, Credit]:
+    """Return what each plan has saved, by plan id; plans of which that is unknown are missing.
+
+    It is measured again only if the table, the ledger or the queries have changed.
+    """
+    if not any(entry.written for entry in entries):
+        return {}
+    note = store.note(saved_key(observation.uuid)) or {}
+    until, due = int(note.get("untilMs", 0)), now_ms - OPEN_MS
+    version = _version(observation, entries, queries, price)
+    if note.get("version") == version and due - until < STEP_MS:
+        return {plan: Credit(*body) for plan, body in note["plans"].items()}
+    rewrites = _rewrites(store, observation, entries, now_ms)
+    closed = {
+        (attempt, batch): (plan, Credit(*body))
+        for attempt, batch, plan, body in note.get("closed", ())
+    }
+    if due - until >= STEP_MS:
+        closed = _added(closed, rewrites, _between(queries, until, due), price)
+        until = due
+    found = _by_plan(_added(closed, rewrites, _between(queries, until, NEVER), price))
+    store.set_note(
+        saved_key(observation.uuid),
+        {
+            "version": version,
+            "untilMs": until,
+            "closed": [[*key, plan, astuple(one)] for key, (plan, one) in closed.items()],
+            "plans": {plan: astuple(one) for plan, one in found.items()},
+        },
+    )
+    return found
+
+
+Known = Mapping[Batch, tuple[str, Credit]]
+"""What each batch has saved, with its plan."""
+
+
+def _rewrites(
+    store: Store,
+    observation: Observation,
+    entries: Sequence[LedgerEntry],
+    now_ms: int,
+) -> dict[Batch, Rewrite]:
+    """Return the past rewrites that still count. Files that are found new in the table are stored,
+    so that they are known when they are gone."""
+    batches = still_counting(batches_of(entries, store.intents(observation.uuid)))
+    written = _written(store, observation, batches, now_ms)
+    inputs = store.old_zone_maps_of({intent.plan_id for intent, _ in batches.values()})
+    return rewrites_of(Kept(batches, inputs, written), observation, now_ms)
+
+
+def record_written(store: Store, observation: Observation, now_ms: int) -> None:
+    """Store the data files that commits of ours added, as far as they are in the table and not
+    stored yet: a later rewrite may replace them before anybody asks what they saved."""
+    entries = store.ledger(observation.uuid)
+    batches = batches_of(entries, store.intents(observation.uuid) if entries else ())
+    _written(store, observation, batches, now_ms)
+
+
+def _written(
+    store: Store, observation: Observation, batches: Batches, now_ms: int
+) -> dict[Batch, tuple[int, FileTable]]:
+    """Return the data files that the batches added, with those that are recorded only now."""
+    known = store.written_zone_maps(observation.uuid) if batches else {}
+    for key, (intent, _) in batches.items():
+        files = None if key in known else new_files(intent, observation)
+        if files is not None:
+            store.record_written(intent, files)
+            known[key] = now_ms, files
+    return known
+
+
+def _added(
+    known: Known, rewrites: Mapping[Batch, Rewrite], queries: Sequence[Fragment], price: Price
+) -> dict[Batch, tuple[str, Credit]]:
+    """Return the sums with what these queries did not read."""
+    found = dict(known)
+    for key, rewrite in rewrites.items():
+        own = credit_of(rewrite, queries, price)
+        found[key] = rewrite.plan_id, own.plus(found[key][1]) if key in found else own
+    return found
+
+
+def _by_plan(known: Known) -> dict[str, Credit]:
+    found: dict[str, Credit] = {}
+    for plan, one in known.values():
+        found[plan] = found[plan].plus(one) if plan in found else one
+    return found
+
+
+def _between(queries: Sequence[Fragment], after_ms: int, until_ms: int) -> list[Fragment]:
+    return [one for one in queries if after_ms < one.event_ms <= until_ms]
+
+
+def _version(
+    observation: Observation,
+    entries: Sequence[LedgerEntry],
+    queries: Sequence[Fragment],
+    price: Price,
+) -> str:
+    """Return what the measurement depends on, as a hash."""
+    digest = hashlib.sha256(
+        f"{observation.snapshot_id} {observation.schema.schema_id} {price}".encode()
+    )
+    for entry in entries:
+        done = entry.outcome
+        digest.update(f"{done.attempt_id} {done.batch} {done.action_id} {done.state}".encode())
+    for one in queries:
+        digest.update(f"{one.source} {one.position} {one.event_ms} {one.weight}".encode())
+    return digest.hexdigest()
