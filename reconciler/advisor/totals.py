@@ -21,7 +21,8 @@ from reconciler.plan.prediction_interval import Interval
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading, scan_amplification
 from reconciler.queries.table_view import projected_bytes, row_group_count
-from reconciler.table.filetable import Float64
+from reconciler.table.deletes import deleted_rows
+from reconciler.table.filetable import Bool, FileTable, Float64, Int64
 from reconciler.table.row_group_bytes import row_groups_of
 
 WORSE = 1.01
@@ -209,35 +210,59 @@ def judge_objectives(
 
 
 def _deleted_rows(situation: Situation, limit: float) -> ObjectiveJudgement:
-    """Judge the share of deleted rows.
+    """Judge the share of deleted rows by its bounds.
 
-    Position deletes are counted. How many rows an equality delete hides is known only by reading
-    the data, so beside one the counted share is a lower bound: it can show that the objective is
-    missed, but not that it is met.
+    How many rows an equality delete hides, or a position delete file that was not read, is between
+    bounds. The lower one can show that the objective is missed; only the upper one that it is met.
     """
-    table, deleted = situation.table, situation.table.position_deleted
-    gone = int(deleted[situation.taken].sum())
-    now = 100.0 * float(deleted.sum()) / max(table.total_records, 1)
-    after = 100.0 * float(deleted.sum() - gone) / max(table.total_records - gone, 1)
-    judged = _plain("maxDeletedRowsPercent", limit, now, after)
+    table, taken = situation.table, situation.taken
+    rows = deleted_rows(table, situation.given.deletes)
+    low_now, low = _share(table, rows.least, taken, int(rows.least.sum()))
+    high_now, high = _share(table, rows.most, taken, rows.total_most)
+    if high <= limit:
+        return _plain("maxDeletedRowsPercent", limit, high_now, high)
+    judged = _plain("maxDeletedRowsPercent", limit, low_now, low)
     if judged.state != "met":
-        judged = replace(judged, message=f"{after:.4g} against {limit:.4g}; {_why_more(situation)}")
-    hidden = int(((table.equality_deletes > 0) & ~situation.taken).sum())
-    if not hidden:
+        judged = replace(judged, message=f"{low:.4g} against {limit:.4g}; {_why_more(situation)}")
+    why = _why_unknown(situation, low, high)
+    if not why:
         return judged
-    files = plural(hidden, "file")
-    why = (
-        f"equality deletes apply to {files}: how many rows they delete is unknown until they are "
-        "converted or applied"
-    )
-    if (outrun(situation) & ~situation.taken).any():
-        why += (
-            ", and new ones come sooner than the budgets admit that; by estimate "
-            f"{_estimated(situation):.3g} %"
-        )
     if judged.state == "met":
         return replace(judged, state="unknown", message=why, at_least=True)
     return replace(judged, message=f"at least {judged.message}; {why}", at_least=True)
+
+
+def _share(table: FileTable, rows: Int64, taken: Bool, total: int) -> tuple[float, float]:
+    """Return the percentage of deleted rows now, and after a plan that rewrites the taken files."""
+    stored, gone = table.total_records, int(rows[taken].sum())
+    left = min(int(rows[~taken].sum()), total)
+    return 100.0 * total / max(stored, 1), 100.0 * left / max(stored - gone, 1)
+
+
+def _why_unknown(situation: Situation, low: float, high: float) -> str:
+    """Return why the share after the plan is not known, "" if it is."""
+    table, taken = situation.table, situation.taken
+    why = []
+    hidden = int(((table.equality_deletes > 0) & ~taken).sum())
+    if hidden:
+        text = (
+            f"equality deletes apply to {plural(hidden, 'file')}: how many rows they delete is "
+            "unknown until they are converted or applied"
+        )
+        if (outrun(situation) & ~taken).any():
+            text += (
+                ", and new ones come sooner than the budgets admit that; by estimate "
+                f"{_estimated(situation):.3g} %"
+            )
+        why.append(text)
+    rows = deleted_rows(table, situation.given.deletes)
+    if rows.unread and low < high:
+        files = plural(rows.unread, "position delete file")
+        why.append(
+            f"which rows {files} delete was not read: the share is between {low:.3g} and "
+            f"{high:.3g} %"
+        )
+    return "; ".join(why)
 
 
 def _estimated(situation: Situation) -> float:

@@ -7,7 +7,7 @@ Computed for every snapshot, since it depends on data files and delete files. Th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,8 +15,16 @@ import numpy as np
 
 from reconciler.catalog.assemble import DeleteFiles
 from reconciler.catalog.manifest import NULL
-from reconciler.table.deletes import NO_FILE, NOT_LIVE, DeleteTable, Scope, members_of
-from reconciler.table.filetable import UNKNOWN, Array, FileTable, Int64
+from reconciler.catalog.position_rows import position_rows
+from reconciler.table.deletes import (
+    NO_FILE,
+    NOT_LIVE,
+    DeleteTable,
+    Positions,
+    Scope,
+    members_of,
+)
+from reconciler.table.filetable import UNKNOWN, Array, FileTable, Float64, Int64
 from reconciler.table.observation import DeleteLoad
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.values import partition_identity
@@ -43,19 +51,27 @@ class AppliedDeletes:
 
 
 def apply_deletes(
-    files: FileTable, found: DeleteFiles, specs: Mapping[int, PartitionSpec]
+    files: FileTable,
+    found: DeleteFiles,
+    specs: Mapping[int, PartitionSpec],
+    read: Callable[[DeleteTable], Mapping[int, Positions]] | None = None,
 ) -> AppliedDeletes:
+    """Return the data files with what readers apply to them. read: the positions of delete files,
+    by their row; None to go by metadata alone."""
     if not len(found.entries):
         return AppliedDeletes(files, DeleteTable(), DeleteLoad(), ())
     deletes = _table(files, found, specs)
     load = _Load(len(files))
     _apply_named(files, deletes, load)
-    counted = _apply_partition(files, deletes, found, load)
+    reach = _apply_partition(files, deletes, found, load)
     _apply_equality(files, deletes, load)
-    deletes = replace(deletes, counted=counted, uncertain=_uncertain(files, deletes))
+    deletes = replace(deletes, counted=_counted(files, deletes, reach))
+    known = read(deletes) if read is not None else {}
+    estimated, rows = position_rows(files, deletes, reach, load.has_vector, load.equality, known)
+    deletes = replace(deletes, rows=rows)
     filled = replace(
         files,
-        position_deleted=np.minimum(np.rint(load.rows).astype(np.int64), files.records),
+        position_deleted=estimated,
         delete_files=load.files,
         delete_bytes=load.bytes,
         equality_deletes=load.equality,
@@ -69,7 +85,6 @@ class _Load:
     apply."""
 
     def __init__(self, count: int):
-        self.rows = np.zeros(count, dtype=np.float64)
         self.files = np.zeros(count, dtype=np.int64)
         self.bytes = np.zeros(count, dtype=np.int64)
         self.equality = np.zeros(count, dtype=np.int64)
@@ -164,7 +179,6 @@ def _apply_named(files: FileTable, deletes: DeleteTable, load: _Load) -> None:
         rows = deletes.data_row[number]
         number = number[vector[number] | ~load.has_vector[rows]]
         rows = deletes.data_row[number]
-        np.add.at(load.rows, rows, deletes.records[number])
         np.add.at(load.files, rows, 1)
         np.add.at(load.bytes, rows, deletes.bytes[number])
         np.maximum.at(load.newest, rows, deletes.sequence[number])
@@ -172,15 +186,13 @@ def _apply_named(files: FileTable, deletes: DeleteTable, load: _Load) -> None:
 
 def _apply_partition(
     files: FileTable, deletes: DeleteTable, found: DeleteFiles, load: _Load
-) -> Array:
-    """Apply position deletes of partitions; return the rows counted: float64[delete files].
-
-    Which of its files a delete file names is not in the manifests. Its rows are divided by record
-    count among the files that it can name, those within its path bounds: an estimate. It cannot
-    name a file that we wrote from a snapshot with its sequence number: it was applied then.
+) -> dict[int, Int64]:
+    """Apply position deletes of partitions; return which data files each of them can name: those
+    within its path bounds. It cannot name a file that we wrote from a snapshot with its sequence
+    number: it was applied then.
     """
     members = members_of(files)
-    counted = np.zeros(len(deletes), dtype=np.float64)
+    reach: dict[int, Int64] = {}
     scoped = np.flatnonzero(deletes.of(Scope.PARTITION) & ~deletes.dangling)
     for group in np.unique(deletes.group[scoped]).tolist():
         rows = members[group][~load.has_vector[members[group]]]
@@ -192,25 +204,17 @@ def _apply_partition(
             inside = rows[_between(found, number, paths)]
             age = files.sequence[inside]
             applied = files.layout_written[inside] & (age == deletes.sequence[number])
-            inside = inside[(age <= deletes.sequence[number]) & ~applied]
-            total = files.records[inside].sum()
-            if total:
-                share = files.records[inside] / total
-                load.rows[inside] += share * deletes.records[number]
-                counted[number] = min(float(deletes.records[number]), float(total))
+            reach[number] = inside[(age <= deletes.sequence[number]) & ~applied]
+    return reach
+
+
+def _counted(files: FileTable, deletes: DeleteTable, reach: Mapping[int, Int64]) -> Float64:
+    """Return the rows that live data files can have lost to position deletes of partitions:
+    float64[delete files]."""
+    counted = np.zeros(len(deletes), dtype=np.float64)
+    for number, inside in reach.items():
+        counted[number] = min(int(deletes.records[number]), int(files.records[inside].sum()))
     return counted
-
-
-def _uncertain(files: FileTable, deletes: DeleteTable) -> Array:
-    """Return bool[delete files]: of a partition of which files were rewritten since.
-
-    Rows that such a delete file names may be gone with the files that were replaced.
-    """
-    newest = np.full(len(files.partitions) + 1, -1, dtype=np.int64)
-    ours = files.layout_written
-    np.maximum.at(newest, files.partition[ours], files.sequence[ours])
-    since = newest[np.where(deletes.group >= 0, deletes.group, -1)] >= deletes.sequence
-    return since & deletes.of(Scope.PARTITION)
 
 
 def _between(found: DeleteFiles, number: int, paths: list[str]) -> slice:

@@ -31,6 +31,7 @@ from reconciler.catalog.metadata import (
     table_metadata_of,
 )
 from reconciler.catalog.operations import operations_of
+from reconciler.catalog.positions import PositionReader
 from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
 from reconciler.table.audits import WaitingBatch
@@ -124,7 +125,8 @@ def observe_loaded(
         snapshots=(*ancestry, *others),
         manifests={m.manifest_path: manifest_info(m) for m in manifests},
     )
-    applied = apply_deletes(*assemble(parts, entries), specs)
+    positions = PositionReader(table.io, cache_dir / "positions" / str(metadata.table_uuid))
+    applied = apply_deletes(*assemble(parts, entries), specs, positions)
     since = (int(time.time() * 1000) if now_ms is None else now_ms) - recent_ms
     writes = recent_writes(reader, ancestry, specs, since)
     table_metadata = table_metadata_of(metadata)

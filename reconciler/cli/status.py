@@ -264,15 +264,14 @@ def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
 
 
 def _deleted(row: dict[str, Any]) -> str:
-    """ "12 %" of the stored rows, "about 12 %" where equality deletes hide an unknown number."""
+    """ "12 %" of the stored rows, "0 to 12 %" where that number is not known."""
     found = row.get("deletes")
     if not found:
         return "-"
     stored = max(found["storedRows"], 1)
     rows = found["deletedRows"]
-    known = rows.get("estimate", rows["atMost"])  # the operator may be older
-    shown = f"{known * 100 / stored:.0f} %"
-    return shown if rows["atLeast"] == rows["atMost"] else f"about {shown}"
+    least, most = (f"{rows[end] * 100 / stored:.0f}" for end in ("atLeast", "atMost"))
+    return f"{most} %" if rows["atLeast"] == rows["atMost"] else f"{least} to {most} %"
 
 
 def _age(since: str | None, now: dt.datetime) -> str:

@@ -12,6 +12,7 @@ narrow the scope: a reader opens the file all the same.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -44,6 +45,26 @@ def _none() -> Int64:
     return np.zeros(0, dtype=np.int64)
 
 
+Positions = Mapping[str, Int64]
+"""The distinct positions that a delete file names, by the path of the data file."""
+
+
+@dataclass(frozen=True)
+class DeletedRows:
+    """How many rows of each data file are deleted: int64[files], bounds that hold whatever the
+    writers did.
+
+    least, most: equal where the positions were read, and for one vector of a file. total_most: of
+    all files together, which can be less than the sum of `most`, because a position names one row.
+    unread: the position delete files that apply and were not read.
+    """
+
+    least: Int64
+    most: Int64
+    total_most: int
+    unread: int = 0
+
+
 @dataclass(frozen=True)
 class DeleteTable:
     """Arrays have shape [delete files].
@@ -56,7 +77,7 @@ class DeleteTable:
     if it names none. group: index into FileTable.partitions of the scope of a partition, NOT_LIVE
     without a live data file, NO_FILE for the other scopes. dangling: no live data file matches it.
     counted: of position deletes of a partition the rows that live data files can have lost to it,
-    else 0. uncertain: fewer may be lost, because files of its partition were rewritten since.
+    else 0. rows: bounds of the rows that are deleted, None if the table has no delete file.
     """
 
     path: Array = field(default_factory=lambda: np.zeros(0, dtype=object))
@@ -73,7 +94,7 @@ class DeleteTable:
     equality_ids: tuple[tuple[int, ...], ...] = ()
     dangling: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     counted: Float64 = field(default_factory=lambda: np.zeros(0, dtype=np.float64))
-    uncertain: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    rows: DeletedRows | None = None
 
     def __len__(self) -> int:
         return len(self.path)
@@ -146,7 +167,8 @@ def equality_deleted(files: FileTable, deletes: DeleteTable) -> Float64:
 @dataclass(frozen=True, slots=True)
 class LiveRows:
     """Rows that readers see. least, most: bounds that hold whatever the data files contain.
-    estimate: if each key of an equality delete is that of one row (`equality_deleted`)."""
+    estimate: if each key of an equality delete is that of one row (`equality_deleted`), and if the
+    positions of a delete file that was not read are spread over the files that it may name."""
 
     least: int
     estimate: int
@@ -157,19 +179,23 @@ class LiveRows:
         return self.least == self.most
 
 
-def live_rows(files: FileTable, deletes: DeleteTable) -> LiveRows:
-    """Return the rows that readers see: exact without equality deletes and without uncertain
-    position deletes.
+def deleted_rows(files: FileTable, deletes: DeleteTable) -> DeletedRows:
+    """Return the bounds of the deleted rows of each data file."""
+    if deletes.rows is not None:
+        return deletes.rows
+    known = files.position_deleted
+    most = np.where(files.equality_deletes > 0, files.records, known)
+    return DeletedRows(known, most, int(most.sum()))
 
-    A key may be that of any number of rows, so every row of a data file in the scope of an equality
-    delete may be hidden.
+
+def live_rows(files: FileTable, deletes: DeleteTable) -> LiveRows:
+    """Return the rows that readers see.
+
+    They are exact where the positions were read, and no equality delete applies: a key may be that
+    of any number of rows, so every row of a data file in its scope may be hidden.
     """
-    live = files.records - files.position_deleted
-    counted = int(live.sum())
+    rows, stored = deleted_rows(files, deletes), int(files.records.sum())
+    least, most = stored - rows.total_most, stored - int(rows.least.sum())
     hidden = math.ceil(float(equality_deleted(files, deletes).sum()) - 1e-6)
-    loose = int(deletes.counted[deletes.uncertain].sum())
-    return LiveRows(
-        least=int(live[files.equality_deletes == 0].sum()),
-        estimate=counted - hidden,
-        most=min(counted + loose, int(files.records.sum())),
-    )
+    estimate = stored - int(files.position_deleted.sum()) - hidden
+    return LiveRows(least, min(max(estimate, least), most), most)

@@ -131,13 +131,14 @@ def _judged(table, limit, *, position=0, equality=0):
     [
         (0, 0, "met", False),
         (2, 0, "met", False),
-        (0, 1, "unknown", True),
+        (0, 1, "met", False),  # even if every row of the file is deleted
+        (0, 2, "unknown", True),
         (2, 3, "unknown", True),
         (50, 0, "unreachable", False),
         (50, 3, "unreachable", True),
     ],
 )
-def test_rows_under_equality_deletes_are_unknown_and_never_meet_the_objective(
+def test_the_objective_is_met_only_if_every_row_under_an_equality_delete_may_be_deleted(
     position, equality, state, at_least, said
 ):
     table = arrived(np.random.default_rng(0), rows=20_000)
