@@ -10,8 +10,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
+from reconciler.advisor.credit import Credit
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import TableDamagedError
@@ -171,7 +173,28 @@ def _observed(proposal: Proposal, now: dt.datetime) -> dict[str, Any]:
             body["smallFilePercent"] = min(100, max(0, round(judgement.now)))
         if judgement.name == "maxDeletedRowsPercent" and not judgement.at_least:
             body["deletedRowsPercent"] = min(100, max(0, round(judgement.now)))
+    saved = _saved(proposal)
+    if saved is not None:
+        body["saved"] = saved
     if not workload.empty:
         body["scanAmplification"] = f"{proposal.advice.amplification_now:.2f}"
         body["workload"] = {"queries": round(workload.queries), "until": utc(workload.until_ms)}
     return body
+
+
+def _saved(proposal: Proposal) -> dict[str, Any] | None:
+    """Return what past rewrites have saved, None without any. There are no bytes while no query
+    has run since the first of them: that is not a saving of 0. queries: since the first."""
+    credits = list(proposal.history.credits.values())
+    if not credits:
+        return None
+    total = reduce(Credit.plus, credits)
+    body: dict[str, Any] = {
+        "since": utc(total.since_ms), "queries": round(max(one.queries for one in credits)),
+    }  # fmt: skip
+    if total.none_ran:
+        return body
+    return body | {
+        "atLeastBytes": round(total.table_least), "atMostBytes": round(total.table_most),
+        "until": utc(total.until_ms),
+    }  # fmt: skip

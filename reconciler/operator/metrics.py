@@ -258,6 +258,12 @@ def _each_table(layouts: list[Object]) -> Iterator[Metric]:
     converged = _gauge("layout_table_converged", "1 while the table is Converged.", labels)
     amplification = _gauge("layout_table_scan_amplification", "Bytes read over needed.", labels)
     pending = _gauge("layout_table_pending_bytes", "Bytes that its plan rewrites.", labels)
+    saved = _gauge(
+        "layout_table_saved_bytes",
+        "Bytes that later queries did not read because of past rewrites, at least or at most; none "
+        "while no query has run since.",
+        (*labels, "bound"),
+    )
     for layout in layouts:
         meta, table = layout["metadata"], (layout.get("spec") or {}).get("table") or {}
         name = ".".join([*(table.get("namespace") or ()), str(table.get("name") or "")])
@@ -267,11 +273,16 @@ def _each_table(layouts: list[Object]) -> Iterator[Metric]:
         value = _number(observed.get("scanAmplification"), float)
         if value is not None:
             amplification.add_metric(row, value)
+        found = observed.get("saved") or {}
+        for bound, field in (("least", "atLeastBytes"), ("most", "atMostBytes")):
+            if field in found:
+                saved.add_metric((*row, bound), found[field])
         plan = layout["status"].get("plan") or {}
         pending.add_metric(row, _number(plan.get("rewriteBytes"), _bytes) or 0)
     yield converged
     yield amplification
     yield pending
+    yield saved
 
 
 def _converged(layout: Object) -> tuple[str, str]:
