@@ -33,6 +33,9 @@ from reconciler.plan.prediction import total
 from reconciler.plan.standing import Fallen, Judgement, head_of, judge
 from reconciler.table.damage import damage_of
 
+MOST_SAVED = 10**18
+"""Greatest number of bytes that status says were saved, or lost."""
+
 MOST_APPROVED = 16
 """Maximum approved plans that are looked up for one table."""
 
@@ -195,6 +198,11 @@ def _saved(proposal: Proposal) -> dict[str, Any] | None:
     if total.none_ran:
         return body
     return body | {
-        "atLeastBytes": round(total.table_least), "atMostBytes": round(total.table_most),
+        "atLeastBytes": _bounded(total.table_least), "atMostBytes": _bounded(total.table_most),
         "until": utc(total.until_ms),
     }  # fmt: skip
+
+
+def _bounded(size: float) -> int:
+    """Return the bytes as status may hold them."""
+    return max(-MOST_SAVED, min(MOST_SAVED, round(size)))

@@ -61,7 +61,10 @@ def an_index() -> Index:
             "status": {
                 "conditions": conditions,
                 "job": {"phase": "Running"},
-                "observed": {"scanAmplification": "1.4"},
+                "observed": {
+                    "scanAmplification": "1.4",
+                    "saved": {"atLeastBytes": 1, "atMostBytes": 2},
+                },
             },
         },
     )

@@ -53,13 +53,20 @@ def test_tables_jobs_and_budgets_are_those_of_the_objects():
 
 def test_series_per_table_only_when_asked():
     index = Index()
-    index.put(TABLE_LAYOUT, layout("a", observed={"scanAmplification": "3.42"},
+    saved = {"atLeastBytes": -5, "atMostBytes": 7, "queries": 3}
+    index.put(TABLE_LAYOUT, layout("a", observed={"scanAmplification": "3.42", "saved": saved},
                                    plan={"rewriteBytes": "2Ki"}))  # fmt: skip
+    fresh = {"saved": {"queries": 0, "since": "2026-11-20T10:00:00Z"}}
+    index.put(TABLE_LAYOUT, layout("b", observed=fresh))
     text = page(index, per_table=True)
     labels = '{namespace="ns",table="sales.a",table_layout="a"}'
     assert f"layout_table_scan_amplification{labels} 3.42" in text
     assert f"layout_table_pending_bytes{labels} 2048.0" in text
     assert f"layout_table_converged{labels} 1.0" in text
+    for bound, size in (("least", -5.0), ("most", 7.0)):
+        of = labels.replace("{", f'{{bound="{bound}",')
+        assert f"layout_table_saved_bytes{of} {size}" in text
+    assert text.count("layout_table_saved_bytes{") == 2, "no query has run since is not 0"
 
 
 def test_thousands_of_tables_and_policies_make_no_more_series_than_a_hundred_would():
