@@ -332,6 +332,8 @@ class Advice:
     decision; wanted_footers: files whose row groups could. outlook: why the rates are what they
     are. modes: how each kind of row-level operation is written, and what each way costs; notes:
     advice on deletes. upkeep_due_ms: when housekeeping will be due that is not due yet.
+    files_read: by the actions, of other writers; files_unchecked: those of them whose footers were
+    not read.
     """
 
     actions: tuple[ScoredAction, ...]
@@ -359,6 +361,8 @@ class Advice:
     modes: tuple[ModeChoice, ...] = ()
     notes: tuple[str, ...] = ()
     upkeep_due_ms: int | None = None
+    files_read: int = 0
+    files_unchecked: int = 0
     wanted_footers: npt.NDArray[np.int64] = field(
         default_factory=lambda: np.zeros(0, dtype=np.int64)
     )

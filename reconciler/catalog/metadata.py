@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.plan.actions.set_sort_order import sort_term
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import RefInfo, SnapshotInfo
+from reconciler.table.physical import Expected
 from reconciler.table.retention import BRANCH, MAIN, Ref, Snapshot, SnapshotLog
 from reconciler.table.schema import (
     Field,
@@ -23,6 +24,8 @@ from reconciler.table.schema import (
     spec_terms,
 )
 
+NAME_MAPPING = "schema.name-mapping.default"
+
 
 def schema_of(metadata: Any) -> Schema:
     """Return the current schema's leaf columns; struct members have dotted names."""
@@ -32,6 +35,12 @@ def schema_of(metadata: Any) -> Schema:
         _leaves(member.field_id, (member.name,), member.field_type, member.required, False, fields)
     alike = names_alike(json.loads(schema.model_dump_json()))
     return Schema(schema.schema_id, tuple(fields), _name_mapping(metadata), alike)
+
+
+def columns_of(metadata: Any) -> Expected:
+    """Return what the table's data files must hold."""
+    body = json.loads(metadata.schema().model_dump_json())
+    return Expected(body, metadata.properties.get(NAME_MAPPING))
 
 
 def _name_mapping(metadata: Any) -> tuple[tuple[tuple[str, ...], int], ...]:

@@ -24,6 +24,7 @@ from reconciler.catalog.manifest import Entries
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.catalog.metadata import (
     ancestry_of,
+    columns_of,
     refs_of,
     schema_of,
     sort_order_text,
@@ -159,6 +160,7 @@ def observe_loaded(
         recent_writes=writes,
         waiting=waiting,
         published=after,
+        columns=columns_of(metadata),
         manifests=len(manifests),
         manifests_read=reader.read,
         bytes_read=reader.bytes_read,

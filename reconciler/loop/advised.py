@@ -22,6 +22,7 @@ from reconciler.loop.decision_settings import (
     settings_for,
     specs_unused_ms,
 )
+from reconciler.loop.file_checks import files_read
 from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import head_of, judge
@@ -42,6 +43,9 @@ requests; they cost no more than two rounds of sketches.
 
 LOOKS = 3
 """Times that a table is looked at when other writers remove files that are about to be read."""
+
+CHECK_ROUNDS = 8
+"""Times that the advice is made again without refused files; what is left, the executor refuses."""
 
 SKETCH_ROUNDS = 3
 """Maximum rounds of sketches; each round may change which other files are worth sketching."""
@@ -182,7 +186,7 @@ def advise(
         operations=observation.operations,
         manifests=observation.manifest_table,
         damage=damage_of(observation),
-        refusals=ports.refusals(observation.uuid),
+        refusals=ports.refusals(observation),
     )  # fmt: skip
     sketched = known = np.empty(0, dtype=np.int64)
     if columns and len(files) <= FEW_FILES:
@@ -209,7 +213,26 @@ def advise(
         )
         given = replace(given, sample=sample, settings=settings)
         advice = decide(given)
-    return advice, given.row_groups, settings
+    return _on_sound_files(advice, given, target, observation, ports), given.row_groups, settings
+
+
+def _on_sound_files(
+    advice: Advice, given: AdviceInput, target: Target, observation: Observation, ports: Ports
+) -> Advice:
+    """Return the advice whose actions read no file that is refused, as far as footers show it.
+
+    What is refused is decided on again without it, which may choose other files.
+    """
+    for _ in range(CHECK_ROUNDS):
+        read = files_read(observation, (item.action for item in advice.actions))
+        if not read:
+            break
+        checked = ports.check_files(target, observation, read)
+        if not checked.refusals.keys() - given.refusals.keys():
+            return replace(advice, files_read=checked.files, files_unchecked=checked.unread)
+        given = replace(given, refusals={**given.refusals, **checked.refusals})
+        advice = decide(given)
+    return advice
 
 
 def _published(

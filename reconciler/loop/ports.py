@@ -10,6 +10,7 @@ from reconciler.advisor.credit import Credit
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
+from reconciler.loop.file_checks import Checked
 from reconciler.plan.execution import Intent
 from reconciler.plan.plan import Plan
 from reconciler.queries.fragments import Fragment, Workload
@@ -76,8 +77,14 @@ class Ports(Protocol):
         """Return those of the data files that have a stored sketch."""
         ...
 
-    def refusals(self, table_uuid: str) -> Mapping[str, Refusal]:
-        """Return the files that earlier runs refused, by path."""
+    def refusals(self, observation: Observation) -> Mapping[str, Refusal]:
+        """Return the files of the table that earlier runs and looks refused, by path."""
+        ...
+
+    def check_files(
+        self, target: Target, observation: Observation, paths: Sequence[str]
+    ) -> Checked:
+        """Return which of these files are refused because of what their footers say."""
         ...
 
     def history(self, table_uuid: str) -> History:

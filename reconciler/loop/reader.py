@@ -15,7 +15,9 @@ from pathlib import Path
 
 from reconciler.advisor.credit import Credit, Price
 from reconciler.catalog.claim import OWNER_PROPERTY
+from reconciler.catalog.file_forms import FormCache, read_forms, through
 from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.load import data_file_io
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.sketch_reader import ReadSketches, read_directly
@@ -23,6 +25,7 @@ from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.credit_record import past_credits, record_written
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
+from reconciler.loop.file_checks import MOST_FOOTERS, Checked, refused_forms, sizes_of
 from reconciler.loop.ports import Evidence, OpenWork, Target
 from reconciler.plan.actions.base import Action
 from reconciler.plan.conflicts import Conflicts
@@ -134,8 +137,24 @@ class Reader:
     def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
         return self.store.sketched(table_uuid, paths)
 
-    def refusals(self, table_uuid: str) -> Mapping[str, Refusal]:
-        return self.store.refusals(table_uuid)
+    def refusals(self, observation: Observation) -> Mapping[str, Refusal]:
+        known = FormCache(self.cache).known(observation.uuid, sizes_of(observation).items())
+        return {**refused_forms(observation, known), **self.store.refusals(observation.uuid)}
+
+    def check_files(
+        self, target: Target, observation: Observation, paths: Sequence[str]
+    ) -> Checked:
+        """Read the footers that no earlier look has read; as many as one look may."""
+        sizes, cache = sizes_of(observation), FormCache(self.cache)
+        known = cache.known(observation.uuid, [(path, sizes[path]) for path in paths])
+        fresh = [(path, sizes[path]) for path in paths if path not in known][:MOST_FOOTERS]
+        if fresh:
+            io = data_file_io(target.catalog, target.identifier, self.timeout)
+            read = read_forms(fresh, through(io))
+            cache.keep(observation.uuid, sizes, read)
+            known |= read
+        refused = refused_forms(observation, known)
+        return Checked(refused, len(paths), len(paths) - len(known))
 
     def history(self, table_uuid: str) -> History:
         return History(

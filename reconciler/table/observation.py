@@ -15,6 +15,7 @@ from reconciler.table.filetable import FileTable, Partition
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import NO_OPERATIONS, Operations
+from reconciler.table.physical import NO_COLUMNS, Expected
 from reconciler.table.schema import Schema
 
 PLAN_ID = "layout.plan-id"
@@ -100,7 +101,7 @@ class Observation:
     doubled_vectors: data files with two deletion vectors, which makes the table unreadable.
     operations: row-level operations of the retained history. manifest_table: the live manifests
     of data files. waiting: batches of ours on branches, until a person approves them. published:
-    main's files as they would be then, None if nothing waits.
+    main's files as they would be then, None if nothing waits. columns: what its files must hold.
     """
 
     catalog: str
@@ -131,6 +132,7 @@ class Observation:
     manifest_table: ManifestTable = NO_MANIFESTS
     waiting: tuple[WaitingBatch, ...] = ()
     published: FileTable | None = None
+    columns: Expected = NO_COLUMNS
 
     @property
     def properties(self) -> Mapping[str, str]:

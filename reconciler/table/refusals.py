@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 PHYSICAL_SCHEMA = "PhysicalSchema"
 NO_FIELD_IDS = "NoFieldIds"
+WRONG_SIZE = "WrongFileSize"
 NOT_VERIFIED = "NotVerified"
 
 REMEDIES: Mapping[str, str] = {
@@ -19,6 +20,8 @@ REMEDIES: Mapping[str, str] = {
     "meant, and replace it in the table",
     NO_FIELD_IDS: "set the table property schema.name-mapping.default, or write the file again "
     "with an Iceberg writer",
+    WRONG_SIZE: "remove the file from the table's metadata, and register it again with its real "
+    "size",
     NOT_VERIFIED: "compare what several engines read of the file; write it again with an Iceberg "
     "writer if they differ, else report it with the output of layoutctl history TABLE",
 }

@@ -1,0 +1,207 @@
+"""What the footers of Parquet files say about their columns, read once per file and kept.
+
+A file never changes under its path, so what its footer says is kept by path and size, in one
+SQLite file below the cache. Thousands of files of one writer have one form: each form is stored
+once, and is judged once against the table's columns (`table.physical`), so that a later change of
+these needs no file read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reconciler.catalog.network import carried
+from reconciler.table.parquet_schema import Node, NotParquetError, schema_in
+from reconciler.table.physical import CODECS, RLE, SPLIT, FileForm, Form, WrongSize
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+READERS = 16
+TAIL_BYTES = 1 << 16
+"""Bytes at a file's end that are read first: most footers are shorter."""
+LENGTH_BYTES = 8
+"""Bytes after a footer: its length and the magic number."""
+MAGIC = b"PAR1"
+MOST_FOOTER_BYTES = 256 << 20
+MOST_CACHE_BYTES = 1 << 30
+
+File = tuple[str, int]
+"""A file: its path and its size in bytes, as a manifest has them."""
+
+
+Tail = Callable[[int], bytes]
+"""Returns so many bytes from the end of a file, by the size that the metadata has."""
+
+
+def form_from(tail: Tail, size: int) -> FileForm:
+    """Return the form of a file of `size` bytes. Raises NotParquetError without a footer there."""
+    end = tail(min(size, TAIL_BYTES))
+    if len(end) < LENGTH_BYTES + len(MAGIC) or end[-len(MAGIC) :] != MAGIC:
+        raise NotParquetError("the file does not end as a Parquet file does")
+    footer = int.from_bytes(end[-LENGTH_BYTES : -len(MAGIC)], "little")
+    needed = footer + LENGTH_BYTES
+    if not 0 < needed <= min(size, MOST_FOOTER_BYTES):
+        raise NotParquetError(f"the footer has {footer} bytes in a file of {size}")
+    if len(end) < needed:
+        end = tail(needed)
+    schema = schema_in(end[-needed:-LENGTH_BYTES])
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(end))
+    except (pa.ArrowException, OSError) as error:
+        raise NotParquetError("the footer cannot be decoded") from error
+    return FileForm(schema, tuple(sorted(_stored(metadata))))
+
+
+def _stored(metadata: Any) -> set[tuple[int, str]]:
+    """Return the columns that are stored in a way that not every reader reads.
+
+    Definition levels are RLE in every chunk; values are too where no encoding of values is named.
+    """
+    found: set[tuple[int, str]] = set()
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for leaf in range(group.num_columns):
+            chunk = group.column(leaf)
+            encodings = set(chunk.encodings)
+            if chunk.physical_type == "BOOLEAN" and encodings == {RLE}:
+                found.add((leaf, RLE))
+            if SPLIT in encodings and chunk.physical_type not in ("FLOAT", "DOUBLE"):
+                found.add((leaf, SPLIT))
+            if chunk.compression in CODECS:
+                found.add((leaf, chunk.compression))
+    return found
+
+
+def read_forms(files: Collection[File], read: Callable[[File], Form | None]) -> dict[str, Form]:
+    """Return the forms of the files by path, read side by side; those that `read` answers None for
+    are left out."""
+    if not files:
+        return {}
+    with ThreadPoolExecutor(min(READERS, len(files))) as pool:
+        forms = pool.map(carried(read), files)
+        return {
+            path: form for (path, _), form in zip(files, forms, strict=True) if form is not None
+        }
+
+
+def through(file_io: FileIO) -> Callable[[File], Form | None]:
+    """Return a reader of forms through pyiceberg. It answers None for a file that cannot be read
+    now: a later reader has to check it."""
+
+    def read(file: File) -> Form | None:
+        path, size = file
+        try:
+            source = file_io.new_input(path)
+            with source.open() as stream:
+
+                def tail(wanted: int) -> bytes:
+                    stream.seek(size - wanted)
+                    end = bytes(stream.read(wanted))
+                    if len(end) < wanted:
+                        raise NotParquetError("the file is shorter than the metadata says")
+                    return end
+
+                try:
+                    return form_from(tail, size)
+                except NotParquetError:
+                    actual = stream.seek(0, io.SEEK_END)
+                    return WrongSize(size, int(actual)) if actual != size else None
+        except Exception:  # of any storage: whoever reads the file for its rows says what is wrong
+            return None
+
+    return read
+
+
+class FormCache:
+    """The known forms of the files of all tables. What cannot be read or written is not cached."""
+
+    def __init__(self, cache: Path) -> None:
+        self._path = cache / "forms.db"
+
+    def known(self, table_uuid: str, files: Iterable[File]) -> dict[str, Form]:
+        """Return the forms of those of the files that are known, by path."""
+        rows, bodies = [], []
+        with contextlib.suppress(OSError, sqlite3.Error), self._open() as db:
+            rows = db.execute(
+                "SELECT path, size, form FROM files WHERE uuid = ?", (table_uuid,)
+            ).fetchall()
+            bodies = db.execute(
+                "SELECT id, body FROM forms WHERE id IN (SELECT form FROM files WHERE uuid = ?)",
+                (table_uuid,),
+            ).fetchall()
+        forms = {number: _form(json.loads(body)) for number, body in bodies}
+        found = {(path, size): forms[number] for path, size, number in rows if number in forms}
+        return {file[0]: found[file] for file in files if file in found}
+
+    def keep(self, table_uuid: str, sizes: Mapping[str, int], forms: Mapping[str, Form]) -> None:
+        """Add forms of files of these sizes, by path; those of other paths are of files that the
+        table no longer has, and are removed."""
+        if not forms:
+            return
+        bodies = {path: json.dumps(_document(form)) for path, form in forms.items()}
+        with contextlib.suppress(OSError, sqlite3.Error), self._open() as db:
+            every = db.execute("SELECT path FROM files WHERE uuid = ?", (table_uuid,)).fetchall()
+            gone = [(table_uuid, path) for (path,) in every if path not in sizes]
+            db.executemany("DELETE FROM files WHERE uuid = ? AND path = ?", gone)
+            new = [(body,) for body in sorted(set(bodies.values()))]
+            db.executemany("INSERT OR IGNORE INTO forms (body) VALUES (?)", new)
+            db.executemany(
+                "INSERT OR REPLACE INTO files SELECT ?, ?, ?, id FROM forms WHERE body = ?",
+                [(table_uuid, path, sizes[path], body) for path, body in bodies.items()],
+            )
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._path.exists() and self._path.stat().st_size > MOST_CACHE_BYTES:
+            self._path.unlink()
+        with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as db, db:
+            db.executescript(_TABLES)
+            yield db
+
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS forms (id INTEGER PRIMARY KEY, body TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS files (
+  uuid TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, form INTEGER NOT NULL,
+  PRIMARY KEY (uuid, path)
+) WITHOUT ROWID;
+"""
+
+
+def _document(form: Form) -> Any:
+    if isinstance(form, WrongSize):
+        return {"stated": form.stated, "actual": form.actual}
+    return {"schema": _node_document(form.schema), "stored": form.stored}
+
+
+def _node_document(node: Node) -> list[Any]:
+    return [
+        node.name, node.field_id, node.repetition, node.physical, node.length, node.annotation,
+        [_node_document(child) for child in node.children],
+    ]  # fmt: skip
+
+
+def _form(body: Mapping[str, Any]) -> Form:
+    if "actual" in body:
+        return WrongSize(body["stated"], body["actual"])
+    stored = tuple((number, how) for number, how in body["stored"])
+    return FileForm(_node(body["schema"]), stored)
+
+
+def _node(body: Sequence[Any]) -> Node:
+    name, field_id, repetition, physical, length, annotation, children = body
+    below = tuple(_node(child) for child in children)
+    return Node(name, field_id, repetition, physical, length, annotation, below)
