@@ -17,9 +17,10 @@ import numpy as np
 from reconciler.format import plural
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.plan import Plan
+from reconciler.table.audits import carried_out
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
-from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation
+from reconciler.table.observation import Observation
 
 
 class Fallen(StrEnum):
@@ -92,13 +93,7 @@ def head_of(observation: Observation) -> Head:
 
 def _done_actions(observation: Observation) -> frozenset[tuple[str, str]]:
     """Return the (plan id, action id) pairs in the summaries of the head's ancestors."""
-    return frozenset(
-        (snapshot.summary[PLAN_ID], action)
-        for snapshot in observation.ancestry
-        if PLAN_ID in snapshot.summary
-        for action in snapshot.summary.get(ACTION_IDS, "").split(",")
-        if action
-    )
+    return frozenset().union(*(carried_out(one.summary) for one in observation.ancestry))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from reconciler.spark.operations import Operation
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
 from reconciler.table.audits import (
     AUDIT,
+    AUDIT_ACTIONS,
     AUDIT_BASE,
     AUDIT_FORMAT,
     AUDIT_PLAN,
@@ -53,6 +54,7 @@ def refuse_branch(live: LiveTable, audit: Audit | None, shown: str) -> None:
     """Raise BlockedError if batches wait for approval, or if the table has a branch of the audit's
     name which is not of an audit."""
     drop(live)
+    drop_published(live)
     held = waiting_batches(metadata.log_of(live.spark, live.table))
     if held:
         raise BlockedError(
@@ -89,6 +91,7 @@ def commit_to_branch(
     run, which may be on the branch already. Raises UnknownCommitError if the JVM was lost.
     """
     drop(live)
+    drop_published(live)
     if _is_taken(live, audit, own):
         why = f"another writer made a branch {audit.branch}"
         return commit.Refused(why, conflict=False, audit=True)
@@ -137,6 +140,7 @@ def _sent(
         prepared.update.set(AUDIT, mark)
         if audit.waits:
             prepared.update.set(AUDIT_PLAN, intent.plan_id)
+            prepared.update.set(AUDIT_ACTIONS, ",".join(intent.action_ids))
             prepared.update.set(AUDIT_BASE, str(intent.base_snapshot_id))
             prepared.update.set(AUDIT_WAITS, audit.waits)
             prepared.update.set(AUDIT_FORMAT, str(iceberg.format_version(live.table)))
@@ -247,27 +251,56 @@ def drop(
         return named or int(snapshot.snapshotId()) in snapshots
 
     files: dict[int, list[str]] = {}
-    for _ in range(RESENDS):
-        live.table.refresh()
-        operations = live.table.operations()
-        base = operations.current()
+
+    def change(base: Any, builder: Any) -> bool:
         heads, gone = _of_audits(live, base, wanted)
-        if not heads and not gone:
-            dropped = [paths for one, paths in files.items() if base.snapshot(one) is None]
-            metadata_files.delete(live, itertools.chain.from_iterable(dropped))
-            return
-        builder = live.spark._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
-        # A snapshot that is removed takes every ref with it that somebody moves to it meanwhile:
-        # main, if a person publishes the branch by hand and this request arrives after that.
-        metadata.hold(live.spark, base, builder, _names_of_refs(base))
         for name, head in heads.items():
             if head is None:
                 builder.removeRef(name)
             else:
                 ref = live.spark._jvm.org.apache.iceberg.SnapshotRef
                 builder.setRef(name, ref.branchBuilder(head).build())
-        files |= {int(one.snapshotId()): metadata_files.own_files(live, one) for one in gone}
+        files.update({int(one.snapshotId()): metadata_files.own_files(live, one) for one in gone})
         builder.removeSnapshots(iceberg.java_list(live.spark, gone))
+        return bool(heads or gone)
+
+    base = _changed(live, change)
+    dropped = [paths for one, paths in files.items() if base.snapshot(one) is None]
+    metadata_files.delete(live, itertools.chain.from_iterable(dropped))
+
+
+def drop_published(live: LiveTable) -> None:
+    """Drop branches whose batches a person published by moving main to them."""
+
+    def change(base: Any, builder: Any) -> bool:
+        found = [
+            str(entry.getKey())
+            for entry in iceberg.each(base.refs().entrySet())
+            if entry.getKey() != MAIN
+            and entry.getValue().isBranch()
+            and base.snapshot(entry.getValue().snapshotId()).summary().get(AUDIT_WAITS)
+            and _is_on_main(live, base, int(entry.getValue().snapshotId()))
+        ]
+        for name in found:
+            builder.removeRef(name)
+        return bool(found)
+
+    _changed(live, change)
+
+
+def _changed(live: LiveTable, change: Callable[[Any, Any], bool]) -> Any:
+    """Commit a change of the table's metadata until there is nothing to change; return the
+    metadata. change: fills a builder from the present metadata, and returns whether it did."""
+    for _ in range(RESENDS):
+        live.table.refresh()
+        operations = live.table.operations()
+        base = operations.current()
+        builder = live.spark._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+        # A snapshot that is removed takes every ref with it that somebody moves to it meanwhile:
+        # main, if a person publishes the branch by hand and this request arrives after that.
+        metadata.hold(live.spark, base, builder, _names_of_refs(base))
+        if not change(base, builder):
+            return base
         try:
             operations.commit(base, builder.build())
         except Exception as error:
@@ -297,7 +330,7 @@ def _of_audits(
         for entry in iceberg.each(metadata.refs().entrySet())
     }
     heads = {
-        name: _left(metadata, head, ids)
+        name: _left(live, metadata, head, ids)
         for name, (head, branch) in refs.items()
         if branch and name != MAIN and head in ids
     }
@@ -312,12 +345,23 @@ def _of_audits(
     return heads, gone
 
 
-def _left(metadata: Any, head: int, gone: Collection[int]) -> int | None:
-    """Return the newest snapshot of the branch that stays on it; None if there is none."""
+def _left(live: LiveTable, metadata: Any, head: int, gone: Collection[int]) -> int | None:
+    """Return the newest snapshot of the branch that stays on it; None if there is none: what is
+    under the batches belongs to main, also a batch that a person published there."""
     snapshot = metadata.snapshot(head)
     while snapshot is not None and int(snapshot.snapshotId()) in gone:
         parent = snapshot.parentId()
         snapshot = None if parent is None else metadata.snapshot(parent)
     if snapshot is None or not snapshot.summary().get(AUDIT_WAITS):
         return None
-    return int(snapshot.snapshotId())
+    return (
+        None
+        if _is_on_main(live, metadata, int(snapshot.snapshotId()))
+        else int(snapshot.snapshotId())
+    )
+
+
+def _is_on_main(live: LiveTable, metadata: Any, snapshot_id: int) -> bool:
+    main = metadata.currentSnapshot()
+    is_ancestor = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf
+    return main is not None and bool(is_ancestor(live.table, int(main.snapshotId()), snapshot_id))

@@ -208,8 +208,5 @@ def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:
     """Return the ids of the request's actions in commits of main's history since the plan."""
     base = request.base_snapshot_id
     newer = [] if base is None else iceberg.ancestors_until(table, base)[0]
-    found: set[str] = set()
-    for snapshot in newer:
-        if snapshot.summary.get(iceberg.PLAN_ID) == request.plan_id:
-            found.update(snapshot.summary.get(iceberg.ACTION_IDS, "").split(","))
-    return frozenset(found)
+    pairs = frozenset().union(*(audits.carried_out(snapshot.summary) for snapshot in newer))
+    return frozenset(action for plan, action in pairs if plan == request.plan_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.table.retention import BRANCH, MAIN, Snapshot, SnapshotLog, line
+from reconciler.table.retention import BRANCH, MAIN, PLAN_ID, Snapshot, SnapshotLog, line
 
 AUDIT = "layout.audit"
 """Key in the summary of a snapshot that an audit of ours committed to its branch: attempt/batch."""
@@ -17,9 +17,12 @@ AUDIT_PLAN = "layout.audit.plan-id"
 AUDIT_BASE = "layout.audit.base"
 AUDIT_WAITS = "layout.audit.waits"
 AUDIT_FORMAT = "layout.audit.format-version"
+AUDIT_ACTIONS = "layout.audit.action-ids"
 """Keys of a snapshot that waits for approval: the plan it is a part of, the snapshot that its rows
-were read from, the hash of the policy that asked for it, and the table's format version, which its
-files were written for."""
+were read from, the hash of the policy that asked for it, the table's format version, which its
+files were written for, and the plan's actions that it carries out."""
+ACTION_IDS = "layout.action-ids"
+"""Key of a commit to main beside `retention.PLAN_ID`: the actions that it carries out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,19 @@ def waits(summary: Mapping[str, str]) -> bool:
     """Whether the snapshot with this summary was committed to wait for approval."""
     base = summary.get(AUDIT_BASE, "")
     return base.isdecimal() and {AUDIT, AUDIT_PLAN, AUDIT_WAITS} <= summary.keys()
+
+
+def carried_out(summary: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Return the (plan id, action id) pairs that a snapshot of main carries out: of our commit, or
+    of a batch that a person published by moving main to it."""
+    pairs = ((PLAN_ID, ACTION_IDS), (AUDIT_PLAN, AUDIT_ACTIONS))
+    return frozenset(
+        (summary[plan], action)
+        for plan, actions in pairs
+        if plan in summary
+        for action in summary.get(actions, "").split(",")
+        if action
+    )
 
 
 def waiting_batches(log: SnapshotLog) -> tuple[WaitingBatch, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.table.audits import WaitingBatch
+from reconciler.table.audits import AUDIT, WaitingBatch
 from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
 from reconciler.table.filetable import FileTable, Partition
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable
@@ -18,8 +18,6 @@ from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.physical import NO_COLUMNS, Expected
 from reconciler.table.schema import Schema
 
-PLAN_ID = "layout.plan-id"
-ACTION_IDS = "layout.action-ids"
 ATTEMPT_ID = "layout.attempt-id"
 """Snapshot summary keys of our own commits (definitions: Action, group, commit batch)."""
 
@@ -36,7 +34,8 @@ class SnapshotInfo:
 
     @property
     def ours(self) -> bool:
-        return ATTEMPT_ID in self.summary
+        """Whether we committed it, to main or to a branch that a person has published."""
+        return ATTEMPT_ID in self.summary or AUDIT in self.summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import WAITING, Audit, ExecutionRequest, ExecutionResult
 from reconciler.spark import audit, commit, fence, iceberg
 from reconciler.spark.actions import audited
-from reconciler.table.audits import WaitingBatch
+from reconciler.table.audits import WaitingBatch, carried_out
 from tests.spark.disturbed import killed_at
 from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench, intact
@@ -322,3 +322,42 @@ def test_a_kill_while_batches_are_published(
 def _ours(bench: Bench, name: str) -> Sequence[Any]:
     main = iceberg.ancestors(bench.table(name))
     return [one for one in main if iceberg.ATTEMPT_ID in one.summary]
+
+
+def test_a_person_who_moves_main_to_the_branch_has_published_it(bench: Bench) -> None:
+    """The plan is done, the branch goes, and the next plan can be carried out."""
+    name = _table(bench)
+    rows = bench.rows(name)
+    assert _held(bench, name).waiting == 2
+    (first, second), full = _waiting(bench, name), bench.full(name)
+    procedure = f"{full.split('.')[0]}.system.fast_forward('jobs.{name}', 'main', '{BRANCH}')"
+    bench.sql(f"CALL {procedure}")
+    assert int(bench.table(name).currentSnapshot().snapshotId()) == second.snapshot_id
+    assert _waiting(bench, name) == ()
+    seen = observe_table(bench.config, ("jobs", name), Path(bench.directory / "cache"))
+    done = {pair for one in seen.ancestry for pair in carried_out(one.summary)}
+    assert {plan for plan, _ in done} == {"p-1"} and len(done) == 2
+    assert all(one.ours for one in seen.ancestry if one.snapshot_id == first.snapshot_id)
+    again = bench.action(name, BinPack, target_bytes=1 << 20)
+    result = bench.run(bench.request(name, again, plan="p-4", audit=WAITS))
+    assert result.waiting == 1 and bench.rows(name) == rows
+    assert bench.run(_publish(bench, name)).done
+    assert _refs(bench, name) == {"main"}
+    intact(bench, name, rows)
+
+
+def test_main_that_a_person_moved_part_of_the_way_leaves_the_rest_to_approve(
+    bench: Bench,
+) -> None:
+    name = _table(bench)
+    rows = bench.rows(name)
+    assert _held(bench, name).waiting == 2
+    first, second = _waiting(bench, name)
+    full = bench.full(name)
+    bench.sql(
+        f"CALL {full.split('.')[0]}.system.set_current_snapshot('jobs.{name}', {first.snapshot_id})"
+    )
+    assert [one.snapshot_id for one in _waiting(bench, name)] == [second.snapshot_id]
+    assert bench.run(_publish(bench, name)).done
+    assert _refs(bench, name) == {"main"} and bench.rows(name) == rows
+    intact(bench, name, rows)
