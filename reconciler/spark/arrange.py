@@ -2,7 +2,7 @@
 
 If a group needs several tasks, a sample's quantiles cut the key into slices. A slice reads only the
 files that can hold its rows; if all slices together would read the inputs too often, one shuffle
-moves the rows instead. Every row that is read is counted or hashed, so that no loss goes unnoticed.
+moves the rows instead.
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.errors import VerificationError
 from reconciler.plan.ordering import Arrival, Hilbert, Lexicographic, Ordering
-from reconciler.spark import inputs, keys, stage, verify
+from reconciler.spark import inputs, keys, stage
 from reconciler.spark.group import Group, InputFile
 from reconciler.spark.scan import ScanTasks
-from reconciler.spark.task_file import NO_DELETES
-from reconciler.spark.verify import Fingerprint
 
 SAMPLE_ROWS = 20_000
 SAMPLE_FILES = 32
@@ -36,15 +33,13 @@ SLICE = "__layout_slice"
 
 
 class Source:
-    """The inputs of one group as frames, with the fingerprint that the output must have."""
+    """The inputs of one group as frames."""
 
-    def __init__(self, spark: Any, table: Any, base: str, tasks: ScanTasks, hashed: bool) -> None:
+    def __init__(self, spark: Any, table: Any, base: str, tasks: ScanTasks) -> None:
         self.spark, self.table = spark, table
-        self._base, self._tasks, self._hashed = base, tasks, hashed
+        self._base, self._tasks = base, tasks
         self._staged = contextlib.ExitStack()
         self._sets = 0
-        self._observations: list[Any] = []
-        self._sliced = False
 
     def __enter__(self) -> Source:
         return self
@@ -53,7 +48,7 @@ class Source:
         self._staged.close()
 
     def read(self, paths: Sequence[str], *, in_order: bool = False) -> Any:
-        """Return the rows of some inputs, not observed.
+        """Return the rows of some inputs.
 
         in_order: by one task, file after file; else in as many splits as the table's properties
         give, in no order.
@@ -70,59 +65,10 @@ class Source:
         """Whether some input has a NULL in the column, or an unknown null count."""
         return any(file.nulls.get(field_id, 1) > 0 for file in self._tasks.values())
 
-    def observed(self, frame: Any, schema: Any) -> Any:
-        """Return the same rows; their fingerprint over `schema` is collected when they are read.
-
-        If rows are only counted and the manifests have the count, nothing is collected: it would be
-        another step for every row.
-        """
-        from pyspark.sql import Observation
-
-        if not self._hashed and self._rows_by_manifest() is not None:
-            return frame
-        observation = Observation(f"{self._base}/observed-{len(self._observations)}")
-        self._observations.append(observation)
-        return frame.observe(observation, *verify.aggregates(schema, self._hashed))
-
     def common_prefix(self, field_id: int) -> bytes:
         """Return the common prefix of the values of a string or binary column, from its bounds."""
         low, high = inputs.extremes(self.table, self._tasks, field_id)
         return keys.common_prefix(low, high)
-
-    def expect_all_rows(self) -> None:
-        """Note that slices are read: together they must have as many rows as the inputs."""
-        self._sliced = True
-
-    def fingerprint(self, written: int) -> Fingerprint:
-        """Return the fingerprint of the rows read; call it after the frame was executed, before the
-        sets end.
-
-        written: rows of the output; if nothing was observed, the inputs must have as many.
-        """
-        total = Fingerprint(0)
-        for observation in self._observations:
-            total += verify.fingerprint(observation.get)
-        if not self._observations:
-            total = Fingerprint(written)
-        elif not self._sliced:
-            return total
-        if total.rows == self._rows_by_manifest():
-            return total
-        counted = int(self.read(list(self._tasks)).count())
-        if self._sliced and counted != total.rows:
-            raise VerificationError(
-                f"the slices of a group hold {total.rows} rows, its inputs {counted}",
-                details=("The bounds in the manifests do not match the data.",),
-                do="rewrite the files with an engine that writes correct bounds",
-            )
-        return total if self._observations else Fingerprint(counted)
-
-    def _rows_by_manifest(self) -> int | None:
-        """Return the inputs' number of rows from the manifests; None if deletes apply."""
-        files = self._tasks.values()
-        if any(file.deletes != NO_DELETES for file in files):
-            return None
-        return sum(file.rows for file in files)
 
 
 def arranged(source: Source, group: Group) -> Any:
@@ -135,7 +81,7 @@ def _sorted(source: Source, group: Group) -> Any:
         return _divided(source, group)
     rows = source.read([file.path for file in group.inputs], in_order=True)
     key = resolved(source, group, rows)
-    return source.observed(rows, rows.schema).sortWithinPartitions(*key_order(source, group, key))
+    return rows.sortWithinPartitions(*key_order(source, group, key))
 
 
 def _divided(source: Source, group: Group) -> Any:
@@ -145,12 +91,11 @@ def _divided(source: Source, group: Group) -> Any:
     cut = fit(source, group, whole, resolved(source, group, whole))
     if cut.slices == 1:
         rows = source.read(paths, in_order=True)
-        return cut.sorted(source.observed(rows, rows.schema), group.spills)
+        return cut.sorted(rows, group.spills)
     choices = [cut.files_of(group.inputs, number) for number in range(cut.slices)]
     reread = sum(file.bytes for chosen in choices for file in chosen) / max(group.bytes, 1)
     if reread > _most_reread(group):
-        return cut.shuffled(source.observed(whole, whole.schema))
-    source.expect_all_rows()
+        return cut.shuffled(whole)
     spills = group.spills
     parts = [
         _slice(source, cut, number, chosen, spills)
@@ -175,8 +120,7 @@ def _slice(
     source: Source, cut: Division, number: int, chosen: Sequence[InputFile], spills: bool
 ) -> Any:
     rows = source.read([file.path for file in chosen], in_order=True)
-    mine = source.observed(rows.where(cut.holds(number)), rows.schema)
-    return cut.sorted(mine, spills)
+    return cut.sorted(rows.where(cut.holds(number)), spills)
 
 
 def _packed(source: Source, group: Group) -> Any:
@@ -188,7 +132,7 @@ def _packed(source: Source, group: Group) -> Any:
         runs[bisect.bisect_right(ends, seen + file.bytes / 2)].append(file.path)
         seen += file.bytes
     frames = [source.read(run, in_order=True) for run in runs if run]
-    return stage.union([source.observed(frame, frame.schema) for frame in frames])
+    return stage.union(frames)
 
 
 ARRANGED: Mapping[type[Ordering], Callable[[Source, Group], Any]] = {

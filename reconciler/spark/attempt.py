@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
+
+from reconciler.rewrite.storage import Opening
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +17,8 @@ class Attempt:
 
     id: names the attempt in summaries and paths. name: the table, for messages. table: the Java
     table as of the read snapshot. prefix: directory of all output. verify: the mode. catalog: its
-    name in Spark.
+    name in Spark. opening: how the witness opens files of another store. cancelled: is set when
+    what runs is not needed any more.
     """
 
     spark: Any
@@ -24,7 +29,9 @@ class Attempt:
     sequence_number: int
     prefix: str
     verify: str
-    catalog: str = ""
+    catalog: str
+    opening: Callable[[], Opening]
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 def new_id(plan_id: str, table: Any) -> str:

@@ -37,19 +37,16 @@ def arranged(source: Source, group: Group, catalog: str) -> Any:
     if group.tasks == 1:
         rows = source.read(paths, in_order=True)
         ordered = _order(source, group, rows, places)
-        return _sorted(source.observed(rows, rows.schema), places, ordered)
+        return _sorted(rows, places, ordered)
     whole = source.read(paths)
     ordered = _order(source, group, whole, places)
     edges = cuts(_rows_by_hash(source.read(paths), places), group.tasks)
     if group.tasks > arrange.MAX_REREAD:
-        rows = source.observed(whole, whole.schema)
-        return _sorted(_shuffled(rows, places, edges), places, ordered)
-    source.expect_all_rows()
+        return _sorted(_shuffled(whole, places, edges), places, ordered)
     parts = []
     for number in range(len(edges) + 1):
         rows = source.read(paths, in_order=True)
-        mine = rows.where(_holds(places, edges, number))
-        parts.append(_sorted(source.observed(mine, rows.schema), places, ordered))
+        parts.append(_sorted(rows.where(_holds(places, edges, number)), places, ordered))
     return stage.union(parts)
 
 

@@ -28,8 +28,9 @@ class TaskFile:
 
     format: in capitals. size: of the file in bytes. spec_id: of its partition. sequence: data
     sequence number. deleted: rows deleted by position, counted from delete files that name only
-    this file. By field id, for the requested columns only: lower, upper: bounds, single-value
-    serialised; nulls, nans: counts; sizes: stored bytes.
+    this file. partition: its values as the specification writes them in JSON, () where they cannot
+    be read. first_row_id: of its rows, from format 3 on. By field id, for the requested columns
+    only: lower, upper: bounds, single-value serialised; nulls, nans: counts; sizes: stored bytes.
     """
 
     path: str
@@ -41,6 +42,8 @@ class TaskFile:
     encrypted: bool = False
     deletes: Deletes = NO_DELETES
     deleted: int = 0
+    partition: tuple[Any, ...] = ()
+    first_row_id: int | None = None
     lower: Mapping[int, bytes] = field(default_factory=dict)
     upper: Mapping[int, bytes] = field(default_factory=dict)
     nulls: Mapping[int, int] = field(default_factory=dict)
@@ -60,6 +63,8 @@ def task_file(body: Mapping[str, Any], spec_id: int, sequence: int) -> TaskFile:
         encrypted=file.get("key-metadata") is not None,
         deletes=_deletes(body.get("delete-files", ())),
         deleted=_deleted_rows(file["file-path"], body.get("delete-files", ())),
+        partition=tuple(file.get("partition") or ()),
+        first_row_id=file.get("first-row-id"),
         lower=_by_id(file, "lower-bounds", bytes.fromhex),
         upper=_by_id(file, "upper-bounds", bytes.fromhex),
         nulls=_by_id(file, "null-value-counts", int),

@@ -214,7 +214,7 @@ def _bad_codec(doing: str, text: str) -> ReconcilerError:
 _FILE_ENDINGS = (".parquet", ".puffin", ".avro", ".orc", ".metadata.json", ".metadata.json.gz")
 _MISSING = (
     r"FileNotFoundException|FAILED_READ_FILE\.FILE_NOT_EXIST|NoSuchFileException|NoSuchKeyException"
-    r"|exceptions\.NotFoundException"
+    r"|exceptions\.NotFoundException|\[Errno 2\] No such file or directory"
 )
 _NEWER_FORMAT = r"(?:Cannot read unsupported version|[Uu]nsupported format version:?) v?(\d+)"
 _DISK_FULL = r"No space left on device|Disk quota exceeded"

@@ -48,7 +48,7 @@ def checks_hashes(mode: str, group_id: str) -> bool:
 
 
 def aggregates(schema: Any, hashes: bool) -> list[Any]:
-    """Return the columns to observe over rows of a struct type: the fingerprint's parts by name."""
+    """Return the columns that sum up rows of a struct type: the fingerprint's parts by name."""
     from pyspark.sql import functions as f
 
     parts = [f.count(f.lit(1)).alias("rows")]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
-from reconciler.format import count
+from reconciler.rewrite.witness import Seen
 from reconciler.spark import (
     arrange,
     balance,
@@ -23,13 +23,14 @@ from reconciler.spark import (
     stage,
     uuid_bounds,
     verify,
+    witnessing,
 )
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.group import Compression, Group
 from reconciler.spark.metrics import TaskMetrics
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.translate import java_text, translate
-from reconciler.spark.verify import Fingerprint
+from reconciler.spark.witnessing import Unseen
 from reconciler.table.row_group_bytes import PAGE_ROWS
 
 MIN_SPLIT = 4 << 20
@@ -86,29 +87,27 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
         _output(attempt, table, f"{base}/balanced") as balanced_files,
     ):
         _job_group(attempt, group, f"{base}/write")
-        with arrange.Source(spark, table, base, tasks, hashed) as source:
+        with arrange.Source(spark, table, base, tasks) as source:
             group = _informed(attempt, table, base, group, source)
             frame, roll = _arranged(attempt, source, group), roll_bytes(group, *_shape(table))
             stage.write(frame, f"{base}/out", group.action.into, roll, order)
             files = tuple(new_files())
-            expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
         check_prefix(attempt, files)
         with _own_output(attempt):
             files = _balanced(attempt, table, base, group, files, balanced_files, order)
             files = uuid_bounds.corrected(spark, table, files)
-            _job_group(attempt, group, f"{base}/verify")
-            found = read_back(spark, table, f"{base}/verify", files, hashed)
-        if found != expected:
-            raise _mismatch(attempt, expected, found)
+        rows, verified = witnessing.same_rows(
+            attempt, base, tasks, files, lambda: read_back(attempt, base, files, hashed), hashed
+        )
     return Written(
         number,
         group,
         files,
-        found.rows,
+        rows,
         sum(int(file.fileSizeInBytes()) for file in files),
         hashed,
         metrics.of_job_group(spark, f"{base}/write"),
-        metrics.of_job_group(spark, f"{base}/verify"),
+        verified,
         time.monotonic() - started,
     )
 
@@ -283,24 +282,10 @@ def check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
         )
 
 
-def read_back(
-    spark: Any, table: Any, set_id: str, files: Sequence[Any], hashed: bool
-) -> Fingerprint:
-    """Return the fingerprint of uncommitted files, read through Iceberg as any reader would.
-
-    The rows go nowhere, so an aggregation takes them straight from the columns: an observation, as
-    of the rows that are written, would first copy each of them (docs/design/verification.md).
-    """
-    if not files:
-        return Fingerprint(0)
-    with stage.staged(spark, table, set_id, stage.tasks_of_new_files(spark, table, files)):
-        sizes = [max(int(file.fileSizeInBytes()), OPEN_COST) for file in files]
-        rows = stage.read(spark, set_id, even_split(spark, sizes), OPEN_COST)
-        frame = stage.without_lineage_base(rows)
-        if not hashed:
-            return Fingerprint(int(frame.count()))
-        row = frame.agg(*verify.aggregates(frame.schema, hashed)).first()
-        return verify.fingerprint(row.asDict())
+def read_back(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool) -> Seen:
+    """Return what uncommitted files hold, according to the witness."""
+    with _own_output(attempt):
+        return witnessing.seen_outputs(attempt, base, files, hashed)
 
 
 def even_split(spark: Any, sizes: Sequence[int]) -> int:
@@ -321,28 +306,19 @@ def _own_output(attempt: Attempt) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = translate(error, f"read back what was written for {attempt.name}")
-        if not isinstance(found, TableDamagedError):
+        doing = f"read back what was written for {attempt.name}"
+        if not isinstance(error, Unseen) and not isinstance(
+            translate(error, doing), TableDamagedError
+        ):
             raise
         why = java_text(error).rpartition(" | ")[2]
         raise VerificationError(
             f"verification of {attempt.name} failed: a file that this run wrote cannot be read",
-            details=(first_line(why), DROPPED, "All files of the table are as they were."),
+            details=(
+                first_line(why),
+                witnessing.DROPPED,
+                "All files of the table are as they were.",
+            ),
             do=f"see what else changes or removes files below {attempt.prefix.rpartition('/')[0]} "
             "(a removal of orphan files, for example), then run the command again",
         ) from error
-
-
-DROPPED = "Nothing of this group was committed; its files were removed."
-
-
-def _mismatch(attempt: Attempt, expected: Fingerprint, found: Fingerprint) -> VerificationError:
-    if expected.rows != found.rows:
-        difference = f"read {count(expected.rows)} rows, wrote {count(found.rows)}"
-    else:
-        difference = f"both have {count(found.rows)} rows, but their contents differ"
-    return VerificationError(
-        f"verification of {attempt.name} failed: {difference}",
-        details=(DROPPED,),
-        do="keep the plan and report it as a bug; no row of the table was changed",
-    )

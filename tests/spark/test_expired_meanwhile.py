@@ -103,12 +103,12 @@ def test_an_output_that_is_gone_or_altered_before_its_commit_is_not_damage_of_th
     request = bench.request(name, bench.action(name, Cluster, "id"))
     honest, before = write.read_back, bench.rows(name)
 
-    def read_back(spark: Any, table: Any, set_id: str, files: Sequence[Any], hashed: bool) -> Any:
+    def read_back(attempt: Any, base: str, files: Sequence[Any], hashed: bool) -> Any:
         for file in files:
             path = _local(str(file.location()))
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
             harm(path)
-        return honest(spark, table, set_id, files, hashed)
+        return honest(attempt, base, files, hashed)
 
     monkeypatch.setattr(write, "read_back", read_back)
     with pytest.raises(VerificationError) as raised:

@@ -106,21 +106,12 @@ def test_each_partition_gets_one_file_in_order_however_its_rows_come_to_its_task
         table = pq.read_table(row.file_path.removeprefix("file:"), columns=[column])
         values = table[column].to_pylist()
         assert values == sorted(values, reverse=direction == "desc")
-    assert [readers(bench, f"{one.attempt_id}/0/verify") for one in result.outcomes[1:]] == [1]
 
 
 def sidecars(path: str) -> list[Path]:
     """The checksum file that Hadoop writes beside a local file."""
     file = Path(path.removeprefix("file:"))
     return list(file.parent.glob(f".{file.name}.crc"))
-
-
-def readers(bench: Bench, job_group: str) -> int:
-    """The tasks of the first stage, which reads the files."""
-    tracker = bench.spark.sparkContext.statusTracker()
-    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(job_group)]
-    first = min(stage for job in jobs for stage in job.stageIds)
-    return int(tracker.getStageInfo(first).numTasks)
 
 
 def test_an_equality_delete_of_a_partition_that_comes_meanwhile_is_a_conflict(

@@ -26,6 +26,7 @@ from reconciler.spark import (
     scan,
     specs,
     standing,
+    witnessing,
 )
 from reconciler.spark.actions.base import Executor
 from reconciler.spark.attempt import Attempt
@@ -95,6 +96,7 @@ class PublishExecutor(Executor[Publish]):
         attempt = Attempt(
             run.spark, attempt_id, run.shown, table, base, sequence, "", run.request.verify,
             run.request.catalog.name,
+            lambda: witnessing.opening_of(run.request.catalog, run.request.table),
         )  # fmt: skip
         self._check(snapshot)
         operation = operation_of(run.spark, table, snapshot, base)

@@ -18,7 +18,7 @@ from reconciler.plan.actions.content import ContentAction
 from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import Intent, Outcome
 from reconciler.plan.standing import Fallen
-from reconciler.spark import cleanup, fence, iceberg, stage, standing, vanished
+from reconciler.spark import cleanup, fence, iceberg, stage, standing, vanished, witnessing
 from reconciler.spark.actions.base import Executor
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.translate import lost_jvm
@@ -160,6 +160,7 @@ class ContentExecutor(Executor[SomeContent], ABC):
             prefix=f"{stage.data_location(run.table)}/layout-{attempt_id}",
             verify=run.request.verify,
             catalog=run.request.catalog.name,
+            opening=lambda: witnessing.opening_of(run.request.catalog, run.request.table),
         )
 
     def _give_up(self, attempt: Attempt, opened: Intent) -> None:

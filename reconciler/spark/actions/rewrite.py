@@ -22,6 +22,7 @@ from reconciler.spark import (
     stage,
     standing,
     vanished,
+    witnessing,
     write,
 )
 from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
@@ -176,6 +177,9 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         own = self.tasks.subset(file.path for file in group.inputs)
         try:
             written = write.rewrite_group(attempt, number, group, own)
+        except witnessing.NotVerified as error:
+            self.run.ledger.record_refusals(self.run.request.table_uuid, error.refusals)
+            raise
         except Exception as error:
             named = damage.pinpointed(attempt, number, own, error)
             if named is None:
@@ -243,6 +247,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         A write has several jobs. Spark remembers only a thousand cancelled names, so other groups
         are left out.
         """
+        attempt.cancelled.set()
         context = self.run.spark.sparkContext._jsc.sc()
         for number in running:
             for step in ("write", "verify"):

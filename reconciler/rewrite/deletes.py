@@ -1,0 +1,126 @@
+"""Which rows of a data file are deleted, by rules and readers of the witness's own.
+
+The rules are those of the specification ("Scan Planning"): a vector stands alone for its file; else
+position deletes of at least the file's sequence number apply, and equality deletes of a higher one.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Positions = npt.NDArray[np.int64]
+"""Numbers of rows in a data file: ascending, each once."""
+
+PATH_ID, POSITION_ID = 2147483546, 2147483545
+"""Reserved field ids of `file_path` and `pos` (Apache Iceberg table specification)."""
+MAGIC = b"\xd1\xd3\x39\x64"
+FRAME = 8
+"""Bytes of a stored vector around its magic number and bitmap: length and checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A delete file, or one vector of a Puffin file."""
+
+    path: str
+    format: str
+    """In capitals."""
+    sequence: int
+    """Data sequence number; of a file that is not committed yet, the one that it will get."""
+    place: tuple[int, str]
+    """Spec id and partition."""
+    everywhere: bool
+    """Whether its spec is unpartitioned."""
+    data_file: str = ""
+    """The only data file that it applies to, "" for a wider scope."""
+    keys: tuple[int, ...] = ()
+    """Field ids of an equality delete."""
+    offset: int = 0
+    """Where a vector begins in its file."""
+    length: int = 0
+    """Bytes of a vector."""
+
+    @property
+    def vector(self) -> bool:
+        return self.format == "PUFFIN"
+
+
+class Deletes:
+    """Delete files by what they apply to."""
+
+    def __init__(self, files: Iterable[Delete]) -> None:
+        self._of_file: dict[str, list[Delete]] = {}
+        self._of_place: dict[tuple[int, str], list[Delete]] = {}
+        self._everywhere: list[Delete] = []
+        for file in files:
+            if file.data_file:
+                self._of_file.setdefault(file.data_file, []).append(file)
+            elif file.keys and file.everywhere:
+                self._everywhere.append(file)
+            else:
+                self._of_place.setdefault(file.place, []).append(file)
+
+    def of(self, path: str, sequence: int, place: tuple[int, str]) -> tuple[Delete, ...]:
+        """Return those that a reader of the data file applies."""
+        wide = [*self._of_place.get(place, ()), *self._everywhere]
+        own = [one for one in self._of_file.get(path, ()) if one.sequence >= sequence]
+        vectors = [one for one in own if one.vector]
+        positions = vectors or [
+            *own, *(one for one in wide if not one.keys and one.sequence >= sequence)
+        ]  # fmt: skip
+        return (*positions, *(one for one in wide if one.keys and one.sequence > sequence))
+
+
+def vector_positions(file: Path, offset: int, length: int) -> Positions:
+    """Return the rows of a vector. Raises ValueError where its frame or checksum is wrong."""
+    from pyroaring import BitMap64
+
+    with file.open("rb") as opened:
+        opened.seek(offset)
+        body = opened.read(length)
+    if len(body) < FRAME + len(MAGIC) or body[4:8] != MAGIC:
+        raise ValueError("no deletion vector begins there")
+    (size,) = struct.unpack(">I", body[:4])
+    if size != length - FRAME:
+        raise ValueError(f"the vector has {size} bytes, its manifest entry {length - FRAME}")
+    (checksum,) = struct.unpack(">I", body[-4:])
+    if zlib.crc32(body[4:-4]) != checksum:
+        raise ValueError("the vector's checksum is wrong")
+    rows = BitMap64.deserialize(body[8:-4])
+    return np.fromiter(rows, dtype=np.int64, count=len(rows))
+
+
+def table_of(file: Path, kind: str) -> Any:
+    """Return the rows of an ORC or Avro delete file as an Arrow table; its fields have their ids.
+
+    Parquet is read by DuckDB, which has no reader for these.
+    """
+    if kind == "ORC":
+        from pyarrow import orc
+
+        return orc.read_table(str(file))
+    raise ValueError(f"a delete file of format {kind}")
+
+
+def ids_of(schema: Any) -> list[int | None]:
+    """Return the field ids of the columns of such a table."""
+    found = []
+    for column in schema:
+        marks = column.metadata or {}
+        known = marks.get(b"iceberg.id", marks.get(b"PARQUET:field_id"))
+        found.append(None if known is None else int(known))
+    return found
+
+
+def union(parts: Sequence[Positions]) -> Positions:
+    if not parts:
+        return np.zeros(0, dtype=np.int64)
+    return np.unique(np.concatenate(parts))

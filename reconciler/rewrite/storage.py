@@ -1,0 +1,101 @@
+"""Where a task finds the files that it compares: local ones in place, others fetched to scratch."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.api.reach import Reach
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from pyiceberg.io import FileIO
+
+_LOCAL = re.compile(r"(?:file:(?://(?=/))?)?(/.*)", re.DOTALL)
+CHUNK = 8 << 20
+"""Bytes copied at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a process opens the files of a catalog."""
+
+    properties: Mapping[str, str] = field(repr=False)
+    """Of the FileIO."""
+    reach: Reach | None
+    """What the cluster allows, as in the process that made this."""
+
+    def open(self, location: str) -> FileIO:
+        from reconciler.catalog.border import file_io
+        from reconciler.catalog.network import on_behalf
+
+        with on_behalf(self.reach):
+            return file_io(self.properties, location)
+
+
+def local_path(location: str) -> Path | None:
+    """Return the path of a local file, character by character as Hadoop takes it; None for a file
+    of another store."""
+    found = _LOCAL.fullmatch(location)
+    return None if found is None else Path(found[1])
+
+
+class Scratch:
+    """A directory with a plain name for each file, for as long as it is entered.
+
+    The names have no character that SQL or a pattern of paths would take for more than itself.
+    """
+
+    def __init__(self, opening: Opening | None) -> None:
+        self._opening = opening
+        self._known: dict[str, Path] = {}
+        self._numbers = itertools.count()
+
+    def __enter__(self) -> Scratch:
+        self.directory = Path(tempfile.mkdtemp(prefix="layout-witness-"))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def path(self, location: str) -> Path:
+        """Return a local path of the file. Raises FileNotFoundError, which names the location."""
+        known = self._known.get(location)
+        if known is None:
+            known = self.directory / f"{next(self._numbers)}.bin"
+            target = local_path(location)
+            if target is None:
+                self._fetch(location, known)
+            elif not target.exists():
+                raise FileNotFoundError(2, "No such file or directory", location)
+            else:
+                known.symlink_to(target)
+            self._known[location] = known
+        return known
+
+    def forget(self, location: str) -> None:
+        """Free what a file takes in scratch."""
+        known = self._known.pop(location, None)
+        if known is not None:
+            known.unlink(missing_ok=True)
+
+    def _fetch(self, location: str, to: Path) -> None:
+        from reconciler.catalog.network import on_behalf
+
+        assert self._opening is not None
+        with on_behalf(self._opening.reach):
+            io = self._opening.open(location)
+            with io.new_input(location).open() as source, to.open("wb") as copy:
+                shutil.copyfileobj(source, copy, CHUNK)

@@ -1,0 +1,516 @@
+"""What rows are in files, according to a reader that shares no code with the one that moves them.
+
+A rewrite asks what its inputs and its outputs hold, the maintenance of delete files which rows are
+hidden before and after. DuckDB decodes the files; ids, deletes and lineage follow the specification
+in code of this package. Used in Spark's Python processes and in the driver; needs no Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from reconciler.errors import first_line
+from reconciler.rewrite import deletes as deleted
+from reconciler.rewrite import hashes
+from reconciler.rewrite.columns import Column, Stored, Unreadable, stored_columns, with_ids
+from reconciler.rewrite.deletes import Delete, Positions
+from reconciler.rewrite.storage import Opening, Scratch
+
+BATCH = 100
+"""Files of equal columns that one query reads, if nothing is deleted from them."""
+ROW_ID, LAST_UPDATED = 2147483540, 2147483539
+"""Reserved field ids of row lineage (format 3)."""
+ROW = "file_row_number"
+"""DuckDB's name of a row's number in its file."""
+PATH_COLUMN = Column(deleted.PATH_ID, "file_path", "string")
+POSITION_COLUMN = Column(deleted.POSITION_ID, "pos", "long")
+POSITION_NAMES = json.dumps(
+    [{"field-id": one.field_id, "names": [one.name]} for one in (PATH_COLUMN, POSITION_COLUMN)]
+)
+"""Name mapping of position delete files that were written without field ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a reader needs to know of a table."""
+
+    columns: tuple[Column, ...]
+    ways: Mapping[int, tuple[Column, ...]]
+    """The way to each column that is not in a list or a map, dropped ones included, by id."""
+    mapping: str | None
+    """The property schema.name-mapping.default."""
+    lineage: bool
+    """Whether its rows have row ids (from format 3 on)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file with the deletes that apply to it."""
+
+    path: str
+    rows: int
+    """As its manifest entry says."""
+    size: int
+    """In bytes."""
+    sequence: int = 0
+    """Data sequence number."""
+    first_row_id: int | None = None
+    partition: tuple[tuple[int, str, Any], ...] = ()
+    """Id and type of each source of an identity field of its spec, and the value in JSON."""
+    deletes: tuple[Delete, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Rows that readers see."""
+
+    rows: int = 0
+    total: int = 0
+    """The sum of their hashes, 0 if they are only counted."""
+
+    def __add__(self, other: Fingerprint) -> Fingerprint:
+        return Fingerprint(self.rows + other.rows, self.total + other.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why files could not be compared."""
+
+    path: str
+    column: str
+    """Dotted name, "" if it concerns the file as a whole."""
+    detail: str
+    missing: bool = False
+    """Whether the file does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one task found."""
+
+    fingerprint: Fingerprint = Fingerprint()
+    columns: Mapping[str, int] = field(default_factory=dict)
+    """The sum of the hashes of each column alone, if it was asked for."""
+    hidden: int = 0
+    """Rows that are deleted, of files whose deletes were compared."""
+    changed: tuple[Changed, ...] = ()
+    """Data files of which other rows are deleted than before."""
+    failure: Failure | None = None
+    cpu_seconds: float = 0.0
+
+    def __add__(self, other: Seen) -> Seen:
+        sums = defaultdict(int, self.columns)
+        for name, total in other.columns.items():
+            sums[name] += total
+        return Seen(
+            self.fingerprint + other.fingerprint, dict(sums), self.hidden + other.hidden,
+            (*self.changed, *other.changed), self.failure or other.failure,
+            self.cpu_seconds + other.cpu_seconds,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A data file whose delete files are replaced. file: with the deletes before."""
+
+    file: DataFile
+    after: tuple[Delete, ...]
+    new: frozenset[tuple[str, int]]
+    """Path and offset of those that are new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A data file of which other rows would be deleted than before."""
+
+    path: str
+    back: int
+    """Rows that readers would see again."""
+    gone: int
+    """Rows that readers would not see any more."""
+    repeated: int
+    """Positions that are written more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a task may use."""
+
+    memory_bytes: int = 512 << 20
+    """Of DuckDB, which spills beyond it."""
+
+
+class Witness:
+    """Reads files. One per task: it keeps what several data files need."""
+
+    def __init__(
+        self,
+        table: Table,
+        opening: Opening | None,
+        limits: Limits,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._table, self._limits, self._stopping = table, limits, stopping
+        self._scratch = Scratch(opening)
+        self._footers: dict[str, tuple[Stored, ...]] = {}
+        self._keys: dict[tuple[tuple[str, ...], tuple[int, ...]], str] = {}
+
+    def __enter__(self) -> Witness:
+        self._scratch.__enter__()
+        self._sql = connect(self._limits, str(self._scratch.directory))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._sql.close()
+        self._scratch.__exit__(kind, error, at)
+
+    # Rows
+
+    def fingerprint(self, files: Sequence[DataFile], hashed: bool) -> Fingerprint:
+        """Return what readers see of the files. Raises Refused."""
+        found = Fingerprint()
+        for batch in self._batches(files):
+            found += self._named(batch, lambda some: self._fingerprint(some, hashed))
+        return found
+
+    def columns(self, files: Sequence[DataFile]) -> dict[str, int]:
+        """Return the sum of the hashes of each column alone. Raises Refused."""
+        total: dict[str, int] = defaultdict(int)
+        for batch in self._batches(files):
+            for name, value in self._named(batch, self._column_sums).items():
+                total[name] += value
+        return dict(total)
+
+    def _batches(self, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+        """Yield files that one query can read, fetched only for as long as they are used."""
+        alike: dict[tuple[Stored, ...], list[DataFile]] = defaultdict(list)
+        for file in files:
+            if file.deletes or self._constants(file) or self._table.lineage:
+                yield [file]
+                self._forget(file)
+                continue
+            batch = alike[self._stored(file.path)]
+            batch.append(file)
+            if len(batch) == BATCH:
+                yield list(batch)
+                batch.clear()
+        for batch in alike.values():
+            if batch:
+                yield batch
+
+    def _forget(self, file: DataFile) -> None:
+        self._scratch.forget(file.path)
+        self._footers.pop(file.path, None)
+
+    def _named(self, batch: Sequence[DataFile], read: Any) -> Any:
+        """Return what `read` returns of the batch; if it fails, name the file."""
+        import duckdb
+
+        if self._stopping():
+            raise Stopped
+        try:
+            return read(batch)
+        except FileNotFoundError as error:
+            path = str(error.filename)
+            raise Refused(Failure(path, "", "the file does not exist", missing=True)) from error
+        except Unreadable as error:
+            raise Refused(Failure(batch[0].path, error.column, error.detail)) from error
+        except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+            raise OSError(f"{batch[0].path}: {first_line(error)}") from error
+        except (duckdb.Error, ValueError) as error:
+            for one in batch if len(batch) > 1 else ():
+                self._named([one], read)
+            raise Refused(Failure(batch[0].path, "", first_line(error))) from error
+
+    def _fingerprint(self, files: Sequence[DataFile], hashed: bool) -> Fingerprint:
+        if not hashed and not files[0].deletes:
+            paths = self._sql_paths(files)
+            query = f"SELECT sum(num_rows) FROM parquet_file_metadata({paths})"
+            return Fingerprint(int(self._sql.execute(query).fetchone()[0]))
+        wanted = "count(*)"
+        if hashed:
+            wanted += f", coalesce(sum({self._row_hash(files[0])}::HUGEINT), 0)"
+        row = self._sql.execute(f"SELECT {wanted} FROM {self._live(files)}").fetchone()
+        return Fingerprint(int(row[0]), int(row[1]) if hashed else 0)
+
+    def _column_sums(self, files: Sequence[DataFile]) -> dict[str, int]:
+        parts = self._parts(files[0])
+        sums = ", ".join(f"sum(hash({', '.join(one)})::HUGEINT)" for one in parts.values())
+        row = self._sql.execute(f"SELECT {sums} FROM {self._live(files)}").fetchone()
+        return {name: int(value or 0) for name, value in zip(parts, row, strict=True)}
+
+    def _row_hash(self, file: DataFile) -> str:
+        every = [part for parts in self._parts(file).values() for part in parts]
+        return f"hash({', '.join(every) or 'NULL'})"
+
+    def _parts(self, file: DataFile) -> dict[str, list[str]]:
+        """Return SQL of what shows the value of each column, by its name."""
+        stored, constants = self._stored(file.path), self._constants(file)
+        found = {
+            column.name: hashes.column_parts(column, stored, constants)
+            for column in self._table.columns
+        }
+        if self._table.lineage:
+            found |= self._lineage(file, stored)
+        return found
+
+    def _lineage(self, file: DataFile, stored: Sequence[Stored]) -> dict[str, list[str]]:
+        first = "NULL" if file.first_row_id is None else f"{file.first_row_id} + r.{ROW}"
+        last = "NULL" if file.first_row_id is None else str(file.sequence)
+        found = {}
+        for field_id, name, inherited in (
+            (ROW_ID, "_row_id", first),
+            (LAST_UPDATED, "_last_updated_sequence_number", last),
+        ):
+            column = Column(field_id, name, "long")
+            own = hashes.value_of((column,), stored, {})
+            found[name] = [f"CAST(coalesce({own}, {inherited}) AS BIGINT)"]
+        return found
+
+    def _constants(self, file: DataFile) -> dict[int, str]:
+        """Return the values of partition columns that a file does not hold."""
+        if not file.partition:
+            return {}
+        held = {column.field_id for column in self._stored(file.path)}
+        return {
+            field_id: hashes.literal(kind, value)
+            for field_id, kind, value in file.partition
+            if field_id not in held
+        }
+
+    # Deletes
+
+    def exchange(self, one: Exchange) -> tuple[int, Changed | None]:
+        """Return how many rows of the file are deleted, and how others would be. Raises Refused."""
+        return self._named([one.file], lambda _: self._exchanged(one))  # type: ignore[no-any-return]
+
+    def _exchanged(self, one: Exchange) -> tuple[int, Changed | None]:
+        file = one.file
+        before = self._positions(file, file.deletes)
+        after = self._positions(file, one.after)
+        new = [d for d in one.after if (d.path, d.offset) in one.new]
+        written = [self._position_rows(delete, file.path) for delete in new]
+        repeated = sum(map(len, written)) - len(deleted.union(written))
+        keys = [tuple(d for d in each if d.keys) for each in (file.deletes, one.after)]
+        if keys[0] != keys[1] or (keys[0] and not np.array_equal(before, after)):
+            before = deleted.union([before, self._hit(file, keys[0])])
+            after = deleted.union([after, self._hit(file, keys[1])])
+        back = len(np.setdiff1d(before, after, assume_unique=True))
+        gone = len(np.setdiff1d(after, before, assume_unique=True))
+        changed = Changed(file.path, back, gone, repeated) if back or gone or repeated else None
+        return len(before), changed
+
+    def _positions(self, file: DataFile, applied: Sequence[Delete]) -> Positions:
+        """Return the rows that position deletes and vectors hide."""
+        rows = [self._position_rows(one, file.path) for one in applied if not one.keys]
+        found = deleted.union(rows)
+        return found[found < file.rows]
+
+    def _position_rows(self, one: Delete, path: str) -> Positions:
+        """Return what a file has of a data file, as it is stored."""
+        if one.keys:
+            return np.zeros(0, dtype=np.int64)
+        if one.vector:
+            return deleted.vector_positions(self._scratch.path(one.path), one.offset, one.length)
+        stored, relation = self._delete_file(one)
+        at = hashes.value_of((POSITION_COLUMN,), stored, {})
+        named = hashes.value_of((PATH_COLUMN,), stored, {})
+        query = f"SELECT {at} AS pos FROM {relation} r WHERE {named} = ?"
+        found = self._sql.execute(query, [path]).fetchnumpy()["pos"]
+        return np.asarray(found, dtype=np.int64)
+
+    def _hit(self, file: DataFile, keyed: Sequence[Delete]) -> Positions:
+        """Return the rows that equality deletes hide."""
+        if not keyed:
+            return np.zeros(0, dtype=np.int64)
+        files = self._sql_paths([file])
+        held = [
+            f"SELECT r.{ROW} AS pos FROM read_parquet({files}, hive_partitioning=false) r "
+            f"SEMI JOIN {table} ON {condition}"
+            for table, condition in self._equal(file, keyed)
+        ]
+        query = f"SELECT DISTINCT pos FROM ({' UNION ALL '.join(held)}) ORDER BY pos"
+        return np.asarray(self._sql.execute(query).fetchnumpy()["pos"], dtype=np.int64)
+
+    def _live(self, files: Sequence[DataFile]) -> str:
+        """Return SQL of the rows that readers see, as relation `r`."""
+        source = f"read_parquet({self._sql_paths(files)}, hive_partitioning=false) r"
+        file = files[0]
+        if not file.deletes:
+            return source
+        gone = self._positions(file, file.deletes)
+        if len(gone):
+            import pyarrow as pa
+
+            self._sql.register("gone", pa.table({"gone_row": gone}))
+            source += f" ANTI JOIN gone ON r.{ROW} = gone.gone_row"
+        for table, condition in self._equal(file, [one for one in file.deletes if one.keys]):
+            source += f" ANTI JOIN {table} ON {condition}"
+        return source
+
+    def _equal(self, file: DataFile, keyed: Iterable[Delete]) -> Iterator[tuple[str, str]]:
+        """Yield tables of keys, and the condition that a row `r` of the file has one of them. NULL
+        is equal to NULL, NaN to NaN, and a zero to one of the same sign."""
+        by_keys: dict[tuple[int, ...], list[Delete]] = defaultdict(list)
+        for one in keyed:
+            by_keys[one.keys].append(one)
+        stored, constants = self._stored(file.path), self._constants(file)
+        for ids, ones in by_keys.items():
+            table = self._key_table(ids, ones)
+            conditions = []
+            for number, key in enumerate(ids):
+                way = self._way(key)
+                value = hashes.value_of(way, stored, constants)
+                conditions.append(f"{value} IS NOT DISTINCT FROM {table}.k{number}")
+                if way[-1].type in ("float", "double"):
+                    sign = hashes.zero_sign(value)
+                    conditions.append(f"{sign} IS NOT DISTINCT FROM {table}.z{number}")
+            yield table, " AND ".join(conditions)
+
+    def _key_table(self, ids: tuple[int, ...], ones: Sequence[Delete]) -> str:
+        """Return the name of a table with the keys of these files."""
+        key = (tuple(one.path for one in ones), ids)
+        if key not in self._keys:
+            for other in [known for known in self._keys if known[1] == ids]:
+                self._sql.execute(f"DROP TABLE {self._keys.pop(other)}")
+            name = "keys_" + "_".join(map(str, ids))
+            selects = []
+            for one in ones:
+                stored, relation = self._delete_file(one)
+                values = []
+                for number, field_id in enumerate(ids):
+                    way = self._way(field_id)
+                    value = hashes.value_of(way, stored, {})
+                    values.append(f"{value} AS k{number}")
+                    if way[-1].type in ("float", "double"):
+                        values.append(f"{hashes.zero_sign(value)} AS z{number}")
+                selects.append(f"SELECT {', '.join(values)} FROM {relation} r")
+            made = " UNION ALL ".join(selects)
+            self._sql.execute(f"CREATE TEMP TABLE {name} AS SELECT DISTINCT * FROM ({made})")
+            self._keys[key] = name
+        return self._keys[key]
+
+    def _way(self, field_id: int) -> tuple[Column, ...]:
+        way = self._table.ways.get(field_id)
+        if way is None:
+            raise Unreadable("", f"an equality delete on field {field_id}, which no schema has")
+        return way
+
+    # Files
+
+    def _delete_file(self, one: Delete) -> tuple[tuple[Stored, ...], str]:
+        """Return the columns of a delete file, and SQL of its rows."""
+        path = self._scratch.path(one.path)
+        if one.format == "PARQUET":
+            names = None if one.keys else POSITION_NAMES
+            return self._stored(
+                one.path, names
+            ), f"read_parquet(['{path}'], hive_partitioning=false)"
+        name = path.stem.join(("held_", ""))
+        rows = deleted.table_of(path, one.format)
+        self._sql.register(name, rows)
+        types = self._sql.execute(f"DESCRIBE {name}").fetchall()
+        fields = zip(deleted.ids_of(rows.schema), types, strict=True)
+        return tuple(Stored(number, row[0], row[1]) for number, row in fields), name
+
+    def _stored(self, path: str, mapping: str | None = None) -> tuple[Stored, ...]:
+        """Return the columns of a Parquet file. mapping: of a file without field ids, if it is not
+        the table's."""
+        if path not in self._footers:
+            query = "SELECT * FROM parquet_schema(?)"
+            found = self._sql.execute(query, [[str(self._scratch.path(path))]])
+            names = [one[0] for one in found.description]
+            rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            self._footers[path] = with_ids(stored_columns(rows), mapping or self._table.mapping)
+        return self._footers[path]
+
+    def _sql_paths(self, files: Sequence[DataFile]) -> str:
+        return "[" + ", ".join(f"'{self._scratch.path(file.path)}'" for file in files) + "]"
+
+
+class Stopped(Exception):
+    """The run ends: what is compared is not needed any more."""
+
+
+class Refused(Exception):
+    """Files could not be compared."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+def connect(limits: Limits, directory: str) -> Any:
+    """Return a DuckDB without access to anything but files, which computes in the thread that
+    asks: its CPU time is that thread's."""
+    import duckdb
+
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,
+        "memory_limit": f"{max(64, limits.memory_bytes >> 20)}MiB",
+        "temp_directory": directory,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_scan_all_frames": False,
+    }
+    made = duckdb.connect(":memory:", config=settings)
+    made.execute("SET TimeZone = 'UTC'")
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What tasks compare: the rows of files, or how the deletes of files are exchanged."""
+
+    table: Table
+    files: tuple[DataFile, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+    hashed: bool = True
+    by_column: bool = False
+    """Whether to hash each column alone."""
+
+
+def witnessed(
+    work: Work,
+    numbers: Sequence[int],
+    opening: Opening | None,
+    limits: Limits,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Seen:
+    """Return what a task finds of the work's files, or exchanges, of these numbers. Where it is to
+    stop, it raises Stopped before the next file."""
+    started = time.thread_time()
+    seen = Seen()
+    try:
+        with Witness(work.table, opening, limits, stopping) as reader:
+            seen = _read(reader, work, numbers)
+    except Refused as refused:
+        seen = Seen(failure=refused.failure)
+    return seen + Seen(cpu_seconds=time.thread_time() - started)
+
+
+def _read(reader: Witness, work: Work, numbers: Sequence[int]) -> Seen:
+    if work.exchanges:
+        hidden, changed = 0, []
+        for number in numbers:
+            rows, other = reader.exchange(work.exchanges[number])
+            hidden += rows
+            changed += [other] if other else []
+        return Seen(hidden=hidden, changed=tuple(changed))
+    files = [work.files[number] for number in numbers]
+    if work.by_column:
+        return Seen(columns=reader.columns(files))
+    return Seen(reader.fingerprint(files, work.hashed))

@@ -1,0 +1,359 @@
+"""Asks the witness (`reconciler.rewrite`) what files hold, before anything is committed.
+
+Small work and that of a local master is done by threads of the driver; the rest by Spark's Python
+processes, which get names of files and return sums. Nothing of a row crosses to the driver.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.errors import UnsupportedError, VerificationError
+from reconciler.format import count, plural
+from reconciler.rewrite.columns import Column, columns_of, every
+from reconciler.rewrite.deletes import Delete, Deletes
+from reconciler.rewrite.storage import Opening, local_path
+from reconciler.rewrite.witness import (
+    DataFile,
+    Failure,
+    Fingerprint,
+    Limits,
+    Seen,
+    Table,
+    Work,
+    witnessed,
+)
+from reconciler.spark import delete_files, iceberg, scan, stage
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.delete_files import DeleteFile
+from reconciler.spark.metrics import TaskMetrics
+from reconciler.spark.scan import ScanTasks
+from reconciler.spark.task_file import NO_DELETES
+from reconciler.table.refusals import NOT_VERIFIED, Refusal
+
+DIRECT_BYTES = 64 << 20
+"""Most stored bytes of another store that the driver compares itself: a Python process of an
+executor takes a second to start."""
+FILE_COST = 1 << 20
+"""Bytes that are read in the time that it takes to open a file."""
+MAPPING = "schema.name-mapping.default"
+MOST_NAMED = 3
+"""Files that a message names."""
+
+
+class NotVerified(VerificationError):
+    """refusals: the inputs that no plan takes again before they change."""
+
+    def __init__(
+        self, what: str, *, details: tuple[str, ...], do: str, refusals: Iterable[Refusal]
+    ) -> None:
+        super().__init__(what, details=details, do=do)
+        self.refusals = tuple(refusals)
+
+
+class Unseen(Exception):
+    """The witness could not read a file."""
+
+    def __init__(self, failure: Failure) -> None:
+        where = f'column "{failure.column}": ' if failure.column else ""
+        super().__init__(f"{failure.path}: {where}{failure.detail}")
+        self.failure = failure
+
+
+def opening_of(config: CatalogConfig, identifier: tuple[str, ...]) -> Opening:
+    """Return how files of the table are opened, with the credentials that its catalog gives."""
+    from reconciler.catalog.load import connect, load_table
+
+    catalog = connect(config)
+    try:
+        properties = load_table(catalog, config, identifier).io.properties
+    except UnsupportedError:  # of a column type that pyiceberg does not know
+        properties = catalog.properties
+    kept = {key: value for key, value in properties.items() if isinstance(value, str)}
+    return Opening(kept, config.reach)
+
+
+# Describing
+
+
+def table_of(spark: Any, table: Any) -> Table:
+    to_json = spark._jvm.org.apache.iceberg.SchemaParser.toJson
+    columns = columns_of(json.loads(str(to_json(table.schema()))))
+    ways: dict[int, tuple[Column, ...]] = {}
+    for schema in iceberg.java_values(table.schemas()):
+        known = columns_of(json.loads(str(to_json(schema))))
+        ways |= {way[-1].field_id: way for way in every(known)}
+    ways |= {way[-1].field_id: way for way in every(columns)}
+    mapping = table.properties().get(MAPPING)
+    lineage = iceberg.format_version(table) >= stage.LINEAGE_VERSION
+    return Table(columns, ways, None if mapping is None else str(mapping), lineage)
+
+
+def live_deletes(attempt: Attempt) -> Deletes:
+    """Return the delete files of the attempt's snapshot by what they apply to."""
+    files = delete_files.live(attempt.spark, attempt.table, attempt.snapshot_id)
+    return Deletes(delete_of(file) for file in files)
+
+
+def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
+    """sequence: of a file that is not committed yet."""
+    return Delete(
+        path=file.path,
+        format="PUFFIN" if file.vector else str(file.java.format().name()),
+        sequence=file.sequence if sequence is None else sequence,
+        place=(file.spec_id, file.place),
+        everywhere=file.everywhere,
+        data_file=file.data_file,
+        keys=file.keys,
+        offset=file.offset,
+        length=file.size,
+    )
+
+
+def inputs_of(attempt: Attempt, tasks: ScanTasks, deletes: Deletes | None) -> tuple[DataFile, ...]:
+    """Return the committed files of tasks. deletes: that may apply, None for none."""
+    sources = _identities(attempt.table)
+    places = {} if deletes is None else scan.places(attempt.spark, attempt.table, tasks)
+    found = []
+    for path, task in tasks.items():
+        values = sources.get(task.spec_id, ())
+        partition = tuple(
+            (field_id, kind, task.partition[at])
+            for at, field_id, kind in values
+            if at < len(task.partition)
+        )
+        of = () if deletes is None else deletes.of(path, task.sequence, places[path])
+        found.append(
+            DataFile(path, task.rows, task.size, task.sequence, task.first_row_id, partition, of)
+        )
+    return tuple(found)
+
+
+def _identities(table: Any) -> dict[int, list[tuple[int, int, str]]]:
+    """Return the identity fields of each spec: their number, source id and the source's type."""
+    schema, found = table.schema(), {}
+    for spec in iceberg.java_values(table.specs()):
+        fields = [
+            (at, int(field.sourceId()), str(schema.findField(field.sourceId()).type()))
+            for at, field in enumerate(iceberg.each(spec.fields()))
+            if field.transform().isIdentity() and schema.findField(field.sourceId()) is not None
+        ]
+        found[int(spec.specId())] = fields
+    return found
+
+
+def outputs_of(files: Sequence[Any]) -> tuple[DataFile, ...]:
+    """Return org.apache.iceberg.DataFile objects that are not committed yet."""
+    return tuple(
+        DataFile(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files
+    )
+
+
+# Asking
+
+
+def look(attempt: Attempt, name: str, work: Work) -> Seen:
+    """Return what the files of the work hold together. name: of its Spark jobs.
+
+    Raises Unseen, and FileNotFoundError for a file that does not exist.
+    """
+    sizes = [file.size + FILE_COST for file in (work.files or [one.file for one in work.exchanges])]
+    local = all(local_path(path) is not None for path in _paths(work))
+    opening = None if local else attempt.opening()
+    context = attempt.spark.sparkContext
+    slots = max(1, int(context.defaultParallelism))
+    bins = balanced(sizes, slots)
+    if not bins:
+        return Seen()
+    if (
+        str(context.master).startswith("local")
+        or sum(sizes) <= DIRECT_BYTES
+        or (opening is not None and opening.properties.get("s3.signer"))
+    ):
+        found = _in_threads(attempt, work, bins, opening)
+    else:
+        found = _on_executors(attempt, name, work, bins, opening)
+    seen = Seen()
+    for one in found:
+        seen += one
+    if seen.failure is not None:
+        if seen.failure.missing:
+            raise FileNotFoundError(2, "No such file or directory", seen.failure.path)
+        raise Unseen(seen.failure)
+    return seen
+
+
+def _paths(work: Work) -> Iterable[str]:
+    for file in work.files:
+        yield file.path
+        yield from (one.path for one in file.deletes)
+    for exchange in work.exchanges:
+        yield exchange.file.path
+        yield from (one.path for one in (*exchange.file.deletes, *exchange.after))
+
+
+def _in_threads(
+    attempt: Attempt, work: Work, bins: Sequence[Sequence[int]], opening: Opening | None
+) -> list[Seen]:
+    def one(numbers: Sequence[int]) -> Seen:
+        return witnessed(work, numbers, opening, Limits(), attempt.cancelled.is_set)
+
+    with ThreadPoolExecutor(len(bins), thread_name_prefix="witness") as pool:
+        return list(pool.map(one, bins))
+
+
+def _on_executors(
+    attempt: Attempt,
+    name: str,
+    work: Work,
+    bins: Sequence[Sequence[int]],
+    opening: Opening | None,
+) -> list[Seen]:
+    context = attempt.spark.sparkContext
+    if "PYSPARK_PYTHON" not in os.environ:
+        # Executors run this image or this machine; "python3" may be another interpreter there.
+        context.pythonExec = sys.executable
+    context.setJobGroup(name, f"layoutctl verify {attempt.name}")
+    parts = [_part(work, numbers) for numbers in bins]
+    return list(context.parallelize(parts, len(parts)).map(_reading(opening, Limits())).collect())
+
+
+def _part(work: Work, numbers: Sequence[int]) -> Work:
+    if work.exchanges:
+        return replace(work, exchanges=tuple(work.exchanges[n] for n in numbers))
+    return replace(work, files=tuple(work.files[n] for n in numbers))
+
+
+def _reading(opening: Opening | None, limits: Limits) -> Callable[[Work], Seen]:
+    """Return the function of a task."""
+
+    def read(work: Work) -> Seen:
+        return witnessed(work, range(len(work.files or work.exchanges)), opening, limits)
+
+    return read
+
+
+def balanced(sizes: Sequence[int], tasks: int) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers of the sizes in at most `tasks` bins of about equal sums, largest first
+    (longest processing time first), none of them empty."""
+    number = max(0, min(tasks, len(sizes)))
+    bins: list[list[int]] = [[] for _ in range(number)]
+    heap = [(0, 0, i) for i in range(number)]
+    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        load, files, i = heapq.heappop(heap)
+        bins[i].append(item)
+        heapq.heappush(heap, (load + sizes[item], files + 1, i))
+    return tuple(tuple(found) for found in bins)
+
+
+def metrics_of(work: Work, seen: Seen) -> TaskMetrics:
+    read = sum(file.size for file in work.files)
+    return TaskMetrics(seen.cpu_seconds, read)
+
+
+# Judging
+
+
+def same_rows(
+    attempt: Attempt,
+    base: str,
+    tasks: ScanTasks,
+    files: Sequence[Any],
+    read_back: Callable[[], Seen],
+    hashed: bool,
+) -> tuple[int, TaskMetrics]:
+    """Return the number of rows that are in the inputs and in the outputs, and what it took.
+
+    files: uncommitted org.apache.iceberg.DataFile; read_back: returns what they hold. Raises
+    NotVerified if the rows are not the same ones.
+    """
+    deletes = (
+        live_deletes(attempt)
+        if any(task.deletes != NO_DELETES for task in tasks.values())
+        else None
+    )
+    work = Work(table_of(attempt.spark, attempt.table), inputs_of(attempt, tasks, deletes))
+    work = replace(work, hashed=hashed)
+    try:
+        read = look(attempt, f"{base}/verify", work)
+    except Unseen as unseen:
+        raise _not_seen(attempt, unseen.failure) from unseen
+    found = read_back()
+    if read.fingerprint != found.fingerprint:
+        raise _other_rows(attempt, base, work, files, read.fingerprint, found.fingerprint)
+    measured = metrics_of(work, read) + metrics_of(replace(work, files=outputs_of(files)), found)
+    return read.fingerprint.rows, measured
+
+
+def seen_outputs(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool) -> Seen:
+    """Return what uncommitted files hold. Raises Unseen, FileNotFoundError."""
+    table = table_of(attempt.spark, attempt.table)
+    return look(attempt, f"{base}/verify", Work(table, outputs_of(files), hashed=hashed))
+
+
+def _other_rows(
+    attempt: Attempt,
+    base: str,
+    work: Work,
+    files: Sequence[Any],
+    read: Fingerprint,
+    found: Fingerprint,
+) -> NotVerified:
+    columns: tuple[str, ...] = ()
+    if read.rows != found.rows:
+        what = f"read {count(read.rows)} rows, wrote {count(found.rows)}"
+    else:
+        columns = _differing(attempt, base, work, files)
+        where = f" in {_listed('column', columns)}" if columns else ""
+        what = f"both have {count(found.rows)} rows, but their contents differ{where}"
+    paths = [file.path for file in work.files]
+    column = columns[0] if len(columns) == 1 else ""
+    detail = f"a rewrite of {plural(len(paths), 'file')} failed its verification: {what}"
+    return NotVerified(
+        f"verification of {attempt.name} failed: {what}",
+        details=(f"It rewrote {_named(paths)}.", DROPPED, LEFT_OUT),
+        do=REPORT,
+        refusals=[Refusal(path, NOT_VERIFIED, column, detail) for path in paths],
+    )
+
+
+def _differing(attempt: Attempt, base: str, work: Work, files: Sequence[Any]) -> tuple[str, ...]:
+    """Return the columns whose values differ between inputs and outputs."""
+    alone = replace(work, by_column=True)
+    before = look(attempt, f"{base}/verify", alone).columns
+    after = look(attempt, f"{base}/verify", replace(alone, files=outputs_of(files))).columns
+    return tuple(name for name in before if before[name] != after.get(name, 0))
+
+
+def _not_seen(attempt: Attempt, failure: Failure) -> NotVerified:
+    where = f'column "{failure.column}": ' if failure.column else ""
+    return NotVerified(
+        f"verification of {attempt.name} failed: {failure.path} cannot be compared",
+        details=(f"{where}{failure.detail}.", DROPPED, LEFT_OUT),
+        do=REPORT,
+        refusals=[Refusal(failure.path, NOT_VERIFIED, failure.column, failure.detail)],
+    )
+
+
+def _listed(name: str, values: Sequence[str]) -> str:
+    shown = ", ".join(f'"{value}"' for value in values[:MOST_NAMED])
+    more = f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
+    return f"{name if len(values) == 1 else name + 's'} {shown}{more}"
+
+
+def _named(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[:MOST_NAMED])
+    return f"{shown} and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else shown
+
+
+DROPPED = "Nothing of this group was committed; its files were removed."
+LEFT_OUT = "Later plans leave these files out until the table replaces them."
+REPORT = "compare what several engines read of these files, and report it as a bug if they agree"

@@ -1,0 +1,109 @@
+"""The witness says equal where a model of the rows says equal, and nowhere else."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
+from reconciler.rewrite.witness import DataFile, Limits, Table, Work, witnessed
+from tests.rewrite import model
+from tests.rewrite.model import Row, table_of, write
+
+ENCODINGS: tuple[dict[str, Any], ...] = (
+    {}, {"use_dictionary": False, "data_page_version": "2.0", "compression": "gzip"},
+    {"row_group_size": 3, "compression": "zstd", "store_decimal_as_integer": True},
+)  # fmt: skip
+
+
+def seen(table: Table, *files: DataFile, hashed: bool = True) -> tuple[int, int]:
+    work = Work(table, files, hashed=hashed)
+    found = witnessed(work, range(len(files)), None, Limits())
+    assert found.failure is None, found.failure
+    return found.fingerprint.rows, found.fingerprint.total
+
+
+def _changed(chance: random.Random, column: Column, value: Any) -> Any:
+    """Return the value with a small change somewhere inside."""
+    if value is None or column.type not in (STRUCT, LIST, MAP) or chance.random() < 0.2:
+        return model.random_value(chance, column, 0.3)
+    if column.type == STRUCT:
+        child = chance.choice(column.children)
+        return {**value, child.name: _changed(chance, child, value[child.name])}
+    if not value:
+        return None if chance.random() < 0.5 else [*value]
+    at = chance.randrange(len(value))
+    if column.type == LIST:
+        kind = chance.choice(("change", "lose", "swap", "double"))
+        items = list(value)
+        if kind == "lose":
+            del items[at]
+        elif kind == "double":
+            items.insert(at, items[at])
+        elif kind == "swap":
+            items.reverse()
+        else:
+            items[at] = _changed(chance, column.children[0], items[at])
+        return items
+    items = list(value)
+    if chance.random() < 0.4:
+        items.reverse()
+    else:
+        items[at] = (items[at][0], _changed(chance, column.children[1], items[at][1]))
+    return items
+
+
+def mutated(chance: random.Random, columns: tuple[Column, ...], rows: list[Row]) -> list[Row]:
+    rows = copy.deepcopy(rows)
+    kind = chance.choice(("cell", "cell", "cell", "cell", "lose", "double", "swap", "move", "none"))
+    at, to = chance.randrange(len(rows)), chance.randrange(len(rows))
+    place = chance.randrange(len(columns))
+    if kind == "cell":
+        rows[at][place] = _changed(chance, columns[place], rows[at][place])
+    elif kind == "lose":
+        del rows[at]
+    elif kind == "double":
+        rows[at] = copy.deepcopy(rows[to])
+    elif kind == "swap":
+        rows[at][place], rows[to][place] = rows[to][place], rows[at][place]
+    elif kind == "move":
+        alike = [
+            i for i, c in enumerate(columns) if c.type == columns[place].type and not c.children
+        ]
+        other = chance.choice(alike or [place])
+        for row in rows:
+            row[place], row[other] = row[other], row[place]
+    chance.shuffle(rows)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_equal_is_what_the_model_says(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    columns = model.random_columns(chance, chance.randint(1, 6))
+    table = table_of(columns)
+    rows = [
+        [model.random_value(chance, column) for column in columns]
+        for _ in range(chance.randint(2, 9))
+    ]
+    base = seen(table, write(tmp_path / "base.parquet", columns, rows))
+    for number in range(6):
+        other = mutated(chance, columns, rows)
+        half = len(other) // 2
+        options = chance.choice(ENCODINGS)
+        files = [
+            write(tmp_path / f"{number}{part}.parquet", columns, some, **options)
+            for part, some in (("a", other[:half]), ("b", other[half:]))
+            if some
+        ]
+        equal = model.same(columns, rows, other)
+        assert (seen(table, *files) == base) is equal, (seed, number, rows, other)
+
+
+def test_nan_has_one_hash() -> None:
+    assert math.isnan(math.nan)
