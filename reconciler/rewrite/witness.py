@@ -198,7 +198,8 @@ class Witness:
         """Yield files that one query can read, fetched only for as long as they are used."""
         alike: dict[tuple[Stored, ...], list[DataFile]] = defaultdict(list)
         for file in files:
-            if file.deletes or self._constants(file) or self._table.lineage:
+            alone = self._named([file], self._needs_a_query)
+            if alone:
                 yield [file]
                 self._forget(file)
                 continue
@@ -210,6 +211,12 @@ class Witness:
         for batch in alike.values():
             if batch:
                 yield batch
+
+    def _needs_a_query(self, files: Sequence[DataFile]) -> bool:
+        """Whether the rows of the file have values that its columns do not show."""
+        (file,) = files
+        self._stored(file.path)
+        return bool(file.deletes or self._constants(file) or self._table.lineage)
 
     def _forget(self, file: DataFile) -> None:
         self._scratch.forget(file.path)
