@@ -62,6 +62,10 @@ class UnsupportedError(UserError):
     """The table, or a file of it, is of a kind that this version refuses to rewrite."""
 
 
+class UnusableLogError(UserError):
+    """A file that is no query log, or is not written in the dialect that was named."""
+
+
 def unsupported_format(table: str, version: int | str) -> UnsupportedError:
     """table: the subject of the sentence."""
     return UnsupportedError(

@@ -8,21 +8,20 @@ that is False, nothing is done because of queries.
 from __future__ import annotations
 
 import datetime as dt
+import io
 import logging
-import shutil
-import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.api.documents import SourceType, WorkloadSource
 from reconciler.catalog.calls import in_lane
-from reconciler.errors import ReconcilerError, UserError
+from reconciler.errors import ReconcilerError, UnavailableError, UnusableLogError, UserError
 from reconciler.operator.catalogs import LiveHandle
 from reconciler.operator.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.turns import Turns
@@ -31,15 +30,23 @@ from reconciler.queries.fragments import Fragment
 from reconciler.table.schema import Schema
 from reconciler.workload_log.identity import Keys
 from reconciler.workload_log.importing import FragmentSink
+from reconciler.workload_log.packing import RemoteLog
 
 log = logging.getLogger(__name__)
 
 MOST_FILES = 64
 """Maximum files of one run; the next run continues."""
 MOST_BYTES = 4 << 30
-"""Maximum bytes of one run, and so of the temporary copy of one file."""
+"""Bytes of the files of one run. A larger file is read alone."""
+READ_SECONDS = 1800.0
+"""Time after which a run reads no further. What was read of a SQL log is kept, and the next run
+goes on after it."""
 IMPORT_SECONDS = 3600.0
 """Maximum time of one run, its bytes and its queries together."""
+STREAM_BYTES = 1 << 20
+"""Bytes of a file that are fetched at a time."""
+MOST_ERRORS = 3
+"""Files of a source that its error names."""
 PATIENCE_SECONDS = 30.0
 """After this a run no longer keeps another catalog's from starting."""
 STALE = dt.timedelta(days=30)
@@ -47,8 +54,8 @@ SOON = dt.timedelta(seconds=20)
 NOTE = "workload-import"
 
 Where = tuple[str, str]
-Origin = tuple[str, Sequence[str], Mapping[str, str]]
-"""The object, and the place of its state."""
+Origin = tuple[str, Sequence[str], Mapping[str, str], Sequence[WorkloadSource]]
+"""The object, the place of its state, and what is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +71,15 @@ class ImportState:
 
 @dataclass(frozen=True, slots=True)
 class ImportRun:
-    """The result of one run. until_ms: time of the last known query; files: seen and unchanged."""
+    """The result of one run. until_ms: time of the last known query. done, refused: files that need
+    not be read again while their mark stays; refused: the mark, and why the file is no log."""
 
     until_ms: int = 0
     version: int = 0
     error: str = ""
     more: bool = False
     done: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -79,7 +88,6 @@ class Imports:
 
     clock: Callable[[], dt.datetime]
     held: Callable[[], bool]
-    cache: Path
     _of: dict[Where, Origin] = field(default_factory=dict)
     _runs: dict[Where, ImportRun] = field(default_factory=dict)
     _next: dict[Where, dt.datetime] = field(default_factory=dict)
@@ -119,16 +127,16 @@ class Imports:
 
         def work() -> None:
             with self._turns.taken():
-                future.set_result(run(handle, known, self.cache, self.held))
+                future.set_result(run(handle, known, self.held))
 
         threading.Thread(target=work, name="import", daemon=True).start()
         return future
 
     def _keep_to(self, where: Where, handle: LiveHandle) -> None:
-        """Forget results of another state: a catalog may be created again, or changed, under its
-        old name."""
+        """Forget results of another state or of other sources: a catalog may be created again, or
+        changed, under its old name."""
         spec = handle.document.spec
-        origin = (handle.uid, spec.system.namespace, spec.properties)
+        origin = (handle.uid, spec.system.namespace, spec.properties, spec.workload.sources)
         if self._of.get(where) != origin:
             self._of[where] = origin
             self._runs.pop(where, None)
@@ -169,15 +177,11 @@ def state_of(known: ImportRun | None, now: dt.datetime) -> ImportState:
     return ImportState(Truth.TRUE, Reason.FRESH.value, text, known.version)
 
 
-def run(
-    handle: LiveHandle, known: ImportRun | None, cache: Path, held: Callable[[], bool]
-) -> ImportRun:
+def run(handle: LiveHandle, known: ImportRun | None, held: Callable[[], bool]) -> ImportRun:
     """Read what is new in every source. Never raises: the error is in the result."""
     try:
         reach = handle.config.reach
-        return in_lane(
-            handle.lane, reach, IMPORT_SECONDS, lambda: _noted(handle, known, cache, held)
-        )
+        return in_lane(handle.lane, reach, IMPORT_SECONDS, lambda: _noted(handle, known, held))
     except ReconcilerError as error:
         return replace(known or ImportRun(), error=error.what, more=False)
     except BaseException as error:  # no bug of a reader may end imports or the process
@@ -186,46 +190,112 @@ def run(
         return replace(known or ImportRun(), error=text, more=False)
 
 
-def _noted(
-    handle: LiveHandle, known: ImportRun | None, cache: Path, held: Callable[[], bool]
-) -> ImportRun:
+def _noted(handle: LiveHandle, known: ImportRun | None, held: Callable[[], bool]) -> ImportRun:
     """Goes on from what this operator knows, or an earlier one has noted."""
     note = handle.store.note(NOTE) or {}
     before = known or ImportRun()  # a first run that failed knows less than the note
     until = max(before.until_ms, int(note.get("untilMs", 0)))
     version = max(before.version, int(note.get("version", 0)))
-    return _run(handle, ImportRun(until, version, done=before.done), cache, held)
+    return _run(handle, replace(before, until_ms=until, version=version), held)
 
 
-def _run(handle: LiveHandle, state: ImportRun, cache: Path, held: Callable[[], bool]) -> ImportRun:
-    tables = CatalogTables(handle)
-    files = size = 0
+def _run(handle: LiveHandle, state: ImportRun, held: Callable[[], bool]) -> ImportRun:
+    reading = _Reading(handle, held, state)
     errors: list[str] = []
-    done = dict(state.done)
-    until, added, more = state.until_ms, False, False
     for source in handle.document.spec.workload.sources:
         try:
-            for uri, mark, length in _files(handle, source):
-                if done.get(uri) == mark:
-                    continue
-                if files >= MOST_FILES or size + length > MOST_BYTES or not held():
-                    more = held()
-                    break
-                tally = _import(handle, source, tables, uri, cache)
-                files, size = files + 1, size + length
-                until = max(until, tally.until_ms or 0)
-                added = added or tally.fragments > 0
-                done[uri] = mark
+            reading.source(source)
         except ReconcilerError as error:
             errors.append(f"source {source.name}: {error.what}")
+    errors += reading.errors
     try:
         handle.store.remove_expired()
     except ReconcilerError as error:  # what was read is kept, and the next run tries again
         errors.append(f"expired queries could not be removed: {error.what}")
-    version = state.version + (1 if added else 0)
-    if (until, version) != (state.until_ms, state.version):
-        handle.store.set_note(NOTE, {"untilMs": until, "version": version})
-    return ImportRun(until, version, "; ".join(errors)[:500], more and not errors, done)
+    version = state.version + (1 if reading.added else 0)
+    if (reading.until_ms, version) != (state.until_ms, state.version):
+        handle.store.set_note(NOTE, {"untilMs": reading.until_ms, "version": version})
+    more = reading.more and (not errors or reading.added)
+    text = "; ".join(errors)[:500]
+    return ImportRun(reading.until_ms, version, text, more, reading.done, reading.refused)
+
+
+class OutOfTime(ReconcilerError):
+    """The run has read for as long as it may."""
+
+
+class _Reading:
+    """One run over the sources of a catalog."""
+
+    def __init__(self, handle: LiveHandle, held: Callable[[], bool], state: ImportRun):
+        self.handle, self.held, self.until_ms = handle, held, state.until_ms
+        self.done, self.refused = dict(state.done), dict(state.refused)
+        self.errors: list[str] = []
+        self.added = self.more = False
+        self._tables = CatalogTables(handle)
+        self._files = self._bytes = 0
+        self._end = time.monotonic() + READ_SECONDS
+
+    def source(self, source: WorkloadSource) -> None:
+        """Read what is new in the files of one source. A file that is no log is named, and the
+        others are read."""
+        bad: list[str] = []
+        for uri, mark, length in _files(self.handle, source):
+            if self.done.get(uri) == mark:
+                continue
+            if self.refused.get(uri, ("", ""))[0] != mark:
+                full = self._files >= MOST_FILES or self._bytes + length > MOST_BYTES
+                if (full and self._files) or not self.held():
+                    self.more = self.held()
+                    break
+                self._files, self._bytes = self._files + 1, self._bytes + length
+                if not self._read(source, uri, mark, length):
+                    break
+            if uri in self.refused:
+                bad.append(self.refused[uri][1])
+        if bad:
+            more = f" and {len(bad) - MOST_ERRORS} more" if len(bad) > MOST_ERRORS else ""
+            self.errors.append(f"source {source.name}: {'; '.join(bad[:MOST_ERRORS])}{more}")
+
+    def _read(self, source: WorkloadSource, uri: str, mark: str, size: int) -> bool:
+        """Import one file, and note how it ended. Returns False if there is no time left."""
+        self.refused.pop(uri, None)
+        try:
+            why = self._file(source, uri, size)
+        except OutOfTime:
+            self.more = self.added = True
+            return False
+        except UnusableLogError as error:
+            why = error
+        if why is None:
+            self.done[uri] = mark
+        else:
+            self.refused[uri] = (mark, why.what)
+        return True
+
+    def _file(self, source: WorkloadSource, path: str, size: int) -> UnusableLogError | None:
+        """Import one file through its reader, which reads it as a stream; return why it is no log,
+        if it is none."""
+        from reconciler.workload_log.spark_events import SparkEventImport
+        from reconciler.workload_log.sql import Session, SqlReader, check_dialect
+        from reconciler.workload_log.sql_log import SqlLogImport
+        from reconciler.workload_log.unusable import why_unusable
+
+        handle = self.handle
+        sink = ExcludingSink(
+            handle.store, self._tables, handle.document.spec.workload.exclude_columns
+        )
+        remote = _remote(handle, source, path, size, self._end)
+        if source.type is SourceType.SPARK_EVENT_LOG:
+            tally = SparkEventImport(self._tables, sink, dt.UTC).run(remote)
+            why = None
+        else:
+            reader = SqlReader(check_dialect(source.dialect or "spark"), self._tables)
+            tally = SqlLogImport(reader, sink, Session((), dt.UTC)).run(remote)
+            why = why_unusable(remote, remote.name, tally)
+        self.until_ms = max(self.until_ms, tally.until_ms or 0)
+        self.added = self.added or tally.fragments > 0
+        return why
 
 
 def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, str, int]]:
@@ -265,25 +335,54 @@ def _filesystem(handle: LiveHandle, source: WorkloadSource) -> tuple[Any, str]:
     return io.fs_by_scheme(scheme, netloc), path
 
 
-def _import(
-    handle: LiveHandle, source: WorkloadSource, tables: CatalogTables, path: str, cache: Path
-) -> Any:
-    """Import one file through its reader, which needs a local file and gets a temporary copy."""
-    from reconciler.workload_log.spark_events import SparkEventImport
-    from reconciler.workload_log.sql import Session, SqlReader, check_dialect
-    from reconciler.workload_log.sql_log import SqlLogImport
-
-    sink = ExcludingSink(handle.store, tables, handle.document.spec.workload.exclude_columns)
+def _remote(
+    handle: LiveHandle, source: WorkloadSource, path: str, size: int, end: float
+) -> RemoteLog:
+    """Return a file of a source for the readers, which open it several times. end: when reading
+    stops, of the monotonic clock."""
     system, _ = _filesystem(handle, source)
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as directory:
-        copy = Path(directory) / Path(path).name
-        with system.open_input_stream(path, compression=None) as remote, copy.open("wb") as local:
-            shutil.copyfileobj(remote, local, 1 << 20)
-        if source.type is SourceType.SPARK_EVENT_LOG:
-            return SparkEventImport(tables, sink, dt.UTC).run(copy)
-        reader = SqlReader(check_dialect(source.dialect or "spark"), tables)
-        return SqlLogImport(reader, sink, Session((), dt.UTC)).run(copy)
+    name = path.rpartition("/")[2]
+
+    def opened() -> io.BufferedReader:
+        try:
+            stream = system.open_input_stream(path, compression=None)
+        except OSError as error:
+            raise _unread(name, error) from error
+        return io.BufferedReader(_Remote(stream, name, end), STREAM_BYTES)
+
+    return RemoteLog(name, size, opened)
+
+
+def _unread(name: str, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"{name} cannot be read",
+        details=(type(error).__name__,),
+        do="check the object store, and that the catalog's secret may read it",
+    )
+
+
+class _Remote(io.RawIOBase):
+    """A stream of an object store. What it cannot read is no damage of the file."""
+
+    def __init__(self, stream: Any, name: str, end: float):
+        self._stream, self._name, self._end = stream, name, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if time.monotonic() > self._end:
+            raise OutOfTime("the run has no time left", do="the next run goes on")
+        try:
+            data: bytes = self._stream.read(len(buffer))
+        except OSError as error:
+            raise _unread(self._name, error) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from reconciler.operator.runtime import Runtime
 from reconciler.operator.spending import Spending
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import Reconcilers
-from reconciler.state.state import cache_directory
 
 
 def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any) -> Reconcilers:
@@ -32,7 +31,7 @@ def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any
         settings.catalog_deadline,
         **more,
     )
-    imports = Imports(now, runtime.held, cache_directory() / "imports")
+    imports = Imports(now, runtime.held)
     watched = CatalogReconciler(runtime, catalogs, imports, now)
 
     facts = Facts(runtime, catalogs, documents, now, Spending(runtime, now))

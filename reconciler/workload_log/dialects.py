@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import sqlglot
 from sqlglot.errors import ParseError, SqlglotError
 
-from reconciler.errors import UserError
+from reconciler.errors import UnusableLogError
 from reconciler.workload_log.complexity import TooComplex, check_text
 
 SAMPLED = 32
@@ -70,7 +70,7 @@ def better_dialect(statements: Sequence[str], than: str) -> tuple[str, int, int]
 
 def wrong_dialect(
     name: str, dialect: str, queries: int, unparsable: int, sample: Sequence[str], example: str
-) -> UserError:
+) -> UnusableLogError:
     """Return the error of a log most of whose queries do not parse. name: of the log. example: why
     one does not parse."""
     better, count, tried = better_dialect(sample, dialect)
@@ -82,6 +82,6 @@ def wrong_dialect(
     else:
         details.insert(1, f"No known dialect parses most of {tried} that were tried.")
         do = 'check that the field "sql" has one whole statement, and name its dialect'
-    return UserError(
+    return UnusableLogError(
         f"{name} is not written in the dialect {dialect or 'ansi'}", details=tuple(details), do=do
     )

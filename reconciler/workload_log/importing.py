@@ -20,6 +20,9 @@ from reconciler.workload_log.identity import Keys
 BATCH = 20_000
 """Fragments stored in one commit: bounds memory and the number of commits."""
 
+MOST_UNKNOWN = 1_000
+"""Unknown columns that an import names; further ones are counted as one."""
+
 LINES_NAMED = 5
 """Line numbers kept per reason for skipping lines; their text is never kept."""
 
@@ -82,6 +85,12 @@ class Tally:
             named = self.lines.setdefault(reason, [])
             if len(named) < LINES_NAMED:
                 named.append(line)
+
+    def unknown_columns(self, table: str, columns: Iterable[str]) -> None:
+        for column in columns:
+            key = (table, column)
+            full = len(self.unknown) >= MOST_UNKNOWN and key not in self.unknown
+            self.unknown[(table, "(others)") if full else key] += 1
 
     def repeat(self) -> None:
         self.read += 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from reconciler.errors import UserError
+from reconciler.errors import UnusableLogError, UserError
 
 _BUFFER = 1 << 16
 """Bytes unpacked at a time; a truncated log loses at most this much at its end."""
@@ -79,7 +79,7 @@ def open_log(log: Log) -> IO[bytes]:
     with _readable(log) as file:
         head = file.read(len(_BLOCK))
     if head.startswith(_UTF16):
-        raise UserError(
+        raise UnusableLogError(
             f"{log} is encoded in UTF-16; a log is read as UTF-8",
             do=f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(log))} > utf8.jsonl",
         )

@@ -19,7 +19,8 @@ from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.complexity import MAX_SQL
 
 MAX_STATEMENTS = 20_000
-"""Maximum prepared statements remembered; the oldest are forgotten first."""
+MAX_TEXT = 16 << 20
+"""Maximum prepared statements remembered, and their characters; the oldest are forgotten first."""
 
 
 _START = r"(?:\s++|--[^\n]*+\n|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
@@ -64,6 +65,7 @@ class PreparedStatements:
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
         self._texts: OrderedDict[tuple[str | None, str], str] = OrderedDict()
+        self._size = 0
 
     @staticmethod
     def concerned(line: bytes) -> bool:
@@ -91,15 +93,19 @@ class PreparedStatements:
         found = _DEALLOCATE.fullmatch(ended)
         if found is not None:
             for key in (session, None):
-                self._texts.pop((key, _name(found)), None)
+                self._forget((key, _name(found)))
         return sql, ""
 
     def _remember(self, name: str, session: str, text: str) -> None:
         for key in (session, None):
+            self._forget((key, name))
             self._texts[key, name] = text
-            self._texts.move_to_end((key, name))
-        while len(self._texts) > 2 * MAX_STATEMENTS:
-            self._texts.popitem(last=False)
+            self._size += len(text)
+        while len(self._texts) > 2 * MAX_STATEMENTS or self._size > 2 * MAX_TEXT:
+            self._forget(next(iter(self._texts)))
+
+    def _forget(self, key: tuple[str | None, str]) -> None:
+        self._size -= len(self._texts.pop(key, ""))
 
     def _text(self, name: str, session: str) -> str | None:
         """Return the session's text; the log's last one if the log does not name sessions."""

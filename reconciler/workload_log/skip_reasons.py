@@ -12,6 +12,7 @@ NOT_AN_OBJECT = "not a JSON object"
 TOO_LONG = "line is too long"
 INCOMPLETE = "last line is incomplete; read again when it has ended"
 UNREADABLE_EVENT = "event is not readable"
+NEVER_ENDED = "execution without an end, given up for later ones"
 DAMAGED = "the rest of the file is damaged"
 BOMB = "the rest of the file unpacks to more than any log"
 

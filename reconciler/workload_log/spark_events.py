@@ -38,6 +38,11 @@ from reconciler.workload_log.tables import KnownTable, TableSchemas
 ROLLING = "eventlog_v2_"
 OWN_APPLICATION = "layoutctl"
 SCANS_PER_EXECUTION = 256
+MOST_OPEN = 10_000
+MOST_OPEN_TEXT = 64 << 20
+"""Executions that have not ended, and characters of their scans; the oldest are given up first."""
+MOST_DONE = 1_000_000
+"""Executions of one application that are remembered as read; the state recognises further ones."""
 MAX_ID = 1 << 48
 LATEST_MS = 253_402_300_799_000
 """The end of year 9999: no time that a query's constants are computed with lies beyond."""
@@ -102,12 +107,14 @@ class _Scan:
 
 @dataclass
 class _Execution:
-    """A SQL execution between its start and its end. key: of its identity."""
+    """A SQL execution between its start and its end. key: of its identity. text: characters of its
+    scans."""
 
     id: int
     start_ms: int
     key: int
     scans: list[_Scan] = field(default_factory=list)
+    text: int = 0
     file_bytes: dict[int, int] = field(default_factory=dict)
 
 
@@ -133,6 +140,7 @@ class _Application:
         self.own = False
         self.done: set[int] = set()
         self.executions: dict[int, _Execution] = {}
+        self.open_text = 0
         self.by_accumulator: dict[int, _Scan] = {}
         self.ended: list[list[tuple[KnownTable, Fragment]]] = []
         self.recorded: Keys | None = None
@@ -185,10 +193,26 @@ class _Application:
             if execution.id in self.done:
                 self.tally.earlier += 1
             else:
+                if execution.id in self.executions:
+                    self._close(self.executions[execution.id])
                 self.executions[execution.id] = execution
                 self._plan(execution, event["sparkPlanInfo"])
+                self._give_up()
         else:
             self._execution_event(name, event)
+
+    def _give_up(self) -> None:
+        """Forget the oldest executions that have not ended, if there are too many."""
+        while len(self.executions) > MOST_OPEN or self.open_text > MOST_OPEN_TEXT:
+            self._close(self.executions[next(iter(self.executions))])
+            self._skip(skip_reasons.NEVER_ENDED)
+
+    def _close(self, execution: _Execution) -> None:
+        del self.executions[execution.id]
+        self.open_text -= execution.text
+        for scan in execution.scans:
+            for accumulator in scan.accumulators:
+                self.by_accumulator.pop(accumulator, None)
 
     def _application(self, event: dict[str, Any]) -> None:
         attempt = event.get("App Attempt ID")
@@ -232,7 +256,13 @@ class _Application:
         for key, scan in known.items():
             if scan.ran or scan.measured:
                 current.setdefault(key, scan)
+            if key not in current:
+                for accumulator in key:
+                    self.by_accumulator.pop(accumulator, None)
         execution.scans = list(current.values())
+        size = sum(len(scan.text) for scan in execution.scans)
+        self.open_text += size - execution.text
+        execution.text = size
         for scan in execution.scans:
             self.by_accumulator.update(dict.fromkeys(scan.accumulators, scan))
 
@@ -252,13 +282,11 @@ class _Application:
             scan.bytes += float(read) / len(scans)
 
     def _end(self, execution: _Execution, end_ms: int, error: str) -> None:
-        del self.executions[execution.id]
-        self.done.add(execution.id)
+        self._close(execution)
+        if len(self.done) < MOST_DONE:
+            self.done.add(execution.id)
         ran = [scan for scan in execution.scans if scan.ran]
         scans = ran or execution.scans
-        for scan in execution.scans:
-            for accumulator in scan.accumulators:
-                self.by_accumulator.pop(accumulator, None)
         if not scans:
             return
         if self.own or error:

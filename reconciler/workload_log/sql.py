@@ -55,6 +55,9 @@ from reconciler.workload_log.statements import as_query
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
 MAX_TEMPLATES = 4096
+MAX_TEMPLATE_TEXT = 2 << 20
+"""Templates remembered, and characters of them together: a parsed tree takes a hundred times its
+text."""
 
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # unparsable text is counted, not logged
@@ -184,6 +187,7 @@ class SqlReader:
         self.dialect = dialect
         self._tables = tables
         self._templates: OrderedDict[tuple[str, tuple[str, ...]], _Template | None] = OrderedDict()
+        self._size = 0
 
     def extract(
         self, sql: str, event_ms: int, session: Session = Session()
@@ -222,8 +226,10 @@ class SqlReader:
             return self._templates[key]
         found = self._analysed(text, levels, literals)
         self._templates[key] = found
-        if len(self._templates) > MAX_TEMPLATES:
-            self._templates.popitem(last=False)
+        self._size += len(text)
+        while len(self._templates) > MAX_TEMPLATES or self._size > MAX_TEMPLATE_TEXT:
+            (oldest, _), _ = self._templates.popitem(last=False)
+            self._size -= len(oldest)
         return found
 
     def _analysed(

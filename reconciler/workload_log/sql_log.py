@@ -60,7 +60,7 @@ from reconciler.workload_log.sql import Demand, Session, Skipped, SqlReader
 EARLIEST_MS = 631_152_000_000  # 1990
 DAY_MS = 86_400_000
 SCANS_PER_LINE = 256
-BATCH_SIZE = 64 << 20
+BATCH_SIZE = 16 << 20
 """Characters of SQL after which what was read is stored, however few queries they are."""
 LOOK_BACK = 20_000
 LONG_LINE = 16 << 10
@@ -361,7 +361,7 @@ class _Pending:
         names = [demand.table.name for demand in query.demands]
         self.tally.keep(names, len(fragments), query.record.event_ms, query.record.weight)
         for demand in query.demands:
-            self.tally.unknown.update((demand.table.name, column) for column in demand.unknown)
+            self.tally.unknown_columns(demand.table.name, demand.unknown)
             if demand.full_scan:
                 self.tally.full_scans[demand.note] += 1
                 counts = self.unread.setdefault(demand.table.uuid, Counter())

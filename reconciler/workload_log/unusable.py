@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reconciler.errors import UserError
+from reconciler.errors import UnusableLogError
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.importing import Tally, Unreadable
 from reconciler.workload_log.packing import Log, log_size, open_log
@@ -41,7 +41,7 @@ _TIME_NAMES = (
 """Names that other logs give the two fields, in lower case, the likelier first."""
 
 
-def why_unusable(log: Log, name: str, tally: Tally) -> UserError | None:
+def why_unusable(log: Log, name: str, tally: Tally) -> UnusableLogError | None:
     """Return why a file has no line that can be used; None if some lines can, or could when the
     log has grown."""
     usable = tally.kept or tally.earlier or tally.repeated
@@ -52,11 +52,13 @@ def why_unusable(log: Log, name: str, tally: Tally) -> UserError | None:
         return None
     head = _head(log)
     if head is None:
-        return UserError(f"{name} is damaged: it cannot be unpacked", do="copy the log again")
+        return UnusableLogError(
+            f"{name} is damaged: it cannot be unpacked", do="copy the log again"
+        )
     text = head.decode("utf-8-sig", errors="replace")
     if not text.strip():
         empty = "is empty" if not log_size(log) else "has no line with text in it"
-        return UserError(f"{name} {empty}", do="check the path of the log")
+        return UnusableLogError(f"{name} {empty}", do="check the path of the log")
     return _not_text(name, head) or _not_lines(name, text) or _other_fields(name, text)
 
 
@@ -68,12 +70,14 @@ def _head(log: Log) -> bytes | None:
         return None
 
 
-def _not_text(name: str, head: bytes) -> UserError | None:
+def _not_text(name: str, head: bytes) -> UnusableLogError | None:
     for magic, what in _MAGIC:
         if head.startswith(magic):
-            return UserError(f"{name} is {what}, not a query log", details=(NEEDED,), do=_convert())
+            return UnusableLogError(
+                f"{name} is {what}, not a query log", details=(NEEDED,), do=_convert()
+            )
     if b"\x00" in head[:4096]:
-        return UserError(f"{name} is a binary file", details=(NEEDED,), do=_convert())
+        return UnusableLogError(f"{name} is a binary file", details=(NEEDED,), do=_convert())
     return None
 
 
@@ -81,7 +85,7 @@ def _convert() -> str:
     return 'export the queries as lines of {"sql": "...", "timestamp": "..."}'
 
 
-def _not_lines(name: str, text: str) -> UserError | None:
+def _not_lines(name: str, text: str) -> UnusableLogError | None:
     """Say what a text is whose first lines are no JSON objects."""
     lines = [line for line in text.splitlines() if line.strip()]
     if any(isinstance(_parsed(line), dict) for line in lines[:RECORDS]):
@@ -99,7 +103,7 @@ def _not_lines(name: str, text: str) -> UserError | None:
         what, do = f"looks like CSV, with the columns {_listed(columns)}", _convert()
     else:
         what, do = "is text without JSON in its first line", _convert()
-    return UserError(f"{name} {what}", details=(NEEDED,), do=do)
+    return UnusableLogError(f"{name} {what}", details=(NEEDED,), do=do)
 
 
 def _parsed(line: str) -> Any:
@@ -119,7 +123,7 @@ def _csv_columns(lines: Sequence[str]) -> list[str]:
     return []
 
 
-def _other_fields(name: str, text: str) -> UserError | None:
+def _other_fields(name: str, text: str) -> UnusableLogError | None:
     """Name the fields of records that lack the needed ones."""
     parsed = (_parsed(line) for line in text.splitlines()[: 10 * RECORDS])
     records = [record for record in parsed if isinstance(record, dict)][:RECORDS]
@@ -133,13 +137,13 @@ def _other_fields(name: str, text: str) -> UserError | None:
         if "timestamp" in fields:
             what = f'{name} has no "timestamp" that can be read, or no text in "sql"'
             how = "a timestamp is ISO 8601, as 2026-11-20T08:15:00Z, or epoch milliseconds"
-            return UserError(what, details=(how,), do="convert the values of its records")
+            return UnusableLogError(what, details=(how,), do="convert the values of its records")
         return None
     lacks = " and ".join(f'"{field}"' for field in missing)
     seen = "record has" if len(records) == 1 else f"{len(records)} records have"
     details = (f"The first {seen}: {_listed(fields)}.", NEEDED)
     do = f"convert it: jq -c '{_mapping(fields)}' {shlex.quote(name)} > queries.jsonl"
-    return UserError(f"{name} has no {lacks} in its records", details=details, do=do)
+    return UnusableLogError(f"{name} has no {lacks} in its records", details=details, do=do)
 
 
 def _fields_of(record: Mapping[str, Any]) -> Iterable[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,13 @@ def test_a_first_run_that_fails_does_not_forget_what_was_imported_before(
     handle: LiveHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator that starts while the catalog is away: its next run finds no new query."""
-    before = run(handle, None, tmp_path / "imports", lambda: True)
+    before = run(handle, None, lambda: True)
     assert before.until_ms and before.version == 1 and not before.error
     with monkeypatch.context() as patched:
         patched.setattr(handle.store, "note", _refuses)
-        failed = run(handle, None, tmp_path / "imports", lambda: True)
+        failed = run(handle, None, lambda: True)
     assert failed.error and not failed.until_ms
-    after = run(handle, failed, tmp_path / "imports", lambda: True)
+    after = run(handle, failed, lambda: True)
     assert (after.until_ms, after.version, after.error) == (before.until_ms, 1, "")
     assert handle.store.note(NOTE) == {"untilMs": before.until_ms, "version": 1}
 
@@ -82,8 +83,6 @@ def _refuses(key: str) -> Any:
 def test_what_was_read_for_another_state_is_read_again(
     handle: LiveHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_anew: bool
 ) -> None:
-    from dataclasses import replace
-
     asked: list[ImportRun | None] = []
 
     def runs(handle: LiveHandle, known: ImportRun | None, *rest: Any) -> ImportRun:
@@ -91,7 +90,7 @@ def test_what_was_read_for_another_state_is_read_again(
         return ImportRun(1, 1, done={"a.json": "1"})
 
     monkeypatch.setattr(importing, "run", runs)
-    imports = Imports(lambda: NOW, lambda: True, tmp_path)
+    imports = Imports(lambda: NOW, lambda: True)
 
     def settled(of: LiveHandle, now: dt.datetime) -> None:
         imports.state(WHERE, of, now)
@@ -124,7 +123,7 @@ def with_workload(tmp_path: Path, **changes: Any) -> LiveHandle:
 def test_conditions_on_excluded_columns_are_neither_stored_nor_used(
     handle: LiveHandle, tmp_path: Path
 ) -> None:
-    run(handle, None, tmp_path / "imports", lambda: True)
+    run(handle, None, lambda: True)
     seen = handle.actor.observe(Target(handle.config, ("sales", "orders")))
     assert {item.literals for item in handle.store.fragments(seen.uuid)} == {(7,)}
     assert [fields_of(it.predicate) for it in handle.actor.evidence(seen).workload.shapes] == [(1,)]
@@ -133,20 +132,150 @@ def test_conditions_on_excluded_columns_are_neither_stored_nor_used(
     (tmp_path / "logs" / "a.json").rename(tmp_path / "logs" / "b.json")
     line = {"sql": "SELECT id FROM sales.orders WHERE id = 8", "timestamp": str(NOW)}
     (tmp_path / "logs" / "b.json").write_text(json.dumps(line) + "\n")
-    assert not run(excluding, None, tmp_path / "imports", lambda: True).error
+    assert not run(excluding, None, lambda: True).error
     assert sorted(item.literals for item in excluding.store.fragments(seen.uuid))[:2] == [(), (7,)]
 
 
 def test_queries_are_kept_for_the_retention_of_the_catalog(
     handle: LiveHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(handle, None, tmp_path / "imports", lambda: True)
+    run(handle, None, lambda: True)
     uuid = handle.actor.observe(Target(handle.config, ("sales", "orders"))).uuid
     later = state._now_ms() + 3 * 3_600_000
     monkeypatch.setattr(state, "_now_ms", lambda: later)
     kept, brief = (with_workload(tmp_path, retention=text) for text in ("4h", "2h"))
     known = ImportRun(1, 1)
-    run(kept, known, tmp_path / "imports", lambda: True)
+    run(kept, known, lambda: True)
     assert len(handle.store.fragments(uuid)) == len(kept.store.fragments(uuid)) == 3
-    run(brief, known, tmp_path / "imports", lambda: True)
+    run(brief, known, lambda: True)
     assert not handle.store.fragments(uuid)
+
+
+def log_of(directory: Path, name: str, *lines: dict[str, Any]) -> Path:
+    path = directory / "logs" / name
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def asked(number: int, **extra: Any) -> dict[str, Any]:
+    sql = f"SELECT id FROM sales.orders WHERE id = {number}"
+    return {"sql": sql, "timestamp": str(NOW), **extra}
+
+
+def literals(handle: LiveHandle) -> list[Any]:
+    seen = handle.actor.observe(Target(handle.config, ("sales", "orders")))
+    return sorted(item.literals for item in handle.store.fragments(seen.uuid))
+
+
+def test_a_file_that_is_no_log_is_named_at_each_run_and_read_once(
+    handle: LiveHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_of(tmp_path, "0.json", *[{"query": "SELECT 1", "at": 1}] * 3)
+    (tmp_path / "logs" / "1.csv").write_text("sql,timestamp\n")
+    wrong = "SELECT [id] FROM sales.orders WHERE [id] = 1 OPTION (RECOMPILE)"
+    log_of(tmp_path, "2.json", *[asked(1, sql=wrong)] * 5)
+    first = run(handle, None, lambda: True)
+    assert literals(handle) == [(7,)] * 3 and first.until_ms
+    assert [name.rpartition("/")[2] for name in first.refused] == ["0.json", "1.csv", "2.json"]
+    assert all(name in first.error for name in ("0.json", "1.csv", "2.json"))
+    read: list[str] = []
+    remote = importing._remote
+
+    def noting(handle: Any, source: Any, path: str, size: int, end: float) -> Any:
+        read.append(path)
+        return remote(handle, source, path, size, end)
+
+    monkeypatch.setattr(importing, "_remote", noting)
+    again = run(handle, first, lambda: True)
+    assert (again.error, again.refused, read) == (first.error, first.refused, [])
+    log_of(tmp_path, "2.json", *[asked(8)] * 5)
+    mended = run(handle, again, lambda: True)
+    assert len(read) == 1 and "2.json" not in mended.error
+    assert literals(handle) == [(7,)] * 3 + [(8,)] * 5
+
+
+def test_another_dialect_of_a_source_reads_its_refused_files_again(
+    handle: LiveHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[ImportRun | None] = []
+
+    def runs(handle: LiveHandle, state: ImportRun | None, *rest: Any) -> ImportRun:
+        known.append(state)
+        return ImportRun(1, 1, "2.json", refused={"2.json": ("1", "2.json")})
+
+    monkeypatch.setattr(importing, "run", runs)
+    imports = Imports(lambda: NOW, lambda: True)
+    source = handle.document.spec.workload.sources[0]
+    workload = replace(handle.document.spec.workload, sources=(replace(source, dialect="tsql"),))
+    spec = replace(handle.document.spec, workload=workload)
+    other = replace(handle, document=replace(handle.document, spec=spec))
+    for of in (handle, other):
+        imports.state(WHERE, of, NOW)
+        eventually(lambda: all(task.done() for task in imports._tasks.values()), 30)
+    assert known == [None, None]
+
+
+def test_a_log_is_read_as_a_stream_and_a_run_without_time_goes_on(
+    handle: LiveHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Larger than the bytes of a run: it is read alone, in as many runs as it takes."""
+    from reconciler.workload_log import sql_log
+
+    (tmp_path / "logs" / "a.json").unlink()
+    log_of(tmp_path, "a.json", asked(0))
+    log_of(tmp_path, "b.json", *(asked(n, timestamp=str(NOW + dt.timedelta(0, n)))
+                                 for n in range(1, 60)))  # fmt: skip
+    monkeypatch.setattr(sql_log, "BATCH", 10)
+    monkeypatch.setattr(importing, "MOST_BYTES", 200)
+    monkeypatch.setattr(importing, "STREAM_BYTES", 256)
+    clock = [0.0]
+
+    def tick() -> float:
+        clock[0] += 1.0
+        return clock[0]
+
+    monkeypatch.setattr("reconciler.operator.importing.time.monotonic", tick)
+    monkeypatch.setattr(importing, "READ_SECONDS", 60.0)
+    before = set(tmp_path.rglob("*"))
+    found, runs = None, 0
+    while found is None or found.more:
+        found = run(handle, found, lambda: True)
+        assert not found.error
+        runs += 1
+        assert runs < 20
+    assert runs > 2
+    assert literals(handle) == [(n,) for n in range(60)]
+    assert not [path for path in set(tmp_path.rglob("*")) - before if path.name == "b.json"]
+
+
+def test_a_store_that_fails_is_no_damaged_log(
+    handle: LiveHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream ends with an error after some bytes; the next run reads the whole log."""
+
+    class Cut:
+        def __init__(self, stream: Any):
+            self._stream, self._left = stream, 2
+
+        def read(self, size: int) -> bytes:
+            self._left -= 1
+            if self._left < 0:
+                raise OSError("connection reset")
+            data: bytes = self._stream.read(size)
+            return data
+
+        def close(self) -> None:
+            self._stream.close()
+
+    monkeypatch.setattr(importing, "STREAM_BYTES", 64)
+    with monkeypatch.context() as patched:
+        made = importing._Remote.__init__
+
+        def cut(self: Any, stream: Any, name: str, end: float) -> None:
+            made(self, Cut(stream), name, end)
+
+        patched.setattr(importing._Remote, "__init__", cut)
+        failed = run(handle, None, lambda: True)
+    assert "a.json" in failed.error and not failed.done and not failed.refused
+    after = run(handle, failed, lambda: True)
+    assert not after.error and literals(handle) == [(7,)] * 3

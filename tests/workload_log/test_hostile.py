@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.workload_log import complexity, importing, skip_reasons, sql_log
+from reconciler.workload_log import complexity, importing, skip_reasons, spark_events, sql_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.spark_events import SparkEventImport, is_event_log, parse_scan
@@ -250,3 +250,58 @@ def test_plans_nested_too_deeply_are_unreadable_events(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_the_text_of_a_scan_is_read_in_linear_time(text: str) -> None:
     assert parse_scan(text) is None or parse_scan(text) is not None
+
+
+def test_executions_that_never_end_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is held stays bounded, by number and by text, also if an id starts again or an
+    execution's plan changes at each step."""
+    monkeypatch.setattr(spark_events, "MOST_OPEN", 5)
+    monkeypatch.setattr(spark_events, "MOST_OPEN_TEXT", 20 * len(SCAN))
+
+    def plan(number: int) -> dict[str, object]:
+        metrics = [{"name": "m", "accumulatorId": number}]
+        return {"simpleString": SCAN, "metrics": metrics, "children": []}
+
+    started = [execution(n // 2, EVENT_MS + n, plan(n))[0] for n in range(400)]
+    update = {"Event": f"{SQL}AdaptiveExecutionUpdate", "executionId": 199}
+    changed = [{**update, "sparkPlanInfo": plan(1000 + n)} for n in range(50)]
+    held: list[spark_events._Application] = []
+    made = spark_events._Application.__init__
+
+    def noted(self: spark_events._Application, *arguments: object) -> None:
+        made(self, *arguments)  # type: ignore[arg-type]
+        held.append(self)
+
+    monkeypatch.setattr(spark_events._Application, "__init__", noted)
+    tally = spark(tmp_path / "app", *started, *changed, *execution(900, EVENT_MS, plan(9)))
+    (state,) = held
+    assert len(state.executions) <= 5 and len(state.by_accumulator) <= 5
+    assert state.open_text == sum(one.text for one in state.executions.values())
+    assert tally.kept == 1
+    assert tally.skipped == {skip_reasons.NEVER_ENDED: 200 - 5 + 1}
+
+
+def test_what_a_reader_remembers_of_statements_is_bounded_by_their_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from reconciler.workload_log import prepared, sql
+
+    monkeypatch.setattr(sql, "MAX_TEMPLATE_TEXT", 2_000)
+    reader = SqlReader("trino", BY_NAME)
+    for number in range(300):
+        assert isinstance(reader.extract(f"SELECT i AS a{number} FROM db.t", EVENT_MS), list)
+    assert sum(len(text) for text, _ in reader._templates) == reader._size <= 2_000
+    monkeypatch.setattr(prepared, "MAX_TEXT", 1_000)
+    statements = PreparedStatements("trino")
+    for number in range(300):
+        statements.running(f"PREPARE p{number % 70} FROM SELECT {number} FROM db.t", f"s{number}")
+    assert sum(map(len, statements._texts.values())) == statements._size <= 2_000
+
+
+def test_unknown_columns_are_named_up_to_a_number(tmp_path: Path) -> None:
+    lines = (line(f"{WHERE}nothing{n} = 1") for n in range(importing.MOST_UNKNOWN + 50))
+    tally = imported(log(tmp_path / "q.jsonl", *lines))
+    assert len(tally.unknown) == importing.MOST_UNKNOWN + 1
+    assert tally.unknown["t", "(others)"] == 50
