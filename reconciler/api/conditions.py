@@ -45,6 +45,7 @@ class Reason(StrEnum):
     SECRET_NOT_FOUND = "SecretNotFound"
     ACCESS_DENIED = "AccessDenied"
     NO_TABLE_MATCHES = "NoTableMatches"
+    NAMESPACE_UNREADABLE = "NamespaceUnreadable"
     NEW_GENERATION = "NewGeneration"
     # Converged, in the order in which the first that applies is given
     SUSPENDED = "Suspended"
@@ -143,6 +144,12 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         (_READY, _STALLED),
         "The catalog or the storage refused the credentials.",
         "Correct the Secret or the rights of the service account.",
+    ),
+    Reason.NAMESPACE_UNREADABLE: Explanation(
+        (_READY,),
+        "The operator may not read this namespace, so that nothing in it is reconciled.",
+        "Restore the operator's Role and RoleBinding in the namespace (docs/operations/rbac.md); "
+        "it is asked again within five minutes.",
     ),
     Reason.NO_TABLE_MATCHES: Explanation(
         (_READY,),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from reconciler.operator.index import Index, Object
+    from reconciler.operator.places import Places
 
 DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300)
 CALL_DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 5, 30)
@@ -110,10 +111,35 @@ class Metrics:
         """Add the view of the index and of the queue to the page."""
         self.registry.register(_View(index, waiting, per_table))
 
+    def show_places(self, places: Places) -> None:
+        """Add the watched namespaces to the page, unless all of the cluster are watched."""
+        self.registry.register(_Places(places))
+
     def text(self) -> bytes:
         from prometheus_client import generate_latest
 
         return generate_latest(self.registry)
+
+
+class _Places:
+    """Whether each watched namespace can be read."""
+
+    def __init__(self, places: Places):
+        self._places = places
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        family = _gauge(
+            "layout_namespace_readable",
+            "1 while the watched namespace can be read; 0 while it is set aside.",
+            ("namespace",),
+        )
+        broken = self._places.broken()
+        for namespace in self._places.namespaces or ():
+            family.add_metric((namespace,), namespace not in broken)
+        yield family
 
 
 class _View:

@@ -21,11 +21,14 @@ from reconciler.catalog import bounds
 from reconciler.catalog.calls import allowed
 from reconciler.errors import ReconcilerError
 from reconciler.kube.api import Api
+from reconciler.kube.errors import Forbidden
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT, Kind
 from reconciler.kube.leader import LeaderLease
 from reconciler.operator import logs, probes
 from reconciler.operator.index import Index
 from reconciler.operator.metrics import Metrics
+from reconciler.operator.notices import Notices
+from reconciler.operator.places import Places
 from reconciler.operator.queue import DueQueue
 from reconciler.operator.relist import Relist
 from reconciler.operator.runtime import Build, Runtime
@@ -69,6 +72,7 @@ class _Parts:
     lease: LeaderLease
     watch: Watch
     relist: Relist
+    places: Places
     stop: threading.Event
     filled: threading.Event = field(default_factory=threading.Event)
     stale: threading.Event = field(default_factory=threading.Event)
@@ -96,12 +100,15 @@ def _wire(settings: OperatorSettings, api: Api, metrics: Metrics, stop: threadin
         stale.set()
         metrics.watch_restarted()
 
-    watch = Watch(api.connection, index, queue.add, scopes, restarted, listed.add)
-    relist = Relist(api, index, queue.add, scopes)
+    places = Places(scopes)
+    watch = Watch(api.connection, index, queue.add, scopes, restarted, listed.add, places.doubt)
+    relist = Relist(api, index, queue.add, places, Notices(api, index, own, settings.lease).broken)
     metrics.show(index, queue.waiting, per_table=settings.per_table_metrics)
+    metrics.show_places(places)
     return _Parts(
-        settings, api, metrics, index, queue, lease, watch, relist, stop, filled, stale, listed
-    )
+        settings, api, metrics, index, queue, lease, watch, relist, places, stop, filled, stale,
+        listed,
+    )  # fmt: skip
 
 
 def _catalog_of(index: Index, key: Key) -> str:
@@ -133,7 +140,7 @@ async def _serve(parts: _Parts, build: Build) -> bool:
     parts.counts = {kind.kind: parts.index.counts()[kind.kind] for kind in WATCHED}
     parts.watch.start()
     reconcilers = build(_runtime(parts))
-    reconcile = _dispatch(reconcilers, parts.settings.catalog_deadline)
+    reconcile = _dispatch(reconcilers, parts.settings.catalog_deadline, parts.places)
     running = asyncio.create_task(parts.queue.run(reconcile, executor))
     log.info("the operator watches %s objects", sum(parts.index.counts().values()))
     try:
@@ -188,6 +195,7 @@ async def _tend(parts: _Parts, chores: ThreadPoolExecutor) -> None:
             parts.relist.enqueue_all(parts.settings.relist / 2)
         elif held:
             await _repair_listed(parts, chores)
+        await _chore(parts.relist.ask, chores)
         if held and now - looked > parts.settings.secret_interval:
             looked = now
             await _chore(parts.relist.check_secrets, chores)
@@ -232,13 +240,15 @@ def _runtime(parts: _Parts) -> Runtime:
     )
 
 
-def _dispatch(reconcilers: Reconcilers, deadline: float) -> Callable[[Key], Result]:
+def _dispatch(reconcilers: Reconcilers, deadline: float, places: Places) -> Callable[[Key], Result]:
     def reconcile(key: Key) -> Result:
         about = logs.about(kind=key.kind.value, namespace=key.namespace, name=key.name)
         with about, allowed(deadline):
             try:
                 return reconcilers.of(key.kind)(key)
             except ReconcilerError as error:
+                if isinstance(error, Forbidden):
+                    places.doubt(key.namespace)
                 log.warning("%s", " ".join(error.render().split()))
             except Exception:
                 log.exception("the reconcile failed")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from reconciler.kube.api import CATALOG, POLICY, SECRET, TABLE_LAYOUT, Api, NotFound
+from reconciler.kube.api import CATALOG, POLICY, SECRET, TABLE_LAYOUT, Api, Forbidden, NotFound
 from reconciler.kube.kinds import Kind
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.index import Index
+from reconciler.operator.places import Places
 from reconciler.operator.watch import (
     LABELLED,
     SPREAD_PER_KEY,
@@ -24,23 +25,89 @@ from reconciler.operator.watch import (
 )
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 
+WORK_OF = {CATALOG: Work.CATALOG, POLICY: Work.POLICY, TABLE_LAYOUT: Work.LAYOUT}
+"""What reconciles the objects of a kind."""
+
 
 class Relist:
-    """namespaces: None for every namespace. All calls are for worker threads."""
+    """All calls are for worker threads. told: called with each namespace that is set aside, and
+    why, while its objects are still in the index."""
 
-    def __init__(self, api: Api, index: Index, enqueue: Enqueue, namespaces: Sequence[str] | None):
+    def __init__(
+        self,
+        api: Api,
+        index: Index,
+        enqueue: Enqueue,
+        places: Places,
+        told: Callable[[str, str], None] = lambda namespace, why: None,
+    ):
         self._api = api
         self._index = index
         self._enqueue = enqueue
-        self._scopes: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
+        self._places = places
+        self._told = told
 
     def fill(self) -> None:
-        """Read every object into the index. Raises ApiError: nothing may run before this
-        succeeds."""
-        for kind in WATCHED:
-            for scope in self._scopes:
+        """Read every object of every namespace that can be read into the index.
+
+        Raises ApiError if the server does not answer, or if no namespace can be read: nothing may
+        run before this succeeds.
+        """
+        refused = [error for scope in self._places.scopes() if (error := self._filled(scope))]
+        if refused and not self._places.scopes():
+            for namespace in self._places.broken():
+                self._places.mended(namespace)
+            raise refused[0]
+
+    def ask(self) -> None:
+        """Ask the namespaces that were doubted or set aside whether they can be read."""
+        for namespace in self._places.to_ask():
+            if self._places.serves(namespace):
+                self._probe(namespace)
+            elif self._filled(namespace) is None:
+                self._places.mended(namespace)
+                self._enqueue_all(namespace)
+
+    def _probe(self, namespace: str) -> None:
+        """Set a namespace aside if one of its lists is refused; of each only a page is read."""
+        try:
+            for kind in WATCHED:
+                next(self._api.each(kind, namespace, _labels(kind), metadata_only=True), None)
+        except Forbidden as error:
+            self._set_aside(namespace, error)
+
+    def _filled(self, scope: str | None) -> Forbidden | None:
+        """Read the objects of one namespace, or set it aside. None is every namespace."""
+        try:
+            for kind in WATCHED:
                 for body in self._api.each(kind, scope, _labels(kind)):
                     self._index.put(kind, body)
+        except Forbidden as error:
+            if scope is None:
+                raise
+            self._set_aside(scope, error)
+            return error
+        return None
+
+    def _set_aside(self, namespace: str, error: Forbidden) -> None:
+        if not self._places.broke(namespace, ". ".join((error.what, *error.details[:1]))):
+            return
+        self._told(namespace, error.what)
+        for kind, work in WORK_OF.items():
+            for place, name in self._index.names(kind):
+                if place == namespace:
+                    self._enqueue(Key(work, place, name), None)
+        for kind in WATCHED:
+            for (place, name), (uid, _) in self._index.versions(kind).items():
+                if place == namespace:
+                    gone = {"metadata": {"namespace": place, "name": name, "uid": uid}}
+                    self._index.remove(kind, gone)
+
+    def _enqueue_all(self, namespace: str) -> None:
+        for kind, work in WORK_OF.items():
+            for place, name in self._index.names(kind):
+                if place == namespace:
+                    self._enqueue(Key(work, place, name), None)
 
     def repair(self, kinds: Iterable[Kind] = WATCHED) -> int:
         """Make the index equal to the server; return how many objects differed."""
@@ -49,18 +116,30 @@ class Relist:
     def _repair(self, kind: Kind) -> int:
         # The index is read first: what the watches add while we list is newer than the list, and
         # stays.
-        known = self._index.versions(kind)
-        listed = {
-            (meta.get("namespace") or "", meta["name"]): (
-                meta.get("uid", ""),
-                meta.get("resourceVersion", ""),
-            )
-            for scope in self._scopes
-            for body in self._api.each(kind, scope, _labels(kind), metadata_only=True)
-            for meta in [body["metadata"]]
+        return sum(self._repair_in(kind, scope) for scope in self._places.scopes())
+
+    def _repair_in(self, kind: Kind, scope: str | None) -> int:
+        known = {
+            name: version
+            for name, version in self._index.versions(kind).items()
+            if scope in (None, name[0])
         }
-        wrong = [name for name in {*known, *listed} if known.get(name) != listed.get(name)]
-        return sum(self._look(kind, namespace, name) for namespace, name in wrong)
+        try:
+            listed = {
+                (meta.get("namespace") or "", meta["name"]): (
+                    meta.get("uid", ""),
+                    meta.get("resourceVersion", ""),
+                )
+                for body in self._api.each(kind, scope, _labels(kind), metadata_only=True)
+                for meta in [body["metadata"]]
+            }
+            wrong = [name for name in {*known, *listed} if known.get(name) != listed.get(name)]
+            return sum(self._look(kind, namespace, name) for namespace, name in wrong)
+        except Forbidden:
+            if scope is None:
+                raise
+            self._places.doubt(scope)
+            return 0
 
     def _look(self, kind: Kind, namespace: str, name: str) -> bool:
         """Read one object; return whether the index was wrong. The list may have been older."""
@@ -85,11 +164,7 @@ class Relist:
         Keys of objects without a status for their spec are due at once.
         """
         now = time.time()
-        for kind, work in (
-            (CATALOG, Work.CATALOG),
-            (POLICY, Work.POLICY),
-            (TABLE_LAYOUT, Work.LAYOUT),
-        ):
+        for kind, work in WORK_OF.items():
             names = self._index.names(kind)
             spread = min(within, len(names) * SPREAD_PER_KEY)
             unseen = self._index.unobserved(kind)
@@ -111,6 +186,9 @@ class Relist:
                 )
             except NotFound:
                 changed = self._index.remove_secret(namespace, name)
+            except Forbidden:  # the catalog says so when it reads the Secret
+                self._places.doubt(namespace)
+                continue
             if changed:
                 self._secret_changed(namespace, name)
 

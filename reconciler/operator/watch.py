@@ -178,9 +178,10 @@ class Watch:
         namespaces: Sequence[str] | None,
         restarted: Callable[[], None],
         listed: Callable[[Kind], None],
+        refused: Callable[[str], None] = lambda namespace: None,
     ):
         """restarted: called if kopf started again. listed: earlier deletions may have been
-        missed."""
+        missed. refused: called with a namespace whose objects may not be listed."""
         self._connection = connection
         self._index = index
         self._enqueue = enqueue
@@ -193,7 +194,7 @@ class Watch:
         self.running = False
         self._logins, self._logged_in = 0, float("-inf")
         self._listed = listed
-        self._pace = Pace(self._through)
+        self._pace = Pace(self._through, refused)
         self._started = time.monotonic()
 
     def start(self) -> None:

@@ -40,7 +40,9 @@ def test_the_listing_and_the_insights_are_all_private_parts_of_kopf_that_the_ope
         for alias in node.names
     }
     assert found == {
+        ("listing.py", "kopf._cogs.clients", "errors"),
         ("listing.py", "kopf._cogs.clients", "fetching"),
+        ("listing.py", "kopf._cogs.clients", "watching"),
         ("watch.py", "kopf._cogs.structs.references", "Insights"),
     }
 
@@ -71,6 +73,7 @@ def test_a_watch_looks_the_listing_up_in_its_module_and_takes_chunk_by_chunk() -
     source = inspect.getsource(watching.continuous_watch)
     assert "async for chunk, resource_version in fetching.fetch_objs(" in source
     assert not hasattr(watching, "fetch_objs")
+    assert "stream = watch_objs(" in source and "['code'] == 410" in source
 
 
 def test_the_warning_about_signals_comes_from_the_logger_that_is_silenced() -> None:
