@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError, UserError
+from reconciler.errors import (
+    AccessDeniedError,
+    ReconcilerError,
+    RedirectedError,
+    RefusedAddressError,
+    TableDamagedError,
+    UnavailableError,
+    UserError,
+)
 from reconciler.operator.catalog import CatalogReconciler
 
 
@@ -17,6 +25,9 @@ from reconciler.operator.catalog import CatalogReconciler
         (AccessDeniedError("no"), "AccessDenied", True),
         (UserError("the server says: refused the credentials"), "InvalidSpec", True),
         (UnavailableError("no"), "CatalogUnavailable", False),
+        (RedirectedError("an answer leads elsewhere"), "CatalogUnavailable", False),
+        (TableDamagedError("sent an unreadable answer"), "CatalogUnavailable", False),
+        (RefusedAddressError("the document names a refused address"), "InvalidSpec", True),
     ],
 )
 def test_the_kind_of_an_error_and_not_its_text_gives_the_reason(

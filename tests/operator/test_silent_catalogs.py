@@ -22,6 +22,7 @@ from reconciler.api.reach import Reach, networks
 from reconciler.catalog.calls import Lane, allowed, in_lane, patience
 from reconciler.catalog.load import within
 from reconciler.errors import ReconcilerError, UnavailableError
+from reconciler.operator.catalog import CatalogReconciler
 from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
 from reconciler.operator.queue import STUCK_RUN_SECONDS, STUCK_SECONDS, DueQueue, Schedule
@@ -68,6 +69,28 @@ def test_a_listing_ends_and_leaves_nothing_behind(answer: Answer) -> None:
             handle.listing()
         assert server.requests
         eventually(lambda: handle.lane.hanging() == 0, 30)  # its sockets were cut
+
+
+@pytest.mark.parametrize(
+    "astray",
+    [redirecting("http://169.254.169.254/latest"), redirecting("ftp://127.0.0.1/"),
+     redirecting("/elsewhere"), saying("<html>we are moving</html>"), saying('{"defaults": 7}'),
+     saying("{}", "307 Temporary Redirect"), saying("{}", "502 Bad Gateway")],
+)  # fmt: skip
+def test_a_catalog_that_was_led_astray_once_is_asked_again_soon(astray: Answer) -> None:
+    """Nothing in its document is wrong, so it is not Stalled."""
+    answer = [astray]
+    with serving(lambda *given: answer[0](*given)) as server:
+        handle = opened(server, "moved", deadline=60.0)
+        own: Any = SimpleNamespace(
+            catalogs=SimpleNamespace(open=lambda *where: handle), listings={},
+            _governed=lambda where: [], _policies=lambda where: None,
+        )  # fmt: skip
+        problem = CatalogReconciler._looked(own, ("n", "moved"), {})
+        assert problem is not None
+        assert (problem.reason, problem.stalls) == ("CatalogUnavailable", False), problem
+        answer[0] = saying(EMPTY)
+        assert CatalogReconciler._looked(own, ("n", "moved"), {}) is None
 
 
 def test_the_deadline_is_for_the_sum_of_the_calls() -> None:

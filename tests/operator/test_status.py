@@ -341,6 +341,26 @@ def test_one_stalled_table_stalls_its_policy_with_its_reason_and_leaves_it_ready
     assert "Stalled" not in policy_conditions(*rest)
 
 
+def test_a_policy_whose_own_job_runs_says_so_and_how_many_tables_wait() -> None:
+    running = layout_of("a", Wait(LATER, Reason.REWRITE_RUNNING, "Job j runs"))
+    rest = [layout_of(f"t{n}", Wait(LATER, Reason.CONCURRENCY_LIMIT, "full")) for n in range(4)]
+    found = policy_conditions(running, *rest)["Converged"]
+    assert found["reason"] == "RewriteRunning"
+    assert "sales.a" in found["message"] and "4 wait for a slot" in found["message"]
+    assert policy_conditions(*rest)["Converged"]["reason"] == "ConcurrencyLimit"
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_tables_of_other_policies_are_counted_and_their_holders_named(own: int) -> None:
+    layouts = [layout_of("a", Wait(LATER, Reason.NOTHING_TO_DO, ""))] * own
+    held = {"first": 30, "second": 2, **{f"p{n}": 1 for n in range(9)}}
+    status = policy_status({}, PolicyView(layouts, own, held, False, None), 1, NOW)
+    (ready,) = [item for item in status["conditions"] if item["type"] == "Ready"]
+    assert ready["reason"] == "Observed" and status["tables"]["conflicting"] == 41
+    assert "41 matching tables belong to other policies" in ready["message"]
+    assert "first (30), second (2)" in ready["message"] and "6 more" in ready["message"]
+
+
 def test_why_and_stalled_agree_whatever_the_order_of_the_tables() -> None:
     decisions = [Stall(Reason.JOB_NOT_STARTED, "image"), Stall(Reason.ACCESS_DENIED, "key")]
     for order in (decisions, decisions[::-1]):
