@@ -17,6 +17,7 @@ from reconciler.kube.termination_message import Cause
 from reconciler.operator.failures import RULES
 from reconciler.operator.index import Index
 from reconciler.operator.metrics import Metrics
+from reconciler.operator.places import Places
 from reconciler.operator.work import Work
 from tests.charts.conftest import Render, of_kind
 
@@ -39,6 +40,7 @@ def exposed() -> dict[str, set[str]]:
     metrics.leads(True)
     metrics.watch_restarted()
     metrics.show(an_index(), lambda: {Work.LAYOUT: (1, 2.0)}, per_table=True)
+    metrics.show_places(Places(("sales",)))
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(metrics.text().decode()):
         for sample in family.samples:

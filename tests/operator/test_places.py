@@ -27,7 +27,7 @@ class Server:
         self.refused: set[tuple[str, Kind]] = set()
         self.down = False
         self.told: list[tuple[str, str]] = []
-        self.written: list[str] = []
+        self.written: list[tuple[str, str, str]] = []
         self.unwritable: set[str] = set()
 
     def each(self, kind: Kind, namespace: str | None, *_: Any, **__: Any) -> Iterator[Any]:
@@ -62,7 +62,7 @@ class Server:
         if namespace in self.unwritable:
             raise Forbidden("not even that")
         ready = next(c for c in status["conditions"] if c["type"] == "Ready")
-        self.written.append(f"{namespace}/{name} {ready['status']} {ready['reason']}")
+        self.written.append((namespace, ready["status"], ready["reason"]))
 
 
 class Watching:
@@ -90,7 +90,7 @@ def test_at_the_start_one_namespace_that_is_refused_stops_no_other(kind: Kind) -
     ((reason, message),) = found.server.told
     assert reason == "NamespaceUnreadable" and "namespace b" in message
     assert found.server.written == ([] if kind in (CATALOG, POLICY) else
-                                    ["b/one False NamespaceUnreadable"])  # fmt: skip
+                                    [("b", "False", "NamespaceUnreadable")])  # fmt: skip
     assert found.relist.repair() == 0
     found.relist.check_secrets()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -346,7 +347,8 @@ def test_a_policy_whose_own_job_runs_says_so_and_how_many_tables_wait() -> None:
     rest = [layout_of(f"t{n}", Wait(LATER, Reason.CONCURRENCY_LIMIT, "full")) for n in range(4)]
     found = policy_conditions(running, *rest)["Converged"]
     assert found["reason"] == "RewriteRunning"
-    assert "sales.a" in found["message"] and "4 wait for a slot" in found["message"]
+    assert "sales.a" in found["message"]
+    assert re.findall(r"\d+", found["message"]) == ["5", "5", "4"]
     assert policy_conditions(*rest)["Converged"]["reason"] == "ConcurrencyLimit"
 
 
@@ -357,8 +359,10 @@ def test_tables_of_other_policies_are_counted_and_their_holders_named(own: int) 
     status = policy_status({}, PolicyView(layouts, own, held, False, None), 1, NOW)
     (ready,) = [item for item in status["conditions"] if item["type"] == "Ready"]
     assert ready["reason"] == "Observed" and status["tables"]["conflicting"] == 41
-    assert "41 matching tables belong to other policies" in ready["message"]
-    assert "first (30), second (2)" in ready["message"] and "6 more" in ready["message"]
+    shown = re.findall(r"(\w+) \((\d+)\)", ready["message"])
+    assert shown == [("first", "30"), ("second", "2"), ("p0", "1"), ("p1", "1"), ("p2", "1")]
+    assert "41" in re.findall(r"\b\d+\b", ready["message"])
+    assert ready["message"].endswith("6 more")
 
 
 def test_why_and_stalled_agree_whatever_the_order_of_the_tables() -> None:
