@@ -14,6 +14,7 @@ import numpy as np
 from reconciler.advisor.advice import Rejected, ScoredAction
 from reconciler.advisor.judge import rejected
 from reconciler.advisor.situation import Situation
+from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
@@ -21,7 +22,7 @@ from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.prediction import MANIFESTS, Prediction
 from reconciler.plan.sentence import Sentence, sentence
-from reconciler.table.orphans import Search
+from reconciler.table.orphans import Asked, Search
 from reconciler.table.retention import (
     GC_PROPERTY,
     Freed,
@@ -162,13 +163,12 @@ def _specs(situation: Situation, unused_ms: int) -> Upkeep:
 
 
 def _orphans(situation: Situation, search: Search) -> Upkeep:
-    """Remove files that nothing refers to; none where another table shares the directories."""
+    """Remove files that nobody refers to; none where somebody could not be asked."""
     found, table = situation.settings.orphans, situation.table
     if situation.settings.metadata.properties.get(GC_PROPERTY) == "false":
         return _not(situation, reasons.NOT_REMOVABLE, "", ORPHANS)
-    if found.shared:
-        why = f"{found.shared} belongs to another table below this one's location"
-        return _not(situation, reasons.NOT_REMOVABLE, why, ORPHANS)
+    if found.refused:
+        return _not(situation, reasons.NOT_PROVEN, found.refused, ORPHANS)
     if not found.files:
         return Upkeep(due_ms=found.next_ms)
     action = RemoveOrphans(tuple(sorted(file.path for file in found.files)), search.age_ms)
@@ -176,13 +176,19 @@ def _orphans(situation: Situation, search: Search) -> Upkeep:
     more = f"; {found.left:,} more after them" if found.left else ""
     predicted = Prediction(
         label=action.label(table.schema, table.specs),
-        reason=f"nothing refers to them, and they are older than {search.age_ms // 3_600_000} h; "
-        f"for example {example}{more}",
+        reason=f"nobody refers to them ({_asked(found.asked)}), and they are older than "
+        f"{search.age_ms // HOUR_MS} h; for example {example}{more}",
         kind=action.kind,
         removed_files=len(action.files),
         removed_bytes=sum(file.size for file in found.files),
     )
     return Upkeep((ScoredAction(action, predicted),))
+
+
+def _asked(asked: Asked) -> str:
+    others = plural(asked.tables, "other table")
+    found = f" and {plural(asked.metadata, 'metadata file')} of others" if asked.metadata else ""
+    return f"asked: this table, {others} of the catalog{found}"
 
 
 def _not(

@@ -64,6 +64,14 @@ class ManifestReader:
         with translate_io(f'the manifest list "{snapshot.manifest_list}"', CORRUPT_LIST):
             return list(snapshot.manifests(cast("FileIO", CheckedInputs(self._io))))
 
+    def manifests_in(self, path: str) -> list[ManifestFile]:
+        """Return the manifests that a manifest list names, whichever table's it is."""
+        from pyiceberg.manifest import read_manifest_list
+
+        with translate_io(f'the manifest list "{path}"', CORRUPT_LIST):
+            checked = _CheckedInputs(self._io).new_input(path)
+            return list(read_manifest_list(cast("InputFile", checked)))
+
     def entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:
         """Return all entries of the manifests, those of status 2 (deleted) included; None without
         any."""

@@ -1,20 +1,46 @@
-"""Lists a table's directories, and compares what is there with what its metadata refers to.
+"""Finds files below a table that nobody refers to: neither the table nor anybody else.
 
-For plans: nothing is deleted here. Every manifest of every snapshot is read, most of them from the
-cache.
+For plans, and again right before files are removed (`Proof`). Nothing is deleted here. Every
+manifest of every snapshot is read, most of them from the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.catalog.load import connect, load_table, translate_io
+from reconciler.catalog.chains import PATH_PROPERTIES, Chain, chain_of
+from reconciler.catalog.listing import Resolver, files_below
+from reconciler.catalog.load import connect, load_table
 from reconciler.catalog.manifest_reader import ManifestReader
-from reconciler.errors import UnsupportedError
-from reconciler.table.orphans import DIRECTORIES, Listed, Orphans, Search, orphans_of, place_of
+from reconciler.catalog.registered import PlacesKnown
+from reconciler.catalog.sharers import Sharers, Unasked
+from reconciler.table.orphans import (
+    MOST_FILES,
+    NOBODY,
+    Asked,
+    Candidates,
+    Listed,
+    Orphans,
+    Search,
+    is_metadata,
+    old_files,
+)
+
+_KNOWN = PlacesKnown()
+"""Of plans; right before a removal everything is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """paths: those of the asked files that nobody refers to. refused: why none is, "" otherwise."""
+
+    paths: frozenset[str] = frozenset()
+    refused: str = ""
+    asked: Asked = NOBODY
 
 
 def find_orphans(
@@ -33,34 +59,100 @@ def find_orphans(
     """
     catalog = connect(config, timeout)
     table = load_table(catalog, config, identifier, timeout)
-    location = str(table.metadata.location)
-    listed = [
-        file for name in DIRECTORIES for file in _listed(table, f"{location.rstrip('/')}/{name}")
-    ]
+    location, uuid = str(table.metadata.location), table.metadata.table_uuid
+    listed = list(files_below(table.io, location))
     table = load_table(catalog, config, identifier, timeout)
-    return orphans_of(listed, location, _referenced(table, cache_dir), search, now_ms, under_way)
+    if table.metadata.table_uuid != uuid or str(table.metadata.location) != location:
+        return Orphans(refused="the table was created again, or moved, during the search")
+    old = old_files(listed, location, search, now_ms, under_way)
+    left = Candidates(old, location)
+    Resolver().strike(left, _referenced(table, cache_dir))
+    asked, refused = _ask(config, catalog, table, identifier, left, listed, cache_dir, timeout)
+    if refused:
+        return Orphans(refused=refused)
+    files = left.oldest()
+    more = max(0, len(files) - MOST_FILES)
+    return Orphans(tuple(files[:MOST_FILES]), asked=asked, left=more)
 
 
-def _listed(table: Any, location: str) -> Iterator[Listed]:
-    from pyarrow.fs import FileSelector, FileType
-    from pyiceberg.io.pyarrow import PyArrowFileIO
+def unclaimed(
+    config: CatalogConfig,
+    identifier: tuple[str, ...],
+    table_uuid: str,
+    files: Sequence[str],
+    cache_dir: Path,
+    *,
+    timeout: float = 30.0,
+) -> Unclaimed:
+    """Return those of the files that no other table and no other metadata file refers to, by what
+    they say now.
 
-    io = table.io
-    if not isinstance(io, PyArrowFileIO):
-        raise UnsupportedError(
-            f"orphan files of {'.'.join(table.name())} cannot be searched: its storage is read by "
-            f"{type(io).__name__}, which cannot list files",
-            do="remove spec.maintenance.removeOrphans, or py-io-impl of the catalog",
+    The table's own references are not looked at: the caller knows them.
+    """
+    catalog = connect(config, timeout)
+    table = load_table(catalog, config, identifier, timeout)
+    left = Candidates([Listed(path, 0, 0) for path in files], *_roots(table))
+    if str(table.metadata.table_uuid) != table_uuid:
+        Resolver().strike(left, _referenced(table, cache_dir))
+    listed = [file for root in _outermost(_roots(table)) for file in files_below(table.io, root)]
+    asked, refused = _ask(
+        config, catalog, table, identifier, left, listed, cache_dir, timeout, again=True
+    )
+    if refused:
+        return Unclaimed(refused=refused, asked=asked)
+    return Unclaimed(frozenset(file.path for file in left.oldest()), asked=asked)
+
+
+def _ask(
+    config: CatalogConfig,
+    catalog: Any,
+    table: Any,
+    identifier: tuple[str, ...],
+    left: Candidates,
+    listed: Iterable[Listed],
+    cache_dir: Path,
+    timeout: float,
+    *,
+    again: bool = False,
+) -> tuple[Asked, str]:
+    """Strike out what others refer to; return who was asked, and why nothing may be removed."""
+    sharers = Sharers(
+        config, catalog, identifier, table.io, cache_dir, timeout, None if again else _KNOWN
+    )
+    metadata = [file.path for file in listed if is_metadata(file.path)]
+    own = _chain(table)
+    try:
+        asked = sharers.strike(left, _roots(table), metadata, own, str(table.metadata_location))
+    except Unasked as error:
+        return Asked(), str(error)
+    return asked, ""
+
+
+def _chain(table: Any) -> Chain:
+    """Return what the table's present metadata needs; the log is all that is asked for."""
+    log = tuple(str(entry.metadata_file) for entry in table.metadata.metadata_log)
+    return replace(
+        chain_of({"format-version": table.metadata.format_version, "location": ""}), log=log
+    )
+
+
+def _roots(table: Any) -> list[str]:
+    """Return the locations that the table writes files to."""
+    paths = (table.metadata.properties.get(name) for name in PATH_PROPERTIES)
+    return [str(table.metadata.location), *(str(path) for path in paths if path)]
+
+
+def _outermost(roots: Sequence[str]) -> list[str]:
+    """Return the locations without those that lie in another one."""
+    found = [root.rstrip("/") for root in roots]
+    return [
+        one
+        for number, one in enumerate(found)
+        if not any(
+            one.startswith(f"{other}/") or (one == other and other_number < number)
+            for other_number, other in enumerate(found)
         )
-    scheme, netloc, path = io.parse_location(location)
-    with translate_io(f'the directory "{location}"', "check that the storage can be listed"):
-        selector = FileSelector(path, allow_not_found=True, recursive=True)
-        found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
-    for file in found:
-        if file.type == FileType.File:
-            below = file.path.partition(path)[2].lstrip("/")
-            changed = int((file.mtime_ns or 0) // 1_000_000)
-            yield Listed(f"{location}/{below}", int(file.size or 0), changed)
+    ]
 
 
 def _referenced(table: Any, cache_dir: Path) -> frozenset[str]:
@@ -79,4 +171,4 @@ def _referenced(table: Any, cache_dir: Path) -> frozenset[str]:
     entries = reader.entries(list(manifests.values()))
     if entries is not None:
         found |= set(map(str, entries.path))
-    return frozenset(map(place_of, found))
+    return frozenset(found)

@@ -108,16 +108,18 @@ def _advised_on(
 def _with_orphans(
     seen: Observation, target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime
 ) -> tuple[Observation, Orphans]:
-    """Search orphan files where the policy asks for it; what is found is a fact of the table."""
+    """Search orphan files where the policy asks for it; what is found is a fact of the table.
+
+    Where no listing is due, the last one found none: a plan of before is done.
+    """
     search = orphan_search(policy.spec)
     if search is None or _lost(seen):
         return seen, NO_ORPHANS
     under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
     found = ports.orphans(target, seen.uuid, search, _ms(now), under_way)
-    if not found.listed:
-        return seen, found
     paths = frozenset(file.path for file in found.files)
-    return replace(seen, metadata=replace(seen.metadata, orphans=paths)), found
+    facts = replace(seen.metadata, orphans=paths, orphans_refused=found.refused)
+    return replace(seen, metadata=facts), found
 
 
 def _with_unused_specs(

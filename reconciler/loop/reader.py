@@ -88,7 +88,7 @@ class Reader:
             target.catalog, target.identifier, self.cache, search, now_ms,
             under_way=under_way, timeout=self.timeout,
         )  # fmt: skip
-        if found.files or found.shared:
+        if found.files or found.refused:
             return found
         self.store.set_note(
             orphans_key(table_uuid),

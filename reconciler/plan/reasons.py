@@ -41,6 +41,7 @@ COMPACTION_OFF = "CompactionOff"
 COMPACTED_ELSEWHERE = "CompactedElsewhere"
 UPGRADE_UNPAID = "UpgradeDoesNotPay"
 NOT_REMOVABLE = "NotRemovable"
+NOT_PROVEN = "NotProven"
 SPEC_IN_USE = "SpecInUse"
 SAME_AGAIN = "SameAgain"
 LARGER_THAN_BUDGET = "LargerThanBudget"
@@ -112,6 +113,7 @@ SENTENCES = {
     ),
     UPGRADE_UNPAID: "saves too little, or the saving is too uncertain",
     SPEC_IN_USE: "a retained snapshot has files of each old spec, and none is expired for this",
+    NOT_PROVEN: "somebody who may refer to the files could not be asked",
     NOT_REMOVABLE: "the table sets gc.enabled=false: its files may belong to other tables too",
 }
 

@@ -5,46 +5,82 @@ Called once the attempt is fenced, or for our own attempt when none of its work 
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Collection
+import tempfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.catalog import orphans
+from reconciler.catalog.listing import below_directory
 from reconciler.spark import iceberg, stage
+from reconciler.table.paths import is_local, local_of
 
 HADOOP_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
-LOCAL = re.compile("^(file:(//)?)?/+(?!/)")
-"""Begins a path of the local file system."""
 HIDDEN = re.compile(r"\..*\.crc")
 """Files of checksums, which Hadoop lists with none of the others and deletes with theirs."""
 PREFIX_OPERATIONS = "org.apache.iceberg.io.SupportsPrefixOperations"
 
 
+class Removed(NamedTuple):
+    """files, bytes: of what was removed. refused: why the rest stays, "" if it does not."""
+
+    files: int = 0
+    bytes: int = 0
+    refused: str = ""
+
+
 def remove_leftovers(
-    spark: Any, table: Any, name: str, prefix: str, committed: Collection[str] = ()
-) -> tuple[int, int]:
-    """Delete unreferenced files below the prefix; return their number and bytes.
+    spark: Any,
+    table: Any,
+    name: str,
+    prefix: str,
+    committed: Collection[str] = (),
+    others: tuple[CatalogConfig, tuple[str, ...]] | None = None,
+) -> Removed:
+    """Delete files below the prefix to which nobody refers.
 
     committed: files that the caller knows to be referenced. If there are no others, as after nearly
-    every attempt, the table's snapshots need not be searched.
+    every attempt, the table's snapshots need not be searched. others: the catalog and the table's
+    name in it, to ask other tables too; None for an attempt of this process, which knows that
+    nobody has seen what it did not commit.
     """
     if "/layout-" not in prefix:  # not a directory of ours
-        return 0, 0
+        return Removed()
     found = listing(spark, table, prefix)
     if not found:
         _remove_empty_directories(spark, table, prefix)
-        return 0, 0
+        return Removed()
     known = {_relative(path, prefix) for path in committed}
     if all(_relative(path, prefix) in known for path in found):
-        return 0, 0
+        return Removed()
     kept = referenced(spark, name, prefix) | known
     leftovers = {path: size for path, size in found.items() if _relative(path, prefix) not in kept}
+    refused = ""
+    if others is not None:
+        leftovers, refused = unclaimed(*others, table, leftovers)
     for path in leftovers:
         table.io().deleteFile(path)
     if len(leftovers) == len(found):
         _remove_empty_directories(spark, table, prefix)
-    return len(leftovers), sum(leftovers.values())
+    return Removed(len(leftovers), sum(leftovers.values()), refused)
+
+
+def unclaimed(
+    catalog: CatalogConfig, identifier: tuple[str, ...], table: Any, files: Mapping[str, int]
+) -> tuple[dict[str, int], str]:
+    """Return those of the files, by path, to which neither another table nor another metadata file
+    refers, and why none may be removed ("" if some may).
+
+    Asked are the catalog and the storage as they are now; the table itself is the caller's matter.
+    """
+    if not files:
+        return {}, ""
+    uuid = str(table.operations().current().uuid())
+    with tempfile.TemporaryDirectory(prefix="layout-") as cache:
+        found = orphans.unclaimed(catalog, identifier, uuid, list(files), Path(cache))
+    return {path: size for path, size in files.items() if path in found.paths}, found.refused
 
 
 def listing(spark: Any, table: Any, prefix: str) -> dict[str, int]:
@@ -58,7 +94,7 @@ def listed(spark: Any, table: Any, prefix: str) -> dict[str, tuple[int, int]]:
     io = table.io()
     if not iceberg.is_a(spark, io, PREFIX_OPERATIONS):
         return {}
-    if iceberg.is_a(spark, io, HADOOP_IO) and LOCAL.match(prefix):
+    if iceberg.is_a(spark, io, HADOOP_IO) and is_local(prefix):
         return _listed_locally(prefix)
     try:
         found = io.listPrefix(prefix + "/").iterator()
@@ -76,14 +112,11 @@ def listed(spark: Any, table: Any, prefix: str) -> dict[str, tuple[int, int]]:
 def _listed_locally(prefix: str) -> dict[str, tuple[int, int]]:
     """Return the same of the local file system, where Hadoop starts a process for each file to read
     its permissions. Python runs beside the JVM."""
-    root = Path("/" + LOCAL.sub("", prefix))
-    files = {}
-    for path in root.rglob("*"):
-        if path.is_file() and not HIDDEN.fullmatch(path.name):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-                found = path.stat()
-                files[f"file:{path}"] = found.st_size, found.st_mtime_ns // 1_000_000
-    return files
+    return {
+        f"file:{local_of(file.path)}": (file.size, file.changed_ms)
+        for file in below_directory(prefix)
+        if not HIDDEN.fullmatch(file.path.rpartition("/")[2])
+    }
 
 
 def _missing(error: Exception) -> bool:

@@ -23,6 +23,7 @@ from reconciler.plan.execution import (
 from reconciler.spark import attempt, audit, fence, iceberg, inputs, standing, vanished
 from reconciler.spark.actions import executors_of
 from reconciler.spark.actions.base import Executor
+from reconciler.spark.iceberg import LiveTable
 from reconciler.spark.lease import holding
 from reconciler.spark.run import OnEvent, Run
 from reconciler.spark.translate import translated
@@ -46,7 +47,7 @@ def execute(
         started = time.monotonic()
         run = Run(request, spark, ledger, on_event, should_stop)
         with holding(lease, request.table_uuid, run.attempt_id()) as run.lease_lost:
-            fence.resolve(spark, request.catalog, run.table, run.name, ledger, lease, on_event)
+            fence.resolve(request.catalog, request.table, run.live, ledger, lease, on_event)
             executors = executors_of(run)
             vanished.again(lambda: _check(run, executors))
             for executor in executors:
@@ -74,7 +75,8 @@ def resume(
         loaded = iceberg.load(spark, name)
         uuid = str(loaded.operations().current().uuid())
         with holding(lease, uuid, attempt.new_id("resume", loaded)):
-            return fence.resolve(spark, catalog, loaded, name, ledger, lease, on_event)
+            live = LiveTable(spark, name, loaded)
+            return fence.resolve(catalog, table, live, ledger, lease, on_event)
 
 
 def _check(run: Run, executors: Sequence[Executor[Any]]) -> None:

@@ -46,19 +46,18 @@ OnEvent = Callable[[Event], None]
 
 
 def resolve(
-    spark: Any,
     catalog: CatalogConfig,
-    table: Any,
-    name: str,
+    identifier: tuple[str, ...],
+    live: LiveTable,
     ledger: Ledger,
     lease: Lease,
     on_event: OnEvent,
 ) -> int:
     """Settle every open attempt of the table and return their number.
 
-    Call it with the lease held, before any work.
+    identifier: the table's name in the catalog. Call it with the lease held, before any work.
     """
-    live = LiveTable(spark, name, table)
+    table, name = live.table, live.name
     intents = ledger.open_intents(str(table.operations().current().uuid()))
     by_attempt: dict[str, list[Intent]] = {}
     for intent in intents:
@@ -81,14 +80,18 @@ def resolve(
             )
             ledger.record_outcomes(intent, outcomes)
             removed, size = removed + files, size + of_them
-        files, of_them = cleanup.remove_leftovers(spark, table, name, members[0].prefix)
-        removed, size = removed + files, size + of_them
+        left = cleanup.remove_leftovers(
+            live.spark, table, name, members[0].prefix, others=(catalog, identifier)
+        )
+        removed, size = removed + left.files, size + left.bytes
         _close(ledger, members)
+        rest = f"; the rest stays: {left.refused}" if left.refused else ""
         on_event(
             Event(
                 "resumed",
                 f"cleaned up after an interrupted attempt: {count(removed)} leftover files "
-                f"({iec(size)}) removed",
+                f"({iec(size)}) removed"
+                + (f"; the rest stays: {left.refused}" * bool(left.refused)),
                 bytes=size,
             )
         )

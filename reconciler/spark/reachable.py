@@ -1,18 +1,24 @@
 """Which files a table's metadata refers to, and which of them only expired snapshots did.
 
-Paths are compared without scheme and authority: `s3://b/x` and `s3a://b/x`, `file:/x` and
-`file:///x` are the same file, and a file is rather taken for a needed one than deleted.
+Two written paths are compared as `table.paths` says: a file is rather taken for a needed one than
+deleted. Spark leaves out what cannot be meant, and Python compares the rest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from reconciler.catalog.listing import Resolver
 from reconciler.spark import metadata, stage
-from reconciler.table.orphans import SCHEME
+from reconciler.table.orphans import Candidates, Listed
+from reconciler.table.paths import is_local, key_of
 
+SCHEME = "^([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*"
+"""Regular expression of Java: what two plain spellings of one path differ in."""
+ODD = "%|//|/[.]|[^\\x00-\\x7F]"
+"""Regular expression of Java: a path, without its scheme, that is not in its plain spelling."""
 PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?/*(.*)")
 ALIKE = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
 """Schemes of one store."""
@@ -57,9 +63,28 @@ def unneeded(spark: Any, before: Any, after: Any) -> dict[str, int]:
 
     before, after: the same table, at two times.
     """
-    now = files(spark, after).select("key").distinct()
-    gone = files(spark, before).join(now, "key", "left_anti")
-    return {row.path: int(row["size"]) for row in gone.collect()}
+    now = files(spark, after)
+    rows = files(spark, before).join(now.select("key").distinct(), "key", "left_anti").collect()
+    gone = {row.path: int(row["size"]) for row in rows}
+    left = Candidates([Listed(path, size, 0) for path, size in gone.items()], *_roots(after))
+    Resolver().strike(left, written(spark, now, gone, str(after.location())))
+    return {file.path: file.size for file in left.oldest()}
+
+
+def written(spark: Any, found: Any, wanted: Collection[str], location: str) -> list[str]:
+    """Return the paths of the frame that may mean a wanted file: those with its name, and those in
+    an unusual spelling; all on a local file system, where links give a file other names."""
+    from pyspark.sql import functions as f
+
+    if not wanted:
+        return []
+    if not is_local(location):
+        names = {key_of(path).rpartition("/")[2] for path in wanted}
+        known = spark.createDataFrame([(name,) for name in names], "name string")
+        found = found.withColumn("name", f.lower(f.element_at(f.split("key", "/"), -1)))
+        odd = found.where(f.col("key").rlike(ODD)).select("path")
+        found = found.join(known, "name", "left_semi").select("path").unionByName(odd)
+    return [row.path for row in found.select("path").distinct().collect()]
 
 
 def frozen(spark: Any, table: Any) -> Any:
@@ -72,12 +97,19 @@ def own(table: Any, paths: Mapping[str, int]) -> dict[str, int]:
 
     A file elsewhere, such as one that was registered with `add_files`, may belong to another table.
     """
-    roots = [_place(root).rstrip("/") + "/" for root in _roots(table)]
-    return {
-        path: size
-        for path, size in paths.items()
-        if any(_place(path).startswith(root) for root in roots)
-    }
+    roots, resolver = [str(root) for root in _roots(table)], Resolver()
+
+    def below(path: str, root: str) -> bool:
+        """Whether the path is below the root as written, and still is with `..` and links followed:
+        neither another bucket nor what a link leads to is the table's."""
+        real, real_root = resolver.real(path), resolver.real(root)
+        return (
+            _place(path).startswith(_place(root).rstrip("/") + "/")
+            and key_of(path).startswith(f"{key_of(root)}/".lstrip("/"))
+            and key_of(real).startswith(f"{key_of(real_root)}/".lstrip("/"))
+        )
+
+    return {path: size for path, size in paths.items() if any(below(path, it) for it in roots)}
 
 
 def _roots(table: Any) -> list[str]:

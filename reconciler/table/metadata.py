@@ -18,8 +18,9 @@ class TableMetadata:
     sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
     format_version: of Apache Iceberg's table specification. specs: per partition spec the canonical
     forms of its fields (SpecField.term), void ones left out; default_spec_id: of the spec that
-    writers follow. log: its snapshots and refs. orphans: paths of files that nothing refers to;
+    writers follow. log: its snapshots and refs. orphans: paths of files that nobody refers to;
     unused_specs: ids of specs that no manifest of any snapshot has; None if they were not searched.
+    orphans_refused: why no file may be removed as an orphan, "" if that is not known.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class TableMetadata:
     log: SnapshotLog = NO_SNAPSHOTS
     orphans: frozenset[str] | None = None
     unused_specs: frozenset[int] | None = None
+    orphans_refused: str = ""
 
     @property
     def old_specs(self) -> tuple[int, ...]:

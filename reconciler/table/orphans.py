@@ -1,16 +1,17 @@
-"""Files below a table's own directories that nothing of the table refers to any more.
+"""Files below a table's own directories that nobody refers to any more.
 
 They come from writers that were killed, from commits that lost their race, and from expired
-snapshots whose files were not deleted. Which files the metadata refers to is read by
-`catalog.orphans` for a plan, and once more by `spark.actions.remove_orphans` right before they are
-deleted: the same rules decide in both places.
+snapshots whose files were not deleted. A file is removed only if it is proven that no table and no
+metadata file refers to it. `catalog.orphans` asks them for a plan, and once more right before the
+files are deleted: the same rules decide in both places.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+
+from reconciler.table.paths import key_of
 
 DIRECTORIES = ("data", "metadata")
 """Where writers of Iceberg put files, below the table's location."""
@@ -24,14 +25,10 @@ LISTING_MS = 24 * 3_600_000
 """Time between two listings of a table without orphans: a new one is not removed for as long."""
 MOST_FILES = 1_000
 """Files of one plan: each of them is listed. What is left is found after they are gone."""
-METADATA = ".metadata.json"
-SUFFIXES = (".parquet", ".orc", ".avro", ".puffin", ".stats", METADATA)
+METADATA = (".metadata.json", ".metadata.json.gz")
+"""Ends of metadata files. Each may be the present state of a table somewhere: none is removed."""
+SUFFIXES = (".parquet", ".orc", ".avro", ".puffin", ".stats")
 """Files that writers of Iceberg name so. Others may be somebody's notes."""
-
-SCHEME = "^([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*"
-"""Regular expression (Python's and Java's) of what differs between the names of one file. The rest
-begins below the root."""
-_START = re.compile(SCHEME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +54,26 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Who was asked whether they refer to the files. tables: tables of the catalog, the files' own
+    not counted; metadata: metadata files below the location that are not of the table's history."""
+
+    tables: int = 0
+    metadata: int = 0
+
+
+NOBODY = Asked()
+
+
+@dataclass(frozen=True, slots=True)
 class Orphans:
-    """files: oldest first, at most MOST_FILES. shared: a file that shows that another table lies
-    below the location, "" for none; then nothing is an orphan. left: orphans beyond MOST_FILES.
+    """files: oldest first, at most MOST_FILES. refused: why nothing may be removed, "" if it may:
+    somebody who may refer to the files could not be asked. left: orphans beyond MOST_FILES.
     listed: whether the storage was listed for this; next_ms: when it will be again."""
 
     files: tuple[Listed, ...] = ()
-    shared: str = ""
+    refused: str = ""
+    asked: Asked = NOBODY
     left: int = 0
     listed: bool = True
     next_ms: int | None = None
@@ -84,48 +94,78 @@ class Listing:
         return self.at_ms + LISTING_MS if search == self.search else 0
 
 
-def orphans_of(
+class Candidates:
+    """Files that may be removed, as long as nothing is found that refers to them.
+
+    A file is known by its path below the location and by its name: whoever writes its path in full
+    in another way, or by another name of the store, still refers to it.
+    """
+
+    def __init__(self, files: Iterable[Listed], *locations: str) -> None:
+        roots = sorted((key_of(one) for one in locations), key=len, reverse=True)
+        self._by_name: dict[str, list[tuple[str, Listed]]] = {}
+        for file in files:
+            key = key_of(file.path)
+            root = next((one for one in roots if key.startswith(f"{one}/")), "")
+            below = key[len(root) :].lstrip("/")
+            self._by_name.setdefault(key.rpartition("/")[2], []).append((f"/{below}", file))
+
+    def __bool__(self) -> bool:
+        return bool(self._by_name)
+
+    def strike(self, paths: Iterable[str]) -> None:
+        """Leave the files that these paths may mean alone."""
+        if not self:
+            return
+        for path in paths:
+            key = key_of(path)
+            name = key.rpartition("/")[2]
+            known = self._by_name.get(name)
+            if known is None:
+                continue
+            left = [one for one in known if not f"/{key}".endswith(one[0])]
+            if left:
+                self._by_name[name] = left
+            else:
+                del self._by_name[name]
+
+    def oldest(self) -> list[Listed]:
+        """Return the files that are left, oldest first."""
+        left = [file for known in self._by_name.values() for _, file in known]
+        return sorted(left, key=lambda file: (file.changed_ms, file.path))
+
+
+def old_files(
     listed: Iterable[Listed],
     location: str,
-    referenced: Collection[str],
     search: Search,
     now_ms: int,
     under_way: Collection[str] = (),
-) -> Orphans:
-    """Return which of the listed files are orphans.
-
-    referenced: all files that the metadata refers to, as `place_of` gives them. under_way:
-    directories of attempts that are not settled.
-    """
-    root = place_of(location).rstrip("/") + "/"
-    own = root + "metadata/"
-    busy = tuple(place_of(path).rstrip("/") + "/" for path in under_way)
-    found: list[Listed] = []
+) -> list[Listed]:
+    """Return the listed files that are orphans if nothing refers to them. under_way: directories of
+    attempts that are not settled."""
+    root = f"{key_of(location)}/".lstrip("/")
+    busy = tuple(f"{key_of(path)}/" for path in under_way)
+    asked = f"{key_of(search.prefix)}/" if search.prefix.endswith("/") else key_of(search.prefix)
+    found = []
     for file in listed:
-        place = place_of(file.path)
-        if not place.startswith(root):
-            continue
-        if place.endswith(METADATA) and (not place.startswith(own) or "/" in place[len(own) :]):
-            return Orphans(shared=file.path)
-        below = place[len(root) :]
+        key = key_of(file.path)
+        below = key[len(root) :]
         if (
-            below.startswith(tuple(f"{one}/" for one in DIRECTORIES))
-            and below.startswith(search.prefix)
+            key.startswith(root)
+            and below.startswith(tuple(f"{one}/" for one in DIRECTORIES))
+            and below.startswith(asked.lstrip("/"))
             and below.endswith(SUFFIXES)
             and file.changed_ms <= now_ms - _age_ms(below, search)
-            and place not in referenced
-            and not place.startswith(busy)
+            and not key.startswith(busy)
         ):
             found.append(file)
-    found.sort(key=lambda file: (file.changed_ms, file.path))
-    return Orphans(tuple(found[:MOST_FILES]), left=max(0, len(found) - MOST_FILES))
+    return found
+
+
+def is_metadata(path: str) -> bool:
+    return path.lower().endswith(METADATA)
 
 
 def _age_ms(below: str, search: Search) -> int:
     return max(search.age_ms, ATTEMPT_AGE_MS if "/layout-p-" in f"/{below}" else 0)
-
-
-def place_of(path: str) -> str:
-    """Return the path without scheme and authority: two spellings of one file (`s3:` and `s3a:`,
-    `file:/` and `file:///`) are equal. If two files are equal by mistake, both count as needed."""
-    return _START.sub("", path, count=1)

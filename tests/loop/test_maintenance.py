@@ -152,7 +152,12 @@ def test_a_table_without_orphans_is_listed_once_a_day(
     assert planned(72)[0] == 5  # as long as there are some
 
 
-def test_nothing_is_an_orphan_where_another_table_lies_below(
+def refused(found):
+    (why,) = [it for it in found.advice.rejected if str(it.what) == "remove orphans"]
+    return str(why.why)
+
+
+def test_files_of_a_table_below_stay_and_what_cannot_be_asked_refuses_the_removal(
     catalog_config, iceberg_catalog, tmp_path
 ):
     iceberg_catalog.create_namespace_if_not_exists("loop")
@@ -161,12 +166,43 @@ def test_nothing_is_an_orphan_where_another_table_lies_below(
     below = f"{table.location()}/data/inner"
     inner = iceberg_catalog.create_table("loop.inner", schema=rows_of(0, 10).schema, location=below)
     inner.append(rows_of(0, 10))
-    put(table, "old.parquet", 3)
+    for path in Path("/" + table.location().removeprefix("file:").lstrip("/")).rglob("*"):
+        os.utime(path, (0, 0))
+    old = put(table, "old.parquet", 3)
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    found = step_of(catalog_config, "outer", LATER, maintenance=ORPHANS, **NONE).propose(actor)
-    assert found.plan.empty
-    (why,) = [it for it in found.advice.rejected if str(it.what) == "remove orphans"]
-    assert "another table" in str(why.why)
+    step = step_of(catalog_config, "outer", LATER, maintenance=ORPHANS, **NONE)
+    found = step.propose(actor)
+    (planned,) = found.plan.actions
+    assert [Path(path).name for path in planned.action.files] == [old.name]
+    assert "metadata files of others" in planned.predicted.reason
+    actor.put_plan(found.plan)
+    damaged = old.parent / "inner" / "metadata" / "00009-x.metadata.json"
+    damaged.write_bytes(b"{")
+    again = step.propose(actor)
+    assert again.plan.empty and "00009-x.metadata.json" in refused(again)
+    damaged.unlink()
+    assert step.propose(actor).plan.id == found.plan.id
+
+
+def test_a_removal_whose_files_are_gone_is_done_and_never_stands_again(
+    catalog_config, iceberg_catalog, tmp_path
+):
+    """Whoever removed them: within the day in which the table is not listed, too."""
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    table = iceberg_catalog.create_table("loop.gone", schema=rows_of(0, 10).schema)
+    table.append(rows_of(0, 10))
+    files = [put(table, name, 3) for name in ("a.parquet", "b-m0.avro")]
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    plans = []
+    for hours in (0, 0.2, 0.4, 0.6, 12, 25):
+        moment = LATER + dt.timedelta(hours=hours)
+        found = step_of(catalog_config, "gone", moment, maintenance=ORPHANS, **NONE).propose(actor)
+        plans.append([item.action.kind for item in found.pending])
+        if found.pending:
+            actor.put_plan(found.plan)
+        for path in files:
+            path.unlink(missing_ok=True)
+    assert plans == [["RemoveOrphans"], [], [], [], [], []]
 
 
 @pytest.mark.spark

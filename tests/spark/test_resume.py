@@ -119,8 +119,9 @@ def test_an_attempt_whose_process_lives_is_not_touched(
     monkeypatch.setattr(processes, "is_dead", lambda writer: False)
     with pytest.raises(BlockedError, match="still running"):
         fence.resolve(
-            bench.spark, bench.config, bench.table(request.table[-1]), "x", bench.ledger,
-            bench.lease, bench.events.append,
+            bench.config, request.table,
+            LiveTable(bench.spark, "x", bench.table(request.table[-1])),
+            bench.ledger, bench.lease, bench.events.append,
         )  # fmt: skip
     assert bench.leftovers(request.table[-1]) != []
 
@@ -161,8 +162,9 @@ def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
             with monkeypatch.context() as patch:
                 patch.setattr(bench.ledger, "open_intents", lambda uuid: tuple(unsent))
                 fence.resolve(
-                    bench.spark, bench.config, table, bench.full(name), bench.ledger,
-                    bench.lease, bench.events.append,
+                    bench.config, request.table,
+                    LiveTable(bench.spark, bench.full(name), table),
+                    bench.ledger, bench.lease, bench.events.append,
                 )  # fmt: skip
             assert bench.leftovers(name) == [], "it was taken for dead, and its files removed"
         return real(*arguments)
@@ -247,7 +249,7 @@ def test_files_that_a_branch_references_are_not_leftovers(bench: Bench) -> None:
     bench.sql(f"CALL rec.system.rollback_to_snapshot('jobs.{name}', {request.base_snapshot_id})")
     prefix = f"{bench.table(name).location()}/data/layout-{result.attempts[0]}"
     removed = cleanup.remove_leftovers(bench.spark, bench.table(name), bench.full(name), prefix)
-    assert removed == (0, 0)
+    assert removed == cleanup.Removed()
     assert len(bench.sql(f"SELECT * FROM {bench.full(name)}.branch_kept")) == 30
 
 
@@ -256,8 +258,8 @@ def test_a_directory_that_is_not_ours_is_never_cleaned(bench: Bench) -> None:
     name = request.table[-1]
     table = bench.table(name)
     data = f"{table.location()}/data"
-    assert cleanup.remove_leftovers(bench.spark, table, bench.full(name), data) == (0, 0)
-    assert cleanup.remove_leftovers(bench.spark, table, bench.full(name), "") == (0, 0)
+    assert cleanup.remove_leftovers(bench.spark, table, bench.full(name), data) == (0, 0, "")
+    assert cleanup.remove_leftovers(bench.spark, table, bench.full(name), "") == (0, 0, "")
     assert len(bench.rows(name)) == 30
 
 

@@ -1,4 +1,4 @@
-"""Files removed from the storage that nothing of the table refers to."""
+"""Files removed from the storage that nobody refers to."""
 
 from __future__ import annotations
 
@@ -34,11 +34,17 @@ class RemoveOrphans(Action):
         return cls(tuple(sorted(body.get("files", []))), body.get("olderThanMs", 0))
 
     def judge(self, facts: Facts) -> ActionState:
-        if facts.metadata.properties.get(GC_PROPERTY) == "false":
+        """Judge by what was found on the storage: files that are gone need not be removed by us."""
+        metadata = facts.metadata
+        orphans, done = metadata.orphans, "the files are gone, or are referred to"
+        if facts.done:
+            return ActionState(Validity.DONE, why=done)
+        if metadata.properties.get(GC_PROPERTY) == "false":
             return ActionState(Validity.LOST, why=f"the table sets {GC_PROPERTY}=false")
-        orphans = facts.metadata.orphans
-        if facts.done or (orphans is not None and not orphans.intersection(self.files)):
-            return ActionState(Validity.DONE, why="the files are gone, or are referred to")
+        if metadata.orphans_refused:
+            return ActionState(Validity.LOST, why=metadata.orphans_refused)
+        if orphans is not None and not orphans.intersection(self.files):
+            return ActionState(Validity.DONE, why=done)
         return ActionState(Validity.PENDING)
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:

@@ -221,7 +221,10 @@ def drop_waiting(run: Run, keys: Sequence[str], branches: set[str]) -> int:
     audit.drop(run.live, snapshots=[one.snapshot_id for one in found])
     removed = 0
     for intent in opened:
-        removed += cleanup.remove_leftovers(run.spark, run.table, run.name, intent.prefix)[0]
+        removed += cleanup.remove_leftovers(
+            run.spark, run.table, run.name, intent.prefix,
+            others=(run.request.catalog, run.request.table),
+        ).files  # fmt: skip
         run.ledger.record_outcomes(intent, (fence.closed(intent),))
     return removed
 

@@ -2,8 +2,9 @@
 
 The commit removes the listed snapshots from exactly the metadata that was judged, and nothing else.
 Iceberg's own operation would also drop what the table's properties let expire meanwhile. Files are
-deleted only after the new metadata was read back: what it refers to stays. A crash in between
-leaves files that nothing needs, which the search for orphans finds.
+deleted only after the new metadata was read back: what it refers to stays, and so does what another
+table or another metadata file refers to. A crash in between leaves files that nothing needs, which
+the search for orphans finds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from reconciler.errors import VerificationError
 from reconciler.format import count, iec
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import iceberg, metadata, reachable
+from reconciler.spark import cleanup, iceberg, metadata, reachable
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 from reconciler.table.retention import Retention, kept
 
@@ -69,10 +70,14 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
         now = reachable.frozen(run.spark, run.table)
         gone = reachable.unneeded(run.spark, before, now)
         mine = reachable.own(run.table, gone)
-        files, size = reachable.delete(run.table, mine)
+        free, refused = cleanup.unclaimed(run.request.catalog, run.request.table, run.table, mine)
+        files, size = reachable.delete(run.table, free)
         left = len(gone) - files
         text = f"{detail}; {count(files)} files removed ({iec(size)})"
-        return f"{text}; {count(left)} files elsewhere, or not removable, stay" if left else text
+        if refused:
+            return f"{text}; {count(left)} files stay: {refused}"
+        why = "elsewhere, of others too, or not removable, stay"
+        return f"{text}; {count(left)} files {why}" if left else text
 
 
 def _refs(metadata: Any) -> dict[str, int]:

@@ -1,28 +1,46 @@
-"""Deletes those files of a plan that the table still does not refer to.
+"""Deletes those files of a plan to which still nobody refers.
 
-What the metadata refers to is read again right before, with every branch and tag. The lease keeps
-other attempts of ours away, and those that were open are settled by then. Nothing is committed.
+The table's metadata, with every branch and tag, is read again right before, and everybody else who
+may refer to the files is asked again. The lease keeps other attempts of ours away, and those that
+were open are settled by then. Nothing is committed.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from reconciler.catalog.listing import Resolver
 from reconciler.format import count, iec, plural
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
+from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.spark import cleanup, metadata, reachable
 from reconciler.spark.actions.one_by_one import OneByOneExecutor
-from reconciler.table.orphans import Listed, Search, orphans_of, place_of
+from reconciler.spark.run import Run
+from reconciler.table.orphans import Candidates, Listed, Search, old_files
+from reconciler.table.paths import key_of
 
 
 class OrphansExecutor(OneByOneExecutor[RemoveOrphans]):
+    def __init__(self, run: Run, items: Sequence[tuple[str, RemoveOrphans]]) -> None:
+        super().__init__(run, items)
+        self._refused = ""
+
     def may_begin(self) -> bool:
         return not self.run.stopping()
 
+    def state(self, action: RemoveOrphans, facts: Facts) -> ActionState:
+        if self._refused and not facts.done:
+            return ActionState(Validity.LOST, why=self._refused)
+        return action.judge(facts)
+
     def commit(self, key: str, action: RemoveOrphans) -> None:
         run, begun = self.run, self.begin()
-        gone = self._orphans(action)
+        gone, self._refused = self._orphans(action)
+        if self._refused:
+            self.say_skipped(key, action, ActionState(Validity.LOST, why=self._refused))
+            return
         run.require_lease()
         files, size = reachable.delete(run.table, gone)
         left = len(action.files) - files
@@ -33,23 +51,28 @@ class OrphansExecutor(OneByOneExecutor[RemoveOrphans]):
         run.done_ids.add(key)
         run.say("property", f"{action.verb}: {detail}", key)
 
-    def _orphans(self, action: RemoveOrphans) -> dict[str, int]:
-        """Return the bytes of those of the planned files that are orphans now."""
+    def _orphans(self, action: RemoveOrphans) -> tuple[dict[str, int], str]:
+        """Return the bytes of those of the planned files that are orphans now, and why nothing may
+        be removed."""
         run = self.run
-        planned = {place_of(path) for path in action.files}
         location = str(run.table.location()).rstrip("/")
+        planned = {key_of(path) for path in action.files}
         listed = [
             file
             for name in sorted({_directory(path, location) for path in action.files})
             for file in self._listed(name)
+            if key_of(file.path) in planned
         ]
         run.table.refresh()
-        rows = reachable.files(run.spark, reachable.frozen(run.spark, run.table))
-        referenced = {place_of(row.path) for row in rows.select("path").collect()}
-        referenced |= {place_of(path) for path in _metadata_files(run.spark, run.table)}
-        search = Search(action.older_than_ms)
-        found = orphans_of(listed, location, referenced, search, int(time.time() * 1000))
-        return {f.path: f.size for f in found.files if place_of(f.path) in planned}
+        old = old_files(listed, location, Search(action.older_than_ms), int(time.time() * 1000))
+        left = Candidates(old, location)
+        found = reachable.files(run.spark, reachable.frozen(run.spark, run.table))
+        wanted = [file.path for file in old]
+        resolver = Resolver()
+        resolver.strike(left, reachable.written(run.spark, found, wanted, location))
+        resolver.strike(left, _metadata_files(run.spark, run.table))
+        free = {file.path: file.size for file in left.oldest()}
+        return cleanup.unclaimed(run.request.catalog, run.request.table, run.table, free)
 
     def _listed(self, directory: str) -> list[Listed]:
         found = cleanup.listed(self.run.spark, self.run.table, directory)
@@ -59,7 +82,7 @@ class OrphansExecutor(OneByOneExecutor[RemoveOrphans]):
 def _directory(path: str, location: str) -> str:
     """Return the directory of the table that the file lies below, in the spelling of the
     location."""
-    below = place_of(path)[len(place_of(location)) :].lstrip("/")
+    below = key_of(path)[len(key_of(location)) :].lstrip("/")
     return f"{location}/{below.partition('/')[0]}"
 
 
