@@ -42,8 +42,9 @@ RESTORE = "restore the file, or remove it if no table needs it"
 class Chain:
     """uuid: "" for a view, and for a table of format 1 without one. roots: locations that the
     table's files are or were written to. named: files that the metadata itself names. lists:
-    manifest lists; manifests: of snapshots without a list (format 1). log: earlier metadata files,
-    oldest first. registers: its files may lie anywhere, since it registered files of others."""
+    manifest lists; head: that of the present snapshot; manifests: of snapshots without a list
+    (format 1). log: earlier metadata files, oldest first. registers: its files may lie anywhere,
+    since it registered files of others."""
 
     uuid: str = ""
     roots: frozenset[str] = frozenset()
@@ -51,6 +52,7 @@ class Chain:
     lists: tuple[str, ...] = ()
     manifests: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
+    head: str = ""
     registers: bool = False
 
 
@@ -83,6 +85,14 @@ def chain_of(body: Any) -> Chain:
         lists=lists,
         manifests=embedded,
         log=log,
+        head=next(
+            (
+                str(one.get("manifest-list") or "")
+                for one in snapshots
+                if one.get("snapshot-id") == body.get("current-snapshot-id")
+            ),
+            "",
+        ),
         registers=any(name in properties for name in REGISTERED)
         or properties.get("gc.enabled") == "false",
     )
@@ -98,6 +108,8 @@ def read_chain(io: Any, path: str) -> Chain:
             return chain_of(json.loads(_decoded(data)))
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
+        except AttributeError as error:
+            raise ValueError("it is not metadata of a table") from error
 
 
 def _decoded(data: bytes) -> bytes:

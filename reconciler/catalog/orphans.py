@@ -7,17 +7,18 @@ manifest of every snapshot is read, most of them from the cache.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.catalog.chains import PATH_PROPERTIES, Chain, chain_of
+from reconciler.catalog.chains import PATH_PROPERTIES
 from reconciler.catalog.listing import Resolver, files_below
-from reconciler.catalog.load import connect, load_table
+from reconciler.catalog.load import connect, data_file_io, load_table
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.catalog.registered import PlacesKnown
 from reconciler.catalog.sharers import Sharers, Unasked
+from reconciler.errors import TableNotFoundError
 from reconciler.table.orphans import (
     MOST_FILES,
     NOBODY,
@@ -67,7 +68,8 @@ def find_orphans(
     old = old_files(listed, location, search, now_ms, under_way)
     left = Candidates(old, location)
     Resolver().strike(left, _referenced(table, cache_dir))
-    asked, refused = _ask(config, catalog, table, identifier, left, listed, cache_dir, timeout)
+    sharers = Sharers(config, catalog, identifier, table.io, cache_dir, timeout, _KNOWN)
+    asked, refused = _ask(sharers, left, _roots(table), listed, table)
     if refused:
         return Orphans(refused=refused)
     files = left.oldest()
@@ -79,61 +81,53 @@ def unclaimed(
     config: CatalogConfig,
     identifier: tuple[str, ...],
     table_uuid: str,
+    roots: Sequence[str],
     files: Sequence[str],
     cache_dir: Path,
     *,
+    commits: Collection[str] = (),
     timeout: float = 30.0,
 ) -> Unclaimed:
     """Return those of the files that no other table and no other metadata file refers to, by what
     they say now.
 
-    The table's own references are not looked at: the caller knows them.
+    The table's own references are not looked at: the caller knows them. Where its name names
+    another table by now, or none, the table has no present state, and everybody is another. roots:
+    locations that the files lie below. commits: UUIDs of commits that were never accepted; the
+    metadata files that they wrote are returned too.
     """
     catalog = connect(config, timeout)
-    table = load_table(catalog, config, identifier, timeout)
-    left = Candidates([Listed(path, 0, 0) for path in files], *_roots(table))
-    if str(table.metadata.table_uuid) != table_uuid:
-        Resolver().strike(left, _referenced(table, cache_dir))
-    listed = [file for root in _outermost(_roots(table)) for file in files_below(table.io, root)]
-    asked, refused = _ask(
-        config, catalog, table, identifier, left, listed, cache_dir, timeout, again=True
-    )
+    left = Candidates([Listed(path, 0, 0) for path in files], *roots)
+    try:
+        table = load_table(catalog, config, identifier, timeout)
+    except TableNotFoundError:
+        table = None
+    own = table is not None and str(table.metadata.table_uuid) == table_uuid
+    io = data_file_io(config, None, timeout) if table is None else table.io
+    listed = [file for root in _outermost(roots) for file in files_below(io, root)]
+    known = None  # everything is asked again
+    name = identifier if own else ()
+    sharers = Sharers(config, catalog, name, io, cache_dir, timeout, known, tuple(commits))
+    asked, refused = _ask(sharers, left, roots, listed, table if own else None)
     if refused:
         return Unclaimed(refused=refused, asked=asked)
     return Unclaimed(frozenset(file.path for file in left.oldest()), asked=asked)
 
 
 def _ask(
-    config: CatalogConfig,
-    catalog: Any,
-    table: Any,
-    identifier: tuple[str, ...],
-    left: Candidates,
-    listed: Iterable[Listed],
-    cache_dir: Path,
-    timeout: float,
-    *,
-    again: bool = False,
+    sharers: Sharers, left: Candidates, roots: Sequence[str], listed: Iterable[Listed], table: Any
 ) -> tuple[Asked, str]:
-    """Strike out what others refer to; return who was asked, and why nothing may be removed."""
-    sharers = Sharers(
-        config, catalog, identifier, table.io, cache_dir, timeout, None if again else _KNOWN
-    )
+    """Strike out what others refer to; return who was asked, and why nothing may be removed.
+
+    table: whose files they are, None if it is no more.
+    """
     metadata = [file.path for file in listed if is_metadata(file.path)]
-    own = _chain(table)
+    log = () if table is None else (str(it.metadata_file) for it in table.metadata.metadata_log)
+    history = [] if table is None else [*log, str(table.metadata_location)]
     try:
-        asked = sharers.strike(left, _roots(table), metadata, own, str(table.metadata_location))
+        return sharers.strike(left, roots, metadata, history), ""
     except Unasked as error:
-        return Asked(), str(error)
-    return asked, ""
-
-
-def _chain(table: Any) -> Chain:
-    """Return what the table's present metadata needs; the log is all that is asked for."""
-    log = tuple(str(entry.metadata_file) for entry in table.metadata.metadata_log)
-    return replace(
-        chain_of({"format-version": table.metadata.format_version, "location": ""}), log=log
-    )
+        return NOBODY, str(error)
 
 
 def _roots(table: Any) -> list[str]:

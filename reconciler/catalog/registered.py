@@ -7,7 +7,7 @@ So what cannot be listed or read is an error, and never a table less.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
@@ -149,7 +149,8 @@ def _rows(catalog: Any) -> list[Registered]:
 def chain_of_table(
     catalog: Any, config: CatalogConfig, table: Registered, timeout: float
 ) -> tuple[Any, Chain] | None:
-    """Return the table's FileIO and what its metadata needs; None if the catalog has it no more."""
+    """Return the table's FileIO and what it needs, its metadata file included; None if the catalog
+    has it no more."""
     if config.type == "sql":
         return within(lambda: _of_row(catalog, table), timeout, config)
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -159,9 +160,14 @@ def chain_of_table(
             found = catalog.load_table(table.identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
-        return found.io, chain_of(found.metadata.model_dump(mode="json", by_alias=True))
+        chain = chain_of(found.metadata.model_dump(mode="json", by_alias=True))
+        return found.io, _with(chain, str(found.metadata_location))
 
     return within(load, timeout, config)
+
+
+def _with(chain: Chain, location: str) -> Chain:
+    return replace(chain, named=chain.named | {location})
 
 
 def _of_row(catalog: Any, table: Registered) -> tuple[Any, Chain] | None:
@@ -175,7 +181,7 @@ def _of_row(catalog: Any, table: Registered) -> tuple[Any, Chain] | None:
             )
         io = catalog._load_file_io(location=table.location)
         try:
-            return io, read_chain(io, table.location)
+            return io, _with(read_chain(io, table.location), table.location)
         except FileMissingError:
             now = next((one for one in _rows(catalog) if one.name == table.name), None)
             if now is None:

@@ -9,7 +9,7 @@ removal.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ from reconciler.catalog.registered import (
 )
 from reconciler.errors import FileMissingError, ReconcilerError
 from reconciler.format import count, plural
-from reconciler.table.orphans import Asked, Candidates
+from reconciler.table.orphans import Asked, Candidates, Listed
 from reconciler.table.paths import Steps, key_of, locations_of, overlap
 
 ASKERS = 8
@@ -53,7 +53,9 @@ class Unasked(Exception):
 @dataclass
 class Sharers:
     """config, catalog: where the table is registered. identifier: its name there. io: of its files.
-    known: places of other tables that need not be read again; None right before a removal."""
+    known: places of other tables that need not be read again; None right before a removal. commits:
+    UUIDs of commits of ours that were never accepted: a metadata file that one of them wrote is
+    nobody's, as long as nobody names it."""
 
     config: CatalogConfig
     catalog: Any
@@ -62,22 +64,35 @@ class Sharers:
     cache_dir: Path
     timeout: float = 30.0
     known: PlacesKnown | None = None
+    commits: tuple[str, ...] = ()
     _resolver: Resolver = field(default_factory=Resolver)
     _read: set[str] = field(default_factory=set)
 
-    def strike(self, candidates: Candidates, roots: Iterable[str], metadata: Iterable[str],
-               own: Chain, location: str) -> Asked:  # fmt: skip
+    def strike(
+        self,
+        candidates: Candidates,
+        roots: Iterable[str],
+        metadata: Iterable[str],
+        history: Sequence[str],
+    ) -> Asked:
         """Strike out what others refer to; return who was asked. Raises Unasked.
 
-        roots: locations of the table's files. metadata: the metadata files found below them. own:
-        what the table's present metadata needs; location: of that metadata.
+        roots: locations of the table's files. metadata: the metadata files found below them.
+        history: the table's own ones, as far as its present one names them, oldest first.
         """
         if not candidates:
             return Asked()
         try:
-            strange = self._strangers(metadata, own, location)
+            strange = self._strangers(metadata, history)
+            refused: list[str] = []
+            named: set[str] = set()
             for path, chain in self._all(self._chain_at, strange):
-                self._strike(candidates, self.io, chain, f'the table of "{path}"')
+                named.update(map(key_of, chain.log))
+                if any(commit in chain.head for commit in self.commits):
+                    refused.append(path)
+                else:
+                    self._strike(candidates, self.io, chain, f'the table of "{path}"')
+            candidates.add(Listed(it, 0, 0) for it in refused if key_of(it) not in named)
             tables = self._strike_tables(candidates, self._places(roots))
         except Unasked:
             raise
@@ -85,11 +100,11 @@ class Sharers:
             raise Unasked(_why(error)) from error
         return Asked(tables, len(strange))
 
-    def _strangers(self, metadata: Iterable[str], own: Chain, location: str) -> list[str]:
+    def _strangers(self, metadata: Iterable[str], history: Sequence[str]) -> list[str]:
         """Return the metadata files that are not of the table's history."""
         found = {key_of(path): path for path in metadata}
-        history = self._history(found, own, location)
-        strange = [path for key, path in sorted(found.items()) if key not in history]
+        known = self._whole(history, found)
+        strange = [path for key, path in sorted(found.items()) if key not in known]
         if len(strange) > MOST_METADATA:
             raise Unasked(
                 f"{count(len(strange))} metadata files of other tables lie below its location, for "
@@ -97,20 +112,20 @@ class Sharers:
             )
         return strange
 
-    def _history(self, found: dict[str, str], own: Chain, location: str) -> set[str]:
-        """Return the keys of the present metadata file and of those that it came from, as far back
-        as there are files: the log of each names a hundred before it."""
-        history, log = {key_of(location)}, own.log
+    def _whole(self, history: Sequence[str], found: Mapping[str, str]) -> set[str]:
+        """Return the keys of the history as far back as there are files: each names those before
+        it, a hundred by default."""
+        known: set[str] = set()
         for _ in range(MOST_METADATA):
-            fresh = [path for path in log if key_of(path) not in history]
-            history.update(map(key_of, fresh))
-            if not fresh or key_of(log[0]) not in found:
+            fresh = [path for path in history if key_of(path) not in known]
+            known.update(map(key_of, fresh))
+            if not fresh or key_of(history[0]) not in found:
                 break
             try:
-                log = read_chain(self.io, log[0]).log
+                history = read_chain(self.io, history[0]).log
             except ReconcilerError:  # what it came from is read as another table's
                 break
-        return history
+        return known
 
     def _chain_at(self, path: str) -> tuple[str, Chain] | None:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,19 +38,20 @@ def remove_leftovers(
     prefix: str,
     committed: Collection[str] = (),
     others: tuple[CatalogConfig, tuple[str, ...]] | None = None,
+    commits: Collection[str] = (),
 ) -> Removed:
     """Delete files below the prefix to which nobody refers.
 
     committed: files that the caller knows to be referenced. If there are no others, as after nearly
     every attempt, the table's snapshots need not be searched. others: the catalog and the table's
     name in it, to ask other tables too; None for an attempt of this process, which knows that
-    nobody has seen what it did not commit.
+    nobody has seen what it did not commit. commits: UUIDs of the attempt's commits.
     """
     if "/layout-" not in prefix:  # not a directory of ours
         return Removed()
     found = listing(spark, table, prefix)
     if not found:
-        _remove_empty_directories(spark, table, prefix)
+        remove_empty_directories(spark, table, prefix)
         return Removed()
     known = {_relative(path, prefix) for path in committed}
     if all(_relative(path, prefix) in known for path in found):
@@ -59,28 +60,37 @@ def remove_leftovers(
     leftovers = {path: size for path, size in found.items() if _relative(path, prefix) not in kept}
     refused = ""
     if others is not None:
-        leftovers, refused = unclaimed(*others, table, leftovers)
+        uuid = str(table.operations().current().uuid())
+        leftovers, refused = unclaimed(*others, uuid, stage.roots(table), leftovers, commits)
     for path in leftovers:
         table.io().deleteFile(path)
     if len(leftovers) == len(found):
-        _remove_empty_directories(spark, table, prefix)
+        remove_empty_directories(spark, table, prefix)
     return Removed(len(leftovers), sum(leftovers.values()), refused)
 
 
 def unclaimed(
-    catalog: CatalogConfig, identifier: tuple[str, ...], table: Any, files: Mapping[str, int]
+    catalog: CatalogConfig,
+    identifier: tuple[str, ...],
+    table_uuid: str,
+    roots: Sequence[str],
+    files: Mapping[str, int],
+    commits: Collection[str] = (),
 ) -> tuple[dict[str, int], str]:
     """Return those of the files, by path, to which neither another table nor another metadata file
     refers, and why none may be removed ("" if some may).
 
-    Asked are the catalog and the storage as they are now; the table itself is the caller's matter.
+    Asked are the catalog and the storage as they are now; the table itself, as long as it is there,
+    is the caller's matter. roots: locations that its files lie below. commits: UUIDs of commits
+    that were never accepted; metadata files that only they wrote are returned too.
     """
     if not files:
         return {}, ""
-    uuid = str(table.operations().current().uuid())
     with tempfile.TemporaryDirectory(prefix="layout-") as cache:
-        found = orphans.unclaimed(catalog, identifier, uuid, list(files), Path(cache))
-    return {path: size for path, size in files.items() if path in found.paths}, found.refused
+        found = orphans.unclaimed(
+            catalog, identifier, table_uuid, roots, list(files), Path(cache), commits=commits
+        )
+    return {path: files.get(path, 0) for path in sorted(found.paths)}, found.refused
 
 
 def listing(spark: Any, table: Any, prefix: str) -> dict[str, int]:
@@ -143,7 +153,7 @@ def _relative(path: str, prefix: str) -> str:
     return path.partition(marker)[2]
 
 
-def _remove_empty_directories(spark: Any, table: Any, prefix: str) -> None:
+def remove_empty_directories(spark: Any, table: Any, prefix: str) -> None:
     """On a file system, remove the empty prefix and its partition directories, deepest first."""
     if not iceberg.is_a(spark, table.io(), HADOOP_IO):
         return

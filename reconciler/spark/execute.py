@@ -20,7 +20,7 @@ from reconciler.plan.execution import (
     Lease,
     Ledger,
 )
-from reconciler.spark import attempt, audit, fence, iceberg, inputs, standing, vanished
+from reconciler.spark import attempt, audit, fence, iceberg, inputs, replaced, standing, vanished
 from reconciler.spark.actions import executors_of
 from reconciler.spark.actions.base import Executor
 from reconciler.spark.iceberg import LiveTable
@@ -47,18 +47,30 @@ def execute(
         started = time.monotonic()
         run = Run(request, spark, ledger, on_event, should_stop)
         with holding(lease, request.table_uuid, run.attempt_id()) as run.lease_lost:
-            fence.resolve(request.catalog, request.table, run.live, ledger, lease, on_event)
-            executors = executors_of(run)
-            vanished.again(lambda: _check(run, executors))
-            for executor in executors:
-                executor.carry_out()
-                if run.waiting:  # what follows is planned on the table with these batches
-                    break
-            results = _results(request, executors)
+            try:
+                results = _carried_out(run, lease)
+            except Exception as error:
+                why = replaced.replaced(run, error)
+                if not why:
+                    raise
+                raise replaced.ended(run, why) from error
         return ExecutionResult(
             tuple(run.attempts), results, tuple(run.outcomes), len(run.own), run.conflicts,
             run.stopped, time.monotonic() - started, waiting=len(run.waiting),
         )  # fmt: skip
+
+
+def _carried_out(run: Run, lease: Lease) -> tuple[ActionResult, ...]:
+    """Settle what earlier attempts left, carry out the actions, and return how they stand."""
+    request = run.request
+    fence.resolve(request.catalog, request.table, run.live, run.ledger, lease, run.on_event)
+    executors = executors_of(run)
+    vanished.again(lambda: _check(run, executors))
+    for executor in executors:
+        executor.carry_out()
+        if run.waiting:  # what follows is planned on the table with these batches
+            break
+    return _results(request, executors)
 
 
 def resume(

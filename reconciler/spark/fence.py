@@ -71,8 +71,10 @@ def resolve(
         if not gone:
             _fence_attempt(live, members[0], sent, on_event)
         removed = size = 0
+        failed: list[str] = []
         for intent in sent:
             outcomes = settle(catalog, live, intent, gone, on_event)
+            failed += intent.commits if outcomes[0].state == FAILED else ()
             # Its commit to the branch may have arrived while this one waited.
             audit.drop(live, attempts=by_attempt)
             files, of_them = metadata_files.remove_of_commits(
@@ -81,7 +83,12 @@ def resolve(
             ledger.record_outcomes(intent, outcomes)
             removed, size = removed + files, size + of_them
         left = cleanup.remove_leftovers(
-            live.spark, table, name, members[0].prefix, others=(catalog, identifier)
+            live.spark,
+            table,
+            name,
+            members[0].prefix,
+            others=(catalog, identifier),
+            commits=failed,
         )
         removed, size = removed + left.files, size + left.bytes
         _close(ledger, members)
@@ -90,8 +97,7 @@ def resolve(
             Event(
                 "resumed",
                 f"cleaned up after an interrupted attempt: {count(removed)} leftover files "
-                f"({iec(size)}) removed"
-                + (f"; the rest stays: {left.refused}" * bool(left.refused)),
+                f"({iec(size)}) removed{rest}",
                 bytes=size,
             )
         )

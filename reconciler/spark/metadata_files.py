@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.plan.execution import Intent
 from reconciler.spark import cleanup, iceberg
 from reconciler.spark.iceberg import LiveTable
 from reconciler.spark.vanished import may_have_vanished
@@ -113,6 +114,16 @@ def remove_of_commits(live: LiveTable, commits: Collection[str], base: int) -> t
     for path in removable:
         live.table.io().deleteFile(path)
     return len(removable), sum(removable.values())
+
+
+def of_commits(live: LiveTable, directory: str, intents: Iterable[Intent]) -> dict[str, int]:
+    """Return the bytes by path of what the commits of the intents wrote into the directory, needed
+    or not."""
+    known = [commit for one in intents for commit in one.commits if _is_uuid(commit)]
+    if not known:
+        return {}
+    found = cleanup.listing(live.spark, live.table, directory)
+    return {path: size for path, size in found.items() if is_file_of(_name(path), known)}
 
 
 def _needed(live: LiveTable, base: int) -> set[str]:

@@ -66,7 +66,7 @@ def unneeded(spark: Any, before: Any, after: Any) -> dict[str, int]:
     now = files(spark, after)
     rows = files(spark, before).join(now.select("key").distinct(), "key", "left_anti").collect()
     gone = {row.path: int(row["size"]) for row in rows}
-    left = Candidates([Listed(path, size, 0) for path, size in gone.items()], *_roots(after))
+    left = Candidates([Listed(path, size, 0) for path, size in gone.items()], *stage.roots(after))
     Resolver().strike(left, written(spark, now, gone, str(after.location())))
     return {file.path: file.size for file in left.oldest()}
 
@@ -97,7 +97,7 @@ def own(table: Any, paths: Mapping[str, int]) -> dict[str, int]:
 
     A file elsewhere, such as one that was registered with `add_files`, may belong to another table.
     """
-    roots, resolver = [str(root) for root in _roots(table)], Resolver()
+    places, resolver = stage.roots(table), Resolver()
 
     def below(path: str, root: str) -> bool:
         """Whether the path is below the root as written, and still is with `..` and links followed:
@@ -109,13 +109,7 @@ def own(table: Any, paths: Mapping[str, int]) -> dict[str, int]:
             and key_of(real).startswith(f"{key_of(real_root)}/".lstrip("/"))
         )
 
-    return {path: size for path, size in paths.items() if any(below(path, it) for it in roots)}
-
-
-def _roots(table: Any) -> list[str]:
-    properties = table.properties()
-    named = [properties.get(name) for name in (stage.DATA_PATH, "write.metadata.path")]
-    return [str(table.location()), *(str(path) for path in named if path)]
+    return {path: size for path, size in paths.items() if any(below(path, it) for it in places)}
 
 
 def _place(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from reconciler.errors import BlockedError
@@ -14,7 +14,7 @@ from reconciler.plan.execution import (
     Ledger,
     Outcome,
 )
-from reconciler.spark import attempt, iceberg, processes
+from reconciler.spark import attempt, cleanup, iceberg, processes, stage
 from reconciler.spark.iceberg import LiveTable
 
 OnEvent = Callable[[Event], None]
@@ -26,6 +26,7 @@ class Run:
     attempts: their ids. own: snapshots that it committed; own_since_read: those newer than the
     snapshot that the attempt reads. committed: content files of its commits; done_ids: actions that
     they carry. waiting: snapshots that it left on a branch for approval; held: inputs of theirs.
+    roots: locations that the table's files lie below; metadata_directory: of its metadata files.
     in_doubt: a batch was sent, and its outcome is not recorded. lease_lost: returns why
     the lease was lost, "" if it is held.
     """
@@ -44,6 +45,9 @@ class Run:
         self.shown = ".".join((request.catalog.name, *request.table))
         self.table = iceberg.load(spark, self.name)
         self.live = LiveTable(spark, self.name, self.table)
+        self.roots = stage.roots(self.table)
+        some = str(self.table.operations().metadataFileLocation("x"))
+        self.metadata_directory = some.rpartition("/")[0]
         self.writer = processes.own_identity(iceberg.jvm_pid(spark))
         self.attempts: list[str] = []
         self.outcomes: list[Outcome] = []
@@ -74,6 +78,15 @@ class Run:
                 details=("Uncommitted work was dropped.",),
                 do="see who else works on the table, then run the command again",
             )
+
+    def unclaimed(
+        self, files: Mapping[str, int], commits: Collection[str] = ()
+    ) -> tuple[dict[str, int], str]:
+        """Return what `cleanup.unclaimed` does, for files of this table."""
+        request, roots = self.request, self.roots
+        return cleanup.unclaimed(
+            request.catalog, request.table, request.table_uuid, roots, files, commits
+        )
 
     def stopping(self) -> bool:
         self.require_lease()

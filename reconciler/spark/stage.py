@@ -44,6 +44,13 @@ def data_location(table: Any) -> str:
     )
 
 
+def roots(table: Any) -> list[str]:
+    """Return the locations that the table's writers put files below."""
+    properties = table.properties()
+    named = [properties.get(name) for name in (DATA_PATH, "write.metadata.path")]
+    return [str(table.location()), *(str(path) for path in named if path)]
+
+
 def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
     """Return the present table with changed properties, for staging only; nothing is committed."""
     core = spark._jvm.org.apache.iceberg

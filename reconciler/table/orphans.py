@@ -102,11 +102,14 @@ class Candidates:
     """
 
     def __init__(self, files: Iterable[Listed], *locations: str) -> None:
-        roots = sorted((key_of(one) for one in locations), key=len, reverse=True)
+        self._roots = sorted((key_of(one) for one in locations), key=len, reverse=True)
         self._by_name: dict[str, list[tuple[str, Listed]]] = {}
+        self.add(files)
+
+    def add(self, files: Iterable[Listed]) -> None:
         for file in files:
             key = key_of(file.path)
-            root = next((one for one in roots if key.startswith(f"{one}/")), "")
+            root = next((one for one in self._roots if key.startswith(f"{one}/")), "")
             below = key[len(root) :].lstrip("/")
             self._by_name.setdefault(key.rpartition("/")[2], []).append((f"/{below}", file))
 

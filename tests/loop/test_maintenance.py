@@ -174,7 +174,7 @@ def test_files_of_a_table_below_stay_and_what_cannot_be_asked_refuses_the_remova
     found = step.propose(actor)
     (planned,) = found.plan.actions
     assert [Path(path).name for path in planned.action.files] == [old.name]
-    assert "metadata files of others" in planned.predicted.reason
+    assert " 2 metadata files " in planned.predicted.reason  # of the table below
     actor.put_plan(found.plan)
     damaged = old.parent / "inner" / "metadata" / "00009-x.metadata.json"
     damaged.write_bytes(b"{")

@@ -17,7 +17,7 @@ from reconciler.errors import VerificationError
 from reconciler.format import count, iec
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import cleanup, iceberg, metadata, reachable
+from reconciler.spark import iceberg, metadata, reachable
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 from reconciler.table.retention import Retention, kept
 
@@ -70,7 +70,7 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
         now = reachable.frozen(run.spark, run.table)
         gone = reachable.unneeded(run.spark, before, now)
         mine = reachable.own(run.table, gone)
-        free, refused = cleanup.unclaimed(run.request.catalog, run.request.table, run.table, mine)
+        free, refused = run.unclaimed(mine)
         files, size = reachable.delete(run.table, free)
         left = len(gone) - files
         text = f"{detail}; {count(files)} files removed ({iec(size)})"

@@ -72,7 +72,7 @@ class OrphansExecutor(OneByOneExecutor[RemoveOrphans]):
         resolver.strike(left, reachable.written(run.spark, found, wanted, location))
         resolver.strike(left, _metadata_files(run.spark, run.table))
         free = {file.path: file.size for file in left.oldest()}
-        return cleanup.unclaimed(run.request.catalog, run.request.table, run.table, free)
+        return run.unclaimed(free)
 
     def _listed(self, directory: str) -> list[Listed]:
         found = cleanup.listed(self.run.spark, self.run.table, directory)
