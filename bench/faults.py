@@ -39,13 +39,19 @@ from tests.spark.ledger import FileLedger
 ROOT = Path(__file__).resolve().parent.parent
 PHASES = ("before", "in", "after")
 RECLUSTER, APPLY, CONVERT, COMPACT = "recluster", "apply", "convert", "compact"
+ORPHANS, EXPIRE = "orphans", "expire"
 WORKS = {
     RECLUSTER: "Kills of apply", APPLY: "Kills of ApplyDeletes", CONVERT: "Kills of convert",
-    COMPACT: "Kills of compact",
+    COMPACT: "Kills of compact", ORPHANS: "Kills of RemoveOrphans",
+    EXPIRE: "Kills of ExpireSnapshots",
 }  # fmt: skip
 """By name, the title of its results. What is killed: a rewrite of data files with a commit a file,
-without or with deleted rows, or a replacement of delete files with one commit."""
+without or with deleted rows, a replacement of delete files with one commit, a removal of files that
+nobody refers to, or an expiry of all snapshots but the newest."""
 BY_FILE = (RECLUSTER, APPLY)
+DELETES = (APPLY, CONVERT, COMPACT)
+UPKEEP = (ORPHANS, EXPIRE)
+"""These say nothing between their begin ("ready") and their end ("property")."""
 PROPERTIES = {
     "format-version": "2",
     "write.delete.mode": "merge-on-read",
@@ -136,7 +142,9 @@ def run(
 
 def _start(directory: Path, chance: random.Random, report: Report) -> subprocess.Popen[str]:
     key = "id"
-    if report.work != RECLUSTER:
+    if report.work in UPKEEP:
+        key = f"{report.work}:"
+    if report.work in DELETES:
         left = sorted(set(range(FILES * ROWS_PER_APPEND)) - report.deleted)
         ids = chance.sample(left, 2)
         report.deleted.update(ids)
@@ -161,6 +169,10 @@ def _kill_once(phase: str, directory: Path, chance: random.Random, report: Repor
         seen[word] += 1
         if word in ("failed", "done"):
             break
+        if report.work in UPKEEP and word == ("property" if phase == "after" else "ready"):
+            time.sleep(chance.uniform(0.0, 4.0) if phase == "in" else 0.0)
+            _kill(process)
+            break
         if phase == "before" and word == chance_of_before(number) and seen[word] > passed:
             _kill(process)
             break
@@ -171,7 +183,8 @@ def _kill_once(phase: str, directory: Path, chance: random.Random, report: Repor
             _kill_in_commit(process, directory, chance)
             break
     process.stdout.close()
-    if process.wait() == -signal.SIGKILL:
+    killed = process.wait() == -signal.SIGKILL
+    if killed or (phase == "in" and report.work in UPKEEP):  # it may have ended before
         report.kills[phase] += 1
     else:
         report.problems.append(f"ended before it was killed: {''.join(lines)[-2000:]}")
@@ -248,9 +261,12 @@ def _check_leftovers(catalog: Any, directory: Path, report: Report) -> None:
             entries = manifest.fetch_manifest_entry(table.io)
             paths = [manifest.manifest_path, *(e.data_file.file_path for e in entries)]
             referenced |= {path.rpartition("/")[2] for path in paths}
+    patterns = ["layout-*/**/*.parquet", "data/orphan-*", "metadata/*.avro"]
+    if report.work == EXPIRE:  # what a kill after its commit leaves is the next search's
+        patterns.pop()
     on_disk = [
         path
-        for pattern in ("layout-*/**/*.parquet", "metadata/*.avro")
+        for pattern in patterns
         for path in (directory / "warehouse").rglob(pattern)
         if path.name not in referenced
     ]

@@ -162,7 +162,7 @@ def test_only_tables_that_may_share_the_place_have_their_manifests_read(
     for number in range(20):
         world.table(f"lake.far{number}", f"file://{world.root}/far{number}")
     read: list[str] = []
-    honest = sharers.files_of
+    honest = chains.files_of
 
     def counted(io: object, chain: chains.Chain, *parts: object) -> object:
         read.append(min(chain.roots))

@@ -4,12 +4,14 @@
 rec.jobs.TABLE by KEY, one group and one commit a file; progress goes to stdout as "phase text".
 KEY `convert:1,2` deletes the rows with these ids by equality and converts what there is;
 `compact:1,2` deletes them by position, a delete file each, and compacts; `apply:1,2` rewrites the
-files without them, one commit a file.
+files without them, one commit a file. `orphans:` plants files that nobody refers to and removes
+those that are there; `expire:` expires all snapshots but the newest.
 With URI the table is in that REST catalog, else in the SQLite catalog below DIRECTORY.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -23,12 +25,15 @@ from reconciler.errors import ReconcilerError
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.execution import Event
-from reconciler.spark import iceberg, session
+from reconciler.spark import iceberg, metadata, session
 from reconciler.spark.scan import scan_tasks
+from reconciler.table.retention import Retention, old
 from tests.conftest import SMALL_SESSION, rest_spark_conf, sqlite_catalog, sqlite_spark_conf
-from tests.spark.equality import add_equality_delete, delete_paths
+from tests.spark.equality import add_equality_delete, delete_paths, on_disk
 from tests.spark.tables import Bench
 
 
@@ -38,8 +43,23 @@ def _print(event: Event) -> None:
     sys.stdout.flush()
 
 
+def _planted(bench: Bench, name: str) -> list[str]:
+    """Plant three files, made old, beside those that a killed run has left."""
+    data = on_disk(bench.table(name).location()) / "data"
+    for number in range(3):
+        path = data / f"orphan-{time.time_ns():x}-{number}.parquet"
+        path.write_bytes(b"x")
+        os.utime(path, (0, 0))
+    return [f"file:{path}" for path in data.glob("orphan-*.parquet")]
+
+
 def _action(bench: Bench, name: str, key: str, inputs: tuple[str, ...]) -> Action:
     kind, _, ids = key.partition(":")
+    if kind == "orphans":
+        return RemoveOrphans(tuple(sorted(_planted(bench, name))), 48 * 3_600_000)
+    if kind == "expire":
+        log = metadata.log_of(bench.spark, bench.table(name))
+        return ExpireSnapshots(tuple(sorted(old(log, Retention(0, 1), 1 << 62))), 0, 1)
     if kind == "convert":
         keys = pa.array(map(int, ids.split(",")), pa.int64())
         add_equality_delete(bench, name, {"id": keys})

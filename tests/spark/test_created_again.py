@@ -11,7 +11,6 @@ import pytest
 from reconciler.errors import EXIT_USER, StalePlanError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
-from reconciler.plan.execution import Event
 from reconciler.spark import commit
 from tests.spark.equality import on_disk
 from tests.spark.tables import Bench
@@ -96,14 +95,14 @@ def test_a_rewrite_of_a_table_that_is_another_now_ends_and_leaves_nothing(
     bench.fill(name, 4, 20, "n + 100 * file, 'x'")
     rows, root = bench.rows(name), on_disk(bench.table(name).location())
     kind = Recluster if moment == "committed" else Cluster
-    more = {"group_bytes": 1, "max_commits": 2} if kind is Recluster else {}
-    request = bench.request(name, bench.action(name, kind, "id"), **more)
-    acted: list[Event] = []
+    parts = 2 if kind is Recluster else 1
+    action = bench.action(name, kind, "id")
+    request = bench.request(name, action, group_bytes=1, max_commits=parts)
     with monkeypatch.context() as patched:
         on_event = _at(moment, lambda: _end(bench, name, how, tmp_path / "new"), patched)
         with pytest.raises(StalePlanError) as raised:
-            bench.run(request, lambda event: (acted.append(event), on_event(event))[1])
-    assert acted and raised.value.exit_code == EXIT_USER
+            bench.run(request, on_event)
+    assert raised.value.exit_code == EXIT_USER
     assert unneeded(root) == []
     assert bench.ledger.open_intents(request.table_uuid) == ()
     if how == "renamed":

@@ -29,3 +29,13 @@ def test_a_kill_in_each_phase_of_delete_maintenance_brings_no_row_back(
     assert report.problems == []
     assert report.kills == dict.fromkeys(faults.PHASES, 1)
     assert report.commits > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("work", faults.UPKEEP)
+def test_a_kill_in_each_phase_of_a_removal_or_an_expiry_loses_no_row(
+    tmp_path: Path, work: str
+) -> None:
+    report = faults.run(faults.PHASES, tmp_path, seed=SEED, work=work)
+    assert report.problems == []
+    assert report.kills == dict.fromkeys(faults.PHASES, 1)

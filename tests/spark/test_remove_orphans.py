@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
@@ -17,7 +19,7 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Audit
-from reconciler.spark import commit, metadata, processes
+from reconciler.spark import commit, iceberg, metadata, processes
 from reconciler.table.orphans import Search
 from reconciler.table.retention import Retention, kept
 from tests.spark.disturbed import killed_at
@@ -145,3 +147,50 @@ def test_the_files_of_an_open_attempt_are_left_to_those_who_settle_it(
     assert paths["orphan"].exists() and bench.leftovers(name) != []
     assert bench.run(bench.request(name, _removal(paths), plan="p-2")).done
     intact(bench, name, rows)
+
+
+def _pyiceberg(bench: Bench, name: str) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(bench.config.name, **dict(bench.config.properties))
+    return catalog.load_table(("jobs", name))
+
+
+def test_files_that_a_table_of_before_shares_stay(bench: Bench) -> None:
+    """Its name was used again, so both lie in one place; neither a removal of orphans nor an expiry
+    touches what the other needs."""
+    name = bench.create("id bigint, s string")
+    bench.append(name, {"id": [1, 2], "s": ["a", "b"]})
+    bench.sql(f"ALTER TABLE {bench.full(name)} RENAME TO jobs.{name}_old")
+    bench.sql(f"CREATE TABLE {bench.full(name)} (id bigint, s string) USING iceberg")
+    bench.append(name, {"id": [3], "s": ["c"]})
+    root = on_disk(bench.table(name).location())
+    (new,) = (str(row.file_path) for row in bench.files(name))
+    _pyiceberg(bench, f"{name}_old").add_files([new])
+    old, before = bench.rows(f"{name}_old"), set(root.rglob("data/*.parquet"))
+    _aged(bench, name)
+    planned = {str(path): path for path in root.rglob("data/*.parquet")}
+    assert bench.run(bench.request(name, _removal(planned))).done
+    assert set(root.rglob("data/*.parquet")) == before
+    bench.sql(f"INSERT OVERWRITE {bench.full(name)} VALUES (4, 'd')")
+    first = int(next(iter(iceberg.each(bench.table(name).snapshots()))).snapshotId())
+    assert bench.run(bench.request(name, ExpireSnapshots((first,), 0, 1), plan="p-2")).done
+    assert (
+        bench.rows(f"{name}_old")
+        == old
+        == Counter(str(Row(id=id, s=s)) for id, s in ((1, "a"), (2, "b"), (3, "c")))
+    )
+
+
+def test_a_removal_that_cannot_be_proven_now_is_lost_and_says_why(bench: Bench) -> None:
+    name = bench.create("id bigint, s string")
+    bench.append(name, {"id": [1], "s": ["a"]})
+    paths = _aged(bench, name)
+    damaged = paths["orphan"].parent / "00001-x.metadata.json"
+    damaged.write_bytes(b"{")
+    (state,) = bench.run(bench.request(name, _removal(paths))).actions
+    assert state.state is Validity.LOST and damaged.name in state.detail
+    assert paths["orphan"].exists() and bench.ledger.outcomes() == []
+    damaged.unlink()
+    assert bench.run(bench.request(name, _removal(paths), plan="p-2")).done
+    assert not paths["orphan"].exists()
