@@ -6,16 +6,15 @@ was dropped without its files, a Hadoop table. So what is below a location is re
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from reconciler.catalog import bounds
 from reconciler.catalog.load import translate_io
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.errors import FileMissingError
@@ -23,8 +22,7 @@ from reconciler.errors import FileMissingError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-MOST_BYTES = 256 << 20
-"""Bytes of one metadata file, as it is stored and decoded."""
+GZIP_MAGIC = b"\x1f\x8b"
 VERSIONS = (1, 2, 3)
 """Format versions whose references are known."""
 PATH_PROPERTIES = (
@@ -101,27 +99,19 @@ def chain_of(body: Any) -> Chain:
 def read_chain(io: Any, path: str) -> Chain:
     """Return what a metadata file needs. Raises FileMissingError, TableDamagedError if it cannot be
     read as one, and what its storage answers."""
-    with translate_io(f'the metadata file "{path}"', RESTORE):
+    subject = f'the metadata file "{path}"'
+    with translate_io(subject, RESTORE):
         with io.new_input(path).open() as stream:
-            data = bytes(stream.read(MOST_BYTES + 1))
+            data = bounds.read(stream, subject)
+        if data[:2] == GZIP_MAGIC:
+            data = bounds.inflated(data, subject, window=bounds.GZIP)
+        bounds.require_values(data, subject)
         try:
-            return chain_of(json.loads(_decoded(data)))
+            return chain_of(json.loads(data))
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
         except AttributeError as error:
             raise ValueError("it is not metadata of a table") from error
-
-
-def _decoded(data: bytes) -> bytes:
-    if len(data) <= MOST_BYTES and data[:2] == b"\x1f\x8b":
-        stream = zlib.decompressobj(wbits=31)
-        decoded = stream.decompress(data, MOST_BYTES + 1)
-        if len(decoded) <= MOST_BYTES and not stream.eof:
-            raise gzip.BadGzipFile("it is cut off")
-        data = decoded
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
-    return data
 
 
 def files_of(io: Any, chain: Chain, cache_dir: Path, known: set[str]) -> Iterator[str]:

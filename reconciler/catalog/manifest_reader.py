@@ -25,7 +25,7 @@ from reconciler.errors import TableDamagedError
 from reconciler.table.values import BOUND_BYTES
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
@@ -69,7 +69,7 @@ class ManifestReader:
         from pyiceberg.manifest import read_manifest_list
 
         with translate_io(f'the manifest list "{path}"', CORRUPT_LIST):
-            checked = _CheckedInputs(self._io).new_input(path)
+            checked = CheckedInputs(self._io).new_input(path)
             return list(read_manifest_list(cast("InputFile", checked)))
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:

@@ -18,7 +18,7 @@ from pyiceberg.exceptions import (
 )
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.catalog import chains, sharers
+from reconciler.catalog import bounds, chains, sharers
 from reconciler.catalog.orphans import find_orphans, unclaimed
 from reconciler.table.orphans import Candidates, Listed, Orphans, Search
 from tests.catalog import sharing
@@ -101,23 +101,23 @@ VALID = {"format-version": 2, "location": "file:/x", "snapshots": []}
         ("v1.metadata.json", b"{"),
         ("v1.metadata.json", b"[]"),
         ("v1.metadata.json", b"\xff\xfe"),
-        ("v1.metadata.json", b"[" * 100_000),
+        ("v1.metadata.json", b"[" * 10_000),
         ("v1.metadata.json", json.dumps({**VALID, "format-version": 4}).encode()),
         ("v1.metadata.json", json.dumps({"format-version": 2}).encode()),
         ("v1.metadata.json", json.dumps({**VALID, "snapshots": [5]}).encode()),
         ("v1.gz.metadata.json", gzip.compress(json.dumps(VALID).encode())[:-9]),
-        ("v1.metadata.json.gz", gzip.compress(b" " * 5_000)),
+        ("v1.metadata.json.gz", gzip.compress(b" " * 500_000)),
     ],
 )
 def test_a_metadata_file_that_cannot_be_read_refuses_the_removal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: bytes
+    tmp_path: Path, name: str, body: bytes
 ) -> None:
-    monkeypatch.setattr(chains, "MOST_BYTES", 200_000 if b"[[" in body else 4_000)
     world = world_with_garbage(tmp_path)
     place = world.home / "data" / "deep" / name
     place.parent.mkdir()
     place.write_bytes(body)
-    assert name in searched(world).refused
+    with bounds.limited(400_000):
+        assert name in searched(world).refused
     place.unlink()
     assert found_in(world) == ["garbage.parquet"]
 

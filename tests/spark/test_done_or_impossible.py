@@ -38,7 +38,7 @@ from tests.spark.test_kills import DAY_MS, _manifests, _orphans, _snapshots
 
 pytestmark = pytest.mark.spark
 
-CODEC = "write.parquet.compression-codec"
+CODEC = "write.metadata.compression-codec"
 NOW = dt.datetime.now(dt.UTC)
 Made = tuple[str, Action]
 
@@ -58,6 +58,20 @@ def _sorted(kind: Any) -> Callable[[Bench], Made]:
     return made
 
 
+def _removal(bench: Bench) -> Made:
+    """Of the files as a search names them."""
+    name, _ = _orphans(bench)
+    found = _found(bench, name)
+    assert len(found) == 2
+    return name, RemoveOrphans(tuple(sorted(found)), 2 * DAY_MS)
+
+
+def _found(bench: Bench, name: str) -> frozenset[str]:
+    where = bench.config, ("jobs", name), bench.directory / "cache"
+    orphans = find_orphans(*where, Search(2 * DAY_MS), int(NOW.timestamp() * 1000))
+    return frozenset(file.path for file in orphans.files)
+
+
 def _upgrade(bench: Bench) -> Made:
     name = bench.create("id bigint", "'format-version'='2'")
     bench.append(name, {"id": [1]})
@@ -67,7 +81,7 @@ def _upgrade(bench: Bench) -> Made:
 def _properties(bench: Bench) -> Made:
     name = bench.create("id bigint")
     bench.append(name, {"id": [1]})
-    return name, SetProperties(((CODEC, None),), ((CODEC, "zstd"),))
+    return name, SetProperties(((CODEC, None),), ((CODEC, "gzip"),))
 
 
 MADE: dict[type[Action], Callable[[Bench], Made]] = {
@@ -76,7 +90,7 @@ MADE: dict[type[Action], Callable[[Bench], Made]] = {
     Recluster: _sorted(Recluster),
     RewriteManifests: _manifests,
     ExpireSnapshots: _snapshots,
-    RemoveOrphans: _orphans,
+    RemoveOrphans: _removal,
     UpgradeFormat: _upgrade,
     SetProperties: _properties,
 }
@@ -97,9 +111,7 @@ def _planned(bench: Bench, name: str, action: Action) -> tuple[Plan, ExecutionRe
 def _stands(bench: Bench, name: str, plan: Plan) -> bool:
     """Whether a planner still takes the plan for one that has something to do."""
     seen = observe_table(bench.config, ("jobs", name), bench.directory / "cache")
-    where = bench.config, ("jobs", name), bench.directory / "cache"
-    orphans = find_orphans(*where, Search(2 * DAY_MS), int(NOW.timestamp() * 1000))
-    metadata = replace(seen.metadata, orphans=frozenset(file.path for file in orphans.files))
+    metadata = replace(seen.metadata, orphans=_found(bench, name))
     found = judge(plan, head_of(replace(seen, metadata=metadata)), NOW)
     pending = any(one.validity is Validity.PENDING for one in found.states.values())
     return found.fallen is None and pending
@@ -116,7 +128,7 @@ def _by_somebody(bench: Bench, name: str, action: Action, request: ExecutionRequ
 
 def _partly(bench: Bench, name: str, action: Action, request: ExecutionRequest) -> None:
     if isinstance(action, RemoveOrphans):
-        Path(action.files[0].removeprefix("file:")).unlink()
+        Path("/" + action.files[0].removeprefix("file:").lstrip("/")).unlink()
     elif isinstance(action, ExpireSnapshots):
         first = ExpireSnapshots(action.snapshots[:1], 0, 1)
         assert bench.run(bench.request(name, first, plan="p-other")).done
@@ -135,7 +147,7 @@ def _impossible(bench: Bench, name: str, action: Action, request: ExecutionReque
     for path in on_disk(bench.table(name).location()).rglob("o?.parquet"):
         path.unlink()
     if isinstance(action, SetProperties):
-        bench.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ('{CODEC}'='snappy')")
+        bench.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ('{CODEC}'='none')")
 
 
 def _killed_before(bench: Bench, name: str, action: Action, request: ExecutionRequest) -> None:
