@@ -7,7 +7,6 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
-from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
@@ -49,13 +47,10 @@ def _packed(bench: Bench) -> Made:
     return name, bench.action(name, BinPack, target_bytes=1 << 20)
 
 
-def _sorted(kind: Any) -> Callable[[Bench], Made]:
-    def made(bench: Bench) -> Made:
-        name = bench.create("id bigint", "'format-version'='2'")
-        bench.fill(name, 3, 5, "n * 3 + file")
-        return name, bench.action(name, kind, "id")
-
-    return made
+def _sorted(bench: Bench) -> Made:
+    name = bench.create("id bigint", "'format-version'='2'")
+    bench.fill(name, 3, 5, "n * 3 + file")
+    return name, bench.action(name, Cluster, "id")
 
 
 def _removal(bench: Bench) -> Made:
@@ -86,8 +81,7 @@ def _properties(bench: Bench) -> Made:
 
 MADE: dict[type[Action], Callable[[Bench], Made]] = {
     BinPack: _packed,
-    Cluster: _sorted(Cluster),
-    Recluster: _sorted(Recluster),
+    Cluster: _sorted,
     RewriteManifests: _manifests,
     ExpireSnapshots: _snapshots,
     RemoveOrphans: _removal,
