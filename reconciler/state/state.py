@@ -72,6 +72,10 @@ INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, WRITTEN, RESERVED, SETTLED = (
     "intent", "outcome", "prediction", "read-check", "inputs", "written", "reserved", "settled",
 )  # fmt: skip
 HEAVY_KINDS = (INTENT, INPUTS, WRITTEN)
+MOST_BOUNDS = 400_000
+"""Maximum number of bounds (files times columns) that the ledger keeps of one action's files and of
+those of one commit: 2 to 5 MB."""
+
 USED_CPU = "used_cpu_seconds"
 """Field of a reservation that only its settlement records."""
 
@@ -377,9 +381,13 @@ class Store(ABC):
         return tuple(ReadCheck(**{k: v for k, v in body.items() if k in known}) for body in bodies)
 
     def record_old_zone_maps(self, plan_id: str, action_id: str, files: FileTable) -> None:
-        """Store the inputs of an action as they were, to measure its savings later."""
-        row = _plain_row(INPUTS, plan_id, action_id, {"files": len(files)})
-        self._record([{**row, "blob": files_to_blob(files)}])
+        """Store the inputs of an action as they were, to measure its savings later.
+
+        Nothing is stored if they have more than MOST_BOUNDS bounds.
+        """
+        if _bounds_of(files) <= MOST_BOUNDS:
+            row = _plain_row(INPUTS, plan_id, action_id, {"files": len(files)})
+            self._record([{**row, "blob": files_to_blob(files)}])
 
     def old_zone_maps(self, plan_id: str, action_id: str) -> FileTable | None:
         """Return the inputs of an action before it ran, without delete load."""
@@ -399,9 +407,11 @@ class Store(ABC):
         return {key: files_from_blob(blob) for key, blob in latest.items()}
 
     def record_written(self, intent: Intent, files: FileTable) -> None:
-        """Store the data files that a commit batch added, to measure its savings later."""
-        row = _ledger_row(WRITTEN, intent, "", {"files": len(files)})
-        self._record([{**row, "blob": files_to_blob(files)}])
+        """Store the data files that a commit batch added, to measure its savings later; nothing if
+        they have more than MOST_BOUNDS bounds."""
+        if _bounds_of(files) <= MOST_BOUNDS:
+            row = _ledger_row(WRITTEN, intent, "", {"files": len(files)})
+            self._record([{**row, "blob": files_to_blob(files)}])
 
     def written_zone_maps(self, table_uuid: str) -> dict[tuple[str, int], tuple[int, FileTable]]:
         """Return the data files that commit batches added, by attempt and batch, each with the
@@ -485,6 +495,10 @@ class StateStore(Store):
 
     def set_note(self, key: str, value: Any) -> None:
         self._records.set_note(key, value)
+
+
+def _bounds_of(files: FileTable) -> int:
+    return len(files) * max(len(files.columns), 1)
 
 
 def _now_ms() -> int:

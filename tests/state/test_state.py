@@ -415,6 +415,18 @@ def test_an_unusable_directory_is_one_clear_message(tmp_path: Path, said: Said) 
     assert "LAYOUTCTL_STATE" in raised.value.render()
 
 
+def test_zone_maps_that_are_too_large_are_not_kept(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.catalog.tables import small_file_table
+
+    files = small_file_table()
+    monkeypatch.setattr(state, "MOST_BOUNDS", len(files) * len(files.columns) - 1)
+    store.record_old_zone_maps("p-1", "a01", files)
+    assert store.old_zone_maps("p-1", "a01") is None
+    assert store.old_zone_maps_of(["p-1"]) == {}
+
+
 def test_old_zone_maps_come_back_equal(store: StateStore) -> None:
     from tests.catalog.tables import small_file_table
 
