@@ -93,10 +93,7 @@ class Relist:
         if not self._places.broke(namespace, ". ".join((error.what, *error.details[:1]))):
             return
         self._told(namespace, error.what)
-        for kind, work in WORK_OF.items():
-            for place, name in self._index.names(kind):
-                if place == namespace:
-                    self._enqueue(Key(work, place, name), None)
+        self._enqueue_all(namespace)  # what is known of its objects is forgotten
         for kind in WATCHED:
             for (place, name), (uid, _) in self._index.versions(kind).items():
                 if place == namespace:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.errors import BlockedError, UnavailableError, UserError
+from reconciler.errors import BlockedError, StateError, UnavailableError, UserError
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Lease
-from reconciler.plan.ledger import Charged, charged
+from reconciler.plan.ledger import Charged, LedgerEntry, Reservation, charged
 from reconciler.plan.plan import Plan
 from reconciler.queries.fragments import Fragment
 from reconciler.state import shared_records as records
@@ -174,7 +175,33 @@ class SharedStore(Store):
 
     def _charged(self) -> tuple[Charged, ...]:
         held = self.reservations(None)  # first, as in Reader.automatic_spent
-        return charged(self.ledger(None), held)
+        entries = self.ledger(None)
+        with self._legible():
+            return charged(entries, held)
+
+    def reservations(self, table_uuid: str | None = None) -> tuple[Reservation, ...]:
+        with self._legible():
+            return super().reservations(table_uuid)
+
+    def ledger(self, table_uuid: str | None = None) -> tuple[LedgerEntry, ...]:
+        with self._legible():
+            return super().ledger(table_uuid)
+
+    @contextmanager
+    def _legible(self) -> Iterator[None]:
+        """Translate what a row that somebody else wrote into the ledger raises: StateError, for the
+        tables of this catalog alone."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError,
+                RecursionError) as error:  # fmt: skip
+            raise StateError(
+                f'the ledger in "{quoted_name(self.namespace)}" of catalog "{self.config.name}" '
+                "has a row that cannot be read",
+                details=("the spent budget is unknown, so no budget allows anything",
+                         type(error).__name__),
+                do="remove the row, or drop the whole namespace to start over",
+            ) from error  # fmt: skip
 
     def _ledger_now(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
         """Return the ledger's rows. A ledger that existed and is gone does not count as empty."""
