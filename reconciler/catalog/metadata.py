@@ -13,7 +13,7 @@ from typing import Any
 from reconciler.plan.actions.set_sort_order import sort_term
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import RefInfo, SnapshotInfo
-from reconciler.table.physical import Expected
+from reconciler.table.physical import NAME_MAPPING, Expected
 from reconciler.table.retention import BRANCH, MAIN, Ref, Snapshot, SnapshotLog
 from reconciler.table.schema import (
     Field,
@@ -23,8 +23,6 @@ from reconciler.table.schema import (
     names_alike,
     spec_terms,
 )
-
-NAME_MAPPING = "schema.name-mapping.default"
 
 
 def schema_of(metadata: Any) -> Schema:

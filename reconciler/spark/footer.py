@@ -15,17 +15,18 @@ def footer_of(table: Any, path: str, size: int) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    end = _last(table, path, size, TAIL_BYTES)
+    end = tail_of(table, path, size, TAIL_BYTES)
     needed = LENGTH_BYTES + int.from_bytes(end[-LENGTH_BYTES : -LENGTH_BYTES // 2], "little")
     if len(end) < needed <= size:
-        end = _last(table, path, size, needed)
+        end = tail_of(table, path, size, needed)
     try:
         return pq.read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError):
         return None
 
 
-def _last(table: Any, path: str, size: int, wanted: int) -> bytes:
+def tail_of(table: Any, path: str, size: int, wanted: int) -> bytes:
+    """Return the file's last `wanted` bytes, or all of it."""
     stream = table.io().newInputFile(path).newStream()
     try:
         stream.seek(max(0, size - wanted))

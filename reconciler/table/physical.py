@@ -19,6 +19,9 @@ from typing import Any
 from reconciler.table.parquet_schema import LOCAL, UTC, Node
 from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_SIZE
 
+NAME_MAPPING = "schema.name-mapping.default"
+"""The table property of the name mapping."""
+
 RLE = "RLE"
 SPLIT = "BYTE_STREAM_SPLIT"
 CODECS = ("BROTLI", "LZO")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StructType, TimeType
 
 from reconciler.errors import (
     BlockedError,
     InternalError,
     ReconcilerError,
+    RefusedInputsError,
     StalePlanError,
     TableDamagedError,
     TableNotFoundError,
@@ -22,6 +28,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.spark import damage
 from reconciler.spark.damage import first_unreadable
+from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_SIZE
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -251,3 +258,55 @@ def test_a_table_that_does_not_exist(bench: Bench) -> None:
     bench.sql(f"DROP TABLE {bench.full(name)}")
     with pytest.raises(TableNotFoundError):
         bench.run(request)
+
+
+def _registered(table: Any, path: Path, columns: pa.Table, size: int = 0) -> str:
+    """Register a file as another writer's manifest would, without a look into it. Returns its
+    path."""
+    pq.write_table(columns, path)
+    file = DataFile.from_args(
+        content=DataFileContent.DATA, file_path=f"file:{path}", file_format=FileFormat.PARQUET,
+        partition=Record(), record_count=len(columns), column_sizes={}, value_counts={},
+        null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={},
+        file_size_in_bytes=size or path.stat().st_size, split_offsets=[4], sort_order_id=None,
+        equality_ids=None, key_metadata=None,
+    )  # fmt: skip
+    file.spec_id = 0
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+    return f"file:{path}"
+
+
+def _columns(unit: str = "us", ids: bool = True) -> pa.Table:
+    kinds = {"id": pa.int64(), "at": pa.timestamp(unit)}
+    fields = [
+        pa.field(name, kind, metadata={"PARQUET:field_id": str(number)} if ids else None)
+        for number, (name, kind) in enumerate(kinds.items(), start=1)
+    ]
+    values = [pa.array([1, 2], pa.int64()), pa.array([5, 6], pa.timestamp(unit))]
+    return pa.table(values, schema=pa.schema(fields))
+
+
+@pytest.mark.parametrize(
+    ("columns", "size", "reason"),
+    [
+        (_columns("ms"), 0, PHYSICAL_SCHEMA),
+        (_columns(ids=False), 0, NO_FIELD_IDS),
+        (_columns(), 300, WRONG_SIZE),
+    ],
+)
+def test_files_that_a_reader_may_misread_are_refused_and_recorded(
+    bench: Bench, iceberg_catalog: Any, tmp_path: Path, columns: pa.Table, size: int, reason: str
+) -> None:
+    name = bench.create("id bigint, at timestamp_ntz", "'format-version'='2'")
+    table = iceberg_catalog.load_table(("jobs", name))
+    sound = _registered(table, tmp_path / "sound.parquet", _columns())
+    bad = _registered(table.refresh(), tmp_path / "bad.parquet", columns, size)
+    request = _request(bench, name)
+    assert set(request.actions[0].inputs) == {sound, bad}
+    message = _refused(bench, request, RefusedInputsError)
+    assert bad in message and sound not in message
+    (refused,) = bench.ledger.refused[request.table_uuid]
+    assert (refused.path, refused.reason) == (bad, reason)
+    left = replace(request, actions=(replace(request.actions[0], inputs=(sound,)),))
+    assert bench.run(left).commits == 1

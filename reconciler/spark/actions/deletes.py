@@ -29,6 +29,7 @@ from reconciler.spark import (
     convert,
     damage,
     delete_files,
+    input_forms,
     metrics,
     scan,
     standing,
@@ -212,6 +213,14 @@ def _only(left: Sequence[DeleteFile], files: Sequence[DeleteFile]) -> frozenset[
 class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
     """Writes new delete files in a thread of its own, so that a stop is obeyed meanwhile."""
 
+    def check(self) -> None:
+        super().check()
+        input_forms.refuse_unsound(self.run, deletes=self._inputs())
+
+    def _inputs(self) -> list[DeleteFile]:
+        paths = [path for _, action in self.items for path in action.inputs]
+        return delete_files.of_paths(self.files, paths)
+
     @abstractmethod
     def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
         """Write and verify what takes the place of the delete files. base: names its jobs."""
@@ -299,10 +308,12 @@ class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
 
     def check(self) -> None:
         super().check()
-        run = self.run
-        inputs = [path for _, action in self.items for path in action.inputs]
-        files = delete_files.of_paths(self.files, inputs)
+        run, files = self.run, self._inputs()
         convert.refuse(run.spark, run.table, run.shown, files)
+        assert self.read_of is not None
+        paths = [file.path for file in files]
+        under = scan.tasks_under(run.spark, run.table, self.read_of, paths)
+        input_forms.refuse_unsound(run, under.values())
 
     def input_bytes(self, paths: Sequence[str]) -> int:
         """The delete files, and the identity columns of the data files that they apply to and that

@@ -14,7 +14,9 @@ from reconciler.plan.execution import FAILED, Event, Outcome
 from reconciler.spark import (
     batch,
     damage,
+    delete_files,
     iceberg,
+    input_forms,
     inputs,
     metadata,
     scan,
@@ -28,6 +30,7 @@ from reconciler.spark import (
 from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.batch import Part
+from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.group import Compression, Group, batches, make_groups, task_bytes
 from reconciler.spark.operations import RewriteFiles
 from reconciler.spark.run import Run
@@ -68,6 +71,16 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         standing.check_inputs(run.table, run.request, self.items, tasks, run.shown)
         self.known_deletes = {path: file.deletes for path, file in tasks.items()}
         inputs.refuse_files(run.table, tasks, run.shown)
+        input_forms.refuse_unsound(run, tasks.values(), self._deletes_on(tasks))
+
+    def _deletes_on(self, tasks: ScanTasks) -> list[DeleteFile]:
+        """Return the delete files that apply to the inputs."""
+        paths = {p for file in tasks.values() for p in vanished.files_of(file)} - set(tasks)
+        if not paths:
+            return []
+        run = self.run
+        head = standing.judged_snapshot(run.table, run.request, run.shown)
+        return delete_files.of_paths(delete_files.live(run.spark, run.table, head), paths)
 
     def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
         run = self.run

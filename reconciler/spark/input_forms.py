@@ -1,0 +1,94 @@
+"""Refuses inputs whose Parquet schema is not what the Iceberg specification allows, before anything
+is written.
+
+The planner leaves such files out as far as it reads footers; here every input is checked, on the
+driver, through the table's own FileIO. What is refused is recorded, so that no plan takes it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reconciler.catalog.file_forms import File, form_from, read_forms
+from reconciler.errors import RefusedInputsError
+from reconciler.format import plural
+from reconciler.plan.execution import plan_of_file
+from reconciler.spark.delete_files import DeleteFile
+from reconciler.spark.footer import tail_of
+from reconciler.spark.run import Run
+from reconciler.spark.task_file import TaskFile
+from reconciler.table.parquet_schema import NotParquetError
+from reconciler.table.physical import (
+    NAME_MAPPING,
+    POSITION_DELETES,
+    Expected,
+    Form,
+    WrongSize,
+    fault_of,
+    only,
+)
+from reconciler.table.refusals import REMEDIES, Refusal
+
+MOST_NAMED = 3
+"""Files that the error names; the record has all of them."""
+
+
+def refuse_unsound(
+    run: Run, files: Iterable[TaskFile] = (), deletes: Iterable[DeleteFile] = ()
+) -> None:
+    """Raise RefusedInputsError if a reader may misread one of the files; record all of them.
+
+    Files that our own commits wrote need no check, and vectors are no Parquet files.
+    """
+    columns = _columns(run)
+    expected: dict[File, Expected] = {(file.path, file.size): columns for file in files}
+    for file in deletes:
+        if not file.vector:
+            table = only(columns, file.keys) if file.keys else POSITION_DELETES
+            expected[file.path, file.size] = table
+    foreign = [file for file in expected if not plan_of_file(file[0])]
+    tables = {path: expected[path, size] for path, size in foreign}
+    found = _refusals(read_forms(foreign, lambda file: _form(run.table, file)), tables)
+    if not found:
+        return
+    run.ledger.record_refusals(run.request.table_uuid, found)
+    more = len(found) - MOST_NAMED
+    raise RefusedInputsError(
+        f"{plural(len(found), 'input')} of plan {run.request.plan_id} may not be rewritten",
+        details=(
+            *(one.text for one in found[:MOST_NAMED]),
+            *((f"and {more} more",) if more > 0 else ()),
+            "Nothing was written. A new plan leaves them out.",
+        ),
+        do=REMEDIES[found[0].reason],
+    )
+
+
+def _columns(run: Run) -> Expected:
+    parser = run.spark._jvm.org.apache.iceberg.SchemaParser
+    mapping = run.table.properties().get(NAME_MAPPING)
+    return Expected(json.loads(str(parser.toJson(run.table.schema()))), mapping)
+
+
+def _refusals(forms: Mapping[str, Form], tables: Mapping[str, Expected]) -> list[Refusal]:
+    found = []
+    for path in sorted(forms):
+        fault = fault_of(forms[path], tables[path])
+        if fault is not None:
+            found.append(Refusal(path, fault.reason, fault.column, fault.detail))
+    return found
+
+
+def _form(table: Any, file: File) -> Form | None:
+    """Return the file's form, None if its footer cannot be read: its rows cannot be either, and
+    the reader of these says why."""
+    path, size = file
+    try:
+        return form_from(lambda wanted: tail_of(table, path, size, wanted), size)
+    except NotParquetError:
+        actual = int(table.io().newInputFile(path).getLength())
+        return WrongSize(size, actual) if actual != size else None
+    except Exception:  # of any storage and of the JVM
+        return None
