@@ -191,7 +191,7 @@ def _unsupported(table: FileTable) -> list[Unfit]:
     gone = [
         number
         for number, spec in table.specs.items()
-        if any(f.transform != "void" and f.source_id not in known for f in spec.fields)
+        if any(f.source_id not in known for f in spec.fields)
     ]
     masks = {
         "of another format than Parquet": ~table.parquet,

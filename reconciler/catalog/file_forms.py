@@ -95,6 +95,21 @@ def read_forms(files: Collection[File], read: Callable[[File], Form | None]) -> 
         }
 
 
+def stated_or_actual(tail_at: Callable[[int, int], bytes], size: int, actual: int) -> Form | None:
+    """Return the form of a file without a footer where its stated size has one: WrongSize if there
+    is one at the end of its actual bytes, None if it is damaged.
+
+    tail_at: returns so many bytes before an end.
+    """
+    if actual == size:
+        return None
+    try:
+        form_from(lambda wanted: tail_at(actual, wanted), actual)
+    except NotParquetError:
+        return None
+    return WrongSize(size, actual)
+
+
 def through(file_io: FileIO) -> Callable[[File], Form | None]:
     """Return a reader of forms through pyiceberg. It answers None for a file that cannot be read
     now: a later reader has to check it."""
@@ -102,21 +117,20 @@ def through(file_io: FileIO) -> Callable[[File], Form | None]:
     def read(file: File) -> Form | None:
         path, size = file
         try:
-            source = file_io.new_input(path)
-            with source.open() as stream:
+            with file_io.new_input(path).open() as stream:
 
-                def tail(wanted: int) -> bytes:
-                    stream.seek(size - wanted)
-                    end = bytes(stream.read(wanted))
-                    if len(end) < wanted:
+                def tail_at(end: int, wanted: int) -> bytes:
+                    stream.seek(end - wanted)
+                    found = bytes(stream.read(wanted))
+                    if len(found) < wanted:
                         raise NotParquetError("the file is shorter than the metadata says")
-                    return end
+                    return found
 
                 try:
-                    return form_from(tail, size)
+                    return form_from(lambda wanted: tail_at(size, wanted), size)
                 except NotParquetError:
-                    actual = stream.seek(0, io.SEEK_END)
-                    return WrongSize(size, int(actual)) if actual != size else None
+                    actual = int(stream.seek(0, io.SEEK_END))
+                    return stated_or_actual(tail_at, size, actual)
         except Exception:  # of any storage: whoever reads the file for its rows says what is wrong
             return None
 

@@ -11,6 +11,7 @@ import difflib
 import logging
 import os
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -95,8 +96,27 @@ def load_table(
     if len(identifier) > 1:
         table = within(load, timeout, config)
         if table is not None:
-            return table
+            return _with_uuid(table, identifier)
     raise within(lambda: not_found(catalog, config, identifier), timeout, config)
+
+
+def _with_uuid(table: Table, identifier: tuple[str, ...]) -> Table:
+    """Refuse metadata of format version 1 without a table-uuid: pyiceberg makes one up at each
+    load, and plans, queries and records are kept by it."""
+    if "table_uuid" in table.metadata.model_fields_set:
+        return table
+    raise UnsupportedError(
+        f'table "{quoted_name(identifier)}" has no table-uuid in its metadata: '
+        f"{table.metadata_location}",
+        details=("Format version 1 allows that; what is recorded about a table is kept by its "
+                 "uuid. The table is as it was.",),
+        do='add a "table-uuid" to a copy of that file and register the table with the copy, or '
+        "leave it out of the policy (tables.exclude)",
+    )  # fmt: skip
+
+
+warnings.filterwarnings("ignore", message="Encountered invalid snapshot summary")
+"""pyiceberg warns of each snapshot without an operation, and takes it for an overwrite."""
 
 
 def _with_current_metadata(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
@@ -135,6 +155,10 @@ _UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'")
 """pyiceberg's message for a column type that it does not support, such as variant."""
 
 
+_EMBEDDED = re.compile(r"snapshots\.\d+\.manifest-list\s+Field required")
+"""pyiceberg's message for snapshots of format version 1 that embed the list of their manifests."""
+
+
 def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -> UserError:
     version = _UNKNOWN_VERSION.search(str(error))
     if version:
@@ -146,6 +170,14 @@ def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -
             details=("Its metadata cannot be read with such a column. The table is as it was.",),
             do="leave it out of the policy (tables.exclude)",
         )
+    if _EMBEDDED.search(str(error)):
+        return UnsupportedError(
+            f'table "{quoted_name(identifier)}" has snapshots without a manifest list: {location}',
+            details=("They name their manifests in the table's metadata, as format version 1 "
+                     "allows and this version does not read. The table is as it was.",),
+            do="expire these snapshots after a new commit of the engine that writes the table, "
+            "which writes a manifest list; or leave it out of the policy (tables.exclude)",
+        )  # fmt: skip
     return TableDamagedError(
         f'the metadata of table "{quoted_name(identifier)}" cannot be decoded: {location}',
         details=("The file is truncated, or it is not table metadata; its catalog points to it.",

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.catalog.file_forms import File, form_from, read_forms
+from reconciler.catalog.file_forms import File, form_from, read_forms, stated_or_actual
 from reconciler.errors import RefusedInputsError
 from reconciler.format import plural
 from reconciler.plan.execution import plan_of_file
@@ -25,7 +25,6 @@ from reconciler.table.physical import (
     POSITION_DELETES,
     Expected,
     Form,
-    WrongSize,
     fault_of,
     only,
 )
@@ -85,10 +84,15 @@ def _form(table: Any, file: File) -> Form | None:
     """Return the file's form, None if its footer cannot be read: its rows cannot be either, and
     the reader of these says why."""
     path, size = file
+
+    def tail_at(end: int, wanted: int) -> bytes:
+        return tail_of(table, path, end, wanted)[:wanted]
+
     try:
-        return form_from(lambda wanted: tail_of(table, path, size, wanted), size)
-    except NotParquetError:
-        actual = int(table.io().newInputFile(path).getLength())
-        return WrongSize(size, actual) if actual != size else None
+        try:
+            return form_from(lambda wanted: tail_at(size, wanted), size)
+        except NotParquetError:
+            actual = int(table.io().newInputFile(path).getLength())
+            return stated_or_actual(tail_at, size, actual)
     except Exception:  # of any storage and of the JVM
         return None

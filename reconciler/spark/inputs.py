@@ -80,16 +80,13 @@ def _names(schema: Any) -> list[str]:
 
 
 def _specs_without_their_columns(table: Any) -> frozenset[int]:
-    """Return the ids of specs with a dropped source column; Iceberg cannot serialise their
-    files."""
+    """Return the ids of specs with a dropped source column, also of a void field, as format
+    version 1 keeps it; Iceberg cannot serialise their files."""
     schema = table.schema()
     return frozenset(
         int(spec.specId())
         for spec in iceberg.java_values(table.specs())
-        if any(
-            not field.transform().isVoid() and schema.findField(field.sourceId()) is None
-            for field in iceberg.each(spec.fields())
-        )
+        if any(schema.findField(field.sourceId()) is None for field in iceberg.each(spec.fields()))
     )
 
 

@@ -123,3 +123,38 @@ def test_a_newer_format_version_is_named_and_is_not_a_truncated_file(
     said(raised.value)
     text = raised.value.render()
     assert "truncated" not in text and "restore" not in text
+
+
+def _rewritten(table: Any, **fields: Any) -> None:
+    """Edit the table's metadata file; a field that is None is removed."""
+    path = _path(table.metadata_location)
+    body = {**json.loads(path.read_text()), **fields}
+    path.write_text(json.dumps({key: value for key, value in body.items() if value is not None}))
+
+
+def test_snapshots_that_embed_their_manifests_are_named_and_are_not_damage(
+    config: CatalogConfig, table: Any
+) -> None:
+    body = json.loads(_path(table.metadata_location).read_text())
+    snapshots = [
+        {**{k: v for k, v in one.items() if k != "manifest-list"}, "manifests": ["file:/m.avro"]}
+        for one in body["snapshots"]
+    ]
+    _rewritten(table, snapshots=snapshots, **{"format-version": 1})
+    with pytest.raises(UnsupportedError) as raised:
+        load_table(connect(config), config, NAME)
+    text = raised.value.render()
+    assert "manifest list" in text
+    assert "truncated" not in text and "restore" not in text
+
+
+def test_a_table_without_a_uuid_is_refused_because_nothing_can_be_recorded_about_it(
+    config: CatalogConfig, table: Any
+) -> None:
+    schema = json.loads(table.schema().model_dump_json())
+    old = {"format-version": 1, "schema": schema, "partition-spec": []}
+    _rewritten(table, **old)
+    assert load_table(connect(config), config, NAME).format_version == 1
+    _rewritten(table, **{"table-uuid": None})
+    with pytest.raises(UnsupportedError, match="no table-uuid"):
+        load_table(connect(config), config, NAME)

@@ -129,6 +129,9 @@ def test_forms_are_read_side_by_side_and_a_wrong_size_is_told_from_a_missing_fil
     files = [("a", len(data)), ("gone", 10), ("torn", len(data) - 3)]
     found = read_forms(files, through(Files(tmp_path)))  # type: ignore[arg-type]
     assert found.keys() == {"a"}
+    (tmp_path / "cut").write_bytes(data[: len(data) // 2])
+    cut = [("cut", len(data))]
+    assert read_forms(cut, through(Files(tmp_path))) == {}  # type: ignore[arg-type]
     for size in (len(data) - 9, len(data) + 5, 4, 0):
         found = read_forms([("a", size)], through(Files(tmp_path)))  # type: ignore[arg-type]
         assert found == {"a": WrongSize(size, len(data))}

@@ -122,7 +122,9 @@ def runs_of_keys(
 
 def drops(pool: Pool, blocks: PooledBlocks, field: int, page: Int64) -> bool:
     """Return whether the writer drops a column's dictionary after a first page of these rows of the
-    blocks."""
+    blocks; no for a column of which neither manifests nor footers say the stored size."""
+    if field not in pool.stored.columns:
+        return False
     values = blocks.sample.values[field][page][~blocks.sample.null[field][page]]
     width = pool.stored.columns[field].width
     return drops_dictionary(len(np.unique(values)), len(values), width)
