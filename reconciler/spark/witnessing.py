@@ -23,6 +23,7 @@ from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.witness import (
     DataFile,
+    Exchange,
     Failure,
     Fingerprint,
     Limits,
@@ -297,6 +298,60 @@ def seen_outputs(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool
     """Return what uncommitted files hold. Raises Unseen, FileNotFoundError."""
     table = table_of(attempt.spark, attempt.table)
     return look(attempt, f"{base}/verify", Work(table, outputs_of(files), hashed=hashed))
+
+
+def same_deletes(
+    attempt: Attempt,
+    base: str,
+    tasks: ScanTasks,
+    files: Sequence[DeleteFile],
+    added: Sequence[DeleteFile],
+    removed: Sequence[DeleteFile],
+) -> TaskMetrics:
+    """Compare which rows of data files are deleted before and after delete files are replaced.
+
+    files: all delete files of the attempt's snapshot; added ones are not committed yet. Raises
+    NotVerified unless the same rows are deleted.
+    """
+    gone = {file.identity for file in removed}
+    new = [delete_of(file, attempt.sequence_number + 1) for file in added]
+    kept = [delete_of(file) for file in files if file.identity not in gone]
+    later = Deletes((*kept, *new))
+    places = scan.places(attempt.spark, attempt.table, tasks)
+    identities = frozenset(file.identity for file in added)
+    exchanges = tuple(
+        Exchange(file, later.of(file.path, file.sequence, places[file.path]), identities)
+        for file in inputs_of(attempt, tasks, Deletes(map(delete_of, files)))
+    )
+    work = Work(table_of(attempt.spark, attempt.table), exchanges=exchanges)
+    try:
+        seen = look(attempt, f"{base}/verify", work)
+    except Unseen as unseen:
+        raise _not_seen(attempt, unseen.failure) from unseen
+    if seen.changed:
+        raise _other_deletes(attempt, removed, seen)
+    return metrics_of(work, seen)
+
+
+def _other_deletes(attempt: Attempt, removed: Sequence[DeleteFile], seen: Seen) -> NotVerified:
+    first = seen.changed[0]
+    what = (
+        f"of {count(seen.hidden)} deleted rows {count(sum(c.back for c in seen.changed))} would be "
+        f"back, {count(sum(c.gone for c in seen.changed))} others would be hidden, "
+        f"{count(sum(c.repeated for c in seen.changed))} are written twice"
+    )
+    paths = dict.fromkeys(file.path for file in removed)
+    detail = f"replacing it failed its verification: {what}"
+    return NotVerified(
+        f"verification of {attempt.name} failed: {what}",
+        details=(
+            f"Of {plural(len(seen.changed), 'data file')}, the first is {first.path}.",
+            "No delete file was replaced; what was written was removed.",
+            LEFT_OUT,
+        ),
+        do=REPORT,
+        refusals=[Refusal(path, NOT_VERIFIED, "", detail) for path in paths],
+    )
 
 
 def _other_rows(

@@ -616,3 +616,25 @@ def test_files_of_which_every_row_is_deleted_are_rewritten_to_none(
     result = _done(bench, name, kind(inputs=gone, ordering=ordering, target_bytes=1 << 20))
     assert result.commits == 1
     assert not set(gone) & set(data_files(bench, name))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_witness_finds_deleted_rows_that_would_come_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """The engine that writes the delete files is taken to read back what it believes."""
+    name = _table(bench, version)
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 3")
+    path = add_equality_delete(bench, name, {"id": _longs(2, 42)})
+    before, honest = bench.rows(name), convert.replacement_for
+
+    def forgetful(*arguments: Any) -> Any:
+        made = honest(*arguments)
+        return replace(made, added=made.added[1:])
+
+    monkeypatch.setattr(convert, "replacement_for", forgetful)
+    request = bench.request(name, ConvertDeletes(inputs=(path,)))
+    with pytest.raises(VerificationError, match="would be back"):
+        bench.run(request)
+    assert bench.rows(name) == before and bench.leftovers(name) == []
+    assert path in {one.path for one in bench.ledger.refused[request.table_uuid]}

@@ -31,9 +31,11 @@ from reconciler.spark import (
     delete_files,
     input_forms,
     metrics,
+    replacement,
     scan,
     standing,
     vanished,
+    witnessing,
 )
 from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
 from reconciler.spark.attempt import Attempt
@@ -234,7 +236,9 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         title = f"{items[0][1].verb}  {count(len(paths))} delete files {iec(size)}"
         run.on_event(Event("start", f"{title}  reading", items[0][0], 1, 1, size))
         with ThreadPoolExecutor(1, thread_name_prefix="deletes") as pool:
-            made = self._awaited(pool.submit(self._measured, attempt, base, inputs), base, paths)
+            made = self._awaited(
+                attempt, pool.submit(self._measured, attempt, base, inputs), base, paths
+            )
         if made is None:
             return run.stopped
         assert made.tasks is not None
@@ -245,6 +249,14 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         started = time.monotonic()
         try:
             made = self.make(attempt, base, inputs)
+            assert made.tasks is not None
+            with replacement.uncommitted(attempt, [file.java for file in made.added]):
+                verified = witnessing.same_deletes(
+                    attempt, base, made.tasks, self.files, made.added, made.removed
+                )
+        except witnessing.NotVerified as error:
+            self.run.ledger.record_refusals(self.run.request.table_uuid, error.refusals)
+            raise
         except Exception as error:
             named = self._pinpointed(attempt, inputs, error)
             if named is None:
@@ -254,7 +266,9 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
             made,
             metrics=made.metrics + metrics.of_job_group(attempt.spark, f"{base}/write"),
             verify_metrics=(
-                made.verify_metrics + metrics.of_job_group(attempt.spark, f"{base}/verify")
+                made.verify_metrics
+                + verified
+                + metrics.of_job_group(attempt.spark, f"{base}/verify")
             ),
             seconds=time.monotonic() - started,
         )
@@ -271,13 +285,14 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         return damage.pinpointed(attempt, 0, whole, error)
 
     def _awaited(
-        self, future: Future[Replacement], base: str, paths: Sequence[str]
+        self, attempt: Attempt, future: Future[Replacement], base: str, paths: Sequence[str]
     ) -> Replacement | None:
         """Return what was made; None if this run stops, or a file was removed while it was
         read."""
         while not future.done():
             wait([future], POLL_SECONDS)
             if self.run.stopping():
+                attempt.cancelled.set()
                 context = self.run.spark.sparkContext._jsc.sc()
                 for step in ("write", "verify"):
                     context.cancelJobGroupAndFutureJobs(f"{base}/{step}")

@@ -1,0 +1,135 @@
+"""Rows that the witness takes for deleted are those that the specification says are deleted."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyroaring import BitMap64
+
+from reconciler.rewrite.columns import Column
+from reconciler.rewrite.deletes import MAGIC, PATH_ID, POSITION_ID, Delete, Deletes
+from reconciler.rewrite.witness import DataFile, Exchange, Limits, Work, witnessed
+from tests.rewrite.model import Row, canonical, table_of, write
+
+COLUMNS = (
+    Column(1, "id", "long"), Column(2, "f", "double"), Column(3, "s", "string"),
+    Column(4, "st", "struct", (Column(5, "x", "int"),)),
+)  # fmt: skip
+POSITIONS = (Column(PATH_ID, "file_path", "string"), Column(POSITION_ID, "pos", "long"))
+NOWHERE = (0, "")
+
+
+def _rows(chance: random.Random, number: int) -> list[Row]:
+    floats, texts = (None, math.nan, 0.0, -0.0, 1.5), (None, "null", "", "a")
+    structs = (None, {"x": None}, {"x": 1})
+    return [
+        [chance.choice((None, i, 7)), chance.choice(floats), chance.choice(texts),
+         chance.choice(structs)]
+        for i in range(number)
+    ]  # fmt: skip
+
+
+def _positions(path: Path, of: DataFile, rows: list[int], sequence: int) -> Delete:
+    file = write(path, POSITIONS, [[of.path, row] for row in rows])
+    return Delete(file.path, "PARQUET", sequence, NOWHERE, True)
+
+
+def _vector(path: Path, of: DataFile, rows: list[int]) -> Delete:
+    body = MAGIC + BitMap64(rows).serialize()
+    whole = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+    path.write_bytes(b"PFA1" + whole)
+    return Delete(
+        f"file:{path}", "PUFFIN", 9, NOWHERE, True, data_file=of.path, offset=4, length=len(whole)
+    )
+
+
+def _keys(path: Path, columns: list[Column], rows: list[Row], sequence: int) -> Delete:
+    file = write(path, columns, rows)
+    keys = tuple(column.field_id for column in columns)
+    return Delete(file.path, "PARQUET", sequence, NOWHERE, True, keys=keys)
+
+
+def _seen(file: DataFile, deletes: list[Delete]) -> tuple[int, int]:
+    applied = replace(file, deletes=Deletes(deletes).of(file.path, file.sequence, NOWHERE))
+    found = witnessed(Work(table_of(COLUMNS), (applied,)), [0], None, Limits())
+    assert found.failure is None, found.failure
+    return found.fingerprint.rows, found.fingerprint.total
+
+
+def _exchanged(file: DataFile, before: list[Delete], after: list[Delete]) -> Any:
+    one = replace(file, deletes=Deletes(before).of(file.path, file.sequence, NOWHERE))
+    later = Deletes(after).of(file.path, file.sequence, NOWHERE)
+    new = frozenset((d.path, d.offset) for d in after if d not in before)
+    work = Work(table_of(COLUMNS), exchanges=(Exchange(one, later, new),))
+    found = witnessed(work, [0], None, Limits())
+    assert found.failure is None, found.failure
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_live_rows_are_those_of_the_model(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    rows = _rows(chance, 30)
+    file = replace(write(tmp_path / "data.parquet", COLUMNS, rows), sequence=5)
+    gone: set[int] = set()
+    deletes = []
+    for number in range(chance.randint(1, 4)):
+        path, sequence = tmp_path / f"delete-{number}", chance.choice((4, 5, 6))
+        if chance.random() < 0.4:
+            some = chance.sample(range(30), 4)
+            deletes.append(_positions(path, file, some, sequence))
+            gone |= set(some) if sequence >= 5 else set()
+        else:
+            at = chance.choice(([0], [1], [2], [1, 2], [0, 1, 2]))
+            keys = [[rows[i][c] for c in at] for i in chance.sample(range(30), 2)]
+            columns = [COLUMNS[c] for c in at]
+            deletes.append(_keys(path, columns, keys, sequence))
+            wanted = {tuple(map(canonical, columns, key)) for key in keys}
+            gone |= {
+                i for i, row in enumerate(rows)
+                if sequence > 5 and tuple(map(canonical, columns, [row[c] for c in at])) in wanted
+            }  # fmt: skip
+    live = [row for i, row in enumerate(rows) if i not in gone]
+    alone = write(tmp_path / "live.parquet", COLUMNS, live)
+    assert _seen(file, deletes) == _seen(alone, [])
+    changed = _exchanged(file, deletes, [_vector(tmp_path / "v.puffin", file, sorted(gone))])
+    assert (changed.hidden, changed.changed) == (len(gone), ())
+    other = sorted(gone ^ {chance.randrange(30)})
+    (difference,) = _exchanged(file, deletes, [_vector(tmp_path / "w.puffin", file, other)]).changed
+    assert difference.path == file.path and difference.back + difference.gone == 1
+
+
+def test_a_key_in_a_struct_and_a_narrower_type(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        [1, None, None, {"x": 1}],
+        [2, None, None, {"x": None}],
+        [3, None, None, None],
+    ]
+    file = replace(write(tmp_path / "data.parquet", COLUMNS, rows), sequence=1)
+    nested = Column(4, "st", "struct", (Column(5, "x", "int"),))
+    held = write(tmp_path / "e.parquet", [nested], [[{"x": 1}]])
+    narrow = write(tmp_path / "n.parquet", [Column(1, "id", "int")], [[3]])
+    deletes = [
+        Delete(held.path, "PARQUET", 2, NOWHERE, True, keys=(5,)),
+        Delete(narrow.path, "PARQUET", 2, NOWHERE, True, keys=(1,)),
+    ]
+    alone = write(tmp_path / "live.parquet", COLUMNS, rows[1:2])
+    assert _seen(file, deletes) == _seen(alone, [])
+
+
+def test_a_vector_with_a_wrong_checksum_is_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "data.parquet", COLUMNS, _rows(random.Random(1), 9))
+    vector = _vector(tmp_path / "v.puffin", file, [1, 2])
+    body = bytearray((tmp_path / "v.puffin").read_bytes())
+    body[-1] ^= 1
+    (tmp_path / "v.puffin").write_bytes(bytes(body))
+    one = replace(file, deletes=(vector,))
+    found = witnessed(Work(table_of(COLUMNS), (one,)), [0], None, Limits())
+    assert found.failure is not None and "checksum" in found.failure.detail
