@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reconciler.api.reach import Reach
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 _LOCAL = re.compile(r"(?:file:(?://(?=/))?)?(/.*)", re.DOTALL)
+PARQUET = b"PAR1"
 CHUNK = 8 << 20
 """Bytes copied at a time."""
 
@@ -45,6 +46,14 @@ def local_path(location: str) -> Path | None:
     of another store."""
     found = _LOCAL.fullmatch(location)
     return None if found is None else Path(found[1])
+
+
+def _has_lz4(footer: Any) -> bool:
+    return any(
+        footer.row_group(group).column(column).compression == "LZ4"
+        for group in range(footer.num_row_groups)
+        for column in range(footer.num_columns)
+    )
 
 
 class Scratch:
@@ -90,6 +99,29 @@ class Scratch:
         known = self._known.pop(location, None)
         if known is not None:
             known.unlink(missing_ok=True)
+
+    def recoded(self) -> bool:
+        """Store files whose codec DuckDB does not know (LZ4 in Hadoop's frames) with another one,
+        by Arrow's reader; return whether there was one."""
+        import pyarrow.parquet as pq
+
+        found = False
+        for path in self._known.values():
+            with path.open("rb") as opened:
+                if opened.read(len(PARQUET)) != PARQUET:
+                    continue
+            with pq.ParquetFile(path) as stored:
+                if not _has_lz4(stored.metadata):
+                    continue
+                other = path.with_suffix(".recoded")
+                with pq.ParquetWriter(
+                    other, stored.schema_arrow, compression="zstd", store_schema=False
+                ) as writer:
+                    for batch in stored.iter_batches():
+                        writer.write_batch(batch)
+            other.replace(path)  # of a link, the link itself
+            found = True
+        return found
 
     def _fetch(self, location: str, to: Path) -> None:
         from reconciler.catalog.network import on_behalf

@@ -238,6 +238,8 @@ class Witness:
         except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
             raise OSError(f"{batch[0].path}: {first_line(error)}") from error
         except (duckdb.Error, ValueError) as error:
+            if "LZ4" in str(error) and self._scratch.recoded():
+                return self._named(batch, read)
             for one in batch if len(batch) > 1 else ():
                 self._named([one], read)
             raise Refused(Failure(batch[0].path, "", first_line(error))) from error
