@@ -50,7 +50,7 @@ def local_path(location: str) -> Path | None:
 
 def _has_lz4(footer: Any) -> bool:
     return any(
-        footer.row_group(group).column(column).compression == "LZ4"
+        footer.row_group(group).column(column).compression.startswith(("LZ4", "UNKNOWN"))
         for group in range(footer.num_row_groups)
         for column in range(footer.num_columns)
     )

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
-from reconciler.rewrite.witness import DataFile, Limits, Table, Work, witnessed
+from reconciler.rewrite.witness import (
+    LAST_UPDATED,
+    ROW_ID,
+    DataFile,
+    Limits,
+    Table,
+    Work,
+    witnessed,
+)
 from tests.rewrite import model
-from tests.rewrite.model import Row, table_of, write
+from tests.rewrite.model import EPOCH, Row, arrow_field, table_of, write, write_table
 
 ENCODINGS: tuple[dict[str, Any], ...] = (
     {}, {"use_dictionary": False, "data_page_version": "2.0", "compression": "gzip"},
@@ -105,5 +116,52 @@ def test_equal_is_what_the_model_says(tmp_path: Path, seed: int) -> None:
         assert (seen(table, *files) == base) is equal, (seed, number, rows, other)
 
 
-def test_nan_has_one_hash() -> None:
-    assert math.isnan(math.nan)
+def test_files_in_other_units_types_names_and_orders_are_equal(tmp_path: Path) -> None:
+    """As promoted, renamed, reordered and added columns, and registered files, are stored."""
+    now = Column(1, "id", "long"), Column(2, "at", "timestamp"), Column(3, "x", "double")
+    added = Column(4, "n", "int", default=7)
+    rows: list[Row] = [[1, EPOCH + dt.timedelta(milliseconds=1), -0.0, 7], [2, None, math.nan, 7]]
+    table = table_of((*now, added))
+    base = seen(table, write(tmp_path / "base.parquet", (*now, added), rows))
+    at = [row[1] for row in rows]
+    for unit in ("ms", "ns"):
+        old = pa.table(
+            [[row[2] for row in rows], pa.array(at, pa.timestamp(unit)), [1, 2]],
+            schema=pa.schema([
+                arrow_field(Column(3, "was_x", "float")),
+                arrow_field(now[1], pa.timestamp(unit)),
+                arrow_field(Column(1, "ID2", "int")),
+            ]),
+        )  # fmt: skip
+        assert seen(table, write_table(tmp_path / f"{unit}.parquet", old)) == base
+
+
+def test_another_unit_is_seen(tmp_path: Path) -> None:
+    column = Column(1, "at", "timestamp")
+    written = [[EPOCH + dt.timedelta(days=20_000)], [EPOCH + dt.timedelta(days=20)]]
+    one, other = (
+        seen(table_of((column,)), write(tmp_path / f"{i}.parquet", (column,), [row]))
+        for i, row in enumerate(written)
+    )
+    assert one != other
+
+
+def test_lineage_is_a_part_of_the_hash(tmp_path: Path) -> None:
+    column = Column(1, "id", "long")
+    ids = Column(ROW_ID, "_row_id", "long"), Column(LAST_UPDATED, "_last", "long")
+    table = table_of((column,), lineage=True)
+    old = write(tmp_path / "old.parquet", (column,), [[5], [6]])
+    base = seen(table, replace(old, first_row_id=100, sequence=3))
+    kept = write(tmp_path / "kept.parquet", (column, *ids), [[6, 101, 3], [5, 100, 3]])
+    lost = write(tmp_path / "lost.parquet", (column, *ids), [[6, 100, 3], [5, 101, 3]])
+    assert seen(table, kept) == base != seen(table, lost)
+
+
+def test_a_partition_column_that_a_file_lacks_has_the_partitions_value(tmp_path: Path) -> None:
+    columns = Column(1, "id", "long"), Column(2, "p", "string")
+    table = table_of(columns)
+    hive = write(tmp_path / "hive.parquet", columns[:1], [[1]])
+    for value in (None, "null", ""):
+        whole = write(tmp_path / "whole.parquet", columns, [[1, value]])
+        placed = replace(hive, partition=((2, "string", value),))
+        assert seen(table, placed) == seen(table, whole)
