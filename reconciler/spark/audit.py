@@ -29,9 +29,11 @@ from reconciler.table.audits import (
     AUDIT,
     AUDIT_ACTIONS,
     AUDIT_BASE,
+    AUDIT_BRANCH,
     AUDIT_FORMAT,
     AUDIT_PLAN,
     AUDIT_WAITS,
+    is_own,
     waiting_batches,
 )
 from reconciler.table.retention import MAIN
@@ -64,9 +66,9 @@ def refuse_branch(live: LiveTable, audit: Audit | None, shown: str) -> None:
         )
     if audit is not None and _is_taken(live, audit, ()):
         raise BlockedError(
-            f"{shown} already has a branch {audit.branch}, which is not ours",
+            f"{shown} already has a branch or tag {audit.branch}, which is not ours",
             details=("Nothing was rewritten.",),
-            do="drop the branch, or name another one in spec.safety.branch",
+            do="drop it, or name another branch in spec.safety.branch",
         )
 
 
@@ -138,6 +140,7 @@ def _sent(
     try:
         operation.fill(prepared.update, intent.base_snapshot_id)
         prepared.update.set(AUDIT, mark)
+        prepared.update.set(AUDIT_BRANCH, audit.branch)
         if audit.waits:
             prepared.update.set(AUDIT_PLAN, intent.plan_id)
             prepared.update.set(AUDIT_ACTIONS, ",".join(intent.action_ids))
@@ -278,7 +281,7 @@ def drop_published(live: LiveTable) -> None:
             for entry in iceberg.each(base.refs().entrySet())
             if entry.getKey() != MAIN
             and entry.getValue().isBranch()
-            and base.snapshot(entry.getValue().snapshotId()).summary().get(AUDIT_WAITS)
+            and _was_put_on(base, entry)
             and _is_on_main(live, base, int(entry.getValue().snapshotId()))
         ]
         for name in found:
@@ -286,6 +289,12 @@ def drop_published(live: LiveTable) -> None:
         return bool(found)
 
     _changed(live, change)
+
+
+def _was_put_on(base: Any, entry: Any) -> bool:
+    """Whether the ref's snapshot is a waiting batch that was committed to this very branch."""
+    summary = base.snapshot(entry.getValue().snapshotId()).summary()
+    return bool(summary.get(AUDIT_WAITS)) and summary.get(AUDIT_BRANCH) == str(entry.getKey())
 
 
 def _changed(live: LiveTable, change: Callable[[Any, Any], bool]) -> Any:
@@ -329,11 +338,9 @@ def _of_audits(
         str(entry.getKey()): (int(entry.getValue().snapshotId()), entry.getValue().isBranch())
         for entry in iceberg.each(metadata.refs().entrySet())
     }
-    heads = {
-        name: _left(live, metadata, head, ids)
-        for name, (head, branch) in refs.items()
-        if branch and name != MAIN and head in ids
-    }
+    own = {name for name, (head, branch) in refs.items() if branch and name != MAIN
+           and head in ids and _is_own(metadata, head, name)}  # fmt: skip
+    heads = {name: _left(live, metadata, refs[name][0], ids) for name in own}
     others = [head for name, (head, _) in refs.items() if name not in heads]
     others += [head for head in heads.values() if head is not None]
     is_ancestor = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf
@@ -343,6 +350,11 @@ def _of_audits(
         if not any(is_ancestor(live.table, head, int(snapshot.snapshotId())) for head in others)
     ]
     return heads, gone
+
+
+def _is_own(metadata: Any, snapshot_id: int, branch: str) -> bool:
+    found = metadata.snapshot(snapshot_id).summary().get(AUDIT_BRANCH)
+    return is_own({} if found is None else {AUDIT_BRANCH: str(found)}, branch)
 
 
 def _left(live: LiveTable, metadata: Any, head: int, gone: Collection[int]) -> int | None:

@@ -105,9 +105,7 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
             and util.isAncestorOf(table, head_id, int(entry.getValue().snapshotId())),
         )
         for entry in iceberg.each(table.refs().entrySet())
-        if entry.getKey() != "main"
-        and entry.getValue().isBranch()
-        and not _of_audit(table, entry.getValue())
+        if entry.getKey() != "main" and entry.getValue().isBranch() and not _of_audit(table, entry)
     )
     if table.properties().get("write.wap.enabled") != "true":
         return branches.Branches(head_id, others)
@@ -126,10 +124,12 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
     )
 
 
-def _of_audit(table: Any, ref: Any) -> bool:
+def _of_audit(table: Any, entry: Any) -> bool:
     """Whether an audit of ours left the branch; the next audit drops it."""
-    snapshot = table.snapshot(ref.snapshotId())
-    return snapshot is not None and snapshot.summary().get(audits.AUDIT) is not None
+    snapshot = table.snapshot(entry.getValue().snapshotId())
+    if snapshot is None or snapshot.summary().get(audits.AUDIT) is None:
+        return False
+    return audits.is_own(dict(iceberg.snapshot_info(snapshot).summary), str(entry.getKey()))
 
 
 def judged_snapshot(table: Any, request: ExecutionRequest, name: str) -> int:

@@ -13,6 +13,8 @@ from reconciler.table.retention import BRANCH, MAIN, PLAN_ID, Snapshot, Snapshot
 
 AUDIT = "layout.audit"
 """Key in the summary of a snapshot that an audit of ours committed to its branch: attempt/batch."""
+AUDIT_BRANCH = "layout.audit.branch"
+"""The branch that it was committed to: other branches and tags on it are somebody's own."""
 AUDIT_PLAN = "layout.audit.plan-id"
 AUDIT_BASE = "layout.audit.base"
 AUDIT_WAITS = "layout.audit.waits"
@@ -52,6 +54,12 @@ def waits(summary: Mapping[str, str]) -> bool:
     return base.isdecimal() and {AUDIT, AUDIT_PLAN, AUDIT_WAITS} <= summary.keys()
 
 
+def is_own(summary: Mapping[str, str], branch: str) -> bool:
+    """Whether the snapshot was committed to this branch; of earlier versions, which did not record
+    it, any branch may be the one."""
+    return summary.get(AUDIT_BRANCH, branch) == branch
+
+
 def carried_out(summary: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     """Return the (plan id, action id) pairs that a snapshot of main carries out: of our commit, or
     of a batch that a person published by moving main to it."""
@@ -78,6 +86,8 @@ def waiting_batches(log: SnapshotLog) -> tuple[WaitingBatch, ...]:
         own: list[WaitingBatch] = []
         for snapshot in line(by_id, ref.snapshot_id):
             if snapshot.id in on_main or not waits(snapshot.summary):
+                break
+            if not is_own(snapshot.summary, ref.name):
                 break
             own.append(_batch(ref.name, snapshot))
         found += reversed(own)

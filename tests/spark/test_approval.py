@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -361,3 +362,30 @@ def test_main_that_a_person_moved_part_of_the_way_leaves_the_rest_to_approve(
     assert bench.run(_publish(bench, name)).done
     assert _refs(bench, name) == {"main"} and bench.rows(name) == rows
     intact(bench, name, rows)
+
+
+def test_a_branch_of_others_on_a_batch_that_is_discarded_stays(bench: Bench) -> None:
+    name = _table(bench)
+    full = bench.full(name)
+    _held(bench, name)
+    head = _waiting(bench, name)[-1].snapshot_id
+    bench.sql(f"ALTER TABLE {full} CREATE BRANCH theirs AS OF VERSION {head}")
+    assert {one.branch for one in _waiting(bench, name)} == {BRANCH}
+    assert bench.run(_discard(bench, name)).done
+    assert _refs(bench, name) == {"main", "theirs"}
+    assert len(bench.sql(f"SELECT * FROM {full} VERSION AS OF 'theirs'")) == 40
+
+
+def test_a_branch_of_others_on_a_batch_that_a_person_published_stays(bench: Bench) -> None:
+    name = _table(bench)
+    rows = bench.rows(name)
+    full = bench.full(name)
+    _held(bench, name)
+    procedure = f"{full.split('.')[0]}.system.fast_forward('jobs.{name}', 'main', '{BRANCH}')"
+    bench.sql(f"CALL {procedure}")
+    bench.sql(f"ALTER TABLE {full} CREATE BRANCH mine")
+    again = bench.action(name, BinPack, target_bytes=1 << 20)
+    request = bench.request(name, again, plan="p-9", audit=WAITS)
+    assert bench.run(replace(request, allow_live_branches=True)).waiting == 1
+    assert _refs(bench, name) == {"main", "mine", BRANCH}
+    assert bench.rows(name) == rows
