@@ -33,20 +33,30 @@ class ReconcilerError(Exception):
     what: one line with its subject in it, lower case, no full stop.
     details: further lines (why, what was found instead).
     do: the next step or command; None only where there is nothing a person can do.
+    said: what an engine said, which may hold values of rows. It is printed on the terminal and in
+    the log of a job, for those who may read the table, and stored nowhere.
     """
 
     exit_code = EXIT_INTERNAL
 
-    def __init__(self, what: str, *, details: tuple[str, ...] = (), do: str | None = None):
+    def __init__(
+        self,
+        what: str,
+        *,
+        details: tuple[str, ...] = (),
+        do: str | None = None,
+        said: tuple[str, ...] = (),
+    ):
         super().__init__(what)
         self.what = what
         self.details = details
         self.do = do
+        self.said = said
 
     def render(self) -> str:
         """Return the text printed on stderr, without colour and without a trailing newline."""
         lines = [f"error: {self.what}"]
-        lines += [f"  {detail}" for detail in self.details]
+        lines += [f"  {line}" for line in (*self.said, *self.details)]
         if self.do:
             lines.append(f"  do: {self.do}")
         return "\n".join(lines)

@@ -1,8 +1,9 @@
 """How properties are tried: on which examples, and on how many.
 
 The short suite tries a share of the examples, always the same ones, and does not shrink what fails:
-a run is repeatable, and one failure does not take minutes. `make soak` (LAYOUTCTL_EXAMPLES=all)
-tries all of them, others in each run, and shrinks. What it finds becomes an explicit example.
+a run is repeatable, and one failure does not take minutes. With LAYOUTCTL_EXAMPLES=N all of them
+are tried N times over, others in each run, and what fails is shrunk; `make soak` has N = 20. What
+it finds becomes an explicit example.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from hypothesis import Phase, settings
 
 SHARE = 0.15
 LEAST = 10
-LONG = os.environ.get("LAYOUTCTL_EXAMPLES") == "all"
+TIMES = int(os.environ.get("LAYOUTCTL_EXAMPLES") or 0)
+"""How often all examples are tried; 0: a share of them."""
 
 
 def examples(number: int) -> int:
     """Return how many of `number` examples this run tries."""
-    return number if LONG else min(number, max(LEAST, round(number * SHARE)))
+    return number * TIMES if TIMES else min(number, max(LEAST, round(number * SHARE)))
 
 
 def load_profile() -> None:
     """Set the settings that a property does not set itself. An example has no time limit."""
-    if LONG:
-        settings.register_profile("long", max_examples=100, deadline=None, print_blob=True)
+    if TIMES:
+        settings.register_profile(
+            "long", max_examples=examples(100), deadline=None, print_blob=True
+        )
     else:
         settings.register_profile(
             "short",
@@ -34,4 +38,4 @@ def load_profile() -> None:
             database=None,
             phases=(Phase.explicit, Phase.generate),
         )
-    settings.load_profile("long" if LONG else "short")
+    settings.load_profile("long" if TIMES else "short")

@@ -16,13 +16,16 @@ from reconciler.api.catalog_checks import (
     is_credential,
     property_problems,
 )
+from reconciler.api.check_query import refused
 from reconciler.api.expected import closest, quote
 from reconciler.api.pod_settings import problems as pod_problems
-from reconciler.api.schema import CATALOG, POLICY
+from reconciler.api.schema import AUDITED_TABLE, CATALOG, POLICY
 from reconciler.api.source import Path, part_of
 from reconciler.api.spark_settings import refusal
 from reconciler.api.structure import Finding
 from reconciler.api.table_patterns import split_identifier
+
+CHECK_HINT = "one SELECT over {table} and {main}, which returns no row if all is well"
 
 Usable = Callable[[Path], bool]
 """Whether the value at a path matches the schema, as far as a check of it needs."""
@@ -44,6 +47,10 @@ def _policy_findings(body: Any, usable: Usable) -> Iterator[Finding]:
         for number, pattern in enumerate(part_of(body, at) or () if usable(at) else ()):
             if usable((*at, number)):
                 yield from _pattern_findings(catalog, (*at, number), pattern)
+    query: Path = ("spec", "safety", "check")
+    text = part_of(body, query) if usable(query) else None
+    if text and AUDITED_TABLE in text and (why := refused(text)):
+        yield Finding(query, f"the query cannot be the check: {why}", CHECK_HINT)
     budgets: Path = ("spec", "budgets")
     for number, budget in enumerate(part_of(body, budgets) or () if usable(budgets) else ()):
         if usable((*budgets, number)):

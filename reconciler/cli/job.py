@@ -50,7 +50,7 @@ class _Job:
     def run(self) -> int:
         """Return the exit code; never raise."""
         from reconciler import errors
-        from reconciler.loop.driver_job import last_words, shortfall
+        from reconciler.loop.driver_job import last_words, said_by, shortfall
         from reconciler.spark.stop import stop_signals
 
         logging.basicConfig(handlers=[_JsonHandler(self)], level=logging.WARNING, force=True)
@@ -66,6 +66,8 @@ class _Job:
             return errors.EXIT_INTERRUPTED if stopped else errors.EXIT_UNAVAILABLE
         except BaseException as error:
             words = last_words(error, self.actor.spark if self.actor else None)
+            for text in said_by(error):
+                self.say(text, "error")
             self._fail(words)
             if "LAYOUTCTL_TRACEBACK" in os.environ:
                 raise

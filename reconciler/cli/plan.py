@@ -231,7 +231,9 @@ def _refuse_many(chosen: Selection) -> None:
 
 def _save(path: Path, plan: Any) -> None:
     from reconciler.errors import UserError
+    from reconciler.plan.plan import stored_form
 
+    stored_form(plan)
     document = with_digest(plan)
     try:
         path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")

@@ -106,7 +106,7 @@ def register(app: typer.Typer) -> None:
         )
         touched = tables.touched(_queries(tallies))
         if touched:
-            known = store.note(TABLES_NOTE) or {}
+            known = store.note_as(TABLES_NOTE, dict) or {}
             store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
         if tallies:
             body = _import_document(tallies, touched, timezone)
@@ -429,6 +429,11 @@ def _examples(tallies: Sequence[tuple[Path, Tally]]) -> dict[str, str]:
 # Show
 
 
+def _names(note: Any) -> list[list[str]]:
+    """Return the names of tables that a note holds, as levels. Raises if it holds none."""
+    return [[str(level) for level in levels] for levels in note.values()]
+
+
 def _chosen(
     store: Store, table: str | None, catalog: str | None, documents: Sequence[Any]
 ) -> list[tuple[CatalogConfig, tuple[str, ...]]]:
@@ -437,7 +442,7 @@ def _chosen(
 
     if table is not None:
         return [resolve_table(table, catalog, documents)]
-    names: list[list[str]] = sorted((store.note(TABLES_NOTE) or {}).values())
+    names: list[list[str]] = sorted(store.note_as(TABLES_NOTE, _names) or [])
     if not names:
         raise UserError(
             "no queries have been imported", do="layoutctl workload import --dialect trino FILE"

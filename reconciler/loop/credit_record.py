@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, fields
+from typing import Any
 
 from reconciler.advisor.advice import DAY_MS
 from reconciler.advisor.credit import NEVER, Credit, Price, Rewrite, credit_of
@@ -24,6 +25,7 @@ from reconciler.loop.past_rewrites import (
 from reconciler.plan.ledger import LedgerEntry
 from reconciler.queries.fragments import Fragment
 from reconciler.state.state import Store
+from reconciler.state.typed_body import typed
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 
@@ -54,16 +56,13 @@ def past_credits(
     """
     if not any(entry.written for entry in entries):
         return {}
-    note = store.note(saved_key(observation.uuid)) or {}
-    until, due = int(note.get("untilMs", 0)), now_ms - OPEN_MS
+    noted = store.note_as(saved_key(observation.uuid), _noted) or _Noted("", 0, {}, {})
+    until, due = noted.until_ms, now_ms - OPEN_MS
     version = _version(observation, entries, queries, price)
-    if note.get("version") == version and due - until < STEP_MS:
-        return {plan: Credit(*body) for plan, body in note["plans"].items()}
+    if noted.version == version and due - until < STEP_MS:
+        return dict(noted.plans)
     rewrites = _rewrites(store, observation, entries, now_ms)
-    closed = {
-        (attempt, batch): (plan, Credit(*body))
-        for attempt, batch, plan, body in note.get("closed", ())
-    }
+    closed: Known = noted.closed
     if due - until >= STEP_MS:
         closed = _added(closed, rewrites, _between(queries, until, due), price)
         until = due
@@ -82,6 +81,35 @@ def past_credits(
 
 Known = Mapping[Batch, tuple[str, Credit]]
 """What each batch has saved, with its plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """What the state knows. version: what it was measured from. until_ms: the queries before it are
+    in `closed`. plans: what each plan has saved."""
+
+    version: str
+    until_ms: int
+    closed: Known
+    plans: Mapping[str, Credit]
+
+
+def _noted(note: Any) -> _Noted:
+    """Return the value of a note. Raises ValueError, KeyError or TypeError if it holds none."""
+    return _Noted(
+        version=str(note["version"]),
+        until_ms=int(note["untilMs"]),
+        closed={
+            (str(attempt), int(batch)): (str(plan), _credit(body))
+            for attempt, batch, plan, body in note["closed"]
+        },
+        plans={str(plan): _credit(body) for plan, body in note["plans"].items()},
+    )
+
+
+def _credit(body: Any) -> Credit:
+    names = [item.name for item in fields(Credit)]
+    return typed(Credit, dict(zip(names, body, strict=True)))
 
 
 def _rewrites(

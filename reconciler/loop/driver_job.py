@@ -36,6 +36,7 @@ from reconciler.errors import (
     UserError,
     VerificationError,
     VetoError,
+    first_line,
 )
 from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
@@ -292,14 +293,23 @@ def last_words(error: BaseException, spark: Any = None) -> LastWords:
 
 
 def _message_of(error: BaseException) -> tuple[str, str]:
-    """Return what happened, and what to do about it."""
+    """Return what happened, and what to do about it: no text that an engine made, because it may
+    name values of rows and this one is stored."""
     if isinstance(error, ReconcilerError):
-        details = (detail.rstrip(".") for detail in error.details)
-        return ". ".join((error.what, *details)), error.do or ""
+        details = [detail.rstrip(".") for detail in error.details]
+        more = ["more is in the log of the job"] if error.said else []
+        return ". ".join((error.what, *details, *more)), error.do or ""
+    return f"{type(error).__name__}; its text is in the log of the job", ""
+
+
+def said_by(error: BaseException) -> tuple[str, ...]:
+    """Return what an engine said, for the log of the job alone."""
+    if isinstance(error, ReconcilerError):
+        return error.said
     try:
-        return f"{type(error).__name__}: {error}", ""
+        return (first_line(str(error)),)
     except Exception:  # the text of a Java exception is read from its JVM, which may be gone
-        return type(error).__name__, ""
+        return ()
 
 
 def shortfall(driven: Driven) -> LastWords | None:

@@ -286,7 +286,7 @@ def _percent(value: float, at_least: bool) -> int | None:
     """Return the percentage as an integer; None if it is unknown: "at least 0 %" says nothing."""
     if not at_least:
         return whole(value)
-    return math.floor(value) or None
+    return (math.floor(value) or None) if math.isfinite(value) else None
 
 
 _UNREACHABLE = {"maxDeletedRowsPercent": "missed"}

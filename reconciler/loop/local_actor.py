@@ -20,11 +20,12 @@ from reconciler.catalog.properties import spark_conf
 from reconciler.errors import ReconcilerError
 from reconciler.loop.ports import Target
 from reconciler.loop.propose import PlanOnTable
-from reconciler.loop.reader import RUN_TIMES, Reader, rho_key
+from reconciler.loop.reader import RUN_TIMES, Reader, ratios, rho_key
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.ledger import LedgerEntry, charged, times_of
 from reconciler.plan.plan import PlannedAction
+from reconciler.queries.rewrite_cost import run_times
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field
@@ -97,7 +98,7 @@ class LocalActor(Reader):
         if times is None:
             return
         with contextlib.suppress(ReconcilerError):
-            known = list(self.store.note(RUN_TIMES) or ())
+            known = self.store.note_as(RUN_TIMES, _readable_times) or []
             self.store.set_note(RUN_TIMES, [*known, times.document()][-MOST_RUNS:])
 
     def measure_rho(self, after: PlanOnTable, result: ExecutionResult) -> None:
@@ -107,7 +108,7 @@ class LocalActor(Reader):
         A failed measurement is ignored: the table has been rewritten, and its run has not failed.
         """
         observation, shapes = after.observation, after.evidence.workload.shapes
-        known = list(self.store.note(rho_key(observation.uuid)) or ())
+        known = self.store.note_as(rho_key(observation.uuid), ratios) or ()
         known_shapes = [batch for batch in shapes if not batch.full_scan and batch.projection]
         if self.spark is None or not known_shapes or len(known) >= MOST_MEASUREMENTS:
             return
@@ -158,3 +159,9 @@ def spent_since(entries: Sequence[LedgerEntry], since: dt.datetime) -> int:
 def _selectable(field: Field) -> tuple[str, ...]:
     """Return the path of the column that holds a leaf; a list or map is read as a whole."""
     return field.path[:1] if field.repeated else field.path
+
+
+def _readable_times(note: Any) -> list[Any]:
+    """Return the times of runs that a note holds. Raises if one of them cannot be read."""
+    run_times(note)
+    return list(note)

@@ -8,10 +8,13 @@ table between two calls.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from reconciler.advisor.credit import Credit, Price
 from reconciler.catalog.claim import OWNER_PROPERTY
@@ -40,6 +43,7 @@ from reconciler.queries.rewrite_cost import run_times
 from reconciler.state.openings import open_price
 from reconciler.state.sketch import sample_rows
 from reconciler.state.state import Store
+from reconciler.state.typed_body import typed
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 from reconciler.table.orphans import Listing, Orphans, Search
@@ -79,9 +83,9 @@ class Reader:
     ) -> Orphans:
         """List the storage where that is due; what found nothing is recorded, and not repeated for
         a day."""
-        last = self.store.note(orphans_key(table_uuid))
-        if last:
-            due = Listing(last["atMs"], Search(last["olderThanMs"], last["prefix"])).next_ms(search)
+        last = self.store.note_as(orphans_key(table_uuid), _listing)
+        if last is not None:
+            due = last.next_ms(search)
             if now_ms < due:
                 return Orphans(listed=False, next_ms=due)
         found = find_orphans(
@@ -160,8 +164,8 @@ class Reader:
         return History(
             entries=self.store.ledger(table_uuid),
             checks=self.store.read_checks(table_uuid),
-            rho=tuple(self.store.note(rho_key(table_uuid)) or ()),
-            runs=run_times(self.store.note(RUN_TIMES) or ()),
+            rho=self.store.note_as(rho_key(table_uuid), ratios) or (),
+            runs=self.store.note_as(RUN_TIMES, run_times) or (),
             open_price=self.open_price(table_uuid),
             conflicts=self._conflicts(table_uuid),
         )
@@ -175,7 +179,8 @@ class Reader:
         )
 
     def _conflicts(self, table_uuid: str) -> Conflicts:
-        return Conflicts(**self.store.note(conflicts_key(table_uuid)) or {})
+        read = partial(typed, Conflicts)
+        return self.store.note_as(conflicts_key(table_uuid), read) or Conflicts()
 
     def record_conflicts(
         self, table_uuid: str, lost: Collection[Action], done: Collection[Action]
@@ -259,6 +264,23 @@ class Reader:
 
 def now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def ratios(note: Any) -> tuple[float, ...]:
+    """Return the measured ratios of a note. Raises ValueError or TypeError if they are none."""
+    found = tuple(float(value) for value in note)
+    if not all(0.0 < value < math.inf for value in found):
+        raise ValueError("a ratio is not positive")
+    return found
+
+
+def _listing(note: Any) -> Listing | None:
+    """Return the last listing that a note holds. Raises ValueError, KeyError or TypeError if it
+    holds none."""
+    prefix = note["prefix"]
+    if not isinstance(prefix, str):
+        raise ValueError("its prefix is no text")
+    return Listing(int(note["atMs"]), Search(int(note["olderThanMs"]), prefix))
 
 
 def orphans_key(table_uuid: str) -> str:

@@ -21,7 +21,12 @@ from reconciler.errors import InterruptedByUser, UserError, VetoError
 from reconciler.loop.ports import Target
 from reconciler.loop.reader import Reader
 from reconciler.loop.recommend import Options, Recommended, recommended
-from reconciler.loop.recommendation_document import described, policy_of, recommendation_document
+from reconciler.loop.recommendation_document import (
+    described,
+    policy_of,
+    recommendation_document,
+    stored_form,
+)
 from reconciler.plan.ledger import Reservation
 from reconciler.state.plan_store import PlanStore
 
@@ -60,7 +65,7 @@ def recommend_for(
     try:
         made = recommended(target, reader, options_of(run), clock())
         document = recommendation_document(made)
-        uri, digest = plans.put_recommendation(seen.uuid, run.run_id, document)
+        uri, digest = plans.put_recommendation(seen.uuid, run.run_id, stored_form(document))
     finally:
         reader.store.settle(replace(held, used_cpu_seconds=round(used_seconds(), 1)))
     return {**summary(made, document), "id": run.run_id, "uri": uri, "digest": digest}

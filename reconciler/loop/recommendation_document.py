@@ -5,6 +5,7 @@ Sizes are bytes, times seconds or ISO, shares percent. It has no values of queri
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from reconciler.advisor.pto.refine import SURE_ROWS
 from reconciler.api.documents import ClusteringMode
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
+from reconciler.errors import InternalError
 from reconciler.format import plural, utc
 from reconciler.loop.evidence import shape_text
 from reconciler.loop.migration import migration_to
@@ -367,6 +369,25 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
         "finer": {"type": "integer"},
     },
 }  # fmt: skip
+
+
+def stored_form(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document as a reader gets it from the store.
+
+    Raises InternalError for one that would be refused there, before it is stored.
+    """
+    try:
+        body = json.loads(json.dumps(document, allow_nan=False))
+        wrong = problem(body)
+    except (ValueError, TypeError) as error:
+        wrong = str(error)
+    if wrong:
+        raise InternalError(
+            "the recommendation cannot be read back, so it was not stored",
+            details=(wrong,),
+            do="report this with the detail above",
+        )
+    return dict(body)
 
 
 def problem(body: Any) -> str:

@@ -190,12 +190,16 @@ def run(handle: LiveHandle, known: ImportRun | None, held: Callable[[], bool]) -
         return replace(known or ImportRun(), error=text, more=False)
 
 
+def _progress(note: Any) -> tuple[int, int]:
+    """Return (untilMs, version) of a note. Raises if it holds none."""
+    return int(note.get("untilMs", 0)), int(note.get("version", 0))
+
+
 def _noted(handle: LiveHandle, known: ImportRun | None, held: Callable[[], bool]) -> ImportRun:
     """Goes on from what this operator knows, or an earlier one has noted."""
-    note = handle.store.note(NOTE) or {}
+    noted = handle.store.note_as(NOTE, _progress) or (0, 0)
     before = known or ImportRun()  # a first run that failed knows less than the note
-    until = max(before.until_ms, int(note.get("untilMs", 0)))
-    version = max(before.version, int(note.get("version", 0)))
+    until, version = max(before.until_ms, noted[0]), max(before.version, noted[1])
     return _run(handle, replace(before, until_ms=until, version=version), held)
 
 

@@ -14,55 +14,65 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import rfc8785
-
 from reconciler.api.version import API_VERSION
-from reconciler.errors import UserError
+from reconciler.errors import InternalError, UserError
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.base import Action
 from reconciler.plan.plan_schema import problem
-from reconciler.plan.prediction import PREDICTED, Prediction, Total, total
+from reconciler.plan.prediction import LARGEST, PREDICTED, Prediction, Total, total
 from reconciler.table.filetable import FileTable
 
 KIND = "LayoutPlan"
 
 
-MOST = 2**53 - 1
-"""The greatest integer of RFC 8785, and the least with the other sign."""
-
-
 def canonical_json(value: Any) -> bytes:
-    """RFC 8785 canonical JSON. Raises ValueError for floats: they have no place in an identity.
+    """Return RFC 8785 canonical JSON, with integers from 2^53 on written in full.
 
-    The standard library writes the same text at a tenth of the time wherever its order of keys, by
-    code points, is that of RFC 8785, by UTF-16 units: below the surrogates.
+    RFC 8785 has no such integers, but what a petabyte table reads in a month is one. Raises
+    ValueError for floats, which have no place in an identity, and for what JSON cannot hold.
     """
-    if _plain(value):
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        if text.isascii() or max(text) < "\ud800":
-            return text.encode()
-    return rfc8785.dumps(value)
+    _check_plain(value)
+    text = _text(value, sort_keys=True)
+    if not text.isascii() and max(text) >= "\ud800":
+        text = _text(_by_utf16(value), sort_keys=False)
+    return text.encode()
 
 
-def _plain(value: Any) -> bool:
-    """Whether the standard library knows every value as RFC 8785 does. Raises ValueError for
-    floats."""
-    left, plain = [value], True
+def _text(value: Any, *, sort_keys: bool) -> str:
+    return json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False)
+
+
+def _check_plain(value: Any) -> None:
+    """Raise ValueError for a value that a canonical document cannot hold."""
+    left = [value]
     while left:
         item = left.pop()
-        kind = type(item)
-        if kind is str or kind is bool or item is None:
-            continue
-        if kind is dict:
-            plain = plain and all(type(key) is str for key in item)
+        if isinstance(item, dict):
+            if not all(isinstance(key, str) for key in item):
+                raise ValueError("a canonical document has text as keys only")
             left.extend(item.values())
-        elif kind is list or kind is tuple:
+        elif isinstance(item, list | tuple):
             left.extend(item)
         elif isinstance(item, float):
             raise ValueError("a canonical document holds no floats")
-        elif kind is not int or not -MOST <= item <= MOST:
-            plain = False
-    return plain
+        elif isinstance(item, int):
+            if not -LARGEST <= item <= LARGEST:
+                raise ValueError(f"a canonical document holds integers of 64 bits, not {item}")
+        elif item is not None and not isinstance(item, str):
+            raise ValueError(f"a canonical document holds no {type(item).__name__}")
+
+
+def _by_utf16(value: Any) -> Any:
+    """Return the value with keys in the order of RFC 8785, by UTF-16 units.
+
+    It is that of code points, by which the standard library sorts, for text below the surrogates.
+    """
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
+        return {key: _by_utf16(value[key]) for key in keys}
+    if isinstance(value, list | tuple):
+        return [_by_utf16(item) for item in value]
+    return value
 
 
 def policy_hash(inputs: Mapping[str, Any]) -> str:
@@ -202,6 +212,31 @@ def plan_from_document(body: Any) -> Plan:
             do="make a new one with: layoutctl plan TABLE --out FILE",
         )
     return plan
+
+
+def stored_form(plan: Plan) -> bytes:
+    """Return the canonical JSON of a plan that is about to be stored or saved.
+
+    It is read back first, as whoever carries the plan out reads it: a plan that would then be
+    refused raises InternalError, and nothing is stored.
+    """
+    try:
+        body = canonical_json(plan.document())
+        again = parse_plan(body.decode())[0]
+        same = canonical_json(again.document()) == body
+    except UserError as error:
+        same, why = False, "; ".join((error.what, *error.details))
+    except ValueError as error:
+        same, why = False, str(error)
+    else:
+        why = "its document is read as another plan"
+    if not same:
+        raise InternalError(
+            f"plan {plan.id} of {'.'.join(plan.table)} cannot be read back, so it was not stored",
+            details=(why,),
+            do="report this with the detail above; the table was left as it was",
+        )
+    return body
 
 
 def parse_plan(text: str) -> tuple[Plan, str | None]:

@@ -155,12 +155,12 @@ _EVIDENCE = {
         ),
         "totals": _list(
             _row(("name", "unit", "now"), name=_TEXT, measure={"enum": list(MEASURES.values())},
-                 unit=_UNITS, now=_MAYBE, after=_MAYBE, low=_MAYBE, high=_MAYBE, atLeast=_MAYBE,
+                 unit=_UNITS, now=_MAYBE, after=_MAYBE, low=_MAYBE, high=_MAYBE, atLeast=_FLAG,
                  note=_NOTE, objective=_NOTE, label=_NOTE)
         ),
         "objectives": _list(
             _row(("name", "state", "message"), name=_TEXT, state=_TEXT, message=_TEXT,
-                 limitMilli=_MAYBE, nowMilli=_MAYBE, afterMilli=_MAYBE, atLeast=_MAYBE)
+                 limitMilli=_MAYBE, nowMilli=_MAYBE, afterMilli=_MAYBE, atLeast=_FLAG)
         ),
         "shapes": _list(
             _row(("shapeId", "text", "queries", "bytesNow", "filesNowMilli"), shapeId=_TEXT,

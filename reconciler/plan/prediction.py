@@ -18,6 +18,10 @@ from reconciler.format import plural
 UNKNOWN = -1
 """A number that could not be estimated."""
 
+LARGEST = 2**63 - 1
+"""The greatest integer of a document, whose readers have 64 bits, and the least with the other
+sign."""
+
 DELETE_FILES = "delete files"
 MANIFESTS = "manifests"
 """The units of predictions for actions that replace delete files or manifests."""
@@ -215,8 +219,10 @@ def label_of(action: Mapping[str, Any]) -> str:
 
 
 def whole(value: float) -> int:
-    """Return the value rounded to an integer; UNKNOWN if it is not finite."""
-    return round(value) if math.isfinite(value) else UNKNOWN
+    """Return the value rounded to an integer, at most LARGEST; UNKNOWN if it is not finite."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    return max(-LARGEST, min(LARGEST, round(value)))
 
 
 def millis(seconds: float) -> int:

@@ -13,18 +13,26 @@ crash leaves at most the branch, which the next run drops (`fence.resolve`).
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+from reconciler.api.check_query import DENIED, refused
 from reconciler.api.schema import AUDITED_TABLE, MAIN_TABLE
-from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, UnsupportedError
+from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError
 from reconciler.plan.execution import Audit, Intent
 from reconciler.spark import commit, history, iceberg, metadata, metadata_files
 from reconciler.spark.iceberg import LiveTable
 from reconciler.spark.metadata_files import Prepared
 from reconciler.spark.operations import Operation
-from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
+from reconciler.spark.translate import (
+    CLEANABLE,
+    error_class,
+    java_exception,
+    java_message,
+    lost_jvm,
+)
 from reconciler.table.audits import (
     AUDIT,
     AUDIT_ACTIONS,
@@ -38,12 +46,28 @@ from reconciler.table.audits import (
 )
 from reconciler.table.retention import MAIN
 
+log = logging.getLogger(__name__)
+
 RESENDS = 10
 PAUSE_SECONDS = 0.5
+PLAN_EXPRESSION = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
+COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
+SPARK_TABLE = "org.apache.iceberg.spark.source.SparkTable"
+BASE_TABLE = "org.apache.iceberg.BaseTable"
 SCRIPT = "ScriptTransformation"
 """The node of Spark's plan that starts a program; it stands in no other plan but as a literal."""
-REFLECTION = ("reflect", "java_method", "try_reflect")
-"""SQL functions that call any method of any class, which a policy may not."""
+LEAVES = frozenset(
+    ("OneRowRelation", "LocalRelation", "Range", "CTERelationRef", "ResolvedInlineTable")
+)
+"""Nodes of Spark's plan that read nothing by themselves. ICEBERG reads the table."""
+ICEBERG = "DataSourceV2Relation"
+WITHHELD = frozenset(
+    ("CallMethodViaReflection", "TryReflect", "SparkVersion", "CurrentUser", "CurrentDatabase",
+     "CurrentCatalog", "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "ScalaUDF",
+     "PythonUDF", "PythonUDAF", "HiveSimpleUDF", "HiveGenericUDF", "HiveGenericUDTF", "PythonUDTF",
+     "VariableReference")
+)  # fmt: skip
+"""Expressions of Spark's plan that call code, or read anything but the rows of the table."""
 
 
 def prepare(live: LiveTable, operation: Operation, audit: Audit) -> Prepared:
@@ -192,16 +216,20 @@ def check(live: LiveTable, snapshot: Any, audit: Audit) -> commit.Refused | None
         return None
     where = f"the check of branch {audit.branch}"
     try:
-        rows = _session(live.spark).sql(_query(live, snapshot, audit))
-        if SCRIPT in str(rows.queryExecution().analyzed().toString()):
-            raise UnsupportedError("the query starts a program (TRANSFORM)")
+        why = refused(audit.check)
+        if not why:
+            rows = _session(live.spark).sql(_query(live, snapshot, audit))
+            why = _beyond(live, rows.queryExecution().analyzed())
+        if why:
+            return commit.Refused(f"{where} may not run: {why}", conflict=False, audit=True)
         passed = bool(rows.isEmpty())
     except Exception as error:
         if lost_jvm(error):
             raise
-        return commit.Refused(
-            f"{where} could not be run: {java_message(error)}", conflict=False, audit=True
-        )
+        # What an engine says may hold values of rows (`raise_error`): for this log alone.
+        log.warning("%s could not be run: %s", where, java_message(error))
+        kind = error_class(error)
+        return commit.Refused(f"{where} could not be run ({kind})", conflict=False, audit=True)
     return None if passed else commit.Refused(f"{where} returned rows", conflict=False, audit=True)
 
 
@@ -219,6 +247,54 @@ def _query(live: LiveTable, snapshot: Any, audit: Audit) -> str:
     return f"SELECT * FROM (\n{text}\n) LIMIT 1"
 
 
+def _beyond(live: LiveTable, analysed: Any) -> str:
+    """Return what the query reads beyond the rows of its table, "" for nothing.
+
+    Whatever is not known to be harmless counts: a leaf of the plan that is not the table itself.
+    """
+    nodes: list[Any] = [analysed]
+    expressions: list[Any] = []
+    while nodes or expressions:
+        if expressions:
+            item = expressions.pop()
+            name = str(item.getClass().getSimpleName())
+            if name in WITHHELD:
+                return f"it uses {name}"
+            if iceberg.is_a(live.spark, item, PLAN_EXPRESSION):
+                nodes.append(item.plan())
+            expressions += _seq(item.children())
+            continue
+        node = nodes.pop()
+        name = str(node.getClass().getSimpleName()).rstrip("$")
+        if name in (SCRIPT, "View") or iceberg.is_a(live.spark, node, COMMAND):
+            return f"its plan has a node {name}"
+        children = _seq(node.children())
+        if not children and name not in LEAVES and not _is_own(live, node, name):
+            return f"it reads another table, by a node {name}"
+        nodes += [*children, *_seq(node.innerChildren())]
+        expressions += _seq(node.expressions())
+    return ""
+
+
+def _is_own(live: LiveTable, node: Any, name: str) -> bool:
+    """Whether the relation is the table of the check, and not a metadata table of it."""
+    if name != ICEBERG:
+        return False
+    read = node.table()
+    if not iceberg.is_a(live.spark, read, SPARK_TABLE):
+        return False
+    table = read.table()
+    if not iceberg.is_a(live.spark, table, BASE_TABLE):
+        return False
+    ours = live.table.operations().current().uuid()
+    return str(table.operations().current().uuid()) == str(ours)
+
+
+def _seq(items: Any) -> list[Any]:
+    """Return the items of a Scala sequence."""
+    return [items.apply(number) for number in range(int(items.size()))]
+
+
 def _session(spark: Any) -> Any:
     """Return a Java session that reads tables of catalogs only, and calls no Java method by
     name."""
@@ -226,7 +302,7 @@ def _session(spark: Any) -> Any:
     session.conf().set("spark.sql.runSQLOnFiles", "false")
     registry = session.sessionState().functionRegistry()
     identifier = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
-    for name in REFLECTION:
+    for name in DENIED:
         registry.dropFunction(identifier(name))
     return session
 

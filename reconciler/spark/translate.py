@@ -72,7 +72,7 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
     first = first_line(message) if message else ""
     return InternalError(
         f"could not {doing}",
-        details=(f"{name.rpartition('.')[2]}: {first}",),
+        said=(f"{name.rpartition('.')[2]}: {first}",),
         do="nothing of this step was committed; run the command again",
     )
 
@@ -102,7 +102,8 @@ def _missing_file(doing: str, text: str) -> ReconcilerError:
     what = f"could not {doing}: a file that the table refers to is missing"
     return TableDamagedError(
         f"{what}: {paths[0]}" if paths else what,
-        details=(*(() if paths else (_tail(text),)), LEFT_ALONE),
+        said=() if paths else (_tail(text),),
+        details=(LEFT_ALONE,),
         do=RESTORE,
     )
 
@@ -123,7 +124,7 @@ def _disk_full(doing: str, text: str) -> ReconcilerError:
 def _not_writable(doing: str, text: str) -> ReconcilerError:
     return AccessDeniedError(
         f"could not {doing}: the storage does not allow it",
-        details=(_tail(text),),
+        said=(_tail(text),),
         do="check that the place named above is writable and not full, then run the command again",
     )
 
@@ -138,7 +139,7 @@ def _out_of_memory(doing: str, text: str) -> ReconcilerError:
 def _executors_lost(doing: str, text: str) -> ReconcilerError:
     return UnavailableError(
         f"could not {doing}: Spark lost its executors",
-        details=(_tail(text),),
+        said=(_tail(text),),
         do="see why they ended (evicted, preempted, killed), then run it again",
     )
 
@@ -146,7 +147,7 @@ def _executors_lost(doing: str, text: str) -> ReconcilerError:
 def _denied(doing: str, text: str) -> ReconcilerError:
     return AccessDeniedError(
         f"could not {doing}: the catalog, the storage or the cluster refused the credentials",
-        details=(_tail(text),),
+        said=(_tail(text),),
         do="check the credentials and rights that the detail above names",
     )
 
@@ -154,7 +155,7 @@ def _denied(doing: str, text: str) -> ReconcilerError:
 def _no_credentials(doing: str, text: str) -> ReconcilerError:
     return AccessDeniedError(
         f"could not {doing}: there are no credentials for the storage",
-        details=(_tail(text),),
+        said=(_tail(text),),
         do="set s3.access-key-id and s3.secret-access-key of the catalog, or the credentials of "
         "the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE)",
     )
@@ -163,7 +164,7 @@ def _no_credentials(doing: str, text: str) -> ReconcilerError:
 def _wrong_region(doing: str, text: str) -> ReconcilerError:
     return UserError(
         f"could not {doing}: the region of the storage is missing or wrong",
-        details=(_tail(text),),
+        said=(_tail(text),),
         do="set s3.region of the catalog, or AWS_REGION, to the region of the bucket",
     )
 
@@ -171,13 +172,15 @@ def _wrong_region(doing: str, text: str) -> ReconcilerError:
 def _class_missing(doing: str, text: str) -> ReconcilerError:
     return UserError(
         f"could not {doing}: a class is missing from Spark's class path",
-        details=(_tail(text),),
+        said=(_tail(text),),
         do="use a Spark, or a job image, that has the jars of this catalog and its storage",
     )
 
 
 def _tail(text: str) -> str:
-    """Return the first line of the innermost cause, without text hidden behind a line break."""
+    """Return the first line of the innermost cause, without text hidden behind a line break.
+
+    It goes to `ReconcilerError.said`: an engine may name values of rows in it."""
     return first_line(text.rpartition(" | ")[2])
 
 
@@ -190,7 +193,7 @@ def _no_table(doing: str, text: str) -> ReconcilerError:
 def _catalog_down(doing: str, text: str) -> ReconcilerError:
     return UnavailableError(
         f"could not {doing}: the catalog or storage did not answer",
-        details=(_tail(text),),
+        said=(_tail(text),),
         do="check that it is reachable, then run the command again",
     )
 
@@ -198,7 +201,8 @@ def _catalog_down(doing: str, text: str) -> ReconcilerError:
 def _corrupt(doing: str, text: str) -> ReconcilerError:
     return TableDamagedError(
         f"could not {doing}: a file of the table cannot be read",
-        details=(_tail(text), LEFT_ALONE),
+        said=(_tail(text),),
+        details=(LEFT_ALONE,),
         do=RESTORE,
     )
 
@@ -206,7 +210,8 @@ def _corrupt(doing: str, text: str) -> ReconcilerError:
 def _bad_codec(doing: str, text: str) -> ReconcilerError:
     return UserError(
         f"could not {doing}: its property write.parquet.compression-codec cannot be used",
-        details=(_tail(text), LEFT_ALONE),
+        said=(_tail(text),),
+        details=(LEFT_ALONE,),
         do="correct the property: zstd, gzip, snappy, lz4 or uncompressed",
     )
 
@@ -301,6 +306,13 @@ def java_message(error: BaseException) -> str:
     thrown = java_exception(error)
     text = str(thrown.getMessage() or "") if thrown is not None else str(error)
     return first_line(text) or type(error).__name__
+
+
+def error_class(error: BaseException) -> str:
+    """Return the name of the class of the error: Java's where it is one, without its text."""
+    thrown = java_exception(error)
+    name = type(error).__name__ if thrown is None else str(thrown.getClass().getName())
+    return name.rpartition(".")[2]
 
 
 def _causes(error: BaseException) -> list[tuple[str, str]]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import zipfile
+import zlib
 from dataclasses import asdict
 from typing import Any
 
@@ -15,9 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.catalog import bounds
+from reconciler.errors import ReconcilerError, first_line
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Kind, decode_partition_value, encode_partition_value
+
+log = logging.getLogger(__name__)
 
 Array = npt.NDArray[Any]
 
@@ -107,6 +113,19 @@ def files_from_blob(blob: bytes) -> FileTable:
 
 def _field(body: dict[str, Any]) -> Field:
     return Field(**{**body, "levels": tuple(body.get("levels", ()))})
+
+
+def readable_files(blob: Any) -> FileTable | None:
+    """Return the file table of a blob, None with a warning if it cannot be read: it only says what
+    was saved."""
+    try:
+        return files_from_blob(blob)
+    except (
+        ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, OSError,
+        EOFError, zipfile.BadZipFile, zlib.error, ReconcilerError,
+    ) as error:  # fmt: skip
+        log.warning("the files before an action cannot be read: %s", first_line(error))
+        return None
 
 
 def _spec(body: dict[str, Any]) -> PartitionSpec:

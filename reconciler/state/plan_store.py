@@ -11,6 +11,7 @@ import contextlib
 import datetime as dt
 import hashlib
 import json
+import logging
 import os
 import re
 import uuid
@@ -23,15 +24,22 @@ from reconciler.catalog import bounds
 from reconciler.catalog.failures import said
 from reconciler.catalog.load import connect, local_path, within
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
-from reconciler.plan.plan import Plan, canonical_json, parse_plan
+from reconciler.plan.plan import Plan, stored_form
+from reconciler.state.records import MOST_BODY
+from reconciler.state.set_aside import parse_stored
 from reconciler.state.shared_backend import DEFAULT_NAMESPACE, SharedBackend
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+log = logging.getLogger(__name__)
+
 _NAME = re.compile(
-    r"(?:^|/)(?P<table>[^/]+)/(?P<plan>[pr]-[0-9a-f]{20})-(?P<digest>[0-9a-f]{64})\.json$"
+    r"(?:^|/)(?P<table>[^/]+)/(?P<plan>[pr]-[0-9a-f]{20})-(?P<digest>[0-9a-f]{64})\.json(?:\.unreadable)?$"
 )
+SET_ASIDE = ".unreadable"
+"""Ending of the name of an object that is kept for diagnosis only, until the retention ends."""
+
 _MARGIN = 2.0
 """Factor by which a listing may take longer than a catalog call."""
 
@@ -47,6 +55,10 @@ class StoredPlan:
     plan_id: str
     digest: str
     modified: dt.datetime | None
+
+
+class NotPublishedError(UserError):
+    """The plan is gone: published plans are removed when their retention is over."""
 
 
 class PlanStore:
@@ -71,8 +83,8 @@ class PlanStore:
         self._io: FileIO | None = None
 
     def put(self, plan: Plan) -> str:
-        """Store the plan and return its URI. Raises UserError if the object has another body."""
-        body, uri = canonical_json(plan.document()), self.uri_of(plan)
+        """Store the plan and return its URI."""
+        body, uri = stored_form(plan), self.uri_of(plan)
         return self._run(lambda: self._put(uri, body), f"plan {plan.id} cannot be stored")
 
     def put_recommendation(
@@ -94,14 +106,19 @@ class PlanStore:
                 f"the recommendation at {uri} {found}",
                 do="wait for the operator's next recommendation, or run layoutctl recommend TABLE",
             )
-        found_document: dict[str, Any] = json.loads(body)
-        return found_document
+        found = readable_json(body)
+        if not isinstance(found, dict):
+            raise UserError(
+                f"the object at {uri} is not a recommendation",
+                do="wait for the operator's next recommendation, or run layoutctl recommend TABLE",
+            )
+        return found
 
     def get(self, uri: str, digest: str) -> Plan:
         """Return the plan at the URI. digest: "sha256:" and 64 hex digits, as it was reviewed."""
         body = self._run(lambda: self._read(uri), f"the plan at {uri} cannot be read")
         if body is None:
-            raise UserError(
+            raise NotPublishedError(
                 f"there is no plan at {uri}",
                 details=("published plans are removed when their retention is over",),
                 do="plan the table again with: layoutctl plan TABLE --publish",
@@ -110,11 +127,20 @@ class PlanStore:
 
     def find(self, table_uuid: str, plan_id: str) -> Plan | None:
         """Return the plan of that id; the latest if it was published with several predictions."""
-        found = [item for item in self._list(table_uuid) if item.plan_id == plan_id]
+        found = [
+            item
+            for item in self._list(table_uuid)
+            if item.plan_id == plan_id and not item.uri.endswith(SET_ASIDE)
+        ]
         plans = []
         for item in found:
-            with contextlib.suppress(_Missing):
-                plans.append(self._get(item))
+            try:
+                plan = self._get(item)
+            except UserError as error:
+                log.warning("the plan at %s is not used: %s", item.uri, error.what)
+                continue
+            if plan is not None and plan.id == plan_id:
+                plans.append(plan)
         return max(plans, key=lambda plan: (plan.created, plan.digest()), default=None)
 
     def uri_of(self, plan: Plan) -> str:
@@ -136,11 +162,10 @@ class PlanStore:
             self._run(lambda uri=item.uri: self._remove(uri), f"{item.uri} cannot be removed")  # type: ignore[misc]
         return len(old)
 
-    def _get(self, item: StoredPlan) -> Plan:
+    def _get(self, item: StoredPlan) -> Plan | None:
+        """Return the plan, None if it expired since it was listed."""
         body = self._run(lambda: self._read(item.uri), f"the plan at {item.uri} cannot be read")
-        if body is None:
-            raise _Missing
-        return _checked(item.uri, body, item.digest)
+        return None if body is None else _checked(item.uri, body, item.digest)
 
     def _base_for_writing(self) -> str:
         if not self._base:
@@ -171,15 +196,24 @@ class PlanStore:
         )
 
     def _put(self, uri: str, body: bytes) -> str:
+        """Write the object once. Another body under its name, which has the digest of this one, is
+        damage or forged: it is moved to a name of its own, where the last one is kept."""
         present = self._read(uri)
+        if present not in (None, body):
+            log.warning("the object at %s is not what its name says, and was set aside", uri)
+            aside = uri + SET_ASIDE
+            self._remove(aside)
+            _write_once(self._file_io(aside), aside, present[:MOST_BODY])
+            self._remove(uri)
+            present = None
         if present is None:
             _write_once(self._file_io(uri), uri, body)
             present = self._read(uri)
         if present != body:
             raise UserError(
                 f"the object at {uri} is not the plan that its name says",
-                details=("published plans are written once and never changed",),
-                do="remove the object, then publish the plan again",
+                details=("It was written a moment ago, and another writer changed it.",),
+                do="find who else writes below spec.system.plans.uri",
             )
         return uri
 
@@ -221,8 +255,12 @@ class PlanStore:
         return within(guarded, self._timeout * margin, self._config)
 
 
-class _Missing(Exception):
-    """A plan that was listed but is gone: it expired meanwhile."""
+def readable_json(body: bytes) -> Any:
+    """Return the value of a JSON text, None for anything else."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _beside(home: str) -> str:
@@ -238,7 +276,7 @@ def _checked(uri: str, body: bytes, digest: str) -> Plan:
             details=(f"its digest is sha256:{actual}", f"expected was sha256:{digest}"),
             do="plan the table again with: layoutctl plan TABLE --publish",
         )
-    return parse_plan(body.decode("utf-8", "replace"))[0]
+    return parse_stored(body)
 
 
 def _write_once(io: FileIO, uri: str, body: bytes) -> None:

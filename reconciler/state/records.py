@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import StateError, UserError
+from reconciler.errors import StateError, UserError, first_line
+
+log = logging.getLogger(__name__)
 
 LOCK_WAIT_SECONDS = 30.0
+MOST_SET_ASIDE = 20
+"""Plans that could not be read and are kept for diagnosis; older ones are deleted."""
+MOST_BODY = 1 << 20
+"""Bytes that are kept of each."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS leases (
@@ -32,12 +40,41 @@ CREATE TABLE IF NOT EXISTS plans (
 CREATE INDEX IF NOT EXISTS plans_by_table ON plans (table_uuid, policy_hash, stored_at);
 CREATE TABLE IF NOT EXISTS approvals (
   plan_id TEXT NOT NULL, policy TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (plan_id, policy));
+CREATE TABLE IF NOT EXISTS set_aside (
+  at REAL NOT NULL, plan_id TEXT NOT NULL, table_uuid TEXT NOT NULL, why TEXT NOT NULL,
+  body BLOB);
 CREATE TABLE IF NOT EXISTS cursors (source TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS skips (
   table_uuid TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL,
   PRIMARY KEY (table_uuid, reason));
 CREATE TABLE IF NOT EXISTS notes (key TEXT PRIMARY KEY, body TEXT NOT NULL);
 """
+
+
+_STORED = "plan_id, table_uuid, policy_hash, body"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A stored plan as its row says, before its text was read.
+
+    plan_id, table_uuid, policy_hash: the plan's, by which it was found. body: its document.
+    """
+
+    plan_id: str
+    table_uuid: str
+    policy_hash: str
+    body: str | bytes
+
+
+def note_value(text: str | bytes, key: str) -> Any:
+    """Return the JSON value of a note, None with a warning if it is none: notes are measurements,
+    which are made again."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        log.warning('the note "%s" of the state is not used: %s', key, first_line(error))
+        return None
 
 
 class Records:
@@ -72,11 +109,8 @@ class Records:
         finally:
             connection.close()
 
-    def put_plan(
-        self, plan_id: str, table_uuid: str, policy_hash: str, body: Mapping[str, Any]
-    ) -> None:
+    def put_plan(self, plan_id: str, table_uuid: str, policy_hash: str, text: str) -> None:
         """Store a frozen plan; an approval that it already has is kept."""
-        text = json.dumps(body, separators=(",", ":"), sort_keys=True)
         with self.transaction() as db:
             db.execute(
                 "INSERT INTO plans VALUES (?, ?, ?, ?, NULL, ?) ON CONFLICT (plan_id) "
@@ -84,28 +118,55 @@ class Records:
                 (plan_id, table_uuid, policy_hash, time.time(), text),
             )
 
-    def get_plan(self, plan_id: str) -> dict[str, Any] | None:
+    def get_plan(self, plan_id: str) -> StoredText | None:
         return self._plan("plan_id = ?", (plan_id,))
 
-    def standing_plan(self, table_uuid: str, policy_hash: str) -> dict[str, Any] | None:
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> StoredText | None:
         """Return the plan proposed last for the table under the policy.
 
         Whether it is still valid is judged from the table (plan.plan.judge).
         """
         return self._plan("table_uuid = ? AND policy_hash = ?", (table_uuid, policy_hash))
 
-    def standing_plans(self, table_uuid: str) -> list[dict[str, Any]]:
+    def standing_plans(self, table_uuid: str) -> list[StoredText]:
         """Return the plan proposed last for the table under each policy."""
-        query = "SELECT policy_hash, body FROM plans WHERE table_uuid = ? ORDER BY stored_at, rowid"
         with self.transaction() as db:
-            rows = db.execute(query, (table_uuid,)).fetchall()
-        return [json.loads(body) for body in dict(rows).values()]
+            rows = db.execute(
+                f"SELECT {_STORED} FROM plans WHERE table_uuid = ? ORDER BY stored_at, rowid",
+                (table_uuid,),
+            ).fetchall()
+        return list({row[2]: StoredText(*row) for row in rows}.values())
 
-    def _plan(self, where: str, values: tuple[str, ...]) -> dict[str, Any] | None:
-        query = f"SELECT body FROM plans WHERE {where} ORDER BY stored_at DESC, rowid DESC LIMIT 1"
+    def _plan(self, where: str, values: tuple[str, ...]) -> StoredText | None:
+        query = f"SELECT {_STORED} FROM plans WHERE {where}"
         with self.transaction() as db:
-            row = db.execute(query, values).fetchone()
-        return json.loads(row[0]) if row else None
+            row = db.execute(
+                f"{query} ORDER BY stored_at DESC, rowid DESC LIMIT 1", values
+            ).fetchone()
+        return None if row is None else StoredText(*row)
+
+    def set_aside(self, plan_id: str, why: str) -> bool:
+        """Keep a plan that cannot be read for diagnosis only; return whether it was approved.
+
+        Its approvals are deleted: nobody can say what they were given for.
+        """
+        with self.transaction() as db:
+            approved = db.execute(
+                "SELECT approved_at FROM plans WHERE plan_id = ?", (plan_id,)
+            ).fetchone()
+            db.execute(
+                "INSERT INTO set_aside SELECT ?, plan_id, table_uuid, ?, "
+                "substr(CAST(body AS BLOB), 1, ?) FROM plans WHERE plan_id = ?",
+                (time.time(), why, MOST_BODY, plan_id),
+            )
+            db.execute(
+                "DELETE FROM set_aside WHERE rowid NOT IN "
+                "(SELECT rowid FROM set_aside ORDER BY at DESC, rowid DESC LIMIT ?)",
+                (MOST_SET_ASIDE,),
+            )
+            db.execute("DELETE FROM plans WHERE plan_id = ?", (plan_id,))
+            db.execute("DELETE FROM approvals WHERE plan_id = ?", (plan_id,))
+        return approved is not None and approved[0] is not None
 
     def drop_plan(self, plan_id: str) -> None:
         """Delete a plan that is lost or carried out."""
@@ -172,7 +233,7 @@ class Records:
         """Return the small JSON value of a key, None if there is none."""
         with self.transaction() as db:
             row = db.execute("SELECT body FROM notes WHERE key = ?", (key,)).fetchone()
-        return json.loads(row[0]) if row else None
+        return None if row is None else note_value(row[0], key)
 
     def set_note(self, key: str, value: Any) -> None:
         with self.transaction() as db:

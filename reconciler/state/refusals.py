@@ -21,11 +21,9 @@ def refusals_from(groups: Sequence[Mapping[str, Any]]) -> dict[str, Refusal]:
     }  # fmt: skip
 
 
-def with_refusals(
-    groups: Sequence[Mapping[str, Any]], found: Iterable[Refusal]
-) -> list[dict[str, Any]]:
-    """Return the groups with refusals added; of a file the latest one counts."""
-    known = refusals_from(groups)
+def with_refusals(known: Mapping[str, Refusal], found: Iterable[Refusal]) -> list[dict[str, Any]]:
+    """Return the groups of known refusals with others added; of a file the latest one counts."""
+    known = dict(known)
     for one in found:
         known.pop(one.path, None)
         known[one.path] = one

@@ -7,11 +7,13 @@ for each other; a merge keeps the rows that still count.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from reconciler.state.records import note_value
 from reconciler.state.state_tables import CachedRows, Columns, StateTables
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class TableRecords:
 
     def get(self, kind: str, key: str, max_age: float = 0.0) -> Any:
         row = self._latest(kind, key, max_age)
-        return None if row is None or row["body"] is None else json.loads(row["body"])
+        return None if row is None or row["body"] is None else note_value(row["body"], key)
 
     def of_kind(self, kind: str) -> dict[str, Any]:
         """Return the value of every key of that kind."""
@@ -61,7 +63,7 @@ class TableRecords:
             return {}
         chosen = rows.filter(pc.equal(rows.column("kind"), kind)).to_pylist()
         latest = {row["key"]: row["body"] for row in sorted(chosen, key=_order)}
-        return {key: json.loads(body) for key, body in latest.items() if body is not None}
+        return {key: note_value(body, key) for key, body in latest.items() if body is not None}
 
     def put(self, entries: Sequence[Entry]) -> None:
         """Write all of them in one commit; known values are not written again."""
@@ -104,8 +106,9 @@ class TableRecords:
             pc.equal(rows.column("kind"), SKIP), pc.starts_with(rows.column("key"), prefix)
         )
         for row in rows.filter(chosen).to_pylist():
-            reason = json.loads(row["key"])[1]
-            found[reason] = found.get(reason, 0) + int(row["body"])
+            with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+                reason = str(json.loads(row["key"])[1])  # a count of somebody else is left out
+                found[reason] = found.get(reason, 0) + int(row["body"])
         return dict(sorted(found.items()))
 
     def _latest(self, kind: str, key: str, max_age: float) -> dict[str, Any] | None:
@@ -132,6 +135,14 @@ def _row(kind: str, key: str, body: str | None, last: Mapping[str, Any] | None) 
     return {"kind": kind, "key": key, "at_ms": at_ms, "body": body}
 
 
+def _count(text: str | None) -> int:
+    """Return a count, 0 for what is none."""
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
+
+
 def merged(rows: pa.Table) -> pa.Table:
     """Return what a merge keeps: the latest of each key, counts added up, nothing removed or
     expired."""
@@ -140,7 +151,7 @@ def merged(rows: pa.Table) -> pa.Table:
     for row in sorted(rows.to_pylist(), key=_order):
         key = (row["kind"], row["key"])
         if row["kind"] == SKIP and key in latest:
-            row["body"] = str(int(row["body"]) + int(latest[key]["body"]))
+            row["body"] = str(_count(row["body"]) + _count(latest[key]["body"]))
         latest[key] = row
     kept = [
         row

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.errors import BlockedError, StateError, UnavailableError, UserError
+from reconciler.errors import BlockedError, UnavailableError, UserError, first_line
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Lease
-from reconciler.plan.ledger import Charged, LedgerEntry, Reservation, charged
+from reconciler.plan.ledger import Charged, charged
 from reconciler.plan.plan import Plan
 from reconciler.queries.fragments import Fragment
 from reconciler.state import shared_records as records
-from reconciler.state.plan_store import PlanStore
+from reconciler.state.plan_store import NotPublishedError, PlanStore
+from reconciler.state.set_aside import warn_set_aside
 from reconciler.state.shared_backend import DEFAULT_NAMESPACE, SharedBackend
 from reconciler.state.shared_records import TableRecords
 from reconciler.state.state import HEAVY_KINDS, LEDGER, LEDGER_FIELDS, RETENTION_SECONDS, Store
@@ -83,27 +83,46 @@ class SharedStore(Store):
         self._records.put([(records.PLAN, plan.id, entry), (records.STANDING, standing, plan.id)])
 
     def get_plan(self, plan_id: str) -> Plan | None:
-        entry = self._records.get(records.PLAN, plan_id)
-        return None if entry is None else self.plans.get(entry["uri"], entry["digest"])
+        return self._published(plan_id)
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         plan_id = self._records.get(records.STANDING, _standing_key(table_uuid, policy_hash))
-        return None if plan_id is None else self._published(plan_id)
+        return None if plan_id is None else self._published(str(plan_id), policy_hash)
 
     def standing_plans(self, table_uuid: str) -> tuple[Plan, ...]:
         ids = self._records.of_kind(records.STANDING)
-        found = [ids[key] for key in sorted(ids) if json.loads(key)[0] == table_uuid]
-        plans = [self._published(plan_id) for plan_id in found]
+        found = [ids[key] for key in sorted(ids) if _table_of(key) == table_uuid]
+        plans = [self._published(str(plan_id)) for plan_id in found]
         return tuple(plan for plan in plans if plan is not None)
 
-    def _published(self, plan_id: str) -> Plan | None:
+    def _published(self, plan_id: str, policy_hash: str | None = None) -> Plan | None:
+        """Return a published plan; one that is gone, or cannot be read, does not stand.
+
+        policy_hash: of the policy that it must be of. The object of an unreadable plan stays where
+        it is until its retention ends; what refers to it is dropped.
+        """
         entry = self._records.get(records.PLAN, plan_id)
         if entry is None:
             return None
         try:
-            return self.plans.get(entry["uri"], entry["digest"])
-        except UserError:  # expired, or its content changed: it is not standing
+            plan = self.plans.get(str(entry["uri"]), str(entry["digest"]))
+            if plan.id == plan_id and policy_hash in (None, plan.policy_hash):
+                return plan
+            why = f"it is plan {plan.id} of another policy"
+        except NotPublishedError:
             return None
+        except UserError as error:
+            why = "; ".join((error.what, *error.details))
+        except (KeyError, TypeError) as error:
+            why = f"its record cannot be read: {first_line(error)}"
+        approved = self.approved(plan_id)
+        approvals = self._records.of_kind(records.APPROVAL)
+        void = [key for key in approvals if key.partition(" ")[0] == plan_id]
+        gone = [(records.PLAN, plan_id, None), *((records.APPROVAL, key, None) for key in void)]
+        self._records.put(gone)
+        table_uuid = entry.get("tableUuid", "-") if isinstance(entry, dict) else "-"
+        warn_set_aside(plan_id, str(table_uuid), why, approved)
+        return None
 
     def drop_plan(self, plan_id: str) -> None:
         self._records.put([(records.PLAN, plan_id, None)])
@@ -175,33 +194,7 @@ class SharedStore(Store):
 
     def _charged(self) -> tuple[Charged, ...]:
         held = self.reservations(None)  # first, as in Reader.automatic_spent
-        entries = self.ledger(None)
-        with self._legible():
-            return charged(entries, held)
-
-    def reservations(self, table_uuid: str | None = None) -> tuple[Reservation, ...]:
-        with self._legible():
-            return super().reservations(table_uuid)
-
-    def ledger(self, table_uuid: str | None = None) -> tuple[LedgerEntry, ...]:
-        with self._legible():
-            return super().ledger(table_uuid)
-
-    @contextmanager
-    def _legible(self) -> Iterator[None]:
-        """Translate what a row that somebody else wrote into the ledger raises: StateError, for the
-        tables of this catalog alone."""
-        try:
-            yield
-        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError,
-                RecursionError) as error:  # fmt: skip
-            raise StateError(
-                f'the ledger in "{quoted_name(self.namespace)}" of catalog "{self.config.name}" '
-                "has a row that cannot be read",
-                details=("the spent budget is unknown, so no budget allows anything",
-                         type(error).__name__),
-                do="remove the row, or drop the whole namespace to start over",
-            ) from error  # fmt: skip
+        return charged(self.ledger(None), held)
 
     def _ledger_now(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
         """Return the ledger's rows. A ledger that existed and is gone does not count as empty."""
@@ -308,6 +301,14 @@ class _Spending:
 
 def _approval_key(plan_id: str, policy: str) -> str:
     return f"{plan_id} {policy}"
+
+
+def _table_of(standing_key: str) -> str:
+    """Return the UUID of the table of a standing plan, "" if somebody else wrote the key."""
+    try:
+        return str(json.loads(standing_key)[0])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
 
 
 def _standing_key(table_uuid: str, policy_hash: str) -> str:

@@ -8,18 +8,19 @@ store, and one may be killed at any moment.
 
 from __future__ import annotations
 
-import json
+import logging
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from reconciler.errors import UserError, first_line
 from reconciler.plan.execution import UNKNOWN_OUTCOME, Intent, Lease, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
-from reconciler.plan.plan import Plan, plan_from_document
+from reconciler.plan.plan import Plan, stored_form
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragment_codec import (
     OPTIONAL,
@@ -28,10 +29,28 @@ from reconciler.queries.fragment_codec import (
     fragment_to_row,
 )
 from reconciler.queries.fragments import Fragment
-from reconciler.state.blobs import files_from_blob, files_to_blob
+from reconciler.state.blobs import files_to_blob, readable_files
 from reconciler.state.lease import SqliteLease
-from reconciler.state.records import Records
+from reconciler.state.ledger_rows import (
+    INPUTS,
+    INTENT,
+    OUTCOME,
+    PREDICTION,
+    READ_CHECK,
+    RESERVED,
+    SETTLED,
+    USED_CPU,
+    WRITTEN,
+    at_of,
+    intent_of,
+    plain_row,
+    reservations_of,
+    row_of_intent,
+    value_of,
+)
+from reconciler.state.records import Records, StoredText
 from reconciler.state.refusals import refusals_from, with_refusals
+from reconciler.state.set_aside import parse_stored, warn_set_aside
 from reconciler.state.state_tables import Columns, LocalBackend, StateTables, matching, shard_of
 from reconciler.table.filetable import FileTable
 from reconciler.table.refusals import Refusal
@@ -40,6 +59,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 RETENTION_SECONDS = 90 * 86_400
 """Default time for which fragments and sketches are kept: they hold customers' values."""
@@ -68,16 +91,10 @@ LEDGER: Columns = (
     ("blob", "binary?"),
 )
 LEDGER_FIELDS = tuple(name for name, _ in LEDGER if name != "blob")
-INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, WRITTEN, RESERVED, SETTLED = (
-    "intent", "outcome", "prediction", "read-check", "inputs", "written", "reserved", "settled",
-)  # fmt: skip
 HEAVY_KINDS = (INTENT, INPUTS, WRITTEN)
 MOST_BOUNDS = 400_000
 """Maximum number of bounds (files times columns) that the ledger keeps of one action's files and of
 those of one commit: 2 to 5 MB."""
-
-USED_CPU = "used_cpu_seconds"
-"""Field of a reservation that only its settlement records."""
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:
@@ -170,6 +187,18 @@ class Store(ABC):
     @abstractmethod
     def note(self, key: str) -> Any:
         """Return a small JSON value, such as a measured rho; None if there is none."""
+
+    def note_as(self, key: str, read: Callable[[Any], T]) -> T | None:
+        """Return what a note says, None without one or with one that cannot be read: notes are
+        measurements, which are made again."""
+        body = self.note(key)
+        if body is None:
+            return None
+        try:
+            return read(body)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            log.warning('the note "%s" of the state is not used: %s', key, first_line(error))
+            return None
 
     @abstractmethod
     def set_note(self, key: str, value: Any) -> None: ...
@@ -273,31 +302,37 @@ class Store(ABC):
     # Ledger
 
     def record_intent(self, intent: Intent) -> None:
-        self._record([_ledger_row(INTENT, intent, "", asdict(intent))])
+        self._record([row_of_intent(INTENT, intent, "", intent)])
 
     def record_outcomes(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None:
-        self._record([_ledger_row(OUTCOME, intent, o.action_id, asdict(o)) for o in outcomes])
+        self._record([row_of_intent(OUTCOME, intent, o.action_id, o) for o in outcomes])
 
     def open_intents(self, table_uuid: str) -> tuple[Intent, ...]:
-        """Return the intents whose last outcome is missing or unknown, oldest first."""
+        """Return the intents whose last outcome is missing, unknown or unreadable, oldest first.
+
+        Raises StateError for one that cannot be read while its writer may live.
+        """
         rows = self._ledger(table_uuid, (INTENT, OUTCOME))
         last = {
-            (row["attempt_id"], row["batch"], row["action_id"]): json.loads(row["body"])["state"]
+            (row["attempt_id"], row["batch"], row["action_id"]): value_of(row)
             for row in rows
             if row["kind"] == OUTCOME
         }
-        unknown = {key[:2] for key, state in last.items() if state == UNKNOWN_OUTCOME}
+        unknown = {
+            key[:2] for key, done in last.items() if done is None or done.state == UNKNOWN_OUTCOME
+        }
         known = {key[:2] for key in last} - unknown
-        return tuple(
-            _intent(json.loads(row["body"]))
+        found = (
+            intent_of(row)
             for row in rows
             if row["kind"] == INTENT and (row["attempt_id"], row["batch"]) not in known
         )
+        return tuple(intent for intent in found if intent is not None)
 
     def intents(self, table_uuid: str) -> tuple[Intent, ...]:
-        """Return every intent recorded for the table, oldest first."""
-        rows = self._ledger(table_uuid, (INTENT,))
-        return tuple(_intent(json.loads(row["body"])) for row in rows)
+        """Return every intent recorded for the table that can be read, oldest first."""
+        found = map(value_of, self._ledger(table_uuid, (INTENT,)))
+        return tuple(intent for intent in found if intent is not None)
 
     def outcomes(self, table_uuid: str) -> tuple[Outcome, ...]:
         """Return every outcome recorded for the table, in order of time.
@@ -308,11 +343,11 @@ class Store(ABC):
 
     def ledger(self, table_uuid: str | None = None) -> tuple[LedgerEntry, ...]:
         """Return outcomes with the predictions that they are compared with, of one table or of
-        all."""
+        all. An outcome that cannot be read is among `reservations`."""
         rows = self._ledger(table_uuid, (OUTCOME,))
         plans = None if table_uuid is None else tuple({row["plan_id"] for row in rows})
         predictions = {
-            (row["plan_id"], row["action_id"]): Prediction.from_document(json.loads(row["body"]))
+            (row["plan_id"], row["action_id"]): value_of(row)
             for row in (self._ledger(None, (PREDICTION,), plans) if rows else ())
         }
         latest = {(row["attempt_id"], row["batch"], row["action_id"]): row for row in rows}
@@ -320,65 +355,48 @@ class Store(ABC):
             LedgerEntry(
                 row["table_uuid"],
                 row["plan_id"],
-                row["at_ms"],
-                Outcome(**json.loads(row["body"])),
-                predictions.get((row["plan_id"], row["action_id"]), Prediction()),
+                at_of(row),
+                outcome,
+                predictions.get((row["plan_id"], row["action_id"])) or Prediction(),
             )
             for row in latest.values()
+            if (outcome := value_of(row)) is not None
         )
 
     def reserve(self, reservation: Reservation) -> None:
         """Record a reservation before the work: it counts against budgets in full until it is
         settled."""
         body = {k: v for k, v in asdict(reservation).items() if k != USED_CPU}
-        row = _plain_row(RESERVED, reservation.plan_id, "", body, reservation.table_uuid)
-        self._record([{**row, "attempt_id": reservation.id}])
+        self._record([_row_of(RESERVED, reservation, body)])
 
     def settle(self, reservation: Reservation) -> None:
         """Settle a reservation: from now on only the recorded outcomes count, and what it used
         beside them."""
         used = {USED_CPU: reservation.used_cpu_seconds} if reservation.used_cpu_seconds else {}
-        row = _plain_row(SETTLED, reservation.plan_id, "", used, reservation.table_uuid)
-        self._record([{**row, "attempt_id": reservation.id}])
+        self._record([_row_of(SETTLED, reservation, used)])
 
     def reservations(self, table_uuid: str | None = None) -> tuple[Reservation, ...]:
-        """Return every reservation of one table or of all, oldest first."""
-        rows = self._ledger(table_uuid, (RESERVED, SETTLED))
-        settled = {row["attempt_id"]: json.loads(row["body"]) for row in rows
-                   if row["kind"] == SETTLED}  # fmt: skip
-        return tuple(
-            Reservation(
-                **{
-                    **json.loads(row["body"]),
-                    **settled.get(row["attempt_id"], {}),
-                    "at_ms": row["at_ms"],
-                    "settled": row["attempt_id"] in settled,
-                }
-            )
-            for row in rows
-            if row["kind"] == RESERVED
-        )
+        """Return every reservation of one table or of all, oldest first, and what unreadable rows
+        count as."""
+        return reservations_of(self._ledger(table_uuid, (RESERVED, SETTLED, OUTCOME)))
 
     def refusals(self, table_uuid: str) -> dict[str, Refusal]:
         """Return the refused files of the table by path, also those that are no longer in it."""
-        return refusals_from(self.note(_refusals_key(table_uuid)) or ())
+        return self.note_as(_refusals_key(table_uuid), refusals_from) or {}
 
     def record_refusals(self, table_uuid: str, found: Iterable[Refusal]) -> None:
         """Add refused files to those of the table, whose lease the caller holds."""
-        key = _refusals_key(table_uuid)
-        self.set_note(key, with_refusals(self.note(key) or (), found))
+        self.set_note(_refusals_key(table_uuid), with_refusals(self.refusals(table_uuid), found))
 
     def record_prediction(self, plan_id: str, action_id: str, predicted: Prediction) -> None:
-        self._record([_plain_row(PREDICTION, plan_id, action_id, predicted.document())])
+        self._record([plain_row(PREDICTION, plan_id, action_id, predicted.document())])
 
     def record_read_check(self, table_uuid: str, check: ReadCheck) -> None:
-        self._record([_plain_row(READ_CHECK, check.plan_id, "", asdict(check), table_uuid)])
+        self._record([plain_row(READ_CHECK, check.plan_id, "", asdict(check), table_uuid)])
 
     def read_checks(self, table_uuid: str) -> tuple[ReadCheck, ...]:
-        rows = self._ledger(table_uuid, (READ_CHECK,))
-        known = {item.name for item in fields(ReadCheck)}
-        bodies = (json.loads(row["body"]) for row in rows)
-        return tuple(ReadCheck(**{k: v for k, v in body.items() if k in known}) for body in bodies)
+        found = map(value_of, self._ledger(table_uuid, (READ_CHECK,)))
+        return tuple(check for check in found if check is not None)
 
     def record_old_zone_maps(self, plan_id: str, action_id: str, files: FileTable) -> None:
         """Store the inputs of an action as they were, to measure its savings later.
@@ -386,7 +404,7 @@ class Store(ABC):
         Nothing is stored if they have more than MOST_BOUNDS bounds.
         """
         if _bounds_of(files) <= MOST_BOUNDS:
-            row = _plain_row(INPUTS, plan_id, action_id, {"files": len(files)})
+            row = plain_row(INPUTS, plan_id, action_id, {"files": len(files)})
             self._record([{**row, "blob": files_to_blob(files)}])
 
     def old_zone_maps(self, plan_id: str, action_id: str) -> FileTable | None:
@@ -395,7 +413,7 @@ class Store(ABC):
         found = self._tables.scan(self.heavy_table, LEDGER, where, ("at_ms", "blob"))
         if found is None or not found.num_rows:
             return None
-        return files_from_blob(found.sort_by("at_ms").column("blob")[-1].as_py())
+        return readable_files(found.sort_by("at_ms").column("blob")[-1].as_py())
 
     def old_zone_maps_of(self, plan_ids: Collection[str]) -> dict[tuple[str, str], FileTable]:
         """Return the inputs of the plans' actions before they ran, by plan and action id."""
@@ -404,13 +422,14 @@ class Store(ABC):
         found = self._tables.scan(self.heavy_table, LEDGER, where, columns) if plan_ids else None
         rows = [] if found is None else found.sort_by("at_ms").to_pylist()
         latest = {(row["plan_id"], row["action_id"]): row["blob"] for row in rows}
-        return {key: files_from_blob(blob) for key, blob in latest.items()}
+        readable = ((key, readable_files(blob)) for key, blob in latest.items())
+        return {key: files for key, files in readable if files is not None}
 
     def record_written(self, intent: Intent, files: FileTable) -> None:
         """Store the data files that a commit batch added, to measure its savings later; nothing if
         they have more than MOST_BOUNDS bounds."""
         if _bounds_of(files) <= MOST_BOUNDS:
-            row = _ledger_row(WRITTEN, intent, "", {"files": len(files)})
+            row = row_of_intent(WRITTEN, intent, "", {"files": len(files)})
             self._record([{**row, "blob": files_to_blob(files)}])
 
     def written_zone_maps(self, table_uuid: str) -> dict[tuple[str, int], tuple[int, FileTable]]:
@@ -421,7 +440,8 @@ class Store(ABC):
         found = self._tables.scan(self.heavy_table, LEDGER, where, columns)
         rows = [] if found is None else found.sort_by("at_ms").to_pylist()
         first = {(row["attempt_id"], row["batch"]): row for row in reversed(rows)}
-        return {key: (row["at_ms"], files_from_blob(row["blob"])) for key, row in first.items()}
+        readable = ((key, row["at_ms"], readable_files(row["blob"])) for key, row in first.items())
+        return {key: (at_ms, files) for key, at_ms, files in readable if files is not None}
 
     def _record(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write one kind of rows in one commit."""
@@ -456,18 +476,35 @@ class StateStore(Store):
         return SqliteLease(self._records)
 
     def put_plan(self, plan: Plan) -> None:
-        self._records.put_plan(plan.id, plan.table_uuid, plan.policy_hash, plan.document())
+        text = stored_form(plan).decode()
+        self._records.put_plan(plan.id, plan.table_uuid, plan.policy_hash, text)
 
     def get_plan(self, plan_id: str) -> Plan | None:
-        body = self._records.get_plan(plan_id)
-        return None if body is None else plan_from_document(body)
+        return self._readable(self._records.get_plan(plan_id))
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
-        body = self._records.standing_plan(table_uuid, policy_hash)
-        return None if body is None else plan_from_document(body)
+        return self._readable(self._records.standing_plan(table_uuid, policy_hash))
 
     def standing_plans(self, table_uuid: str) -> tuple[Plan, ...]:
-        return tuple(map(plan_from_document, self._records.standing_plans(table_uuid)))
+        found = map(self._readable, self._records.standing_plans(table_uuid))
+        return tuple(plan for plan in found if plan is not None)
+
+    def _readable(self, stored: StoredText | None) -> Plan | None:
+        """Return the plan; one that cannot be read is set aside, and the table is planned again."""
+        if stored is None:
+            return None
+        try:
+            plan = parse_stored(stored.body)
+            if (plan.id, plan.table_uuid, plan.policy_hash) == (
+                stored.plan_id, stored.table_uuid, stored.policy_hash,
+            ):  # fmt: skip
+                return plan
+            why = f"it is plan {plan.id} of table {plan.table_uuid}"
+        except UserError as error:
+            why = "; ".join((error.what, *error.details))
+        approved = self._records.set_aside(stored.plan_id, why)
+        warn_set_aside(stored.plan_id, stored.table_uuid, why, approved)
+        return None
 
     def drop_plan(self, plan_id: str) -> None:
         self._records.drop_plan(plan_id)
@@ -510,40 +547,10 @@ def _refusals_key(table_uuid: str) -> str:
     return f"refused:{table_uuid}"
 
 
-def _ledger_row(kind: str, intent: Intent, action_id: str, body: Any) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "table_uuid": intent.table_uuid,
-        "plan_id": intent.plan_id,
-        "attempt_id": intent.attempt_id,
-        "batch": intent.batch,
-        "action_id": action_id,
-        "at_ms": _now_ms(),
-        "body": json.dumps(body, separators=(",", ":")),
-        "blob": None,
-    }
-
-
-def _plain_row(
-    kind: str, plan_id: str, action_id: str, body: Any, table_uuid: str = ""
-) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "table_uuid": table_uuid,
-        "plan_id": plan_id,
-        "attempt_id": "",
-        "batch": 0,
-        "action_id": action_id,
-        "at_ms": _now_ms(),
-        "body": json.dumps(body, separators=(",", ":")),
-        "blob": None,
-    }
-
-
-def _intent(body: dict[str, Any]) -> Intent:
-    lists = ("table", "action_ids", "inputs", "outputs", "commits")
-    values: dict[str, Any] = {key: tuple(v) if key in lists else v for key, v in body.items()}
-    return Intent(**values)
+def _row_of(kind: str, reservation: Reservation, body: Any) -> dict[str, Any]:
+    return plain_row(
+        kind, reservation.plan_id, "", body, reservation.table_uuid, attempt_id=reservation.id
+    )
 
 
 def _since(rows: pa.Table, column: str, oldest_ms: int) -> pa.Table:

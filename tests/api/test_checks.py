@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.api.check_query import refused
 from reconciler.api.checks import broken_paths, check
 from reconciler.api.cross_checks import cross_checks, sight
 from reconciler.api.document_codec import from_document, to_document
@@ -176,3 +177,37 @@ def test_too_many_budgets_are_each_judged(said: Said) -> None:
     of_each = {problem.message for problem in found if problem is not of_the_list}
     assert len(found) == 201
     said("\n".join([of_the_list.message, *of_each]))
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("SELECT 1 FROM {table} WHERE amount < 0", ""),
+        ("WITH t AS (SELECT * FROM {table}) SELECT 1 FROM t", ""),
+        ("WITH a AS (SELECT * FROM {table}), b AS (SELECT * FROM a) SELECT 1 FROM b", ""),
+        ("SELECT id FROM {table} EXCEPT ALL SELECT id FROM {main}", ""),
+        ("SELECT 1 FROM {table}, range(3)", ""),
+        ("SELECT assert_true(id > 0) FROM {table}", ""),
+        ("SELECT raise_error((SELECT max(x) FROM other.t)) FROM {table}", "another table"),
+        ("SELECT 1 FROM {table} t, secret", "another table"),
+        ("WITH t AS (SELECT * FROM t) SELECT 1 FROM t, {table}", "another table"),
+        ("WITH b AS (SELECT * FROM a), a AS (SELECT 1 FROM {table}) SELECT 1 FROM b", "another"),
+        ("SELECT 1 FROM {table} WHERE EXISTS (WITH x AS (SELECT 1) SELECT 1 FROM x) "
+         "AND id IN (SELECT id FROM x)", "another table"),
+        ("SELECT 1 FROM {table}.files", "another table"),
+        ("SELECT 1 FROM {table}, parquet.`/etc/x`", "another table"),
+        ("SELECT 1 FROM {table}, iceberg.`s3://x`", "another table"),
+        ("SELECT 1 FROM IDENTIFIER('secret.t'), {table}", "table function"),
+        ("SELECT 1 FROM {table}, read_files('x')", "table function"),
+        ("SELECT reflect('a', 'b') FROM {table}", "reflect"),
+        ("SELECT version() FROM {table}", "version"),
+        ("SELECT current_user() FROM {table}", "current_user"),
+        ("SELECT 1 FROM {table}; SELECT 1 FROM x", "one SELECT"),
+        ("SELECT 1 FROM {table}) x, (SELECT 1 FROM secret", "parsed"),
+        ("SELECT TRANSFORM (id) USING 'x' AS (x) FROM {table}", "program"),
+        ("DROP TABLE {table}", "one SELECT"),
+    ],
+)  # fmt: skip
+def test_a_check_reads_its_table_and_nothing_else(query: str, why: str) -> None:
+    found = refused(query)
+    assert why in found if why else found == ""

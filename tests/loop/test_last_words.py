@@ -11,7 +11,7 @@ import pytest
 
 from reconciler import errors
 from reconciler.kube.termination_message import Cause
-from reconciler.loop.driver_job import last_words
+from reconciler.loop.driver_job import last_words, said_by
 
 CAUSES = {
     errors.UserError: Cause.USER_ERROR,
@@ -37,6 +37,8 @@ CAUSES = {
     errors.MemoryExhaustedError: Cause.OUT_OF_MEMORY,
     errors.UnknownCommitError: Cause.UNAVAILABLE,
     errors.RefusedAddressError: Cause.USER_ERROR,
+    errors.RedirectedError: Cause.UNAVAILABLE,
+    errors.UnusableLogError: Cause.USER_ERROR,
 }
 
 
@@ -54,6 +56,23 @@ def test_every_error_is_covered() -> None:
     shown_elsewhere = {errors.ReconcilerError, errors.InvalidDocuments}
     known = {k for k in below(errors.ReconcilerError) if k.__module__ == "reconciler.errors"}
     assert known - shown_elsewhere == set(CAUSES)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("s3cret-value"),
+        errors.InternalError("could not rewrite t", said=("CastError: s3cret-value",)),
+        errors.TableDamagedError("a file of t cannot be read", said=("s3cret-value",)),
+    ],
+    ids=["python", "unknown", "damage"],
+)
+def test_what_an_engine_said_is_in_the_log_of_the_job_and_stored_nowhere(
+    error: BaseException,
+) -> None:
+    words = last_words(error)
+    assert "s3cret" not in words.line()
+    assert any("s3cret" in text for text in said_by(error))
 
 
 def test_a_fault_of_ours_is_unknown_and_one_of_memory_is_not() -> None:
@@ -97,7 +116,8 @@ def test_an_error_without_a_text_of_its_own_is_reported_by_its_type() -> None:
         def __str__(self) -> str:
             raise ConnectionRefusedError(111, "refused")
 
-    assert last_words(Remote()).message == "Remote"
+    assert last_words(Remote()).message.startswith(Remote.__name__)
+    assert said_by(Remote()) == ()
 
 
 def test_a_verification_that_failed_is_not_blamed_on_a_jvm(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.errors import UserError
+from reconciler.errors import InternalError, UserError
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
@@ -18,7 +19,14 @@ from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.ordering import Lexicographic, ordering_of
-from reconciler.plan.plan import canonical_json, freeze, plan_from_document, plan_id, policy_hash
+from reconciler.plan.plan import (
+    canonical_json,
+    freeze,
+    plan_from_document,
+    plan_id,
+    policy_hash,
+    stored_form,
+)
 from reconciler.plan.prediction import Prediction
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
@@ -134,20 +142,53 @@ def test_a_plan_that_names_an_input_twice_is_refused(said):
 
 texts = st.text(st.characters(exclude_categories=["Cs"]) | st.characters(min_codepoint=0xD000))
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**54), 2**54) | texts,
+    st.none() | st.booleans() | st.integers(-(2**65), 2**65) | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
 )
 
 
 @given(values)
-def test_the_quick_canonical_form_is_that_of_rfc_8785(value):
+def test_the_canonical_form_is_that_of_rfc_8785_and_has_integers_of_64_bits(value):
     try:
         expected = rfc8785.dumps(value)
+    except rfc8785.IntegerDomainError:
+        if largest(value) > 2**63 - 1:
+            with pytest.raises(ValueError):
+                canonical_json(value)
+        else:
+            assert json.loads(canonical_json(value)) == value
     except ValueError:
         with pytest.raises(ValueError):
             canonical_json(value)
     else:
         assert canonical_json(value) == expected
+
+
+def largest(value):
+    """The integer of the greatest magnitude, -1 without one."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return max(map(largest, inner), default=-1)
+    return abs(value) if type(value) is int else -1
+
+
+@pytest.mark.parametrize("size", [2**53, 10**17, 2**63 - 1])
+def test_a_plan_of_a_petabyte_table_has_a_digest_and_is_read_back(size):
+    evidence = {"cost": {
+        "tableBytes": size, "yearlyRead": size, "cpuMillis": 1, "millis": 1, "cores": 1,
+        "rhoMilli": 1, "rhoLabel": "x",
+    }}  # fmt: skip
+    plan = replace(make([cluster(["a", "b"])], table(["a", "b"])), evidence=evidence)
+    again = plan_from_document(json.loads(stored_form(plan)))
+    assert again.digest() == plan.digest() and again.evidence == evidence
+
+
+def test_a_plan_that_would_be_refused_is_not_stored(said):
+    evidence = {"totals": [{"name": "deleted rows", "unit": "percent", "now": 1, "atLeast": 3}]}
+    plan = replace(make([cluster(["a", "b"])], table(["a", "b"])), evidence=evidence)
+    with pytest.raises(InternalError) as refused:
+        stored_form(plan)
+    said(refused.value)
 
 
 def test_an_edited_plan_is_refused(said):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.check_query import refused
 from reconciler.errors import AuditFailedError, BlockedError
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.execution import Audit, ExecutionRequest
@@ -64,6 +65,8 @@ def test_a_batch_is_committed_after_its_check_passed_on_the_branch(bench: Bench)
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM {table}) -- a comment",
         "SELECT reflect('java.lang.System', 'getProperty', 'user.home') FROM {table}",
         "SELECT 1 FROM text.`/etc/hostname`, {table}",
+        "SELECT 1 FROM {table}.snapshots, {table}",
+        "SELECT 1 FROM {table} WHERE version() = 'x'",
     ],
 )
 def test_a_check_that_returns_rows_or_cannot_be_run_leaves_main_alone(
@@ -129,3 +132,73 @@ def test_a_snapshot_of_an_audit_that_somebody_tagged_stays(bench: Bench) -> None
               f"{live.table.refs().get('audit').snapshotId()}")  # fmt: skip
     audit.drop(live)
     assert (_refs(bench, name), _audits(bench, name)) == ({"main", "kept"}, 1)
+
+
+SECRET = "s3cret-of-another-team"
+OVER_ANOTHER = [
+    "SELECT raise_error((SELECT max(v) FROM {other})) FROM {table}",
+    "SELECT 1 FROM {table} WHERE (SELECT count(*) FROM {other} WHERE v LIKE 's3%') > 0",
+    "SELECT CAST(v AS INT) FROM (SELECT v FROM {other} UNION ALL SELECT v FROM {table})",
+    "WITH o AS (SELECT * FROM {other}) SELECT 1 FROM o, {table}",
+    "SELECT 1 FROM {table} JOIN {other}.files ON true",
+]
+OVER_ITS_OWN = [
+    "SELECT raise_error(v) FROM {table}",
+    "SELECT CAST(v AS INT) FROM {table}",
+    "SELECT assert_true(v = 'x', v) FROM {table}",
+    "SELECT map_from_arrays(array(v, v), array(1, 2)) FROM {table}",
+]
+
+
+@pytest.mark.parametrize("asked", ["before Spark", "of Spark's plan"])
+@pytest.mark.parametrize("check", [*OVER_ANOTHER, *OVER_ITS_OWN])
+def test_no_value_of_a_row_leaves_a_check(
+    bench: Bench, check: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the error, the ledger and the events; whichever of the two looks finds another table."""
+    from reconciler.loop.driver_job import last_words
+
+    other = bench.create("id BIGINT, v STRING")
+    bench.fill(other, 1, 3, f"n, '{SECRET}'")
+    name = bench.create("id BIGINT, v STRING")
+    bench.fill(name, 4, 10, f"file * 10 + n, '{SECRET}'")
+    read: list[str] = []
+    if asked == "before Spark":
+        judge, where = refused, "refused"
+    else:
+        monkeypatch.setattr(audit, "refused", lambda query: "")
+        judge, where = audit._beyond, "_beyond"
+    monkeypatch.setattr(audit, where, lambda *asked: read.append(judge(*asked)) or read[-1])
+    request = _request(bench, name, check.replace("{other}", bench.full(other)))
+    with pytest.raises(AuditFailedError) as failed:
+        bench.run(request)
+    error = failed.value
+    said = [error.render(), last_words(error).line(), *(event.text for event in bench.events)]
+    said += [str(outcome) for outcome in bench.ledger.outcomes()]
+    assert SECRET not in " ".join(said)
+    assert bool(read[-1]) is (check in OVER_ANOTHER)  # refused before a row was read
+
+
+def test_what_a_check_may_ask_of_its_table(bench: Bench) -> None:
+    name = _table(bench)
+    for check in (
+        "WITH t AS (SELECT * FROM {table}) SELECT 1 FROM t WHERE id < 0",
+        "SELECT id FROM {table} EXCEPT ALL SELECT id FROM {main}",
+        "SELECT 1 FROM {table} t LEFT ANTI JOIN {main} m ON t.id = m.id",
+        "SELECT 1 FROM {table}, VALUES (1) AS o(x) WHERE id = -x",
+        "SELECT 1 FROM range(3) r JOIN {table} t ON t.id = -1 - r.id",
+        "SELECT 1 FROM {table} LATERAL VIEW explode(array(id)) e AS x WHERE x < 0",
+        "SELECT assert_true(id >= 0) FROM {table} WHERE id IN (SELECT -1 FROM {main})",
+    ):
+        snapshot = bench.table(name).currentSnapshot()
+        live = LiveTable(bench.spark, bench.full(name), bench.table(name))
+        text = check.replace("{main}", "{table}")  # one snapshot stands for both
+        refusal = audit.check(live, _Both(snapshot), Audit("audit", text))
+        assert refusal is None, (check, refusal)
+
+
+class _Both:
+    """A snapshot that is its own parent."""
+
+    def __init__(self, snapshot: Any) -> None:
+        self.snapshotId = self.parentId = snapshot.snapshotId

@@ -135,7 +135,7 @@ def test_a_place_that_may_not_be_written_to_is_not_a_missing_file(name: str, mes
     cause = Throwable(name, message)
     error = raised("org.apache.iceberg.exceptions.RuntimeIOException", "Failed to create", cause)
     assert type(error) is AccessDeniedError
-    assert message in error.details[0]
+    assert message in error.said[0]
     assert "writable" in (error.do or "")
 
 

@@ -20,7 +20,7 @@ from reconciler.errors import BlockedError, StateError, UserError
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.execution import COMMITTED, UNKNOWN_OUTCOME, Intent, Outcome
 from reconciler.plan.ledger import ReadCheck
-from reconciler.plan.plan import DeleteState, Plan, PlannedAction
+from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Comparison, Ref
@@ -229,10 +229,10 @@ def test_read_checks_come_back_in_order(store: StateStore) -> None:
     assert store.read_checks(UUID) == tuple(checks)
 
 
-def plan(plan_id: str, policy: str = "hash") -> Plan:
-    action = BinPack(inputs=("file:/t/x.parquet",))
+def plan(number: int, policy: str = "hash") -> Plan:
+    action = BinPack(inputs=(f"file:/t/x{number}.parquet",))
     return Plan(
-        id=plan_id,
+        id=plan_id(UUID, policy, [action]),
         catalog="warehouse",
         table=("sales", "lineitem"),
         table_uuid=UUID,
@@ -245,36 +245,28 @@ def plan(plan_id: str, policy: str = "hash") -> Plan:
     )
 
 
-def _plan_id(number: int) -> str:
-    return f"p-{number:020x}"
-
-
-def test_plans_are_found_by_id_and_the_last_one_by_policy(
-    store: StateStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "reconciler.state.state.plan_from_document", lambda body: (body["planId"], body)
-    )
-    store.put_plan(plan(_plan_id(1)))
-    store.put_plan(plan(_plan_id(2)))
-    store.put_plan(plan(_plan_id(3), policy="another"))
-    assert store.get_plan(_plan_id(1)) == (_plan_id(1), plan(_plan_id(1)).document())
-    assert store.standing_plan(UUID, "hash") == (_plan_id(2), plan(_plan_id(2)).document())
+def test_plans_are_found_by_id_and_the_last_one_by_policy(store: StateStore) -> None:
+    first, second = plan(1), plan(2)
+    for item in (first, second, plan(3, policy="another")):
+        store.put_plan(item)
+    assert store.get_plan(first.id) == first
+    assert store.standing_plan(UUID, "hash") == second
     assert store.standing_plan(UUID, "unknown") is None
-    store.drop_plan(_plan_id(2))
-    assert store.get_plan(_plan_id(2)) is None
+    store.drop_plan(second.id)
+    assert store.get_plan(second.id) is None
 
 
 def test_an_approval_survives_storing_the_plan_again(store: StateStore, said: Said) -> None:
-    store.put_plan(plan(_plan_id(1)))
-    assert not store.approved(_plan_id(1))
-    store.approve(_plan_id(1), "default/one")
-    store.put_plan(plan(_plan_id(1)))
-    assert store.approved(_plan_id(1))
-    assert store.approved(_plan_id(1), "default/one")
-    assert not store.approved(_plan_id(1), "default/another")
+    first = plan(1)
+    store.put_plan(first)
+    assert not store.approved(first.id)
+    store.approve(first.id, "default/one")
+    store.put_plan(first)
+    assert store.approved(first.id)
+    assert store.approved(first.id, "default/one")
+    assert not store.approved(first.id, "default/another")
     with pytest.raises(UserError) as refused:
-        store.approve(_plan_id(9), "default/one")
+        store.approve(f"p-{9:020x}", "default/one")
     said(refused.value)
 
 
