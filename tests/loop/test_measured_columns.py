@@ -12,6 +12,7 @@ from reconciler.errors import InternalError
 from reconciler.loop.local_actor import LocalActor
 from reconciler.queries.fragments import batch_fragments
 from reconciler.spark import read_cost
+from reconciler.state.state import Store
 from tests.advisor.worlds import DAY, range_query
 from tests.cli.observations import lineitem
 
@@ -25,6 +26,8 @@ class _Notes:
 
     def set_note(self, key: str, value: Any) -> None:
         self.kept[key] = value
+
+    note_as: Any = Store.note_as
 
 
 def _measured(monkeypatch: pytest.MonkeyPatch, measure: Any) -> dict[str, Any]:
