@@ -269,14 +269,14 @@ def _beyond(live: LiveTable, analysed: Any) -> str:
         if name in (SCRIPT, "View") or iceberg.is_a(live.spark, node, COMMAND):
             return f"its plan has a node {name}"
         children = _seq(node.children())
-        if not children and name not in LEAVES and not _is_own(live, node, name):
+        if not children and name not in LEAVES and not _is_checked(live, node, name):
             return f"it reads another table, by a node {name}"
         nodes += [*children, *_seq(node.innerChildren())]
         expressions += _seq(node.expressions())
     return ""
 
 
-def _is_own(live: LiveTable, node: Any, name: str) -> bool:
+def _is_checked(live: LiveTable, node: Any, name: str) -> bool:
     """Whether the relation is the table of the check, and not a metadata table of it."""
     if name != ICEBERG:
         return False
