@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -197,14 +198,25 @@ def _unsupported(table: FileTable) -> list[Unfit]:
         "of another format than Parquet": ~table.parquet,
         "encrypted": table.encrypted,
         "of a partition spec whose column was dropped": np.isin(table.spec_id, gone),
+        "named by more than one entry of the manifests": _repeated(table),
     }
     found = []
     for why, mask in masks.items():
         rows = np.flatnonzero(mask).astype(np.int64)
         if len(rows):
-            text = f"{plural(len(rows), 'file')} {why}: not supported yet"
+            files = len(set(table.path[rows]))
+            text = f"{plural(files, 'file')} {why}: not supported yet"
             found.append(Unfit(rows, reasons.NOT_REWRITABLE, text))
     return found
+
+
+def _repeated(table: FileTable) -> Bool:
+    """Return bool[files]: those whose path another entry has too. Readers see their rows once per
+    entry; a replacement names a path, which would remove all of its entries."""
+    if len(table.row_of) == len(table):
+        return np.zeros(len(table), dtype=np.bool_)
+    times = Counter(table.path)
+    return np.array([times[path] > 1 for path in table.path], dtype=np.bool_)
 
 
 def _refused(given: AdviceInput) -> list[Unfit]:
