@@ -13,6 +13,8 @@ def unwritable(schema: Schema, properties: Mapping[str, str]) -> str:
         return "the table is encrypted"
     if reserved := schema.reserved:
         return f"columns are named like Iceberg's own: {', '.join(reserved)}"
+    if any("" in field.path for field in schema.fields):
+        return "a column has an empty name, which Avro does not allow in manifests"
     if schema.alike:
         return f"names of columns differ in case only: {', '.join(schema.alike)}"
     columns = [f"{field.name} ({field.type})" for field in schema.unwritable]
