@@ -8,6 +8,7 @@ in code of this package. Used in Spark's Python processes and in the driver; nee
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from reconciler.rewrite.columns import Column, Stored, Unreadable, stored_column
 from reconciler.rewrite.deletes import Delete, Positions
 from reconciler.rewrite.storage import Opening, Scratch
 
+log = logging.getLogger(__name__)
 BATCH = 100
 """Files of equal columns that one query reads, if nothing is deleted from them."""
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539
@@ -242,7 +244,8 @@ class Witness:
                 return self._named(batch, read)
             for one in batch if len(batch) > 1 else ():
                 self._named([one], read)
-            raise Refused(Failure(batch[0].path, "", first_line(error))) from error
+            log.warning("%s: %s", batch[0].path, error)
+            raise Refused(Failure(batch[0].path, "", _why(error))) from error
 
     def _fingerprint(self, files: Sequence[DataFile], hashed: bool) -> Fingerprint:
         if not hashed and not files[0].deletes:
@@ -460,6 +463,16 @@ class Refused(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure)
         self.failure = failure
+
+
+def _why(error: Exception) -> str:
+    """Return why a file cannot be read. The message of another library is for the log alone: it
+    quotes values of the table, and this goes to ledgers, plans and conditions."""
+    if "not valid UTF8" in str(error):
+        return "text that is not UTF-8"
+    if type(error) is ValueError:
+        return first_line(error)
+    return f"its values cannot be read ({type(error).__name__}); the log of the run has the reason"
 
 
 def connect(limits: Limits, directory: str) -> Any:

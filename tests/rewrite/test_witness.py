@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
@@ -165,3 +166,21 @@ def test_a_partition_column_that_a_file_lacks_has_the_partitions_value(tmp_path:
         whole = write(tmp_path / "whole.parquet", columns, [[1, value]])
         placed = replace(hive, partition=((2, "string", value),))
         assert seen(table, placed) == seen(table, whole)
+
+
+def test_why_a_file_cannot_be_read_quotes_no_value(tmp_path: Path) -> None:
+    """It goes to ledgers, plans and conditions, which more people read than the table."""
+    table = Table((Column(1, "s", "string"),), {}, None, False)
+    details = set()
+    for number, value in enumerate((b"secret\xff", b"\xfehidden")):
+        stored = pa.array([value], pa.binary())
+        text = pa.StringArray.from_buffers(1, *stored.buffers()[1:])
+        field = pa.field("s", pa.string(), metadata={"PARQUET:field_id": "1"})
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.Table.from_arrays([text], schema=pa.schema([field])), path)
+        file = DataFile(f"file:{path}", 1, path.stat().st_size)
+        found = witnessed(Work(table, (file,)), [0], None, Limits())
+        assert found.failure is not None
+        details.add(found.failure.detail)
+    (detail,) = details
+    assert not any(value in detail for value in ("secret", "hidden"))
