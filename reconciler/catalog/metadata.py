@@ -53,7 +53,8 @@ def _name_mapping(metadata: Any) -> tuple[tuple[tuple[str, ...], int], ...]:
 
 def _mapped(path: tuple[str, ...], members: Any) -> Iterator[tuple[tuple[str, ...], int]]:
     for member in members:
-        for name in member.names:
+        # An entry may lack its names; pyiceberg 0.12 then gives a type in their place.
+        for name in member.names if isinstance(member.names, list) else ():
             if member.field_id is not None:
                 yield (*path, name), member.field_id
             yield from _mapped((*path, name), member.fields)

@@ -130,7 +130,7 @@ def _has_id(column: Stored) -> bool:
 
 
 def _mapped(stored: Sequence[Stored], mapping: Sequence[Mapping[str, Any]]) -> tuple[Stored, ...]:
-    by_name = {name: entry for entry in mapping for name in entry["names"]}
+    by_name = {name: entry for entry in mapping for name in entry.get("names", ())}
     found = []
     for column in stored:
         entry = by_name.get(column.name, {})

@@ -151,13 +151,18 @@ def _mapping(text: str | None) -> list[Any] | None:
 
 
 def _is_mapping(entries: Any) -> bool:
-    return isinstance(entries, list) and all(
+    """A name that two entries of one level have is read by one reader as one, by another as the
+    other."""
+    if not isinstance(entries, list) or not all(
         isinstance(entry, dict)
         and isinstance(entry.get("names", []), list)
         and isinstance(entry.get("field-id"), int | None)
         and _is_mapping(entry.get("fields") or [])
         for entry in entries
-    )
+    ):
+        return False
+    names = [str(name) for entry in entries for name in entry.get("names", ())]
+    return len(set(names)) == len(names)
 
 
 def _numbered(node: Node, entries: Sequence[Mapping[str, Any]]) -> Node:

@@ -201,6 +201,7 @@ def test_without_field_ids_the_name_mapping_says_what_the_columns_are() -> None:
     found = fault(table(*fields), *NO_IDS)
     assert found is not None and (found.reason, found.column) == (NO_FIELD_IDS, "")
     assert fault(table(*fields, mapping=mapping), *NO_IDS) is None
+    assert fault(table(*fields, mapping=[*mapping, {"field-id": 3}]), *NO_IDS) is None
     renamed = NO_IDS[0], replace(NO_IDS[1], name="old")
     assert fault(table(*fields, mapping=mapping), *renamed) is None
     unit = leaf("INT64", "TIMESTAMP(MILLIS,UTC)", field_id=None)
@@ -229,6 +230,14 @@ def test_columns_that_are_not_surely_known_are_a_fault(mapping: Any, nodes: list
     expected = table(column("long"), column("long", 2, "w"), mapping=mapping)
     found = fault(expected, *nodes)
     assert found is not None and found.reason == NO_FIELD_IDS
+
+
+def test_a_mapping_that_gives_one_name_two_ids_says_nothing() -> None:
+    fields = column("long"), column("long", 2, "w")
+    mapping = [{"field-id": 1, "names": ["v"]}, {"field-id": 2, "names": ["w"]}]
+    for again in ([{"field-id": 9, "names": ["w"]}, *mapping], [*mapping, {"names": ["w"]}]):
+        found = fault(table(*fields, mapping=again), *NO_IDS)
+        assert found is not None and found.reason == NO_FIELD_IDS
 
 
 def test_nested_fields_need_ids_too() -> None:
