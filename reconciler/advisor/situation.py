@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -198,7 +197,7 @@ def _unsupported(table: FileTable) -> list[Unfit]:
         "of another format than Parquet": ~table.parquet,
         "encrypted": table.encrypted,
         "of a partition spec whose column was dropped": np.isin(table.spec_id, gone),
-        "named by more than one entry of the manifests": _repeated(table),
+        "of a table that has one file in two manifest entries": _repeated(table),
     }
     found = []
     for why, mask in masks.items():
@@ -211,12 +210,9 @@ def _unsupported(table: FileTable) -> list[Unfit]:
 
 
 def _repeated(table: FileTable) -> Bool:
-    """Return bool[files]: those whose path another entry has too. Readers see their rows once per
-    entry; a replacement names a path, which would remove all of its entries."""
-    if len(table.row_of) == len(table):
-        return np.zeros(len(table), dtype=np.bool_)
-    times = Counter(table.path)
-    return np.array([times[path] > 1 for path in table.path], dtype=np.bool_)
+    """Return bool[files]: all of them if two entries have one path. Readers see such a file's rows
+    once per entry; a replacement names a path, and the executor finds its inputs by it."""
+    return np.full(len(table), len(table.row_of) < len(table))
 
 
 def _refused(given: AdviceInput) -> list[Unfit]:
