@@ -174,11 +174,7 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
     bins = balanced(sizes, slots)
     if not bins:
         return Seen()
-    if (
-        str(context.master).startswith("local")
-        or sum(sizes) <= DIRECT_BYTES
-        or (opening is not None and opening.properties.get("s3.signer"))
-    ):
+    if _by_driver(str(context.master), sum(sizes), opening):
         found = _in_threads(attempt, work, bins, opening)
     else:
         found = _on_executors(attempt, name, work, bins, opening)
@@ -190,6 +186,13 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
             raise FileNotFoundError(2, "No such file or directory", seen.failure.path)
         raise Unseen(seen.failure)
     return seen
+
+
+def _by_driver(master: str, size: int, opening: Opening | None) -> bool:
+    """Whether the driver compares the files itself: work that is small, that of a local master, and
+    that of a catalog that signs each request."""
+    signed = opening is not None and bool(opening.properties.get("s3.signer"))
+    return master.startswith("local") or size <= DIRECT_BYTES or signed
 
 
 def _paths(work: Work) -> Iterable[str]:

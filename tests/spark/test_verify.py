@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -16,9 +17,11 @@ from pyspark.sql import functions as f
 from reconciler.api.documents import Verification
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.delete_maintenance import ConvertDeletes
 from reconciler.plan.execution import ExecutionRequest
-from reconciler.spark import arrange, scan, verify
+from reconciler.spark import arrange, scan, verify, witnessing
 from reconciler.spark.actions import rewrite
+from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -92,6 +95,40 @@ def test_tampered_output_is_not_committed(
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []
     assert bench.ledger.open_intents(request.table_uuid) == ()
+
+
+@pytest.fixture
+def on_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's Python processes compare the files, as they do with much work in a cluster."""
+    monkeypatch.setattr(witnessing, "_by_driver", lambda master, size, opening: False)
+
+
+@pytest.mark.usefixtures("on_executors")
+@pytest.mark.parametrize("tamper", TAMPERINGS[1:3], ids=lambda t: t.__name__.strip("_"))
+def test_executors_find_tampered_output(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tamper: Callable[[DataFrame], DataFrame]
+) -> None:
+    test_tampered_output_is_not_committed(bench, monkeypatch, tamper)
+
+
+@pytest.mark.usefixtures("on_executors")
+@pytest.mark.parametrize("version", [2, 3])
+def test_executors_compare_rows_and_their_deletes(bench: Bench, version: int) -> None:
+    name = bench.create(
+        "id bigint, a bigint",
+        f"'format-version'='{version}', 'write.delete.mode'='merge-on-read'",
+    )
+    for part in (0, 1):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id * 2 + {part}, id FROM range(100)")
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 3")
+    add_equality_delete(bench, name, {"id": pa.array([0, 1], pa.int64())})
+    before = bench.rows(name)
+    assert before.total() == 178
+    inputs = delete_paths(bench, name, 2)
+    assert bench.run(bench.request(name, ConvertDeletes(inputs=inputs), plan="p-0")).done
+    assert bench.rows(name) == before
+    assert bench.run(bench.request(name, bench.action(name, Cluster, "id"))).done
+    assert bench.rows(name) == before and bench.leftovers(name) == []
 
 
 def test_counts_mode_sees_lost_rows_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
