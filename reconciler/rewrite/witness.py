@@ -142,12 +142,23 @@ class Changed:
     """Positions that are written more than once."""
 
 
+LEAST_MEMORY = 128 << 20
+PYTHON_MEMORY = 256 << 20
+"""Bytes of a Python process with DuckDB and Arrow, besides DuckDB's limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a task may use."""
 
     memory_bytes: int = 512 << 20
     """Of DuckDB, which spills beyond it."""
+
+    @staticmethod
+    def beside(heap_bytes: int, cores: int) -> Limits:
+        """Return the limits of each of `cores` tasks beside a JVM with this heap."""
+        most = Limits().memory_bytes
+        return Limits(min(most, max(LEAST_MEMORY, heap_bytes // (4 * max(cores, 1)))))
 
 
 class Witness:

@@ -16,6 +16,7 @@ from reconciler.api.documents import Engine, Jobs
 from reconciler.api.spark_settings import refused_settings
 from reconciler.errors import UserError
 from reconciler.kube.pods import EXECUTOR, WORK_DIRECTORY
+from reconciler.rewrite.witness import PYTHON_MEMORY, Limits
 
 TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 DRIVER_PORT, BLOCK_MANAGER_PORT = 7078, 7079
@@ -25,6 +26,9 @@ PREFIX_LENGTH = 47
 PATIENCE_MS = 60_000
 """Timeout for an answer of the API server: Spark's own ten seconds are too short for a busy one."""
 MIB = 1 << 20
+LEAST_OVERHEAD = 384 * MIB
+OVERHEAD_SHARE = 10
+"""Spark's own figures for a JVM: 384 MiB, or a tenth of the heap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ def kubernetes_conf(
     return {
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        **_overhead(pod, engine, jobs),
         **jobs.spark_conf,
         **_identity(pod, token),
         **_addresses(pod),
@@ -126,7 +131,7 @@ def _addresses(pod: DriverPod) -> dict[str, str]:
 
 
 def _sizes(pod: DriverPod, engine: Engine) -> dict[str, str]:
-    """Return the sizes: spec.engine's memory is the heap; the pods get Spark's overhead on top."""
+    """Return the sizes: spec.engine's memory is the heap; the pods get overhead on top."""
     executors = engine.executors
     slots = executors.instances * executors.cores
     return {
@@ -142,6 +147,22 @@ def _sizes(pod: DriverPod, engine: Engine) -> dict[str, str]:
         # threads.
         "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
     }
+
+
+def _overhead(pod: DriverPod, engine: Engine, jobs: Jobs) -> dict[str, str]:
+    """Return the setting, unless the catalog's owner has a factor of their own."""
+    if "spark.executor.memoryOverheadFactor" in jobs.spark_conf:
+        return {}
+    executors = engine.executors
+    size = overhead(executors.memory_bytes, executors.cores)
+    return {"spark.executor.memoryOverhead": _memory(size, pod)}
+
+
+def overhead(heap_bytes: int, cores: int) -> int:
+    """Return the bytes of an executor's pod beside its heap: Spark's own share, and a Python
+    process per core that verifies what was written."""
+    task = Limits.beside(heap_bytes, cores).memory_bytes + PYTHON_MEMORY
+    return max(LEAST_OVERHEAD, heap_bytes // OVERHEAD_SHARE) + cores * task
 
 
 def _memory(size: int, pod: DriverPod) -> str:

@@ -32,7 +32,7 @@ from reconciler.rewrite.witness import (
     Work,
     witnessed,
 )
-from reconciler.spark import delete_files, iceberg, scan, stage
+from reconciler.spark import delete_files, iceberg, scan, session, stage
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.metrics import TaskMetrics
@@ -227,7 +227,8 @@ def _on_executors(
         context.pythonExec = sys.executable
     context.setJobGroup(name, f"layoutctl verify {attempt.name}")
     parts = [_part(work, numbers) for numbers in bins]
-    return list(context.parallelize(parts, len(parts)).map(_reading(opening, Limits())).collect())
+    limits = Limits.beside(*session.task_memory(attempt.spark))
+    return list(context.parallelize(parts, len(parts)).map(_reading(opening, limits)).collect())
 
 
 def _part(work: Work, numbers: Sequence[int]) -> Work:

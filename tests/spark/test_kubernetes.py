@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
 from reconciler.errors import UserError
 from reconciler.kube.pods import executor_template
+from reconciler.rewrite.witness import Limits
 from reconciler.spark.group import task_bytes
-from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf
+from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf, overhead
 
 GIB = 1 << 30
 ENGINE = Engine(EngineType.KUBERNETES_JOB, Driver(1, 2 * GIB), Executors(4, 2, 4 * GIB), 2)
@@ -74,6 +76,18 @@ def test_a_retry_after_out_of_memory_raises_both() -> None:
     made = conf(pod(LAYOUT_MEMORY_PERCENT="150"))
     assert made["spark.executor.memory"] == "6144m"
     assert made["spark.driver.memory"] == "3072m"
+
+
+def test_pods_of_executors_hold_the_python_processes_that_verify() -> None:
+    """Of 4 GiB and two cores: a tenth of the heap, and twice 512 MiB of DuckDB with Python."""
+    assert conf(pod())["spark.executor.memoryOverhead"] == f"{math.ceil(409.6 + 2 * 768)}m"
+    small = Limits.beside(1 << 30, 4)
+    assert small.memory_bytes == 128 << 20
+    assert overhead(1 << 30, 4) == (384 + 4 * (128 + 256)) << 20
+    own = Jobs(spark_conf={"spark.executor.memoryOverhead": "1g"})
+    assert conf(pod(), own)["spark.executor.memoryOverhead"] == "1g"
+    factor = Jobs(spark_conf={"spark.executor.memoryOverheadFactor": "0.5"})
+    assert "spark.executor.memoryOverhead" not in conf(pod(), factor)
 
 
 def test_the_catalog_may_tune_but_not_override() -> None:
