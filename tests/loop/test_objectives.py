@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.advisor.advice import AdviceInput, Objectives
 from reconciler.advisor.decide import decide
+from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import total_lines
 from reconciler.loop.step import CONVERGED, IDLE, TableState, state_of
 from reconciler.operator.look import _observed
@@ -39,6 +40,7 @@ class Proposed:
         self.pending: tuple[Any, ...] = ()
         self.observation = lineitem(12, 3)
         self.evidence = type("Evidence", (), {"workload": workload()})
+        self.history = History()
 
 
 def _state(proposal: Any) -> TableState:
