@@ -21,7 +21,7 @@ from reconciler.advisor.advice import (
 from reconciler.advisor.deletes.mode_document import modes_document
 from reconciler.api.document_codec import to_document
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.format import plural, utc
+from reconciler.format import count, plural, utc
 from reconciler.loop.waiting import quiet_ends, waiting
 from reconciler.plan.plan import Plan
 from reconciler.plan.prediction import millis, whole
@@ -113,6 +113,7 @@ def evidence_document(
             advice, observation.files, quiet_ends(advice.rejected, observation, settings)
         ),
         **({"waiting": waits.document()} if waits else {}),
+        **_checked(advice),
         **_trial(settings),
         "notActedOn": list(not_acted_on),
         "emptyBecause": _empty_because(advice, workload),
@@ -122,6 +123,17 @@ def evidence_document(
             "files": len(observation.files),
             "bytes": observation.files.total_bytes,
         },
+    }
+
+
+def _checked(advice: Advice) -> dict[str, Any]:
+    """Return how many footers of inputs were read, where a look did not read all of them."""
+    if not advice.files_unchecked:
+        return {}
+    read = count(advice.files_read - advice.files_unchecked)
+    return {
+        "checked": f"footers of {read} of {plural(advice.files_read, 'input file')} were checked; "
+        "the rest is checked before anything is written"
     }
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.execution import plan_of_file
 from reconciler.table.deletes import DeleteTable, Scope
 from reconciler.table.filetable import Bool, FileTable, Int64
 from reconciler.table.observation import Observation
@@ -37,19 +36,18 @@ class Checked:
 
 
 def sizes_of(seen: Observation) -> dict[str, int]:
-    """Return the sizes of the Parquet files of the table that others wrote, by path."""
+    """Return the sizes of the Parquet files of the table that others wrote, by path.
+
+    Ours are those that a snapshot of ours added: any writer can choose a path like ours.
+    """
     files, deletes = seen.files, seen.delete_files
-    data = zip(files.path[_foreign(files)], files.bytes[_foreign(files)].tolist(), strict=True)
-    parquet = ~deletes.of(Scope.VECTOR)
-    others = zip(deletes.path[parquet], deletes.bytes[parquet].tolist(), strict=True)
-    return {
-        **{str(path): size for path, size in data},
-        **{str(path): size for path, size in others if not plan_of_file(str(path))},
-    }
-
-
-def _foreign(files: FileTable) -> Bool:
-    return files.parquet & ~files.encrypted & ~files.layout_written
+    data = files.parquet & ~files.encrypted & ~files.layout_written
+    snapshots = (*seen.ancestry, *seen.other_snapshots)
+    own = [one.snapshot_id for one in snapshots if one.ours]
+    marks = ~deletes.of(Scope.VECTOR) & ~np.isin(deletes.snapshot_id, own)
+    paths = (*files.path[data], *deletes.path[marks])
+    sizes = (*files.bytes[data].tolist(), *deletes.bytes[marks].tolist())
+    return {str(path): size for path, size in zip(paths, sizes, strict=True)}
 
 
 def refused_forms(seen: Observation, forms: Mapping[str, Form]) -> dict[str, Refusal]:

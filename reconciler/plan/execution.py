@@ -262,6 +262,10 @@ class Ledger(Protocol):
         work."""
         ...
 
+    def outputs_of(self, table_uuid: str) -> frozenset[str]:
+        """Return the content files that the recorded batches of the table were to add."""
+        ...
+
     def record_refusals(self, table_uuid: str, found: Iterable[Refusal]) -> None:
         """Record files that no later plan may rewrite until the table refers to others."""
         ...

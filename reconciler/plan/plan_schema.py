@@ -195,6 +195,7 @@ _EVIDENCE = {
         "snapshot": _object(id=_NOTE, time=_NOTE, files=_MAYBE, bytes=_MAYBE),
         "trust": _NOTE,
         "refused": _NOTE,
+        "checked": _NOTE,
         "emptyBecause": _NOTE,
         "notActedOn": _list(_TEXT),
         "budgets": _list(_TEXT),

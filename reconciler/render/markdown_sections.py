@@ -58,6 +58,7 @@ def body(document: Document, limit: int) -> list[str]:
         _begun(document),
         _waiting(evidence),
         _refused(evidence),
+        _checked(evidence),
         _actions(document, limit),
         _totals(evidence),
         _slower(evidence, limit),
@@ -89,6 +90,12 @@ def _refused(evidence: Mapping[str, Any]) -> str:
     """Return why the table's own state prevents all of it."""
     text = evidence.get("refused", "")
     return f"**Refused:** {escaped(text)}." if text else ""
+
+
+def _checked(evidence: Mapping[str, Any]) -> str:
+    """Return how many inputs the plan has checked, where it has not checked all of them."""
+    text = evidence.get("checked", "")
+    return f"**Inputs:** {escaped(text)}." if text else ""
 
 
 def _actions(document: Document, limit: int) -> str:

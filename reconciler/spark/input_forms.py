@@ -8,7 +8,7 @@ driver, through the table's own FileIO. What is refused is recorded, so that no 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from reconciler.catalog.file_forms import File, form_from, read_forms, stated_or_actual
@@ -47,9 +47,9 @@ def refuse_unsound(
         if not file.vector:
             table = only(columns, file.keys) if file.keys else POSITION_DELETES
             expected[file.path, file.size] = table
-    foreign = [file for file in expected if not plan_of_file(file[0])]
-    tables = {path: expected[path, size] for path, size in foreign}
-    found = _refusals(read_forms(foreign, lambda file: _form(run.table, file)), tables)
+    others = foreign(run, expected)
+    tables = {path: expected[path, size] for path, size in others}
+    found = _refusals(read_forms(others, lambda file: _form(run.table, file)), tables)
     if not found:
         return
     run.ledger.record_refusals(run.request.table_uuid, found)
@@ -63,6 +63,15 @@ def refuse_unsound(
         ),
         do=REMEDIES[found[0].reason],
     )
+
+
+def foreign(run: Run, files: Collection[File]) -> list[File]:
+    """Return the files that no attempt of ours wrote, by the ledger: any writer can choose a path
+    like ours. The ledger is read only if some path is like ours."""
+    if not any(plan_of_file(path) for path, _ in files):
+        return list(files)
+    own = run.ledger.outputs_of(run.request.table_uuid)
+    return [file for file in files if file[0] not in own]
 
 
 def _columns(run: Run) -> Expected:

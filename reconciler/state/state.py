@@ -334,6 +334,10 @@ class Store(ABC):
         found = map(value_of, self._ledger(table_uuid, (INTENT,)))
         return tuple(intent for intent in found if intent is not None)
 
+    def outputs_of(self, table_uuid: str) -> frozenset[str]:
+        """Return the content files that the recorded batches of the table were to add."""
+        return frozenset(path for one in self.intents(table_uuid) for path in one.outputs)
+
     def outcomes(self, table_uuid: str) -> tuple[Outcome, ...]:
         """Return every outcome recorded for the table, in order of time.
 

@@ -48,6 +48,14 @@ class FileLedger:
         intents = (Intent(**{k: _tuples(v) for k, v in json.loads(r[0]).items()}) for r in rows)
         return tuple(intent for intent in intents if intent.table_uuid == table_uuid)
 
+    def outputs_of(self, table_uuid: str) -> frozenset[str]:
+        with self._open() as db:
+            rows = db.execute("SELECT body FROM intent").fetchall()
+        intents = [json.loads(row[0]) for row in rows]
+        return frozenset(
+            path for one in intents if one["table_uuid"] == table_uuid for path in one["outputs"]
+        )
+
     def record_refusals(self, table_uuid: str, found: Iterable[Refusal]) -> None:
         self.refused.setdefault(table_uuid, []).extend(found)
 

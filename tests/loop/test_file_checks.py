@@ -1,0 +1,208 @@
+"""Which inputs are checked by their footers, how often, and what a plan says of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.catalog import file_forms
+from reconciler.loop import reader as reader_module
+from reconciler.loop.file_checks import sizes_of
+from reconciler.loop.ports import Target
+from reconciler.loop.propose import Proposal, propose
+from reconciler.loop.reader import Reader
+from reconciler.plan.execution import Intent
+from reconciler.render import markdown, plan_text
+from reconciler.spark.input_forms import foreign
+from reconciler.state.state import StateStore
+from reconciler.table.deletes import DeleteTable, Scope
+from reconciler.table.observation import SnapshotInfo
+from reconciler.table.refusals import PHYSICAL_SCHEMA
+from tests.cli.observations import lineitem
+from tests.conftest import sqlite_catalog
+from tests.loop.test_step import policy
+
+NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
+LIKE_OURS = "layout-p-0123456789abcdef0123-1-7"
+TARGET = ("loop", "t")
+PACK = {"layout": {"files": {"targetSize": "1Mi", "minInputFiles": 2}}}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> CatalogConfig:
+    (tmp_path / "warehouse").mkdir()
+    return sqlite_catalog(tmp_path)
+
+
+@pytest.fixture
+def table(config: CatalogConfig) -> Any:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    opened = SqlCatalog(config.name, **dict(config.properties))
+    opened.create_namespace("loop")
+    return opened.create_table(
+        "loop.t", pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
+    )
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    return Reader(StateStore(tmp_path / "state"), tmp_path / "cache")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files whose footers the reader opens, in order."""
+    paths: list[str] = []
+
+    def through(io: Any) -> Callable[[file_forms.File], Any]:
+        read = file_forms.through(io)
+
+        def counted(file: file_forms.File) -> Any:
+            paths.append(file[0])
+            return read(file)
+
+        return counted
+
+    monkeypatch.setattr(reader_module, "through", through)
+    return paths
+
+
+def look(config: CatalogConfig, reader: Reader) -> Proposal:
+    return propose(
+        Target(config, TARGET), policy("t", **PACK), reader,
+        policy_digest="h", policy_name="test", not_acted_on=(), now=NOW, cores=2,
+    )  # fmt: skip
+
+
+def add(table: Any, files: int, **options: Any) -> None:
+    for number in range(files):
+        rows = {"id": [number], "at": pa.array([number], pa.timestamp("us"))}
+        table.append(pa.table(rows), **options)
+
+
+def register(table: Any, directory: str) -> str:
+    """Add a file with times in milliseconds, as a writer does that does not check what it adds."""
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    root = Path(table.location().removeprefix("file://"))
+    path = root / "data" / directory / "millis.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fields = [
+        pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+        for number, (name, kind) in enumerate((("id", pa.int64()), ("at", pa.timestamp("ms"))), 1)
+    ]
+    pq.write_table(pa.table([[1], [2]], schema=pa.schema(fields)), path)
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        file = DataFile.from_args(
+            content=DataFileContent.DATA, file_path=f"file://{path}",
+            file_format=FileFormat.PARQUET, partition=Record(), record_count=1,
+            file_size_in_bytes=path.stat().st_size, column_sizes={}, value_counts={},
+            null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={},
+            split_offsets=[4], sort_order_id=None, equality_ids=None, key_metadata=None,
+        )  # fmt: skip
+        file.spec_id = 0
+        append.append_data_file(file)
+    return f"file://{path}"
+
+
+def test_a_file_is_ours_by_its_snapshot_and_not_by_its_path(
+    table: Any, config: CatalogConfig, reader: Reader
+) -> None:
+    """Any writer can choose a directory that is named like ours."""
+    add(table, 1, snapshot_properties={"layout.attempt-id": "p-1"})
+    path = register(table, LIKE_OURS)
+    target = Target(config, TARGET)
+    seen = reader.observe(target)
+    assert list(sizes_of(seen)) == [path]
+    found = reader.check_files(target, seen, [path])
+    assert found.refusals[path].reason == PHYSICAL_SCHEMA
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["main", "branch"])
+def test_a_delete_file_is_ours_by_its_snapshot_and_not_by_its_path(elsewhere: bool) -> None:
+    ours = SnapshotInfo(1, 1, 1, "overwrite", {"layout.attempt-id": "p-1"})
+    others = SnapshotInfo(2, 2, 2, "delete", {})
+    paths = np.array([f"file:/t/{LIKE_OURS}/{n}.parquet" for n in range(3)], dtype=object)
+    deletes = DeleteTable(
+        path=paths,
+        scope=np.full(3, Scope.PARTITION, dtype=np.int64),
+        bytes=np.array([10, 20, 30]),
+        snapshot_id=np.array([1, 2, 3]),
+    )
+    seen = lineitem(2, 1)
+    seen = replace(
+        seen,
+        delete_files=deletes,
+        ancestry=() if elsewhere else (ours, others),
+        other_snapshots=(ours, others) if elsewhere else (),
+    )
+    found = {path: size for path, size in sizes_of(seen).items() if LIKE_OURS in path}
+    assert found == {paths[1]: 20, paths[2]: 30}
+
+
+def test_no_footer_is_opened_twice(
+    table: Any, config: CatalogConfig, reader: Reader, opened: list[str]
+) -> None:
+    add(table, 3)
+    bad = register(table, "elsewhere")
+    first = look(config, reader)
+    assert len(opened) == 4 and bad in opened
+    assert bad not in {path for item in first.advice.actions for path in item.action.inputs}
+    again = look(config, reader)
+    assert len(opened) == 4
+    assert again.plan.id == first.plan.id
+    add(table, 1)
+    look(config, reader)
+    assert len(opened) == len(set(opened)) == 5
+
+
+def test_a_plan_says_how_many_footers_it_has_not_read(
+    table: Any,
+    config: CatalogConfig,
+    reader: Reader,
+    opened: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader_module, "MOST_FOOTERS", 3)
+    add(table, 5)
+    first = look(config, reader)
+    assert (first.advice.files_read, first.advice.files_unchecked, len(opened)) == (5, 2, 3)
+    document = first.plan.document()
+    said = document["evidence"]["checked"]
+    assert "3 of 5" in said
+    assert said in " ".join(plan_text.render_plan(document, width=100).split())
+    assert said in markdown.render_plan(document)
+    second = look(config, reader)
+    assert (second.advice.files_unchecked, len(opened)) == (0, 5)
+    assert "checked" not in second.plan.evidence
+
+
+def test_an_execution_skips_what_its_ledger_names_and_not_what_looks_like_it(
+    tmp_path: Path,
+) -> None:
+    store, ours, fake = StateStore(tmp_path), f"file:/t/{LIKE_OURS}/a", f"file:/t/{LIKE_OURS}/b"
+    attempt = Intent(
+        table_uuid="u", table=TARGET, plan_id="p-1", attempt_id="p-1-1", batch=1,
+        action_ids=("a01",), base_snapshot_id=1, prefix=f"file:/t/{LIKE_OURS}", inputs=(),
+        outputs=(ours,),
+    )  # fmt: skip
+    store.record_intent(attempt)
+    assert store.outputs_of("u") == {ours}
+    assert store.outputs_of("other") == frozenset()
+    request = SimpleNamespace(table_uuid="u")
+    run: Any = SimpleNamespace(ledger=store, request=request)
+    assert foreign(run, [(fake, 1), (ours, 2), ("file:/t/c", 3)]) == [(fake, 1), ("file:/t/c", 3)]
+    unasked: Any = SimpleNamespace(request=request)
+    assert foreign(unasked, [("file:/t/c", 3)]) == [("file:/t/c", 3)]
