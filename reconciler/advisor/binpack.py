@@ -176,18 +176,12 @@ def merge_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Cand
 
 def _left_alone(situation: Situation, refused: Sequence[Drift]) -> list[Rejected]:
     """Return the small files that are not merged, one entry per reason."""
-    settings = situation.settings
     turned = []
-    few = [d for d in refused if len(d.files) < settings.min_input_files]
-    apart = [d for d in refused if len(d.files) >= settings.min_input_files]
-    for group, message in (
-        (few, f"fewer than minInputFiles {settings.min_input_files} in each"),
-        (apart, "of too unequal sizes, or too far apart in the key, to merge yet"),
-    ):
-        if group:
-            rows = np.sort(np.concatenate([d.files for d in group]))
-            title = f"{len(rows)} small files in {len(group)} partition" + "s" * (len(group) > 1)
-            turned.append(rejected(situation, title, reasons.TOO_FEW_FILES, message, rows))
+    for why in dict.fromkeys(drift.reason for drift in refused):
+        group = [drift for drift in refused if drift.reason == why]
+        rows = np.sort(np.concatenate([drift.files for drift in group]))
+        title = f"{len(rows)} small files in {len(group)} partition" + "s" * (len(group) > 1)
+        turned.append(rejected(situation, title, reasons.TOO_FEW_FILES, why, rows))
     return turned
 
 

@@ -178,12 +178,33 @@ def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -
             do="expire these snapshots after a new commit of the engine that writes the table, "
             "which writes a manifest list; or leave it out of the policy (tables.exclude)",
         )  # fmt: skip
+    what = f'the metadata of table "{quoted_name(identifier)}" cannot be decoded: {location}'
+    if _is_json(error):
+        return UnsupportedError(
+            what,
+            details=("The file is complete, but it is not table metadata as this version reads it. "
+                     "The table is as it was.", said(error)),
+            do="register the table with an earlier metadata file beside it or with a corrected "
+            "copy, or leave it out of the policy (tables.exclude)",
+        )  # fmt: skip
     return TableDamagedError(
-        f'the metadata of table "{quoted_name(identifier)}" cannot be decoded: {location}',
+        what,
         details=("The file is truncated, or it is not table metadata; its catalog points to it.",
                  said(error)),
         do="restore the file, or register the table with an earlier metadata file beside it",
     )  # fmt: skip
+
+
+def _is_json(error: Exception) -> bool:
+    """Whether the file was decoded and parsed, and fails by what its fields hold."""
+    import pydantic
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, pydantic.ValidationError):
+            return all(one["type"] != "json_invalid" for one in cause.errors())
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def refuse_read_only(config: CatalogConfig) -> None:
@@ -421,7 +442,13 @@ def _where(config: CatalogConfig) -> str:
 def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
     if isinstance(error, ReconcilerError):
         return error
-    if isinstance(error, (FileNotFoundError, PermissionError)):
+    if isinstance(error, PermissionError):
+        return AccessDeniedError(
+            f"a metadata file of catalog {describe(config)} may not be read",
+            details=(said(error, config),),
+            do="grant the right to read it",
+        )
+    if isinstance(error, FileNotFoundError):
         return TableDamagedError(
             f"a metadata file of catalog {describe(config)} cannot be read",
             details=(said(error, config),),
@@ -488,7 +515,13 @@ def translate_io(subject: str, do: str) -> Iterator[None]:
         refused = storage_refusal(error, subject)
         if refused is not None:
             raise refused from error
-        if isinstance(error, OSError) and not isinstance(error, (PermissionError, EOFError)):
+        if isinstance(error, PermissionError):
+            raise AccessDeniedError(
+                f"{subject} may not be read",
+                details=(said(error),),
+                do="grant the right to read it",
+            ) from error
+        if isinstance(error, OSError):
             raise UnavailableError(
                 f"{subject} cannot be read",
                 details=(said(error),),

@@ -117,6 +117,12 @@ def table_metadata_of(metadata: Any) -> TableMetadata:
     )
 
 
+def latest_ms_of(metadata: Any) -> int:
+    """Return the latest time of the metadata: of its last change, or of its log of snapshots."""
+    log = [int(entry.timestamp_ms) for entry in metadata.snapshot_log[-1:]]
+    return max([int(metadata.last_updated_ms), *log])
+
+
 def _log(metadata: Any) -> SnapshotLog:
     snapshots = tuple(
         Snapshot(

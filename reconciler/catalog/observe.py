@@ -25,6 +25,7 @@ from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.catalog.metadata import (
     ancestry_of,
     columns_of,
+    latest_ms_of,
     refs_of,
     schema_of,
     sort_order_text,
@@ -128,8 +129,8 @@ def observe_loaded(
     )
     positions = PositionReader(table.io, cache_dir / "positions" / str(metadata.table_uuid))
     applied = apply_deletes(*assemble(parts, entries), specs, positions)
-    since = (int(time.time() * 1000) if now_ms is None else now_ms) - recent_ms
-    writes = recent_writes(reader, ancestry, specs, since)
+    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    writes = recent_writes(reader, ancestry, specs, now_ms - recent_ms)
     table_metadata = table_metadata_of(metadata)
     waiting = read_waiting(reader, table_metadata.log)
     after = _published(parts, manifests, reader, waiting) if waiting else None
@@ -161,6 +162,7 @@ def observe_loaded(
         waiting=waiting,
         published=after,
         columns=columns_of(metadata),
+        ahead_ms=latest_ms_of(metadata) - now_ms,
         manifests=len(manifests),
         manifests_read=reader.read,
         bytes_read=reader.bytes_read,

@@ -24,12 +24,15 @@ from reconciler.loop.migration import migration_to
 from reconciler.loop.recommend import Recommended
 from reconciler.queries.predicate import render
 from reconciler.table.damage import damage_of
+from reconciler.table.filetable import UNKNOWN
 from reconciler.table.observation import Observation
 from reconciler.table.schema import PartitionSpec, Schema
 from reconciler.table.unwritable import unwritable
 
 KIND = "TableRecommendation"
 DAY_MS = 86_400_000
+MOST_NAMED = 3
+"""Columns that a warning names."""
 
 
 def recommendation_document(made: Recommended) -> dict[str, Any]:
@@ -291,6 +294,11 @@ def warnings(layout: DeclaredLayout, made: Recommended) -> list[str]:
             f"{rows:.0f} sampled rows per smallest row group: the order of close candidates is "
             f"uncertain below {SURE_ROWS}; a larger --sample-rows settles it"
         )
+    if unsized := _unsized(seen):
+        found.append(
+            f"the manifests do not say what every file stores of {unsized}: how much these columns "
+            "shrink or grow in a layout is not simulated"
+        )
     if layout.hashes and layout.commit is not None:
         found.append(
             f"a commit would write {plural(round(layout.commit.scattered), 'file')} over these "
@@ -303,6 +311,19 @@ def warnings(layout: DeclaredLayout, made: Recommended) -> list[str]:
     now_ms = int(made.made.timestamp() * 1000)
     against = risks(seen.files, seen.delete_files, seen.format_version, migration, now_ms)
     return [*found, *(f"the migration waits: {risk.text()}" for risk in against)]
+
+
+def _unsized(seen: Observation) -> str:
+    """Return the columns whose stored size is not known of every file, "" if there are none."""
+    sizes = seen.files.column_sizes
+    names = [
+        f'"{field.name}"'
+        for field in seen.schema.fields
+        if field.field_id not in sizes or (sizes[field.field_id] == UNKNOWN).any()
+    ]
+    more = len(names) - MOST_NAMED
+    shown = ", ".join(names[:MOST_NAMED])
+    return f"{shown} and {plural(more, 'other column')}" if more > 0 else shown
 
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}

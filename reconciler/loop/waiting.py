@@ -1,5 +1,5 @@
 """Work held back by the quiet period (until when), or refused: for good because of what files hold,
-or because of a live branch.
+or because of a live branch or the times in the metadata.
 
 A table whose only work is held back by the quiet period is Converged (nothing is admitted or
 blocked), but not for long; a reader of "nothing to do" needs to know what comes next, and when.
@@ -18,6 +18,7 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.format import duration, iec, plural, utc
 from reconciler.plan import reasons
 from reconciler.table.branches import live_branch, of_observation
+from reconciler.table.clock import REMEDY, ahead_text
 from reconciler.table.filetable import Partition
 from reconciler.table.observation import Observation
 
@@ -115,6 +116,9 @@ def excepted(advice: Advice) -> str:
 
 def refused(observation: Observation, policy: TableLayoutPolicy) -> str:
     """Return why `apply` would refuse the table now, and what to do; "" if it would not."""
+    ahead = ahead_text(observation.ahead_ms)
+    if ahead:
+        return f"apply refuses while {ahead}; {REMEDY}"
     allowed = policy.spec.safety.allow_live_branches
     live = "" if allowed else live_branch(of_observation(observation))
     if not live:

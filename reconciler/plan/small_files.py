@@ -26,6 +26,11 @@ WRITTEN_SHARE = 0.5
 LARGEST_SHARE = 0.75
 """A set is packed only if its largest file is at most this share of it."""
 
+UNEQUAL = "of too unequal sizes to merge yet"
+AS_MANY = "merged they would be as many files of the target size"
+APART = "too few of them are neighbours in the order of the key"
+"""Why small files are not merged, of at least minInputFiles in their partition."""
+
 
 def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
     """Return the target file size for Auto: the table's property, else by table size.
@@ -77,9 +82,12 @@ def small_files(
         if len(small) < 2:
             continue
         packed: list[Int64] = []
+        causes: set[str] = set()
         for neighbours in _neighbours(ranges, small, members[~candidate[members]]):
+            if len(neighbours) < max(min_input_files, 2):
+                causes.add(APART)
             packed += _pack(
-                table.bytes, neighbours, target_bytes, min_input_files, largest_share,
+                table.bytes, neighbours, target_bytes, min_input_files, largest_share, causes,
                 ordered=ranges is not None,
             )  # fmt: skip
         for files in packed:
@@ -91,7 +99,7 @@ def small_files(
             left[files] = False
         rest = np.flatnonzero(left) if packed else small
         if len(rest) > 1:
-            why = _why_not_packed(len(rest), min_input_files)
+            why = _why_not_packed(len(rest), min_input_files, causes)
             decisions.append(Drift(spec_id, partition, rest, False, why))
     return decisions
 
@@ -138,6 +146,7 @@ def _pack(
     target_bytes: int,
     min_input_files: int,
     largest_share: float,
+    causes: set[str],
     *,
     ordered: bool,
 ) -> list[Int64]:
@@ -145,7 +154,8 @@ def _pack(
     file.
 
     Every file then grows by at least a third, and the number of files falls. In key order the
-    largest file separates its neighbours; without an order the rest stays together.
+    largest file separates its neighbours; without an order the rest stays together. causes: why a
+    set was not packed is added here.
     """
     packed: list[Int64] = []
     pending = [files]
@@ -156,21 +166,23 @@ def _pack(
         mine = size[part]
         largest = int(np.argmax(mine))
         total = int(mine.sum())
-        if mine[largest] <= largest_share * total and -(-total // target_bytes) < len(part):
+        equal = mine[largest] <= largest_share * total
+        if equal and -(-total // target_bytes) < len(part):
             packed.append(part)
-        elif ordered:
+            continue
+        causes.add(AS_MANY if equal else UNEQUAL)
+        if ordered:
             pending += [part[:largest], part[largest + 1 :]]
         else:
             pending.append(np.delete(part, largest))
     return packed
 
 
-def _why_not_packed(count: int, min_input_files: int) -> str:
+def _why_not_packed(count: int, min_input_files: int, causes: set[str]) -> str:
+    """Return why files of one partition are not merged; files of equal size may be too large."""
     if count < min_input_files:
-        return f"{plural(count, 'small file')}, fewer than minInputFiles {min_input_files}"
-    return (
-        f"{plural(count, 'small file')}, too unequal in size or too far apart in the key to merge"
-    )
+        return f"fewer than minInputFiles {min_input_files} in each"
+    return ", or ".join(cause for cause in (UNEQUAL, AS_MANY, APART) if cause in causes)
 
 
 def _has_bounds(table: FileTable, key: Sequence[SortColumn]) -> bool:

@@ -7,10 +7,11 @@ approval covers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from reconciler.errors import LiveBranchesError, RolledBackError, StalePlanError
+from reconciler.errors import BlockedError, LiveBranchesError, RolledBackError, StalePlanError
 from reconciler.format import plural
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
@@ -20,6 +21,7 @@ from reconciler.spark import iceberg
 from reconciler.spark.scan import ScanTasks, scan_tasks
 from reconciler.spark.task_file import Deletes, TaskFile
 from reconciler.table import audits, branches
+from reconciler.table.clock import REMEDY, ahead_text
 from reconciler.table.metadata import TableMetadata
 
 AGAIN = "run the command again: it makes a new plan"
@@ -70,6 +72,21 @@ def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
                 do="exclude the table, or change what its policy asks for (spec.layout, "
                 "spec.recluster, spec.objectives), and plan it again",
             )
+
+
+def refuse_later_times(table: Any, name: str) -> None:
+    """Raise if the table's metadata has a time after which no commit of now is accepted."""
+    history = table.history()
+    latest = [int(history.get(history.size() - 1).timestampMillis())] if history.size() else []
+    latest.append(int(table.operations().current().lastUpdatedMillis()))
+    ahead = ahead_text(max(latest) - int(time.time() * 1000))
+    if ahead:
+        raise BlockedError(
+            f"{name} takes no commit: {ahead}",
+            details=("Iceberg refuses a commit that is older than the one before it.",
+                     "Nothing was written."),
+            do=REMEDY,
+        )  # fmt: skip
 
 
 def refuse_live_branches(spark: Any, table: Any, name: str) -> None:

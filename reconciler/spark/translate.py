@@ -73,7 +73,7 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
     return InternalError(
         f"could not {doing}",
         said=(f"{name.rpartition('.')[2]}: {first}",),
-        do="nothing of this step was committed; run the command again",
+        do="nothing of this step was committed; if it fails again, report it with the run's log",
     )
 
 

@@ -101,6 +101,7 @@ class Observation:
     operations: row-level operations of the retained history. manifest_table: the live manifests
     of data files. waiting: batches of ours on branches, until a person approves them. published:
     main's files as they would be then, None if nothing waits. columns: what its files must hold.
+    ahead_ms: the latest time in its metadata, from the time of the look; negative if it has passed.
     """
 
     catalog: str
@@ -132,6 +133,7 @@ class Observation:
     waiting: tuple[WaitingBatch, ...] = ()
     published: FileTable | None = None
     columns: Expected = NO_COLUMNS
+    ahead_ms: int = 0
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,14 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import observe
-from reconciler.catalog.load import connect, load_table
+from reconciler.catalog.load import connect, load_table, translate_io
 from reconciler.catalog.observe import observe_table
-from reconciler.errors import FileMissingError, TableDamagedError, UnsupportedError
+from reconciler.errors import (
+    AccessDeniedError,
+    FileMissingError,
+    TableDamagedError,
+    UnsupportedError,
+)
 from tests.conftest import sqlite_catalog
 from tests.said import Said
 
@@ -158,3 +165,46 @@ def test_a_table_without_a_uuid_is_refused_because_nothing_can_be_recorded_about
     _rewritten(table, **{"table-uuid": None})
     with pytest.raises(UnsupportedError, match="no table-uuid"):
         load_table(connect(config), config, NAME)
+
+
+def test_a_field_that_is_not_as_expected_is_no_truncated_file(
+    config: CatalogConfig, table: Any
+) -> None:
+    _rewritten(table, **{"last-column-id": "many"})
+    with pytest.raises(UnsupportedError) as raised:
+        load_table(connect(config), config, NAME)
+    text = raised.value.render()
+    assert "truncated" not in text and "restore" not in text
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_truncated_metadata_file_is_damage(
+    config: CatalogConfig, table: Any, share: float
+) -> None:
+    path = _path(table.metadata_location)
+    body = path.read_bytes()
+    path.write_bytes(body[: int(share * len(body))])
+    with pytest.raises(TableDamagedError):
+        load_table(connect(config), config, NAME)
+
+
+def test_a_file_that_may_not_be_read_is_not_damage() -> None:
+    with pytest.raises(AccessDeniedError), translate_io("the manifest x", "restore it"):
+        raise PermissionError(13, "Permission denied")
+
+
+def test_snapshots_without_an_operation_are_read_without_a_warning(
+    config: CatalogConfig, table: Any, tmp_path: Path
+) -> None:
+    """In a process of its own: pytest has its own filters."""
+    body = json.loads(_path(table.metadata_location).read_text())
+    _rewritten(table, snapshots=[{**one, "summary": {"a": "b"}} for one in body["snapshots"]])
+    script = (
+        "import sys; from pathlib import Path; from tests.conftest import sqlite_catalog; "
+        "from reconciler.catalog.observe import observe_table; root = Path(sys.argv[1]); "
+        f"print(len(observe_table(sqlite_catalog(root), {NAME!r}, root / 'cache').files))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) > 0 and done.stderr == ""

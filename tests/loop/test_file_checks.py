@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,22 +16,31 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.conditions import ConditionType
 from reconciler.catalog import file_forms
 from reconciler.loop import reader as reader_module
+from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.file_checks import sizes_of
-from reconciler.loop.ports import Target
+from reconciler.loop.ports import Evidence, Target
 from reconciler.loop.propose import Proposal, propose
 from reconciler.loop.reader import Reader
+from reconciler.loop.recommend import Options, recommended
+from reconciler.loop.recommendation_document import recommendation_document
+from reconciler.loop.step import state_of
+from reconciler.loop.waiting import excepted
 from reconciler.plan.execution import Intent
+from reconciler.plan.reasons import NOT_REWRITABLE
 from reconciler.render import markdown, plan_text
 from reconciler.spark.input_forms import foreign
 from reconciler.state.state import StateStore
 from reconciler.table.deletes import DeleteTable, Scope
 from reconciler.table.observation import SnapshotInfo
 from reconciler.table.refusals import PHYSICAL_SCHEMA
+from tests.advisor.worlds import range_workload, workload
 from tests.cli.observations import lineitem
 from tests.conftest import sqlite_catalog
 from tests.loop.test_step import policy
+from tests.operator.worlds import World
 
 NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
 LIKE_OURS = "layout-p-0123456789abcdef0123-1-7"
@@ -50,9 +60,9 @@ def table(config: CatalogConfig) -> Any:
 
     opened = SqlCatalog(config.name, **dict(config.properties))
     opened.create_namespace("loop")
-    return opened.create_table(
-        "loop.t", pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
-    )
+    columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
+    properties = {"write.target-file-size-bytes": str(1 << 20)}
+    return opened.create_table("loop.t", columns, properties=properties)
 
 
 @pytest.fixture
@@ -92,22 +102,29 @@ def add(table: Any, files: int, **options: Any) -> None:
 
 
 def register(table: Any, directory: str) -> str:
-    """Add a file with times in milliseconds, as a writer does that does not check what it adds."""
+    """Add a file with times in milliseconds."""
+    return put(table, directory, {"id": [1], "at": pa.array([2], pa.timestamp("ms"))})
+
+
+def put(table: Any, directory: str, rows: dict[str, Any]) -> str:
+    """Add a file with field ids by an entry of nothing but what the specification requires, as a
+    writer does that does not check what it adds."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
     root = Path(table.location().removeprefix("file://"))
-    path = root / "data" / directory / "millis.parquet"
+    path = root / "data" / directory / "other.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
+    plain = pa.table(rows)
     fields = [
-        pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
-        for number, (name, kind) in enumerate((("id", pa.int64()), ("at", pa.timestamp("ms"))), 1)
+        field.with_metadata({"PARQUET:field_id": str(number)})
+        for number, field in enumerate(plain.schema, 1)
     ]
-    pq.write_table(pa.table([[1], [2]], schema=pa.schema(fields)), path)
+    pq.write_table(plain.cast(pa.schema(fields)), path)
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
         file = DataFile.from_args(
             content=DataFileContent.DATA, file_path=f"file://{path}",
-            file_format=FileFormat.PARQUET, partition=Record(), record_count=1,
+            file_format=FileFormat.PARQUET, partition=Record(), record_count=len(plain),
             file_size_in_bytes=path.stat().st_size, column_sizes={}, value_counts={},
             null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={},
             split_offsets=[4], sort_order_id=None, equality_ids=None, key_metadata=None,
@@ -206,3 +223,53 @@ def test_an_execution_skips_what_its_ledger_names_and_not_what_looks_like_it(
     assert foreign(run, [(fake, 1), (ours, 2), ("file:/t/c", 3)]) == [(fake, 1), ("file:/t/c", 3)]
     unasked: Any = SimpleNamespace(request=request)
     assert foreign(unasked, [("file:/t/c", 3)]) == [("file:/t/c", 3)]
+
+
+def test_a_partition_field_whose_column_was_dropped_is_refused_at_no_cost(
+    table: Any, config: CatalogConfig, reader: Reader, opened: list[str]
+) -> None:
+    """In format 1 a field that is removed from the spec stays in it, as void."""
+    add(table, 3)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    body = json.loads(path.read_text())
+    void = {"field-id": 1000, "source-id": 99, "name": "gone", "transform": "void"}
+    body["partition-specs"] = [{"spec-id": 0, "fields": [void]}]
+    path.write_text(json.dumps(body))
+    for _ in range(2):
+        found = look(config, reader)
+        assert not found.pending and opened == []
+        assert NOT_REWRITABLE in [item.reason for item in found.advice.rejected]
+        assert excepted(found.advice)
+
+
+def test_a_condition_names_the_refused_files(
+    table: Any, config: CatalogConfig, reader: Reader
+) -> None:
+    paths = [register(table, "a"), register(table, "b")]
+    found = look(config, reader)
+    text = excepted(found.advice)
+    assert not found.pending and min(paths) in text
+    assert text in state_of(found, None).message
+    world = World()
+    name = world.table("orders")
+    world.catalog.tables["sales", "orders"].waits = text
+    world.turn(world.operator(), 2)
+    condition = world.condition(name, ConditionType.CONVERGED)
+    assert condition["status"] == "True" and min(paths) in condition["message"]
+
+
+def test_a_recommendation_needs_no_column_sizes_and_says_which_it_could_not_know(
+    table: Any, config: CatalogConfig, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        ids = np.arange(3_000) + 3_000 * number
+        put(table, str(number), {"id": ids, "at": pa.array(ids % 50, pa.timestamp("us"))})
+    random = np.random.default_rng(1)
+    work = workload(
+        range_workload(random, 1, 20, 10, 12_000), range_workload(random, 2, 20, 5, 50, start=100)
+    )
+    known = Evidence(work, CoverageInfo(1.0, "bytes"))
+    monkeypatch.setattr(Reader, "evidence", lambda self, seen: known)
+    made = recommended(Target(config, TARGET), reader, Options(), NOW)
+    (text,) = [one for one in recommendation_document(made)["warnings"] if "manifests" in one]
+    assert '"id"' in text and '"at"' in text

@@ -299,3 +299,22 @@ def test_a_layout_that_costs_as_much_as_the_chosen_one_is_said_to_cost_the_same(
 def _short(body: dict[str, Any]) -> dict[str, Any]:
     """The document with the first entries of its long lists."""
     return {**body, **{key: body[key][:4] for key in ("layouts", "fell", "refused")}}
+
+
+def test_columns_without_a_stored_size_are_named(kept: Recommended) -> None:
+    """A manifest need not have sizes of columns; footers that were read do not replace them."""
+
+    def said_with(sizes: dict[int, np.ndarray]) -> list[str]:
+        files = replace(kept.observation.files, column_sizes=sizes)
+        made = replace(kept, observation=replace(kept.observation, files=files))
+        body = recommendation_document(made)
+        jsonschema.validate(body, RECOMMENDATION_SCHEMA)
+        return [text for text in body["warnings"] if "manifests" in text]
+
+    every = dict(kept.observation.files.column_sizes)
+    assert said_with(every) == []
+    (one,) = said_with({**every, DATE: np.where(np.arange(FILES) == 3, -1, every[DATE])})
+    (rest,) = said_with({})
+    name = {field.field_id: f'"{field.name}"' for field in SCHEMA.fields}
+    assert name[DATE] in one and name[KEY] not in one
+    assert name[KEY] in rest

@@ -6,8 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reconciler.plan.small_files import MIB, auto_target_bytes, small_files, small_mask
+from reconciler.plan.small_files import (
+    APART,
+    AS_MANY,
+    LARGEST_SHARE,
+    MIB,
+    UNEQUAL,
+    auto_target_bytes,
+    small_files,
+    small_mask,
+)
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import SortColumn
 from tests.said import Said
@@ -47,6 +58,38 @@ def test_a_file_much_larger_than_the_others_waits_until_they_have_grown() -> Non
     assert packed([*large, *tiny(4, rows=1)]) == []
     assert packed([*large, *tiny(5, rows=1)]) == [[0, 1, 2, 3, 4, 5]]
     assert packed([*tiny(1, rows=14), *tiny(6, rows=1)][:5]) == []
+
+
+@given(
+    st.lists(st.integers(1, 14), min_size=MIN_FILES, max_size=12),
+    st.sampled_from([LARGEST_SHARE, 1.0]),
+)
+def test_files_of_nearly_equal_sizes_are_never_said_to_be_unequal(
+    rows: list[int], share: float
+) -> None:
+    files = [File(tuple((i * 20 + j, 0) for j in range(n))) for i, n in enumerate(rows)]
+    table = table_of(files, ("long", "long"))
+    for left in small_files(table, TARGET, MIN_FILES, largest_share=share):
+        if left.rewrite or len(left.files) < MIN_FILES:
+            continue
+        sizes = np.sort(table.bytes[left.files])
+        unequal = any(sizes[n] > share * sizes[: n + 1].sum() for n in range(1, len(sizes)))
+        assert unequal or UNEQUAL not in left.reason
+        assert left.reason
+
+
+def test_files_that_would_fill_as_many_files_say_so() -> None:
+    (left,) = small_files(table_of(tiny(2, rows=14), ("long", "long")), TARGET, 2)
+    assert not left.rewrite and left.reason == AS_MANY
+
+
+def test_files_with_larger_ones_between_them_say_so() -> None:
+    files = []
+    for place in range(6):
+        files.append(File(((100 * place, 0), (100 * place + 1, 0))))
+        files.append(File(tuple((100 * place + 10 + i, 0) for i in range(20))))
+    (left,) = small_files(table_of(files, ("long", "long")), TARGET, MIN_FILES, key=KEY)
+    assert not left.rewrite and left.reason == APART
 
 
 def test_a_file_of_ours_is_measured_by_the_size_that_it_was_written_to_have() -> None:
