@@ -207,10 +207,14 @@ def _paths(work: Work) -> Iterable[str]:
 def _in_threads(
     attempt: Attempt, work: Work, bins: Sequence[Sequence[int]], opening: Opening | None
 ) -> list[Seen]:
-    def one(numbers: Sequence[int]) -> Seen:
-        return witnessed(work, numbers, opening, Limits(), attempt.cancelled.is_set)
+    threads = min(len(bins), os.cpu_count() or 1)
+    heap = int(attempt.spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
+    limits = Limits.beside(heap, threads)
 
-    with ThreadPoolExecutor(len(bins), thread_name_prefix="witness") as pool:
+    def one(numbers: Sequence[int]) -> Seen:
+        return witnessed(work, numbers, opening, limits, attempt.cancelled.is_set)
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="witness") as pool:
         return list(pool.map(one, bins))
 
 
