@@ -375,8 +375,7 @@ def test_a_group_that_fits_a_task_is_one_job_without_a_shuffle(
     monkeypatch.setattr(metrics, "of_job_group", note)
     bench.run(bench.request(name, bench.action(name, Cluster, "id")))
     assert (seen["write"].jobs, seen["write"].stages) == (1, 1)
-    # The read-back is an aggregation: a stage reads columns, one adds up what its tasks found.
-    assert (seen["verify"].jobs, seen["verify"].stages) == (2, 2)
+    assert "verify" not in seen  # the witness compares so little without a job
     assert seen["write"].input_bytes > 0
 
 

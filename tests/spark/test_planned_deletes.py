@@ -12,6 +12,7 @@ import pytest
 from reconciler.advisor.advice import Advice, DeletePolicy, Settings
 from reconciler.catalog.observe import observe_table
 from reconciler.loop.advised import advise
+from reconciler.loop.file_checks import Checked
 from reconciler.loop.ports import Target
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.deletes import Scope
@@ -31,7 +32,9 @@ def _planned(
 ) -> tuple[Observation, Advice]:
     target = Target(bench.config, ("jobs", name))
     seen = observe_table(bench.config, target.identifier, directory / "cache")
-    nothing: Any = SimpleNamespace(refusals=lambda uuid: {})  # no queries, no footers
+    nothing: Any = SimpleNamespace(  # no queries, no footers
+        refusals=lambda uuid: {}, check_files=lambda target, seen, paths: Checked()
+    )
     return seen, advise(target, seen, batch_fragments([], ()), settings, nothing)[0]
 
 

@@ -11,6 +11,7 @@ from py4j.clientserver import JavaClient
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import MEMORY_COMMAND_NAME
 
+from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.rewrite import Rewrite
@@ -143,6 +144,11 @@ def test_files_are_described_whatever_became_of_their_spec(
     current = max(row.spec_id for row in files.values())
     inside = tuple(sorted(path for path, row in files.items() if row.spec_id == current))
     action = bench.action(name, Cluster, "id", inputs=inside, spec_id=current)
+    if version == 1 and dropped:  # the void field in its spec has no column
+        with pytest.raises(UnsupportedError):
+            bench.run(bench.request(name, action))
+        assert bench.rows(name) == before
+        return
     assert bench.run(bench.request(name, action)).done
     assert bench.rows(name) == before
     assert len(bench.files(name)) == len(files) - len(inside) + 1
