@@ -25,13 +25,15 @@ VALUE_BYTES = 32
 """Bytes of the limit that each JSON value and each Avro entry counts at least: an object of Python
 takes more memory than its text."""
 CHUNK = 1 << 16
+GZIP, RAW = 31, -15
+"""Window sizes by which zlib knows a gzip member and a stream without a header."""
 SETTING = "LAYOUTCTL_OPERATOR_ANSWER_LIMIT"
 
 _limit = DEFAULT_LIMIT
 
 
 class TooLargeError(UnsupportedError):
-    """What a catalog or a store answered exceeds the limit of decoded bytes. It was not read on."""
+    """What a catalog or a store answered exceeds the limit of decoded bytes."""
 
 
 def set_limit(decoded: int) -> None:
@@ -104,10 +106,6 @@ def inflated(data: bytes, subject: str, *, window: int, most: int | None = None)
             break
         data = decoder.unused_data.lstrip(b"\0")
     return b"".join(parts)
-
-
-GZIP = 31
-RAW = -15
 
 
 def metadata_json(stream: BinaryIO | Any, compressed: bool, subject: str) -> bytes:

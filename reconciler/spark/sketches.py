@@ -8,7 +8,6 @@ pandas on the driver and on each executor.
 
 from __future__ import annotations
 
-import heapq
 import os
 import re
 import sys
@@ -17,11 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reconciler.api.reach import Reach
 from reconciler.catalog.network import current_reach
 from reconciler.catalog.sketch_reader import VERSION, Requests, Sketch, requested
 from reconciler.errors import InternalError, ReconcilerError, UserError
+from reconciler.rewrite.storage import Opening
 from reconciler.spark.translate import translate
+from reconciler.spark.witnessing import balanced
 from reconciler.table.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 TASKS_PER_SLOT = 2
 """More tasks than slots, so that a slow store delays a part of the work only."""
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """How a task opens the files of the catalog. properties: of the FileIO; reach: what the cluster
-    allows, as in this process."""
-
-    properties: dict[str, str]
-    reach: Reach | None
-
-    def open(self, location: str) -> FileIO:
-        from reconciler.catalog.border import file_io
-        from reconciler.catalog.network import on_behalf
-
-        with on_behalf(self.reach):
-            return file_io(self.properties, location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +96,6 @@ def on_executors(
     if missing:
         raise InternalError(f"Spark returned {missing} of {len(requests)} samples too few")
     return tuple(found[number] for number in range(len(requests)))
-
-
-def balanced(sizes: Sequence[int], tasks: int) -> tuple[tuple[int, ...], ...]:
-    """Return the numbers of the sizes in at most `tasks` bins of about equal sums, largest first
-    (longest processing time first), none of them empty."""
-    count = max(1, min(tasks, len(sizes)))
-    bins: list[list[int]] = [[] for _ in range(count)]
-    heap = [(0, 0, number) for number in range(count)]
-    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
-        load, files, number = heapq.heappop(heap)
-        bins[number].append(item)
-        heapq.heappush(heap, (load + sizes[item], files + 1, number))
-    return tuple(tuple(found) for found in bins)
 
 
 Row = tuple[int, float, Sketch | ReconcilerError]
