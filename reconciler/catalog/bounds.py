@@ -36,12 +36,6 @@ class TooLargeError(UnsupportedError):
     """What a catalog or a store answered exceeds the limit of decoded bytes."""
 
 
-def set_limit(decoded: int) -> None:
-    """Set the limit of this process, in decoded bytes of one answer or file."""
-    global _limit
-    _limit = decoded
-
-
 def limit() -> int:
     """Return the limit of this process, in decoded bytes of one answer or file."""
     return _limit
@@ -49,13 +43,13 @@ def limit() -> int:
 
 @contextmanager
 def limited(decoded: int) -> Iterator[None]:
-    """Hold the process to another limit for a while."""
-    before = limit()
-    set_limit(decoded)
+    """Hold all threads of the process to another limit for a while."""
+    global _limit
+    before, _limit = _limit, decoded
     try:
         yield
     finally:
-        set_limit(before)
+        _limit = before
 
 
 def require(size: int, subject: str) -> None:

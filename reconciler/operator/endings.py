@@ -163,14 +163,12 @@ class Endings:
         return [] if job is None else pods_of(job, pods)
 
     def _words(self, subject: Subject, record: Record) -> Any:
-        """Return why the job ended. The message of a job that we stopped may be gone."""
+        """Return why the job ended."""
         listed = self.facts.listed(subject, fresh=True)
         jobs, pods = listed or ([], [])
         job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
         stopped = (subject.status.get("job") or {}).get("stopped")
-        if job is None and stopped:
-            return LastWords(Cause.STOPPED, f"stopped: {stopped}")
-        return failures.cause_of([] if job is None else pods_of(job, pods), job)
+        return failures.cause_of([] if job is None else pods_of(job, pods), job, stopped or "")
 
     def _reported_end(
         self,

@@ -168,9 +168,22 @@ def trouble(known: Failures | None, scopes: Scopes, now: dt.datetime) -> Trouble
     )
 
 
-def cause_of(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -> LastWords:
-    """Return why a job failed, from its pods' termination messages, their exit, or the Job's
-    condition."""
+def cause_of(
+    pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None, stopped: str = ""
+) -> LastWords:
+    """Return why a job failed.
+
+    stopped: why the operator stopped it, "" if it did not. Such a driver may leave no message, and
+    for as long as its pod is listed the exit code of the signal that ended it.
+    """
+    words = _cause_seen(pods, job)
+    if stopped and words.cause is Cause.UNKNOWN:
+        return LastWords(Cause.STOPPED, f"stopped: {stopped}")
+    return words
+
+
+def _cause_seen(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -> LastWords:
+    """Return it from the pods' termination messages, their exit, or the Job's condition."""
     for pod in pods:
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
             ended = (container.get("state") or {}).get("terminated") or {}

@@ -49,14 +49,14 @@ FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 
 def run(settings: OperatorSettings, build: Build, stop: threading.Event | None = None) -> bool:
     """Run until SIGTERM, SIGINT or `stop`. Return whether everything that ran had ended by then."""
-    bounds.set_limit(settings.answer_limit)
     metrics = Metrics()
     api = Api.from_environment(settings.kubeconfig or None)
     api.observer = metrics.called
     parts = _wire(settings, api, metrics, stop or threading.Event())
     pages = _pages(parts)
     try:
-        return asyncio.run(_serve(parts, build))
+        with bounds.limited(settings.answer_limit):
+            return asyncio.run(_serve(parts, build))
     finally:
         for page in pages:
             page.stop()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
+from reconciler.rewrite.storage import Scratch, local_path
 from reconciler.spark import stage
 from reconciler.spark.attempt import Attempt
+from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.task_file import Deletes
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
@@ -75,27 +78,42 @@ def _listed(deletes: Sequence[str]) -> tuple[str, ...]:
 
 
 def pinpointed_delete(
-    attempt: Attempt, paths: Sequence[str], error: Exception
+    attempt: Attempt, files: Sequence[DeleteFile], error: Exception
 ) -> TableDamagedError | None:
-    """Return the error with the delete file whose footer cannot be read; None if there is none.
+    """Return the error with the delete file that cannot be read; None if all of them can.
 
-    paths: of Parquet delete files that the failed work read.
+    files: that the failed work read. Parquet files are read whole by Arrow, which shares no code
+    with the reader that failed; others are left to `pinpointed`.
     """
     doing = f"rewrite {attempt.name}"
     if isinstance(error, ReconcilerError) or is_missing_file(error):
         return None
-    core, io = attempt.spark._jvm.org.apache.iceberg, attempt.table.io()
-    for path in paths:
-        try:
-            core.parquet.ParquetUtil.fileMetrics(
-                io.newInputFile(path), core.MetricsConfig.getDefault()
-            )
-        except Exception as again:
-            if _may_be_damage(again, translate(again, doing)):
+    if not _may_be_damage(error, translate(error, doing)):
+        return None
+    parquet = [file.path for file in files if str(file.java.format().name()) == "PARQUET"]
+    local = all(local_path(path) is not None for path in parquet)
+    with Scratch(None if local else attempt.opening()) as scratch:
+        for path in parquet:
+            if not _is_readable(scratch.path(path)):
                 return TableDamagedError(
                     f"could not {doing}: {path} cannot be read", details=(LEFT_ALONE,), do=RESTORE
                 )
+            scratch.forget(path)
     return None
+
+
+def _is_readable(file: Path) -> bool:
+    """Whether Arrow decodes every page of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            for _ in opened.iter_batches(use_threads=False):
+                pass
+    except (OSError, pa.ArrowException):
+        return False
+    return True
 
 
 def _may_be_damage(error: Exception, mapped: ReconcilerError) -> bool:

@@ -131,6 +131,15 @@ def test_the_cause_is_the_last_words_else_the_exit_else_the_job() -> None:
     assert "ENOENT" in cause_of([refused], None).message
     late = {"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "Deadline"}]}}
     assert "Deadline" in cause_of([], late).message
+
+
+def test_a_driver_that_was_stopped_did_not_fail() -> None:
+    ended = pod(exitCode=143, reason="Error")
+    assert cause_of([ended], None).cause == Cause.UNKNOWN
+    assert cause_of([ended], None, "PlanChanged").cause == Cause.STOPPED
+    assert cause_of([], None, "PlanChanged").cause == Cause.STOPPED
+    words = json.dumps({"cause": "Conflict", "message": "lost", "do": "", "retry": True})
+    assert cause_of([pod(exitCode=5, message=words)], None, "PlanChanged").cause == Cause.CONFLICT
     assert cause_of([], None).cause == Cause.UNKNOWN
 
 

@@ -277,7 +277,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         self, attempt: Attempt, inputs: Sequence[DeleteFile], error: Exception
     ) -> TableDamagedError | None:
         paths = [file.path for file in inputs]
-        named = damage.pinpointed_delete(attempt, paths, error)
+        named = damage.pinpointed_delete(attempt, inputs, error)
         if named is not None or isinstance(error, ReconcilerError):
             return named
         under = scan.tasks_under(attempt.spark, attempt.table, attempt.snapshot_id, paths)
