@@ -184,3 +184,24 @@ def test_why_a_file_cannot_be_read_quotes_no_value(tmp_path: Path) -> None:
         details.add(found.failure.detail)
     (detail,) = details
     assert not any(value in detail for value in ("secret", "hidden"))
+
+
+def test_a_column_that_a_file_lacks_is_null_in_every_type(tmp_path: Path) -> None:
+    kept, nested = Column(1, "id", "long"), Column(70, "kept", "int")
+    added = [Column(2 + i, f"c{i}", kind) for i, kind in enumerate(model.PRIMITIVES)]
+    element, key, value = (Column(40 + i, n, "long") for i, n in enumerate(("element", "key", "v")))
+    added += [
+        Column(50, "l", LIST, (element,)), Column(51, "m", MAP, (key, value)),
+        Column(52, "ll", LIST, (Column(53, "element", LIST, (Column(54, "element", "int"),)),)),
+    ]  # fmt: skip
+    for column in added:
+        inside = Column(60, "st", STRUCT, (nested, column))
+        for number, columns in enumerate(((kept, column), (kept, inside))):
+            table = table_of(columns)
+            own = Column(60, "st", STRUCT, (nested,))
+            lacks = (kept,) if not number else (kept, own)
+            old: Row = [5] if not number else [5, {"kept": 1}]
+            new: Row = [5, None] if not number else [5, {"kept": 1, column.name: None}]
+            one = write(tmp_path / "old.parquet", lacks, [old])
+            other = write(tmp_path / "new.parquet", columns, [new])
+            assert seen(table, one) == seen(table, other), column
