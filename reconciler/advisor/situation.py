@@ -179,6 +179,8 @@ class Unfit:
     """A constant of `plan.reasons`."""
     why: str
     """A clause about the files."""
+    unnamed: bool = False
+    """Whether their paths do not name them, so that no delete can be put on one of them either."""
 
 
 def unfit_files(given: AdviceInput) -> list[Unfit]:
@@ -193,11 +195,12 @@ def _unsupported(table: FileTable) -> list[Unfit]:
         for number, spec in table.specs.items()
         if any(f.source_id not in known for f in spec.fields)
     ]
+    repeated = _repeated(table)
     masks = {
         "of another format than Parquet": ~table.parquet,
         "encrypted": table.encrypted,
         "of a partition spec whose column was dropped": np.isin(table.spec_id, gone),
-        "of a table that has one file in two manifest entries": _repeated(table),
+        "of a table that has one file in two manifest entries": repeated,
     }
     found = []
     for why, mask in masks.items():
@@ -205,7 +208,7 @@ def _unsupported(table: FileTable) -> list[Unfit]:
         if len(rows):
             files = len(set(table.path[rows]))
             text = f"{plural(files, 'file')} {why}: not supported yet"
-            found.append(Unfit(rows, reasons.NOT_REWRITABLE, text))
+            found.append(Unfit(rows, reasons.NOT_REWRITABLE, text, mask is repeated))
     return found
 
 

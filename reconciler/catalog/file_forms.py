@@ -71,6 +71,8 @@ def _stored(metadata: Any) -> set[tuple[int, str]]:
     found: set[tuple[int, str]] = set()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
+        if not group.num_rows:
+            continue
         for leaf in range(group.num_columns):
             chunk = group.column(leaf)
             encodings = set(chunk.encodings)

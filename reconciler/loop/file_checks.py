@@ -7,7 +7,7 @@ Iceberg's writer made them, from rows that were verified.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,6 +80,15 @@ def _expected(seen: Observation) -> Callable[[str], Expected]:
 
 def files_read(seen: Observation, actions: Iterable[Action]) -> list[str]:
     """Return the files of the table that the actions read and others wrote, in order of path."""
+    return sorted(_read(seen, actions) & sizes_of(seen).keys())
+
+
+def reads_one_of(seen: Observation, actions: Iterable[Action], paths: Collection[str]) -> bool:
+    """Return whether one of the actions reads one of these files, whoever wrote it."""
+    return bool(paths) and not _read(seen, actions).isdisjoint(paths)
+
+
+def _read(seen: Observation, actions: Iterable[Action]) -> set[str]:
     inputs = {path for action in actions for path in action.inputs}
     files, deletes = seen.files, seen.delete_files
     rows = np.array([r for p in inputs if (r := files.row_of.get(p)) is not None], dtype=np.int64)
@@ -87,8 +96,7 @@ def files_read(seen: Observation, actions: Iterable[Action]) -> list[str]:
     converted = np.array([str(path) in inputs for path in deletes.path], dtype=np.bool_)
     scanned = _scanned(files, deletes, converted)
     read = {str(path) for path in files.path[np.union1d(rows, scanned)]}
-    read |= {str(path) for path in deletes.path[applied | converted]}
-    return sorted(read & sizes_of(seen).keys())
+    return read | {str(path) for path in deletes.path[applied | converted]}
 
 
 def _applied(files: FileTable, deletes: DeleteTable, rows: Int64) -> Bool:

@@ -24,6 +24,7 @@ from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
     evidence_document,
 )
+from reconciler.loop.file_checks import reads_one_of
 from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.state import ActionState, Validity
@@ -192,10 +193,14 @@ def observed_again(placed: PlanOnTable, ports: Ports, now: dt.datetime) -> PlanO
 def _standing(
     ports: Ports, observation: Observation, policy_digest: str, now: dt.datetime
 ) -> Plan | None:
+    """Return the plan that was proposed before, if it may still be carried out: a file that an
+    earlier run refused would fail it again."""
     plan = ports.standing_plan(observation.uuid, policy_digest)
-    if plan is None or plan.empty:
+    if plan is None or plan.empty or judge(plan, head_of(observation), now).fallen is not None:
         return None
-    return plan if judge(plan, head_of(observation), now).fallen is None else None
+    _, pending = judged(plan, observation, now)
+    refused = ports.refusals(observation)
+    return None if reads_one_of(observation, (a.action for a in pending), refused) else plan
 
 
 def _freeze(

@@ -295,6 +295,32 @@ def test_equality_deletes_are_not_converted_where_a_file_is_refused(refused: str
     assert reasons.REFUSED_FILES in reason_of(found)
 
 
+@pytest.mark.parametrize("unfit", ["parquet", "encrypted"])
+def test_equality_deletes_are_not_converted_over_a_file_that_verification_cannot_read(
+    unfit: str,
+) -> None:
+    files, table = world([Delete(Scope.EQUALITY, 50, snapshot=n) for n in range(6)])
+    mask = getattr(files, unfit).copy()
+    mask[2] = not mask[2]
+    files = replace(files, **{unfit: mask})
+    given = AdviceInput(files, queries(20.0), AUTO, deletes=table, operations=history(6, 6 * DAY))
+    found = decide(given)
+    assert "ConvertDeletes" not in kinds(found)
+    assert reasons.NOT_REWRITABLE in [
+        one.reason for one in found.rejected if str(one.what).startswith("convert")
+    ]
+
+
+def test_no_delete_file_is_replaced_where_one_file_is_in_two_manifest_entries() -> None:
+    minor = replace(SETTINGS, deletes=DeletePolicy(mode="Keep", compaction="Minor"))
+    files, table = world([Delete(Scope.PARTITION, 50, snapshot=n) for n in range(6)])
+    given = AdviceInput(files, workload(), minor, deletes=table)
+    assert "CompactDeletes" in kinds(decide(given))
+    path = files.path.copy()
+    path[1] = path[0]
+    assert "CompactDeletes" not in kinds(decide(replace(given, table=replace(files, path=path))))
+
+
 def test_a_data_file_under_a_refused_delete_file_is_not_rewritten() -> None:
     files, table = world(named(0.9))
     given = AdviceInput(files, queries(20.0), AUTO, deletes=table)

@@ -35,7 +35,7 @@ from reconciler.spark.input_forms import foreign
 from reconciler.state.state import StateStore
 from reconciler.table.deletes import DeleteTable, Scope
 from reconciler.table.observation import SnapshotInfo
-from reconciler.table.refusals import PHYSICAL_SCHEMA
+from reconciler.table.refusals import NOT_VERIFIED, PHYSICAL_SCHEMA, Refusal
 from tests.advisor.worlds import range_workload, workload
 from tests.cli.observations import lineitem
 from tests.conftest import sqlite_catalog
@@ -183,6 +183,22 @@ def test_no_footer_is_opened_twice(
     add(table, 1)
     look(config, reader)
     assert len(opened) == len(set(opened)) == 5
+
+
+def test_a_standing_plan_that_reads_a_refused_file_stands_no_more(
+    table: Any, config: CatalogConfig, reader: Reader
+) -> None:
+    """A run that could not verify one of its files would fail again at each approval."""
+    add(table, 4)
+    first = look(config, reader).plan
+    reader.put_plan(first)
+    assert look(config, reader).frozen
+    path = first.actions[0].action.inputs[0]
+    unlike = Refusal(path, NOT_VERIFIED, "", "its values cannot be read")
+    reader.store.record_refusals(first.table_uuid, [unlike])
+    later = look(config, reader)
+    assert not later.frozen
+    assert path not in {path for item in later.plan.actions for path in item.action.inputs}
 
 
 def test_a_plan_says_how_many_footers_it_has_not_read(

@@ -29,7 +29,7 @@ from reconciler.advisor.deletes.limits import (
     under,
 )
 from reconciler.advisor.judge import Refusal, readings_of, rejected, shape_gains
-from reconciler.advisor.situation import Situation
+from reconciler.advisor.situation import Situation, unfit_files
 from reconciler.format import iec
 from reconciler.plan import reasons
 from reconciler.plan.actions.delete_maintenance import (
@@ -317,6 +317,9 @@ def _refusal(situation: Situation, made: Minor) -> Refusal | None:
     settings, table = situation.settings, situation.table
     if _reads_refused(situation, made):
         return reasons.REFUSED_FILES, sentence("it would read files that are refused")
+    for unfit in unfit_files(situation.given):
+        if (made.converts or unfit.unnamed) and np.isin(unfit.rows, made.rows).any():
+            return unfit.reason, sentence(f"it would read {unfit.why}")
     conflicting = np.isin(table.partition[made.rows], sorted(settings.deletes.conflicting))
     if conflicting.any():
         return reasons.QUIET_PERIOD, sentence(reasons.SENTENCES[reasons.QUIET_PERIOD])
