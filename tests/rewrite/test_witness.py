@@ -117,6 +117,45 @@ def test_equal_is_what_the_model_says(tmp_path: Path, seed: int) -> None:
         assert (seen(table, *files) == base) is equal, (seed, number, rows, other)
 
 
+def _without(chance: random.Random, column: Column) -> Column | None:
+    """Return the column as a file may hold that was written before it, or a part of it, was
+    added."""
+    if chance.random() < 0.4:
+        return None
+    if column.type != STRUCT:
+        return column
+    held = [kept for child in column.children if (kept := _without(chance, child)) is not None]
+    return replace(column, children=tuple(held)) if held else None
+
+
+def _emptied(column: Column, held: Column | None, value: Any) -> Any:
+    """Return what a reader sees of a value in such a file."""
+    if held is None or value is None:
+        return None
+    if column.type != STRUCT:
+        return value
+    parts = {child.field_id: child for child in held.children}
+    return {
+        child.name: _emptied(child, parts.get(child.field_id), value[child.name])
+        for child in column.children
+    }
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_column_that_was_added_later_is_null_in_older_files(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    columns = (Column(9_999, "id", "long"), *model.random_columns(chance, 6))
+    rows = [[n, *(model.random_value(chance, column) for column in columns[1:])] for n in range(5)]
+    held = [columns[0], *(_without(chance, column) for column in columns[1:])]
+    read = [
+        [_emptied(c, h, v) for c, h, v in zip(columns, held, row, strict=True)] for row in rows
+    ]
+    stored = [[v for h, v in zip(held, row, strict=True) if h is not None] for row in read]
+    older = write(tmp_path / "older.parquet", [h for h in held if h is not None], stored)
+    now = write(tmp_path / "now.parquet", columns, read)
+    assert seen(table_of(columns), older) == seen(table_of(columns), now)
+
+
 def test_files_in_other_units_types_names_and_orders_are_equal(tmp_path: Path) -> None:
     """As promoted, renamed, reordered and added columns, and registered files, are stored."""
     now = Column(1, "id", "long"), Column(2, "at", "timestamp"), Column(3, "x", "double")
