@@ -147,9 +147,7 @@ def test_a_column_that_was_added_later_is_null_in_older_files(tmp_path: Path, se
     columns = (Column(9_999, "id", "long"), *model.random_columns(chance, 6))
     rows = [[n, *(model.random_value(chance, column) for column in columns[1:])] for n in range(5)]
     held = [columns[0], *(_without(chance, column) for column in columns[1:])]
-    read = [
-        [_emptied(c, h, v) for c, h, v in zip(columns, held, row, strict=True)] for row in rows
-    ]
+    read = [[_emptied(c, h, v) for c, h, v in zip(columns, held, row, strict=True)] for row in rows]
     stored = [[v for h, v in zip(held, row, strict=True) if h is not None] for row in read]
     older = write(tmp_path / "older.parquet", [h for h in held if h is not None], stored)
     now = write(tmp_path / "now.parquet", columns, read)
