@@ -100,6 +100,23 @@ class Scratch:
         if known is not None:
             known.unlink(missing_ok=True)
 
+    def fresh(self) -> Path:
+        """Return a path at which nothing is yet."""
+        return self.directory / f"{next(self._numbers)}.new"
+
+    def store(self, file: Path, location: str) -> None:
+        """Put a complete file where it belongs; nothing to do for one that is written there."""
+        from reconciler.catalog.network import on_behalf
+
+        if local_path(location) is not None:
+            return
+        assert self._opening is not None
+        with on_behalf(self._opening.reach):
+            io = self._opening.open(location)
+            with file.open("rb") as source, io.new_output(location).create(overwrite=True) as to:
+                shutil.copyfileobj(source, to, CHUNK)
+        file.unlink()
+
     def recoded(self) -> bool:
         """Store files whose codec DuckDB does not know (LZ4 in Hadoop's frames) with another one,
         by Arrow's reader; return whether there was one."""

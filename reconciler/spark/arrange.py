@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.plan.ordering import Arrival, Hilbert, Lexicographic, Ordering
+from reconciler.rewrite import curve as curves
 from reconciler.spark import inputs, keys, stage
 from reconciler.spark.group import Group, InputFile
 from reconciler.spark.scan import ScanTasks
@@ -172,7 +173,7 @@ class Division:
 
     order: tuple[Any, ...]
     scores: tuple[Any, ...]
-    curve: keys.Curve | None
+    curve: curves.Curve | None
     along: tuple[Any, ...]
     cuts: tuple[tuple[float, ...], ...]
 
@@ -195,7 +196,7 @@ class Division:
             condition = condition & ~keys.at_or_above(self.along, self.cuts[number])
         return condition
 
-    def _box(self, curve: keys.Curve, number: int) -> tuple[Any, bool]:
+    def _box(self, curve: curves.Curve, number: int) -> tuple[Any, bool]:
         """Return a condition on the scores of a section of the curve, and whether it is exact.
 
         It is cheaper than every row's position.
@@ -284,7 +285,7 @@ def _cut_of_sort(
     group: Group,
     key: tuple[keys.KeyColumn, ...],
     columns: tuple[Any, ...],
-    scores: keys.Scores,
+    scores: curves.Scores,
 ) -> Division:
     tuples = [tuple(row) for row in scores.T.tolist()]
     return Division(
@@ -301,9 +302,9 @@ def _cut_of_curve(
     group: Group,
     key: tuple[keys.KeyColumn, ...],
     columns: tuple[Any, ...],
-    scores: keys.Scores,
+    scores: curves.Scores,
 ) -> Division:
-    curve = keys.fit_curve(scores)
+    curve = curves.fit_curve(scores)
     along = curve.position(scores)
     cuts = keys.slice_cuts([(float(place),) for place in along], group.begins)
     if len(cuts) == 1:
@@ -326,7 +327,7 @@ def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tu
     return tuple(found)
 
 
-def _sample(source: Source, group: Group, whole: Any, columns: Sequence[Any]) -> keys.Scores:
+def _sample(source: Source, group: Group, whole: Any, columns: Sequence[Any]) -> curves.Scores:
     """Return scores of sampled rows, float64[key columns, rows]; of many inputs only a sample is
     read."""
     from pyspark.sql import functions as f

@@ -1,8 +1,7 @@
 """Clustering keys as Spark columns: sort orders, scores, and the Hilbert curve on ranks.
 
 A score maps a key column to a double without reversing its order, so that quantile cuts and ranks
-work in the same way for every type. The curve runs over ranks, not values: with columns of unequal
-width one column would decide it alone. Nothing here passes rows through Python.
+work in the same way for every type. Nothing here passes rows through Python.
 """
 
 from __future__ import annotations
@@ -18,19 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.errors import UserError
+from reconciler.rewrite.curve import CURVE_BITS, Curve
 from reconciler.spark.iceberg import quoted
-from reconciler.table.hilbert import hilbert_index
 from reconciler.table.schema import SortColumn
 
-CURVE_BITS = 16
-"""Bits of a Hilbert cell over all columns: a table of 65,536 entries is looked up per row."""
 ALIGNED_SHARE = 0.005
 """Share of the sampled rows by which a slice may grow for a simpler condition: within sampling
 error."""
 STRING_BYTES = 6  # a double holds them exactly
-
-Scores = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,85 +140,6 @@ def common_prefix(low: bytes, high: bytes) -> bytes:
     return low[:length]
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """The Hilbert curve over the ranks of scores.
-
-    cuts[i]: strictly increasing scores, between which rows are alike. places[i]: strictly
-    increasing, on the grid of 2^bits cells of that column, one more than cuts: of the rows below
-    the first cut, from it on, and so on. bits: per column.
-
-    A place is the share of rows below it, as in the what-if (`plan.ordering`): a column that is
-    mostly NULL, or has few values, uses the whole axis. Numbered one by one, its values would lie
-    in one corner of the curve, which then orders the rows by the other columns alone.
-    """
-
-    cuts: tuple[tuple[float, ...], ...]
-    places: tuple[tuple[int, ...], ...]
-    bits: int
-
-    @property
-    def cells(self) -> int:
-        return 1 << (self.bits * len(self.cuts))
-
-    def position(self, scores: Scores) -> npt.NDArray[np.int64]:
-        """Return the cell along the curve of sampled rows. scores: float64[columns, rows]."""
-        ranks = np.stack(
-            [
-                np.asarray(place, dtype=np.int64)[np.searchsorted(cuts, score, side="right")]
-                for cuts, place, score in zip(self.cuts, self.places, scores, strict=True)
-            ]
-        )
-        return hilbert_index(ranks, self.bits).astype(np.int64)
-
-    def box(self, start: float, end: float) -> tuple[list[tuple[float, float]], bool]:
-        """Return, per column, the scores [low, high) of positions in [start, end), and whether that
-        is exact.
-
-        It is exact if no other position has such scores.
-        """
-        positions = _table(self)
-        cells = np.flatnonzero((positions >= start) & (positions < end))
-        numbers: list[Int64] = []
-        for column, places in enumerate(self.places):
-            rank = (cells >> (self.bits * (len(self.cuts) - 1 - column))) & ((1 << self.bits) - 1)
-            number = np.minimum(np.searchsorted(places, rank), len(places) - 1)
-            used = np.asarray(places)[number] == rank
-            cells, numbers = cells[used], [known[used] for known in (*numbers, number)]
-        sides, boxed = [], 1
-        for cuts, number in zip(self.cuts, numbers, strict=True):
-            first, last = (int(number.min()), int(number.max())) if len(cells) else (0, len(cuts))
-            low = cuts[first - 1] if first else -math.inf
-            sides.append((low, cuts[last] if last < len(cuts) else math.inf))
-            boxed *= last - first + 1
-        return sides, boxed == len(cells)
-
-
-def fit_curve(scores: Scores) -> Curve:
-    """Return rank cuts at the sample's quantiles. scores: float64[columns, rows]."""
-    bits = max(1, CURVE_BITS // len(scores))
-    fitted = [_fitted(column, bits) for column in scores]
-    return Curve(tuple(cuts for cuts, _ in fitted), tuple(places for _, places in fitted), bits)
-
-
-def _fitted(column: Scores, bits: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Return the cuts of one column, and the places of the rows between them."""
-    ordered = np.sort(column)
-    finite = ordered[np.isfinite(ordered)]
-    if not finite.size:
-        return (), (0,)
-    levels = np.linspace(0.0, 1.0, (1 << bits) + 1)[1:-1]
-    chosen = np.quantile(ordered, levels, method="lower")
-    # Infinite scores are NULL and NaN: cuts at both ends of the values part them from these.
-    ends = [finite[0], np.nextafter(finite[-1], math.inf)]
-    cuts = np.unique(np.concatenate((chosen[np.isfinite(chosen)], ends)))
-    below = np.searchsorted(ordered, cuts, side="left")
-    place = np.minimum(np.rint(below / len(ordered) * (1 << bits)), (1 << bits) - 1)
-    # A cut with no row below it parts nothing, and one place has one cut.
-    new = np.diff(place, prepend=0.0) > 0
-    return tuple(cuts[new].tolist()), (0, *place[new].astype(np.int64).tolist())
-
-
 def curve_position(spark: Any, scores: Sequence[Any], curve: Curve) -> Any:
     """Return the cell along the curve as an int, from score columns."""
     from pyspark.sql import functions as f
@@ -234,7 +149,7 @@ def curve_position(spark: Any, scores: Sequence[Any], curve: Curve) -> Any:
         cell = f.shiftleft(cell, curve.bits)
         if cuts:
             cell = cell.bitwiseOR(_place(spark, score_, cuts, places))
-    return f.get(_java_literal(spark, _java_array(spark, _table(curve))), cell)
+    return f.get(_java_literal(spark, _java_array(spark, curve.table())), cell)
 
 
 def _place(spark: Any, score_: Any, cuts: Sequence[float], places: Sequence[int]) -> Any:
@@ -258,15 +173,6 @@ def _place(spark: Any, score_: Any, cuts: Sequence[float], places: Sequence[int]
     ranks = np.concatenate([np.arange(count, -1, -1), np.arange(count)])
     table = np.asarray(places, dtype=np.int32)[ranks]
     return f.get(_java_literal(spark, _java_array(spark, table)), found + f.lit(count + 1))
-
-
-def _table(curve: Curve) -> npt.NDArray[np.int32]:
-    """Return the position along the curve by cell number, the first column in the highest bits."""
-    columns = len(curve.cuts)
-    cell = np.arange(curve.cells, dtype=np.int64)
-    shifts = [curve.bits * (columns - 1 - i) for i in range(columns)]
-    ranks = np.stack([(cell >> shift) & ((1 << curve.bits) - 1) for shift in shifts])
-    return hilbert_index(ranks, curve.bits).astype(np.int32)
 
 
 def _java_array(spark: Any, values: npt.NDArray[np.int32] | npt.NDArray[np.float64]) -> Any:

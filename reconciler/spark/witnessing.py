@@ -226,13 +226,18 @@ def _on_executors(
     opening: Opening | None,
 ) -> list[Seen]:
     context = attempt.spark.sparkContext
-    if "PYSPARK_PYTHON" not in os.environ:
-        # Executors run this image or this machine; "python3" may be another interpreter there.
-        context.pythonExec = sys.executable
+    use_this_python(context)
     context.setJobGroup(name, f"layoutctl verify {attempt.name}")
     parts = [_part(work, numbers) for numbers in bins]
     limits = Limits.beside(*session.task_memory(attempt.spark))
     return list(context.parallelize(parts, len(parts)).map(_reading(opening, limits)).collect())
+
+
+def use_this_python(context: Any) -> None:
+    """Let executors run this interpreter: "python3" may be another one, on this machine or in this
+    image."""
+    if "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
 
 
 def _part(work: Work, numbers: Sequence[int]) -> Work:

@@ -19,6 +19,7 @@ from reconciler.spark import (
     metadata,
     metrics,
     moved,
+    native,
     pilot,
     stage,
     uuid_bounds,
@@ -82,6 +83,63 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
     hashed = verify.checks_hashes(attempt.verify, base)
     table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
+    plan = native.planned(attempt, number, group, tasks, table)
+    made = (
+        _by_spark(attempt, group, tasks, table, base, order)
+        if isinstance(plan, str)
+        else _by_engine(attempt, group, tasks, table, base, order, plan)
+    )
+    with made as (group, files, spent):
+        rows, verified = witnessing.same_rows(
+            attempt, base, tasks, files, lambda: read_back(attempt, base, files, hashed), hashed
+        )
+    return Written(
+        number,
+        group,
+        files,
+        rows,
+        sum(int(file.fileSizeInBytes()) for file in files),
+        hashed,
+        spent + metrics.of_job_group(spark, f"{base}/write"),
+        verified,
+        time.monotonic() - started,
+    )
+
+
+Files = tuple[Group, tuple[Any, ...], TaskMetrics]
+"""A group as it was written, its org.apache.iceberg.DataFile objects, and what a task of the engine
+took."""
+
+
+@contextlib.contextmanager
+def _by_engine(
+    attempt: Attempt,
+    group: Group,
+    tasks: ScanTasks,
+    table: Any,
+    base: str,
+    order: int,
+    plan: native.Plan,
+) -> Iterator[Files]:
+    """Provide files of `reconciler.rewrite`; they are deleted if anything fails meanwhile."""
+    files, made = native.written(attempt, f"{base}/write", group, tasks, table, plan, order)
+    try:
+        check_prefix(attempt, files)
+        with _own_output(attempt):
+            files = uuid_bounds.corrected(attempt.spark, table, files)
+        yield group, files, TaskMetrics(made.cpu_seconds, made.read_bytes)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            discard(attempt.table, [file.path for file in made.files])
+        raise
+
+
+@contextlib.contextmanager
+def _by_spark(
+    attempt: Attempt, group: Group, tasks: ScanTasks, table: Any, base: str, order: int
+) -> Iterator[Files]:
+    """Provide files that Spark wrote; they are deleted if anything fails meanwhile."""
+    spark = attempt.spark
     with (
         _output(attempt, table, f"{base}/out") as new_files,
         _output(attempt, table, f"{base}/balanced") as balanced_files,
@@ -96,20 +154,7 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
         with _own_output(attempt):
             files = _balanced(attempt, table, base, group, files, balanced_files, order)
             files = uuid_bounds.corrected(spark, table, files)
-        rows, verified = witnessing.same_rows(
-            attempt, base, tasks, files, lambda: read_back(attempt, base, files, hashed), hashed
-        )
-    return Written(
-        number,
-        group,
-        files,
-        rows,
-        sum(int(file.fileSizeInBytes()) for file in files),
-        hashed,
-        metrics.of_job_group(spark, f"{base}/write"),
-        verified,
-        time.monotonic() - started,
-    )
+        yield group, files, TaskMetrics()
 
 
 @contextlib.contextmanager

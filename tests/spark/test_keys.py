@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from reconciler.plan.ordering import Hilbert, order_rows
+from reconciler.rewrite import curve as curves
 from reconciler.spark import keys
 from reconciler.table.schema import SortColumn
 
@@ -25,9 +26,9 @@ SCORES = arrays.arrays(
 
 @given(scores=SCORES, edges=st.tuples(st.integers(0, 2**16), st.integers(0, 2**16)))
 def test_a_stretch_of_the_curve_lies_in_its_box(
-    scores: keys.Scores, edges: tuple[int, int]
+    scores: curves.Scores, edges: tuple[int, int]
 ) -> None:
-    curve = keys.fit_curve(scores)
+    curve = curves.fit_curve(scores)
     start, end = min(edges), max(edges)
     position = curve.position(scores)
     inside = (position >= start) & (position < end)
@@ -42,9 +43,9 @@ def test_a_stretch_of_the_curve_lies_in_its_box(
 
 @given(scores=SCORES, share=st.fractions(0, Fraction(99, 100)))
 def test_an_aligned_cut_divides_the_sample_as_the_rough_one_does(
-    scores: keys.Scores, share: Fraction
+    scores: curves.Scores, share: Fraction
 ) -> None:
-    along = keys.fit_curve(scores).position(scores)
+    along = curves.fit_curve(scores).position(scores)
     for (rough,) in keys.slice_cuts([(float(place),) for place in along], [share]):
         cut = keys.aligned(int(rough), along)
         # Of up to 200 rows half of a percent is less than two.
@@ -53,7 +54,7 @@ def test_an_aligned_cut_divides_the_sample_as_the_rough_one_does(
 
 def test_half_of_an_even_square_is_found_without_the_curve() -> None:
     scores = np.random.default_rng(7).random((2, 20_000))
-    curve = keys.fit_curve(scores)
+    curve = curves.fit_curve(scores)
     along = curve.position(scores)
     ((rough,),) = keys.slice_cuts([(float(place),) for place in along], [Fraction(1, 2)])
     cut = keys.aligned(int(rough), along)
@@ -90,7 +91,7 @@ def test_positions_in_spark_are_those_of_the_sample(spark: Any) -> None:
     rows = [(a, b) for a in values for b in values]
     scores = np.array(rows, dtype=np.float64).T
     for fitted in (scores, scores[:, ::7], np.zeros((2, 3))):
-        curve = keys.fit_curve(fitted)
+        curve = curves.fit_curve(fitted)
         frame = spark.createDataFrame([(float(a), float(b)) for a, b in rows], "a double, b double")
         columns = [frame["a"], frame["b"]]
         found = frame.select(keys.curve_position(spark, columns, curve)).collect()
@@ -143,7 +144,7 @@ def test_a_curve_puts_rows_in_the_order_of_the_what_if() -> None:
         scores = np.stack((column, even))
         ranks = [np.unique(score, return_inverse=True)[1].reshape(-1) for score in scores]
         planned = order_rows(ordering, ranks, np.arange(rows))
-        written = np.argsort(keys.fit_curve(scores).position(scores), kind="stable")
+        written = np.argsort(curves.fit_curve(scores).position(scores), kind="stable")
         assert _read(column, planned) == pytest.approx(_read(column, written), rel=0.1)
         assert _read(even, planned) == pytest.approx(_read(even, written), rel=0.1)
 
@@ -155,12 +156,12 @@ def test_a_curve_along_five_columns_is_as_fine_as_in_the_what_if() -> None:
     ranks = [np.argsort(np.argsort(score)) for score in scores]
     ordering = Hilbert(tuple(SortColumn(n) for n in range(1, 6)))
     planned = order_rows(ordering, ranks, np.arange(20_000))
-    written = np.argsort(keys.fit_curve(scores).position(scores), kind="stable")
+    written = np.argsort(curves.fit_curve(scores).position(scores), kind="stable")
     for score in scores:
         assert _read(score, planned) == pytest.approx(_read(score, written), rel=0.1)
 
 
-def _read(column: keys.Scores, order: np.ndarray, files: int = 64) -> float:
+def _read(column: curves.Scores, order: np.ndarray, files: int = 64) -> float:
     """The mean number of files whose bounds a value of the column lies in."""
     parts = np.array_split(column[order], files)
     held = [part[np.isfinite(part)] for part in parts]

@@ -1,0 +1,443 @@
+"""Reads the live rows of data files by Arrow: in the table's columns, without deleted rows.
+
+The deletes of a file are those that Iceberg's own scan found for it, while the witness follows
+rules of its own. Position files and vectors are decoded by Arrow and pyiceberg here, by DuckDB and
+other code there, so that an error of one side shows.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reconciler.rewrite import arrow
+from reconciler.rewrite.columns import Column, Unreadable
+from reconciler.rewrite.deletes import PATH_ID, POSITION_ID, Delete
+from reconciler.rewrite.storage import Scratch
+from reconciler.rewrite.witness import LAST_UPDATED, ROW_ID, DataFile, Table
+
+LINEAGE = (Column(ROW_ID, "_row_id", "long"),
+           Column(LAST_UPDATED, "_last_updated_sequence_number", "long"))  # fmt: skip
+POSITION_COLUMNS = (Column(PATH_ID, "file_path", "string"), Column(POSITION_ID, "pos", "long"))
+POSITION_MAPPING = [{"field-id": one.field_id, "names": [one.name]} for one in POSITION_COLUMNS]
+"""Of position delete files that were written without field ids."""
+MOST_CODES = 1 << 62
+DICTIONARY_BYTES = 4
+"""Stored bytes per value, before compression, below which a text column is worth reading as a
+dictionary."""
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+
+
+class Damaged(Exception):
+    """A file that cannot be read, or does not hold what its manifest entry says."""
+
+    def __init__(self, path: str, detail: str) -> None:
+        super().__init__(f"{path}: {detail}")
+        self.path, self.detail = path, detail
+
+
+def columns_of(table: Table) -> tuple[Column, ...]:
+    """Return the columns that files of the table hold, those of row lineage last."""
+    return (*arrow.held(table.columns), *(LINEAGE if table.lineage else ()))
+
+
+class Reader:
+    """Opens the files of a task; keeps what several data files need of delete files."""
+
+    def __init__(self, table: Table, scratch: Scratch) -> None:
+        self.table, self.scratch = table, scratch
+        self.columns = columns_of(table)
+        self.mapping = None if table.mapping is None else json.loads(table.mapping)
+        self._footers: dict[str, tuple[Any, Mapping[Any, int]]] = {}
+        self._positions: dict[str, dict[str, Positions]] = {}
+        self._keys: dict[tuple[tuple[int, ...], tuple[str, ...]], tuple[pa.ChunkedArray, ...]] = {}
+
+    def open(self, file: DataFile, dictionaries: Sequence[str] = ()) -> Opened:
+        """dictionaries: names of columns of the table to be read as dictionaries."""
+        return Opened(self, file, dictionaries)
+
+    def footer(self, location: str) -> tuple[Any, Mapping[Any, int]]:
+        """Return the footer of a data file, and the field ids of its columns by path."""
+        known = self._footers.get(location)
+        if known is None:
+            with self.parquet(location) as opened:
+                known = opened.metadata, arrow.ids_of(opened.schema_arrow, self.mapping)
+            self._footers[location] = known
+        return known
+
+    def parquet(
+        self, location: str, dictionaries: Sequence[str] = (), footer: Any = None
+    ) -> pq.ParquetFile:
+        path = self.scratch.path(location)
+        try:
+            return pq.ParquetFile(
+                path,
+                metadata=footer,
+                read_dictionary=list(dictionaries),
+                page_checksum_verification=True,
+                pre_buffer=False,
+            )
+        except (OSError, pa.ArrowException) as error:
+            raise Damaged(location, _why(error)) from error
+
+    def positions(self, file: DataFile) -> Positions:
+        """Return the rows that position deletes and vectors hide, ascending."""
+        parts = [self._of_file(one, file.path) for one in file.deletes if not one.keys]
+        if not parts:
+            return np.zeros(0, dtype=np.int64)
+        found = np.unique(np.concatenate(parts))
+        return found[found < file.rows]
+
+    def _of_file(self, one: Delete, path: str) -> Positions:
+        if one.vector:
+            return self._of_vector(one, path)
+        known = self._positions.get(one.path)
+        if known is None:
+            known = self._positions[one.path] = self._by_data_file(one)
+        return known.get(path, np.zeros(0, dtype=np.int64))
+
+    def _of_vector(self, one: Delete, path: str) -> Positions:
+        with self.scratch.path(one.path).open("rb") as opened:
+            opened.seek(one.offset)
+            return vector_rows(opened.read(one.length), one.path, path)
+
+    def _by_data_file(self, one: Delete) -> dict[str, Positions]:
+        paths, rows = self._delete_columns(one, POSITION_COLUMNS, POSITION_MAPPING)
+        if not len(paths):
+            return {}
+        encoded = pa.chunked_array(paths).combine_chunks().dictionary_encode()
+        encoded = encoded if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks()
+        numbers = encoded.indices.to_numpy(zero_copy_only=False)
+        at = pa.chunked_array(rows).combine_chunks().to_numpy(zero_copy_only=False)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(len(encoded.dictionary) + 1))
+        return {
+            path: at[order[ends[i] : ends[i + 1]]].astype(np.int64)
+            for i, path in enumerate(encoded.dictionary.to_pylist())
+        }
+
+    def keys(self, ids: tuple[int, ...], files: Sequence[Delete]) -> tuple[pa.ChunkedArray, ...]:
+        """Return the key columns of equality delete files with the same keys, one after another."""
+        named = (ids, tuple(one.path for one in files))
+        if named not in self._keys:
+            columns = [self.table.ways[field_id][-1] for field_id in ids]
+            parts: list[list[pa.Array]] = [[] for _ in ids]
+            for one in files:
+                for part, found in zip(
+                    parts, self._delete_columns(one, columns, self.mapping), strict=True
+                ):
+                    part.extend(found)
+            self._keys[named] = tuple(
+                pa.chunked_array(part, arrow.type_of(column))
+                for part, column in zip(parts, columns, strict=True)
+            )
+        return self._keys[named]
+
+    def _delete_columns(
+        self, one: Delete, columns: Sequence[Column], mapping: Any
+    ) -> list[list[pa.Array]]:
+        """Return the chunks of columns of a delete file, by field id."""
+        try:
+            table = self._delete_table(one)
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise Damaged(one.path, _why(error)) from error
+        ids = arrow.ids_of(table.schema, mapping)
+        paths = {field_id: path for path, field_id in ids.items()}
+        found = []
+        for column in columns:
+            path = paths.get(column.field_id)
+            if path is None:
+                raise Damaged(one.path, f'it has no column "{column.name}"')
+            chunks = table.column(table.schema.names.index(path[0])).chunks
+            for name in path[1:]:
+                chunks = [pc.struct_field(chunk, name) for chunk in chunks]
+            found.append([arrow.fitted(chunk, column, ids, path) for chunk in chunks])
+        return found
+
+    def _delete_table(self, one: Delete) -> pa.Table:
+        path = self.scratch.path(one.path)
+        if one.format == "ORC":
+            from pyarrow import orc
+
+            return _with_orc_ids(orc.read_table(str(path)))
+        if one.format != "PARQUET":
+            raise arrow.Unsupported(f"a delete file of format {one.format}")
+        return pq.read_table(path, use_threads=False, page_checksum_verification=True)
+
+
+def _with_orc_ids(table: pa.Table) -> pa.Table:
+    """Return the table with ORC's attribute of a field id under Parquet's name."""
+    fields = []
+    for field in table.schema:
+        known = (field.metadata or {}).get(b"iceberg.id")
+        marked = field if known is None else field.with_metadata({arrow.FIELD_ID: known})
+        fields.append(marked)
+    return table.cast(pa.schema(fields))
+
+
+def vector_rows(body: bytes, path: str, data_file: str) -> Positions:
+    """Return the rows of a stored deletion vector. Raises Damaged."""
+    from pyroaring import BitMap
+
+    if len(body) < 20 or body[4:8] != b"\xd1\xd3\x39\x64":
+        raise Damaged(path, f"no deletion vector of {data_file} begins there")
+    (size,) = struct.unpack(">I", body[:4])
+    if size != len(body) - 8 or zlib.crc32(body[4:-4]) != struct.unpack(">I", body[-4:])[0]:
+        raise Damaged(path, f"the deletion vector of {data_file} has a wrong length or checksum")
+    (count,) = struct.unpack("<Q", body[8:16])
+    at, parts = 16, []
+    for _ in range(count):
+        (high,) = struct.unpack("<I", body[at : at + 4])
+        bitmap = BitMap.deserialize(body[at + 4 : -4])
+        at += 4 + len(bitmap.serialize())
+        parts.append(np.asarray(bitmap, dtype=np.int64) + (high << 32))
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+class Opened:
+    """A data file, row group by row group."""
+
+    def __init__(self, reader: Reader, file: DataFile, dictionaries: Sequence[str]) -> None:
+        self._reader, self.file = reader, file
+        self.footer, self.ids = reader.footer(file.path)
+        self._paths = {field_id: path for path, field_id in self.ids.items()}
+        self._constants = {field_id: value for field_id, _, value in file.partition}
+        if self.footer.num_rows != file.rows:
+            detail = f"it has {self.footer.num_rows} rows, its manifest entry {file.rows}"
+            raise Damaged(file.path, detail)
+        self._dictionaries = frozenset(dictionaries)
+        names = self._stored_names()
+        self.parquet = reader.parquet(file.path, names, self.footer)
+        self._hidden = reader.positions(file)
+        self._keyed = _by_keys(file.deletes)
+
+    def close(self) -> None:
+        self.parquet.close()
+
+    def _stored_names(self) -> list[str]:
+        wanted = {c.field_id for c in self._reader.columns if c.name in self._dictionaries}
+        return [self._paths[i][0] for i in sorted(wanted) if len(self._paths.get(i, ())) == 1]
+
+    def live_rows(self) -> int:
+        """Return how many rows are live; reads key columns if equality deletes apply."""
+        if not self._keyed:
+            return int(self.file.rows - len(self._hidden))
+        found = 0
+        for number, at, rows in self._row_groups():
+            keep = self._kept(self._raw(number, ()), at, rows)
+            found += rows if keep is None else int(keep.sum())
+        return found
+
+    def live(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """Yield the live rows of each row group, in these columns of the table."""
+        for number, at, rows in self._row_groups():
+            try:
+                table = self._live(number, at, rows, columns)
+            except Unreadable as error:
+                where = f'column "{error.column}": ' if error.column else ""
+                raise Damaged(self.file.path, f"{where}{error.detail}") from error
+            except pa.ArrowException as error:
+                raise Damaged(self.file.path, _why(error)) from error
+            yield table
+
+    def _row_groups(self) -> Iterator[tuple[int, int, int]]:
+        """Yield number, first row and rows of each row group that has some."""
+        at = 0
+        for number in range(self.footer.num_row_groups):
+            rows = self.footer.row_group(number).num_rows
+            if rows:
+                yield number, at, rows
+            at += rows
+
+    def _live(self, number: int, at: int, rows: int, columns: Sequence[Column]) -> pa.Table:
+        raw = self._raw(number, columns)
+        arrays = [self._column(raw, column, at, rows) for column in columns]
+        fields = [_named(column, own) for column, own in zip(columns, arrays, strict=True)]
+        table = pa.table(arrays, schema=pa.schema(fields))
+        keep = self._kept(raw, at, rows)
+        return table if keep is None else table.filter(pa.array(keep))
+
+    def _raw(self, number: int, columns: Sequence[Column]) -> pa.Table:
+        wanted = {column.field_id for column in columns}
+        for ids in self._keyed:
+            wanted |= {self._reader.table.ways[field_id][0].field_id for field_id in ids}
+        names = [path[0] for i, path in self._paths.items() if len(path) == 1 and i in wanted]
+        try:
+            return self.parquet.read_row_group(number, columns=names, use_threads=False)
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            raise Damaged(self.file.path, _why(error)) from error
+
+    def _column(self, raw: pa.Table, column: Column, at: int, rows: int) -> pa.ChunkedArray:
+        path = self._paths.get(column.field_id)
+        if column.field_id in (ROW_ID, LAST_UPDATED):
+            return self._lineage(raw, column, path, at, rows)
+        if path is None:
+            value = self._constants.get(column.field_id, column.default)
+            found = [arrow.constant(column, value, rows)]
+        else:
+            chunks = _of(raw, path[0]).chunks
+            found = [arrow.fitted(chunk, column, self.ids, path) for chunk in chunks]
+        if column.name in self._dictionaries:
+            found = [_encoded(chunk) for chunk in found]
+        return pa.chunked_array(found)
+
+    def _lineage(
+        self, raw: pa.Table, column: Column, path: Any, at: int, rows: int
+    ) -> pa.ChunkedArray:
+        """Return what the file holds, else what its rows inherit (specification, "Row Lineage")."""
+        first = self.file.first_row_id
+        if first is None:
+            inherited = pa.nulls(rows, pa.int64())
+        elif column.field_id == ROW_ID:
+            inherited = pa.array(np.arange(at, at + rows, dtype=np.int64) + first)
+        else:
+            inherited = pa.repeat(pa.scalar(self.file.sequence, pa.int64()), rows)
+        if path is None:
+            return pa.chunked_array([inherited])
+        own = _of(raw, path[0]).combine_chunks().cast(pa.int64())
+        return pa.chunked_array([pc.coalesce(own, inherited)])
+
+    def _kept(self, raw: pa.Table, at: int, rows: int) -> Mask | None:
+        """Return which rows of a row group are live, None if all of them are."""
+        low, high = np.searchsorted(self._hidden, (at, at + rows))
+        if low == high and not self._keyed:
+            return None
+        keep = np.ones(rows, dtype=np.bool_)
+        keep[self._hidden[low:high] - at] = False
+        for ids, files in self._keyed.items():
+            values = [self._key(raw, field_id, rows) for field_id in ids]
+            keep &= ~equal_to(values, self._reader.keys(ids, files))
+        return keep
+
+    def _key(self, raw: pa.Table, field_id: int, rows: int) -> pa.ChunkedArray:
+        """Return the values of a key column, which the table may have dropped."""
+        way = self._reader.table.ways[field_id]
+        path = self._paths.get(way[0].field_id)
+        if path is None:
+            value = self._constants.get(field_id, way[-1].default) if len(way) == 1 else None
+            return pa.chunked_array([arrow.constant(way[-1], value, rows)])
+        chunks = _of(raw, path[0]).chunks
+        for column in way[1:]:
+            inside = self._paths.get(column.field_id)
+            if inside is None or inside[: len(path)] != path:
+                return pa.chunked_array(
+                    [_absent(chunk, way[-1]) for chunk in chunks], arrow.type_of(way[-1])
+                )
+            path = inside
+            chunks = [pc.struct_field(chunk, path[-1]) for chunk in chunks]
+        found = [arrow.fitted(_plain(chunk), way[-1], self.ids, path) for chunk in chunks]
+        return pa.chunked_array(found, arrow.type_of(way[-1]))
+
+
+def _absent(holder: pa.Array, column: Column) -> pa.Array:
+    """Return the values of a field that a file's structs lack."""
+    filled = arrow.constant(column, column.default, len(holder))
+    return pc.if_else(pc.is_null(holder), pa.scalar(None, filled.type), filled)
+
+
+def _of(raw: pa.Table, name: str) -> pa.ChunkedArray:
+    return raw.column(raw.schema.names.index(name))
+
+
+def _named(column: Column, values: pa.ChunkedArray) -> pa.Field:
+    return arrow.field_of(column).with_type(values.type)
+
+
+def _by_keys(deletes: Sequence[Delete]) -> Mapping[tuple[int, ...], list[Delete]]:
+    found: dict[tuple[int, ...], list[Delete]] = {}
+    for one in deletes:
+        if one.keys:
+            found.setdefault(one.keys, []).append(one)
+    return found
+
+
+def equal_to(values: Sequence[pa.ChunkedArray], keys: Sequence[pa.ChunkedArray]) -> Mask:
+    """Return which rows have a key: NULL is equal to NULL, NaN to NaN, a zero to one of the same
+    sign, as in Iceberg's Java readers."""
+    rows, count = len(values[0]), len(keys[0])
+    codes = np.zeros(rows + count, dtype=np.int64)
+    size = 1
+    for own, key in zip(values, keys, strict=True):
+        numbers, found = _numbered(own, key)
+        if size * found >= MOST_CODES:
+            _, codes = np.unique(codes, return_inverse=True)
+            size = int(codes.max(initial=0)) + 1
+        codes, size = codes * found + numbers, size * found
+    return np.isin(codes[:rows], codes[rows:])
+
+
+def _numbered(own: pa.ChunkedArray, key: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], int]:
+    """Return a number for each value of both columns, equal for equal values, and how many."""
+    chunks = [_comparable(_plain(chunk)) for chunk in (*own.chunks, *key.chunks)]
+    whole = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.int64())
+    encoded = whole.dictionary_encode(null_encoding="encode")
+    numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers, max(1, len(encoded.dictionary))
+
+
+def _encoded(chunk: pa.Array) -> pa.Array:
+    return chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+
+
+def _plain(chunk: pa.Array) -> pa.Array:
+    return chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+
+
+def _comparable(chunk: pa.Array) -> pa.Array:
+    """Return floats as their bits, one NaN for all of them: zeros of different signs differ."""
+    if not pa.types.is_floating(chunk.type):
+        return chunk
+    wide = chunk.type.bit_width == 64
+    values = chunk.fill_null(0.0).to_numpy(zero_copy_only=False).copy()
+    values[np.isnan(values)] = np.nan
+    bits = values.view(np.int64 if wide else np.int32).astype(np.int64)
+    return pa.array(bits, mask=chunk.is_null().to_numpy(zero_copy_only=False))
+
+
+def dictionary_columns(columns: Sequence[Column], footers: Sequence[tuple[Any, Any]]) -> list[str]:
+    """Return the text columns of which every stored chunk is a dictionary of few values: these
+    are sorted and written by their numbers.
+
+    footers: of the files, each with its field ids by path.
+    """
+    names = []
+    for column in columns:
+        if column.type in ("string", "binary") and all(
+            _is_repeated(column, footer, ids) for footer, ids in footers
+        ):
+            names.append(column.name)
+    return names
+
+
+def _is_repeated(column: Column, footer: Any, ids: Mapping[Any, int]) -> bool:
+    path = next((path for path, i in ids.items() if i == column.field_id), None)
+    if path is None or len(path) != 1:
+        return False
+    leaf = next(
+        (n for n in range(footer.num_columns) if footer.schema.column(n).path == path[0]), None
+    )
+    if leaf is None:
+        return False
+    for number in range(footer.num_row_groups):
+        chunk = footer.row_group(number).column(leaf)
+        small = chunk.total_uncompressed_size < DICTIONARY_BYTES * chunk.num_values + 1_000
+        if not (chunk.has_dictionary_page and small):
+            return False
+    return True
+
+
+def _why(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:300]

@@ -1,0 +1,104 @@
+"""Rows that go through the disk, because they do not fit a task's memory (external sort, one pass
+of distribution): each input is cut into a spill per row group that is written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+RANK = "__layout_rank"
+CODEC = "lz4"
+
+Int64 = npt.NDArray[np.int64]
+
+
+def row_groups(rows: int, files: int, most: int) -> list[list[int]]:
+    """Return the rows of each row group of each file: equal files, equal row groups of at most
+    `most` rows. Files without a row are left out."""
+    found = []
+    for number in range(files):
+        own = rows * (number + 1) // files - rows * number // files
+        if own:
+            found.append(_even(own, -(-own // max(1, most))))
+    return found
+
+
+def _even(rows: int, parts: int) -> list[int]:
+    return [rows * (n + 1) // parts - rows * n // parts for n in range(parts)]
+
+
+class Spill:
+    """order: the numbers of the rows, in the order in which they are written. sizes: rows of each
+    part."""
+
+    def __init__(self, directory: Path, order: Int64, sizes: Sequence[int]) -> None:
+        self._directory, self._parts = directory, len(sizes)
+        self._ranks = np.empty(len(order), dtype=np.int64)
+        self._ranks[order] = np.arange(len(order), dtype=np.int64)
+        self._ends = np.array(list(itertools.accumulate(sizes)), dtype=np.int64)
+        self._at = 0
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for number in range(self._parts):
+            self._path(number).unlink(missing_ok=True)
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"spill-{number}.arrows"
+
+    def add(self, table: pa.Table) -> None:
+        """Cut the next rows, in order of arrival, into their parts."""
+        ranks = self._ranks[self._at : self._at + len(table)]
+        self._at += len(table)
+        parts = np.searchsorted(self._ends, ranks, side="right")
+        order = np.lexsort((ranks, parts))
+        own, begins = np.unique(parts[order], return_index=True)
+        ends = [*begins[1:], len(order)]
+        for number, begin, end in zip(own, begins, ends, strict=True):
+            chosen = order[begin:end]
+            rows = table.take(pa.array(chosen)).append_column(RANK, pa.array(ranks[chosen]))
+            self._append(int(number), rows)
+
+    def _append(self, number: int, rows: pa.Table) -> None:
+        """Add a stream to the part's file: thousands of parts cannot be open at once."""
+        options = pa.ipc.IpcWriteOptions(compression=CODEC, use_threads=False)
+        with (
+            self._path(number).open("ab") as file,
+            pa.ipc.new_stream(file, rows.schema, options=options) as stream,
+        ):
+            stream.write_table(rows)
+
+    def parts(self) -> Iterator[pa.Table]:
+        """Yield the rows of each part in their order."""
+        for number in range(self._parts):
+            rows = pa.concat_tables(list(self._read(number)))
+            ranks = rows.column(RANK).to_numpy()
+            order = pa.array(np.argsort(ranks, kind="stable"))
+            rows = rows.drop_columns([RANK])
+            whole = pa.table([_one(c) for c in rows.columns], schema=rows.schema)
+            yield whole.take(order)
+            self._path(number).unlink()
+
+    def _read(self, number: int) -> Iterator[pa.Table]:
+        with self._path(number).open("rb") as file:
+            size = self._path(number).stat().st_size
+            while file.tell() < size:
+                with pa.ipc.open_stream(file) as stream:
+                    yield stream.read_all()
+
+
+def _one(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.concat_arrays(column.chunks)]) if column.num_chunks > 1 else column

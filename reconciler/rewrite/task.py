@@ -1,0 +1,92 @@
+"""What one rewrite task is given and what it hands back: values that a process can send another.
+
+A task reads its files, leaves out deleted rows, orders the rest, and writes files of exactly the
+planned rows. It needs neither Spark nor a catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.rewrite.witness import DataFile, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One column that rows are ordered by."""
+
+    field_id: int
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How rows are ordered; those with equal keys stay in order of arrival."""
+
+    keys: tuple[Key, ...] = ()
+    """None: in order of arrival."""
+    curve: bool = False
+    """Whether along the Hilbert curve over the ranks of the keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Properties of the files that are written."""
+
+    codec: str = "zstd"
+    """As pyarrow names it."""
+    level: int | None = 3
+    """None where the codec has no levels, or its own default is taken."""
+    page_bytes: int = 1 << 20
+    page_rows: int = 20_000
+    dictionary_bytes: int = 2 << 20
+    """The most that a column's dictionary takes before values are written plainly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    table: Table
+    files: tuple[DataFile, ...]
+    """In order of arrival, each with the deletes that Iceberg's scan found for it."""
+    order: Order
+    paths: tuple[str, ...]
+    """Of the files to write; "{attempt}" in them becomes the attempt's name."""
+    group_rows: int
+    """Most rows of a row group."""
+    writer: Writer = Writer()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file that was written."""
+
+    path: str
+    rows: int
+    size: int
+    """In bytes."""
+    split_offsets: tuple[int, ...]
+    """Where row groups begin."""
+    nans: Mapping[int, int] = field(default_factory=dict)
+    """NaN values of float columns outside lists and maps, by field id: no footer counts them."""
+    bounds: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    """Least and greatest values of columns whose values are too long for a footer's statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a task hands back."""
+
+    files: tuple[Output, ...]
+    read_bytes: int
+    """Stored bytes of its inputs."""
+    cpu_seconds: float
+    spilled: bool = False
+    """Whether rows went through the disk, because they do not fit the task's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a task may hold."""
+
+    bytes: int

@@ -1,0 +1,163 @@
+"""Writes the files of a task: each with exactly the rows and row groups that it is given.
+
+A file that is not complete is removed: a Parquet writer that is left when an error passes through
+it would otherwise leave a readable file of some of the rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reconciler.rewrite import arrow
+from reconciler.rewrite.columns import STRUCT, Column
+from reconciler.rewrite.task import Output, Writer
+
+STATISTIC_BYTES = 4_096
+"""Longest value that Arrow keeps in a footer's statistics."""
+
+
+@contextlib.contextmanager
+def writing(path: Path, columns: Sequence[Column], writer: Writer) -> Iterator[FileWriter]:
+    """Provide a file to write to; it does not exist if anything fails before it ends."""
+    made = FileWriter(path, columns, writer)
+    try:
+        yield made
+        made.close()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            made.close()
+        path.unlink(missing_ok=True)
+        raise
+
+
+class FileWriter:
+    def __init__(self, path: Path, columns: Sequence[Column], writer: Writer) -> None:
+        self.path, self._columns = path, columns
+        self.schema = arrow.schema_of(columns)
+        self._nans: dict[int, int] = {}
+        self._long: dict[int, dict[int, tuple[bytes, bytes]]] = {}
+        self._groups = 0
+        self._properties, self._writer = writer, None
+
+    def _opened(self, schema: pa.Schema) -> Any:
+        """Return the writer; its schema says which columns come as dictionaries."""
+        if self._writer is None:
+            own = self._properties
+            self._writer = pq.ParquetWriter(
+                self.path,
+                schema,
+                version="2.6",
+                compression=own.codec,
+                compression_level=own.level,
+                write_page_index=True,
+                write_page_checksum=True,
+                store_schema=False,
+                store_decimal_as_integer=True,
+                use_compliant_nested_type=True,
+                data_page_size=own.page_bytes,
+                max_rows_per_page=own.page_rows,
+                dictionary_pagesize_limit=own.dictionary_bytes,
+            )
+        return self._writer
+
+    def write(self, table: pa.Table) -> None:
+        """Write the rows as one row group."""
+        if not len(table):
+            return
+        for column, values in zip(self._columns, table.columns, strict=True):
+            self._count(column, values)
+            self._remember(column, values)
+        arrays = [
+            _stored(values, field.type)
+            for values, field in zip(table.columns, self.schema, strict=True)
+        ]
+        schema = pa.schema([
+            field.with_type(own.type) for field, own in zip(self.schema, arrays, strict=True)
+        ])  # fmt: skip
+        made = pa.table(arrays, schema=schema)
+        self._opened(schema).write_table(made, row_group_size=len(table))
+        self._groups += 1
+
+    def close(self) -> None:
+        if self._writer is not None and self._writer.is_open:
+            self._writer.close()
+
+    def output(self, location: str) -> Output:
+        """Return what was written; after `close`."""
+        footer = pq.read_metadata(self.path)
+        return Output(
+            location,
+            footer.num_rows,
+            self.path.stat().st_size,
+            tuple(_begin(footer.row_group(n)) for n in range(footer.num_row_groups)),
+            self._nans,
+            {i: bounds for i in self._long if (bounds := self._bounds(footer, i)) is not None},
+        )
+
+    def _count(self, column: Column, values: Any) -> None:
+        """Count NaN values: of a float column and of those inside structs."""
+        if column.type in ("float", "double"):
+            found = pc.sum(pc.is_nan(values)).as_py() or 0
+            self._nans[column.field_id] = self._nans.get(column.field_id, 0) + found
+        elif column.type == STRUCT:
+            for child in arrow.held(column.children):
+                if child.type in ("float", "double", STRUCT):
+                    self._count(child, pc.struct_field(values, child.name))
+
+    def _remember(self, column: Column, values: pa.ChunkedArray) -> None:
+        """Keep the bounds of a row group's values that are too long for its statistics."""
+        if column.type not in ("string", "binary"):
+            return
+        lengths = pc.max(pc.binary_length(_plain(values))).as_py()
+        if lengths is not None and lengths > STATISTIC_BYTES:
+            ends = pc.min_max(_plain(values)).as_py()
+            low, high = (_bytes(ends[end]) for end in ("min", "max"))
+            self._long.setdefault(column.field_id, {})[self._groups] = (low, high)
+
+    def _bounds(self, footer: Any, field_id: int) -> tuple[bytes, bytes] | None:
+        name = next(c.name for c in self._columns if c.field_id == field_id)
+        leaf = next(n for n in range(footer.num_columns) if footer.schema.column(n).path == name)
+        found = list(self._long[field_id].values())
+        for number in range(footer.num_row_groups):
+            if number in self._long[field_id]:
+                continue
+            known = footer.row_group(number).column(leaf).statistics
+            if known is None or not known.has_min_max:
+                if known is not None and known.null_count == footer.row_group(number).num_rows:
+                    continue
+                return None
+            found.append((_bytes(known.min), _bytes(known.max)))
+        return min(low for low, _ in found), max(high for _, high in found)
+
+
+def _stored(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Return values as they are written: the field ids of nested columns are of the type."""
+    if pa.types.is_dictionary(values.type) or values.type.equals(wanted, check_metadata=True):
+        return values
+    if pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type):
+        return values
+    return values.cast(wanted)
+
+
+def _plain(values: Any) -> Any:
+    """Return the values, or those of the dictionary that holds them."""
+    if pa.types.is_dictionary(values.type):
+        return pa.chunked_array([chunk.dictionary for chunk in values.chunks])
+    return values
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _begin(group: Any) -> int:
+    chunk = group.column(0)
+    first = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
+    return int(min(at for at in (first, chunk.data_page_offset) if at))

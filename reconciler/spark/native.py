@@ -1,0 +1,399 @@
+"""Has a group rewritten by `reconciler.rewrite`, from file to file: no row enters the JVM.
+
+With a local master a thread of the driver does it, otherwise a Python process of an executor. What
+the engine cannot write as the table asks goes through Spark (`write`), with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import TableDamagedError
+from reconciler.plan.ordering import Hilbert
+from reconciler.rewrite import arrow, rewriting
+from reconciler.rewrite.columns import Column
+from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.read import Damaged, columns_of
+from reconciler.rewrite.storage import Opening, local_path
+from reconciler.rewrite.task import Key, Made, Memory, Order, Output, Task, Writer
+from reconciler.rewrite.witness import PYTHON_MEMORY, DataFile, Failure, Limits, Table
+from reconciler.spark import delete_files, iceberg, session, stage, witnessing
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.footer import footer_of
+from reconciler.spark.group import Group
+from reconciler.spark.scan import ScanTasks
+from reconciler.spark.task_file import NO_DELETES
+from reconciler.spark.translate import LEFT_ALONE, RESTORE
+from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
+
+PARQUET = "write.parquet."
+CODEC, LEVEL = f"{PARQUET}compression-codec", f"{PARQUET}compression-level"
+PAGE_BYTES, PAGE_LIMIT = f"{PARQUET}page-size-bytes", f"{PARQUET}page-row-limit"
+DICTIONARY = f"{PARQUET}dict-size-bytes"
+KNOWN = frozenset({
+    CODEC, LEVEL, PAGE_BYTES, PAGE_LIMIT, DICTIONARY, stage.ROW_GROUP,
+    f"{PARQUET}row-group-check-min-record-count", f"{PARQUET}row-group-check-max-record-count",
+})  # fmt: skip
+"""Properties of the Parquet writer that the engine follows; a table with others is Spark's."""
+CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
+          "uncompressed": ("none", None)}  # fmt: skip
+"""Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
+LEAST_MEMORY = 256 << 20
+FREE_SHARE = 0.5
+"""Share of the free memory that all tasks of a driver may use together."""
+EXPANSION = 15
+"""Memory of decoded rows in stored bytes, at most, as measured on tables of several kinds."""
+KEY_BYTES = 24
+"""Memory per row and key: its value, its number, and its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the engine would write a group."""
+
+    task: Task
+    opening: Opening | None
+    memory: Memory
+
+
+def planned(
+    attempt: Attempt, number: int, group: Group, tasks: ScanTasks, table: Any
+) -> Plan | str:
+    """Return the engine's task for the group, or why it has none.
+
+    table: as `stage.overridden` returns it.
+    """
+    reason = _unfit(group, table)
+    if reason:
+        return reason
+    shape = witnessing.table_of(attempt.spark, attempt.table)
+    try:
+        arrow.schema_of(columns_of(shape))
+    except arrow.Unsupported as unsupported:
+        return f"a column of a type that Arrow does not have: {unsupported}"
+    deletes = _applied(attempt, tasks)
+    if any(d.format not in ("PARQUET", "PUFFIN", "ORC") for of in deletes.values() for d in of):
+        return "delete files of a format that Arrow does not read"
+    files = _files(attempt, group, tasks, deletes)
+    rows = _group_rows(table, group)
+    memory = memory_of(attempt.spark)
+    if _needed(group, rows) > memory.bytes:
+        return f"a row group of it needs more than the task's {memory.bytes >> 20} MiB of memory"
+    task = Task(
+        shape, files, _order(group), tuple(_paths(attempt, number, group, tasks, table)), rows,
+        _writer(table),
+    )  # fmt: skip
+    paths = [file.path for file in files] + [d.path for f in files for d in f.deletes]
+    local = all(local_path(path) is not None for path in (*paths, *task.paths))
+    return Plan(task, None if local else attempt.opening(), memory)
+
+
+def _unfit(group: Group, table: Any) -> str:
+    if group.action.moves_by is not None:
+        return "rows that get another partition"
+    properties = {str(k): str(table.properties().get(k)) for k in _names(table)}
+    odd = sorted(name for name in properties if name.startswith(PARQUET) and name not in KNOWN)
+    if odd:
+        return f"the property {odd[0]}"
+    codec = properties.get(CODEC, stage.DEFAULT_CODEC).lower()
+    return "" if codec in CODECS else f"the codec {codec}"
+
+
+def _names(table: Any) -> list[str]:
+    return [str(name) for name in iceberg.each(table.properties().keySet())]
+
+
+def _writer(table: Any) -> Writer:
+    given = table.properties()
+
+    def number(name: str, default: int) -> int:
+        return int(given.get(name) or default)
+
+    codec, level = CODECS[str(given.get(CODEC) or stage.DEFAULT_CODEC).lower()]
+    if level is not None:
+        level = number(LEVEL, level)
+    return Writer(
+        codec, level, number(PAGE_BYTES, 1 << 20), number(PAGE_LIMIT, PAGE_ROWS),
+        number(DICTIONARY, 2 << 20),
+    )  # fmt: skip
+
+
+def _order(group: Group) -> Order:
+    ordering = group.action.ordering
+    keys = tuple(Key(c.field_id, c.direction == "desc") for c in ordering.key)
+    return Order(keys, isinstance(ordering, Hilbert))
+
+
+def _applied(attempt: Attempt, tasks: ScanTasks) -> dict[str, tuple[Delete, ...]]:
+    """Return the deletes of each file as Iceberg's own scan found them: the witness applies them by
+    rules of its own."""
+    if all(file.deletes == NO_DELETES for file in tasks.values()):
+        return {}
+    live = delete_files.live(attempt.spark, attempt.table, attempt.snapshot_id)
+    known = {file.identity: witnessing.delete_of(file) for file in live}
+    keyed = {path: one for (path, _), one in known.items() if one.keys}
+    return {
+        path: (
+            *(known[identity] for identity in sorted(file.deletes.positions)),
+            *(keyed[of] for of in sorted(file.deletes.equality)),
+        )
+        for path, file in tasks.items()
+    }
+
+
+def _files(
+    attempt: Attempt, group: Group, tasks: ScanTasks, deletes: dict[str, tuple[Delete, ...]]
+) -> tuple[DataFile, ...]:
+    """Return the group's inputs in order of arrival, which rows with equal keys keep."""
+    by_path = {file.path: file for file in witnessing.inputs_of(attempt, tasks, None)}
+    return tuple(
+        replace(by_path[file.path], deletes=deletes.get(file.path, ())) for file in group.inputs
+    )
+
+
+def _group_rows(table: Any, group: Group) -> int:
+    """Return the rows of a row group of the table's size, as the writer in the JVM would end it."""
+    configured = int(table.properties().get(stage.ROW_GROUP) or stage.DEFAULT_ROW_GROUP)
+    live = max(1, round(group.rows * group.live_bytes / max(group.bytes, 1)))
+    stored = max(group.output_bytes / live, 1e-9)
+    page = int(table.properties().get(PAGE_LIMIT) or PAGE_ROWS)
+    return max(1, round(rows_of_row_group(configured, stored, _plain(table, group, stored), page)))
+
+
+def _plain(table: Any, group: Group, stored: float) -> float:
+    """Return the bytes of a row before compression, by the footer of the largest input."""
+    file = max(group.inputs, key=lambda one: (one.bytes, one.path))
+    footer = footer_of(table, file.path, file.bytes)
+    if footer is None or not footer.num_rows:
+        return stored
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    whole = sum(int(one.total_byte_size) for one in groups)
+    return max(stored, whole / int(footer.num_rows))
+
+
+def _needed(group: Group, rows: int) -> int:
+    """Return the memory that a task needs at least, with its rows on disk."""
+    stored = group.output_bytes / max(group.rows, 1)
+    one = min(rows, group.rows) * stored * EXPANSION
+    return int(one) + KEY_BYTES * group.rows * len(group.action.ordering.key)
+
+
+def _paths(
+    attempt: Attempt, number: int, group: Group, tasks: ScanTasks, table: Any
+) -> Iterator[str]:
+    """Yield the paths of the outputs, which the table's location provider chooses."""
+    spec = table.specs().get(group.action.into)
+    partition = _partition(tasks) if spec.isPartitioned() else None
+    provider, name = table.locationProvider(), uuid.uuid4()
+    for file in range(group.files):
+        plain = f"{number:05d}-{file:05d}-{name}-ATTEMPT.parquet"
+        location = (
+            provider.newDataLocation(plain)
+            if partition is None
+            else provider.newDataLocation(spec, partition, plain)
+        )
+        yield str(location).replace("-ATTEMPT.parquet", "-{attempt}.parquet")
+
+
+def _partition(tasks: ScanTasks) -> Any:
+    """Return the partition of the group's files, all of which are in one."""
+    first = next(iter(tasks))
+    return tasks.java_tasks([first]).get(0).file().partition()
+
+
+# Memory
+
+
+def memory_of(spark: Any) -> Memory:
+    """Return what one task may hold."""
+    heap, cores = session.task_memory(spark)
+    if not _is_local(spark):
+        return Memory(Limits.beside(heap, cores).memory_bytes + PYTHON_MEMORY)
+    runtime = spark._jvm.java.lang.Runtime.getRuntime()
+    reserved = heap - int(runtime.totalMemory())
+    free = int((_available() - reserved) * FREE_SHARE) // cores
+    return Memory(max(LEAST_MEMORY, free))
+
+
+def _is_local(spark: Any) -> bool:
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def _available() -> int:
+    """Return the bytes that this process and others may still allocate, of the machine or of its
+    control group."""
+    limits = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        found = [line.split() for line in meminfo.read_text().splitlines()]
+        limits = [int(w[1]) << 10 for w in found if w[0] == "MemAvailable:"] or limits
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = (group / "memory.max").read_text().strip()
+        if most != "max":
+            limits.append(int(most) - int((group / "memory.current").read_text()))
+    except OSError:  # no control group of version 2
+        pass
+    return min(limits)
+
+
+# Running
+
+
+def written(attempt: Attempt, name: str, group: Group, tasks: ScanTasks, table: Any, plan: Plan,
+            order_id: int) -> tuple[tuple[Any, ...], Made]:  # fmt: skip
+    """Write the group's files; return their org.apache.iceberg.DataFile objects.
+
+    name: of the Spark job. Raises TableDamagedError, FileNotFoundError.
+    """
+    if _is_local(attempt.spark) or _is_signed(plan.opening):
+        found = carried_out(plan.task, plan.opening, plan.memory, attempt.cancelled.is_set)
+    else:
+        found = _on_executor(attempt, name, plan)
+    if isinstance(found, Failure):
+        raise _raised(attempt, found)
+    entries = _Entries(attempt.spark, table, group.action.into, order_id, tasks)
+    return tuple(entries.of(file, plan.task.table) for file in found.files), found
+
+
+def _is_signed(opening: Opening | None) -> bool:
+    return opening is not None and bool(opening.properties.get("s3.signer"))
+
+
+def carried_out(
+    task: Task,
+    opening: Opening | None,
+    memory: Memory,
+    stopping: Callable[[], bool] = lambda: False,
+    attempt: str = "0",
+) -> Made | Failure:
+    """Return what a task made, or the file that it could not read."""
+    try:
+        return rewriting.rewritten(task, opening, memory, stopping, attempt)
+    except FileNotFoundError as error:
+        return Failure(str(error.filename), "", "the file does not exist", missing=True)
+    except Damaged as error:
+        return Failure(error.path, "", error.detail)
+
+
+def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
+    context = attempt.spark.sparkContext
+    witnessing.use_this_python(context)
+    context.setJobGroup(name, f"layoutctl rewrite {attempt.name}")
+    work = _working(plan.task, plan.opening, plan.memory)
+    (found,) = context.parallelize([0], 1).map(work).collect()
+    return found  # type: ignore[no-any-return]
+
+
+def _working(
+    task: Task, opening: Opening | None, memory: Memory
+) -> Callable[[int], Made | Failure]:
+    """Return the function of a Spark task; each attempt of it writes files of its own names."""
+
+    def work(_: int) -> Made | Failure:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = 0 if context is None else context.taskAttemptId()
+        return carried_out(task, opening, memory, attempt=str(number))
+
+    return work
+
+
+def _raised(attempt: Attempt, failure: Failure) -> Exception:
+    if failure.missing:
+        return FileNotFoundError(2, "No such file or directory", failure.path)
+    return TableDamagedError(
+        f"could not rewrite {attempt.name}: {failure.path} cannot be read",
+        said=(failure.detail,),
+        details=(LEFT_ALONE,),
+        do=RESTORE,
+    )
+
+
+# Entries
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Makes the manifest entries of files that were written: as Iceberg's own writer would."""
+
+    spark: Any
+    table: Any
+    spec_id: int
+    order_id: int
+    tasks: ScanTasks
+
+    def of(self, file: Output, shape: Table) -> Any:
+        core, table = self.spark._jvm.org.apache.iceberg, self.table
+        config = core.MetricsConfig.forTable(table)
+        metrics = core.parquet.ParquetUtil.fileMetrics(table.io().newInputFile(file.path), config)
+        spec = table.specs().get(self.spec_id)
+        builder = (
+            core.DataFiles.builder(spec)
+            .withPath(file.path)
+            .withFormat("parquet")
+            .withFileSizeInBytes(file.size)
+            .withMetrics(metrics)
+            .withSplitOffsets(self._longs(file.split_offsets))
+        )
+        if spec.isPartitioned():
+            builder = builder.withPartition(_partition(self.tasks))
+        if self.order_id != stage.UNSORTED:
+            builder = builder.withSortOrder(table.sortOrders().get(self.order_id))
+        made = builder.build()
+        if not file.nans and not file.bounds:
+            return made
+        return self._completed(made, spec, file, config, shape)
+
+    def _longs(self, values: Sequence[int]) -> Any:
+        """Return a java.util.List of Long: py4j makes an Integer of a small number."""
+        text = ",".join(str(value) for value in values)
+        parser = self.spark._jvm.org.apache.iceberg.util.JsonUtil
+        node = parser.mapper().readTree(f'{{"values":[{text}]}}')
+        return parser.getLongList("values", node)
+
+    def _completed(self, made: Any, spec: Any, file: Output, config: Any, shape: Table) -> Any:
+        """Return the entry with what no footer says: NaN counts, and bounds of long values."""
+        core = self.spark._jvm.org.apache.iceberg
+        body = json.loads(str(core.ContentFileParser.toJson(made, spec)))
+        counted = set(body.get("value-counts", {}).get("keys", ()))
+        _put(body, "nan-value-counts", {i: n for i, n in file.nans.items() if i in counted})
+        for field_id, ends in file.bounds.items():
+            if field_id in counted:
+                column = shape.ways[field_id][-1]
+                bounds = _cut(column, ends, str(config.columnMode(column.name)))
+                for name, end in zip(("lower-bounds", "upper-bounds"), bounds, strict=True):
+                    _put(body, name, {} if end is None else {field_id: end.hex().upper()})
+        node = core.util.JsonUtil.mapper().readTree(json.dumps(body))
+        return core.ContentFileParser.fromJson(node, self.table.specs())
+
+
+def _put(body: dict[str, Any], name: str, values: dict[int, Any]) -> None:
+    if not values:
+        return
+    known = body.get(name) or {"keys": [], "values": []}
+    merged = dict(zip(known["keys"], known["values"], strict=True)) | values
+    body[name] = {"keys": list(merged), "values": list(merged.values())}
+
+
+def _cut(column: Column, ends: tuple[bytes, bytes], mode: str) -> tuple[bytes | None, bytes | None]:
+    """Return bounds as the table's metrics mode keeps them; mode: as Iceberg prints it."""
+    from pyiceberg.utils import truncate
+
+    if mode == "full":
+        return ends
+    if not mode.startswith("truncate("):
+        return None, None
+    length = int(mode[len("truncate(") : -1])
+    low, high = ends
+    if column.type == "string":
+        upper = truncate.truncate_upper_bound_text_string(high.decode(), length)
+        return low.decode()[:length].encode(), None if upper is None else upper.encode()
+    return low[:length], truncate.truncate_upper_bound_binary_string(high, length)
