@@ -96,8 +96,7 @@ class Reader:
         parts = [self._of_file(one, file.path) for one in file.deletes if not one.keys]
         if not parts:
             return np.zeros(0, dtype=np.int64)
-        found = np.unique(np.concatenate(parts))
-        return found[found < file.rows]
+        return np.unique(np.concatenate(parts))
 
     def _of_file(self, one: Delete, path: str) -> Positions:
         if one.vector:
@@ -215,13 +214,11 @@ class Opened:
         self.footer, self.ids = reader.footer(file.path)
         self._paths = {field_id: path for path, field_id in self.ids.items()}
         self._constants = {field_id: value for field_id, _, value in file.partition}
-        if self.footer.num_rows != file.rows:
-            detail = f"it has {self.footer.num_rows} rows, its manifest entry {file.rows}"
-            raise Damaged(file.path, detail)
         self._dictionaries = frozenset(dictionaries)
         names = self._stored_names()
         self.parquet = reader.parquet(file.path, names, self.footer)
-        self._hidden = reader.positions(file)
+        hidden = reader.positions(file)
+        self._hidden = hidden[hidden < self.footer.num_rows]
         self._keyed = _by_keys(file.deletes)
 
     def close(self) -> None:
@@ -234,7 +231,7 @@ class Opened:
     def live_rows(self) -> int:
         """Return how many rows are live; reads key columns if equality deletes apply."""
         if not self._keyed:
-            return int(self.file.rows - len(self._hidden))
+            return int(self.footer.num_rows - len(self._hidden))
         found = 0
         for number, at, rows in self._row_groups():
             keep = self._kept(self._raw(number, ()), at, rows)

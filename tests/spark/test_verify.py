@@ -24,7 +24,7 @@ from reconciler.spark.actions import rewrite
 from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_spark")]
 
 ROWS = """
   SELECT id, cast(id AS int) % 7 AS a, cast(id AS int) % 5 AS b,
