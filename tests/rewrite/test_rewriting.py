@@ -1,0 +1,365 @@
+"""The engine writes the rows of a model, in the model's order; the witness says so."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reconciler.rewrite import order as ordering
+from reconciler.rewrite import rewriting
+from reconciler.rewrite.columns import Column
+from reconciler.rewrite.deletes import Deletes
+from reconciler.rewrite.read import Damaged
+from reconciler.rewrite.rewriting import Stopped, rewritten
+from reconciler.rewrite.spill import row_groups
+from reconciler.rewrite.task import Key, Made, Memory, Order, Task, Writer
+from reconciler.rewrite.witness import (
+    LAST_UPDATED,
+    ROW_ID,
+    DataFile,
+    Limits,
+    Table,
+    Work,
+    witnessed,
+)
+from tests.rewrite import model
+from tests.rewrite.model import (
+    PRIMITIVES,
+    Row,
+    arrow_field,
+    canonical,
+    table_of,
+    write,
+    write_table,
+)
+from tests.rewrite.test_deletes import COLUMNS, NOWHERE, _keys, _positions, _rows, _vector
+
+FORMS: tuple[dict[str, Any], ...] = ({}, {"row_group_size": 4}, {"use_dictionary": False})
+PLENTY, LITTLE = Memory(1 << 40), Memory(1)
+
+
+def run(
+    directory: Path,
+    table: Table,
+    files: Sequence[DataFile],
+    order: Order = Order(),
+    *,
+    outputs: int = 2,
+    group_rows: int = 5,
+    memory: Memory = PLENTY,
+    writer: Writer = Writer(),
+) -> Made:
+    paths = tuple(f"file:{directory}/out/{i}-{{attempt}}.parquet" for i in range(outputs))
+    task = Task(table, tuple(files), order, paths, group_rows, writer)
+    return rewritten(task, None, memory)
+
+
+def files_of(made: Made) -> list[DataFile]:
+    return [DataFile(one.path, one.rows, one.size) for one in made.files]
+
+
+def seen(table: Table, files: Sequence[DataFile]) -> tuple[int, int]:
+    found = witnessed(Work(table, tuple(files)), range(len(files)), None, Limits())
+    assert found.failure is None, found.failure
+    return found.fingerprint.rows, found.fingerprint.total
+
+
+def _place(kind: str, value: Any, descending: bool) -> tuple[Any, ...]:
+    """Return what a value is sorted by: NULL first, NaN last, the other way when descending."""
+    if value is None:
+        return (2, 0) if descending else (0, 0)
+    if isinstance(value, float) and math.isnan(value):
+        return (0, 0) if descending else (2, 0)
+    if isinstance(value, str):
+        value = value.encode()
+    return (1, _Descending(value)) if descending else (1, value)
+
+
+class _Descending:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(other.value < self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descending) and bool(self.value == other.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_and_their_order_are_those_of_the_model(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    number = Column(9_000, "n", "long")
+    columns = (number, *model.random_columns(chance, chance.randint(1, 6)))
+    keys = [c for c in columns[1:] if not c.children] or [number]
+    chosen = [(c, chance.random() < 0.5) for c in chance.sample(keys, min(2, len(keys)))]
+    rows: list[Row] = [
+        [i, *(model.random_value(chance, column) for column in columns[1:])] for i in range(40)
+    ]
+    table, files, at = table_of(columns), [], 0
+    while at < len(rows):
+        some = rows[at : at + chance.randint(1, 25)]
+        options: dict[str, Any] = chance.choice(
+            ({}, {"row_group_size": 4}, {"use_dictionary": False})
+        )
+        files.append(write(tmp_path / f"{at}.parquet", columns, some, **options))
+        at += len(some)
+    order = Order(tuple(Key(column.field_id, down) for column, down in chosen))
+    expected = seen(table, files)
+    want = list(range(40))
+    for column, down in reversed(chosen):
+        place = columns.index(column)
+        want.sort(key=lambda i, p=place, c=column, d=down: _place(c.type, rows[i][p], d))
+    for memory in (PLENTY, LITTLE):
+        made = run(tmp_path, table, files, order, outputs=3, memory=memory)
+        assert made.spilled is (memory is LITTLE)
+        assert [one.rows for one in made.files] == [13, 13, 14]
+        assert seen(table, files_of(made)) == expected
+        assert _numbers(made) == want
+    packed = run(tmp_path, table, files)
+    assert seen(table, files_of(packed)) == expected
+    assert [n for f in packed.files for n in pq.read_table(f.path[5:])["n"].to_pylist()] == [
+        *range(40)
+    ]
+
+
+def _numbers(made: Made) -> list[int]:
+    return [n for f in made.files for n in pq.read_table(f.path[5:])["n"].to_pylist()]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_deleted_rows_stay_deleted(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    rows = _rows(chance, 30)
+    file = replace(write(tmp_path / "data.parquet", COLUMNS, rows, row_group_size=8), sequence=5)
+    gone = set(chance.sample(range(30), 5))
+    first = (
+        _vector(tmp_path / "v.puffin", file, sorted(gone))
+        if seed % 2
+        else _positions(tmp_path / "p.parquet", file, [*gone, 77], 5)
+    )
+    deletes = [first]
+    for at in ([0], [1], [1, 2], [3]):
+        columns = [COLUMNS[3].children[0] if c == 3 else COLUMNS[c] for c in at]
+        keys = [[_value(rows[i], c) for c in at] for i in chance.sample(range(30), 2)]
+        held = [COLUMNS[3]] if at == [3] else columns
+        stored = [[{"x": key[0]}] for key in keys] if at == [3] else keys
+        delete = _keys(tmp_path / f"k{at}.parquet", held, stored, 6)
+        deletes.append(replace(delete, keys=tuple(c.field_id for c in columns)))
+        wanted = {tuple(map(canonical, columns, key)) for key in keys}
+        gone |= {
+            i for i, row in enumerate(rows)
+            if tuple(map(canonical, columns, [_value(row, c) for c in at])) in wanted
+        }  # fmt: skip
+    table = table_of(COLUMNS)
+    applied = replace(file, deletes=Deletes(deletes).of(file.path, 5, NOWHERE))
+    alone = write(
+        tmp_path / "live.parquet", COLUMNS, [r for i, r in enumerate(rows) if i not in gone]
+    )
+    for order in (Order(), Order((Key(1),))):
+        made = run(tmp_path, table, [applied], order, outputs=1)
+        assert sum(one.rows for one in made.files) == 30 - len(gone)
+        assert seen(table, files_of(made)) == seen(table, [alone])
+
+
+def _value(row: Row, at: int) -> Any:
+    return (row[3] or {}).get("x") if at == 3 else row[at]
+
+
+def test_lineage_is_kept(tmp_path: Path) -> None:
+    column = Column(1, "id", "long")
+    ids = Column(ROW_ID, "_row_id", "long"), Column(LAST_UPDATED, "_last", "long")
+    table = table_of((column,), lineage=True)
+    old = replace(
+        write(tmp_path / "a.parquet", (column,), [[5], [6]]), first_row_id=100, sequence=3
+    )
+    moved = replace(
+        write(tmp_path / "b.parquet", (column, *ids), [[7, None, None], [8, 4, 2]]),
+        first_row_id=50, sequence=9,
+    )  # fmt: skip
+    upgraded = write(tmp_path / "c.parquet", (column,), [[9]])
+    position = replace(_vector(tmp_path / "v.puffin", old, [0]), data_file=old.path)
+    files = [replace(old, deletes=(position,)), moved, upgraded]
+    made = run(tmp_path, table, files, Order((Key(1, True),)), outputs=1)
+    found = pq.read_table(made.files[0].path[5:]).to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        (9, None, None), (8, 4, 2), (7, 50, 9), (6, 101, 3),
+    ]  # fmt: skip
+    assert seen(table, files_of(made)) == seen(table, files)
+
+
+def test_evolved_columns(tmp_path: Path) -> None:
+    """Renamed, reordered, widened, dropped and added columns, and those of a name mapping."""
+    inner = (Column(5, "x", "long"), Column(6, "y", "int", default=3), Column(7, "z", "string"))
+    columns = (
+        Column(1, "id", "long"), Column(2, "price", "decimal(12,2)"),
+        Column(3, "st", "struct", inner), Column(4, "p", "string"),
+        Column(8, "l", "list", (Column(9, "element", "double"),)),
+    )  # fmt: skip
+    table = table_of(columns, mapping='[{"field-id": 1, "names": ["id", "ID"]}]')
+    old = (
+        Column(3, "s", "struct", (Column(7, "w", "string"), Column(5, "x", "int"))),
+        Column(99, "dropped", "binary"), Column(1, "key", "int"),
+        Column(2, "price", "decimal(9,2)"),
+        Column(8, "l", "list", (Column(9, "element", "float"),)),
+    )  # fmt: skip
+    first = replace(
+        write(tmp_path / "a.parquet", old, [
+            [{"w": "a", "x": 1}, b"?", 1, None, [1.5, None]], [None, b"?", 2, None, None],
+        ]),
+        partition=((4, "string", "here"),),
+    )  # fmt: skip
+    plain = pa.table({"ID": pa.array([3], pa.int64()), "other": ["?"]})
+    second = write_table(tmp_path / "b.parquet", plain)
+    made = run(tmp_path, table, [first, second], outputs=1)
+    assert pq.read_table(made.files[0].path[5:]).to_pylist() == [
+        {"id": 1, "price": None, "st": {"x": 1, "y": 3, "z": "a"}, "p": "here", "l": [1.5, None]},
+        {"id": 2, "price": None, "st": None, "p": "here", "l": None},
+        {"id": 3, "price": None, "st": None, "p": None, "l": None},
+    ]
+    assert seen(table, files_of(made)) == seen(table, [first, second])
+
+
+@pytest.mark.parametrize("stored", [
+    pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()),
+    pa.dictionary(pa.int32(), pa.large_string()),
+])  # fmt: skip
+def test_columns_come_back_in_the_writers_arrow_types(tmp_path: Path, stored: pa.DataType) -> None:
+    column = Column(1, "s", "string")
+    values = pa.array(["b", None, "a", "b"]).cast(stored)
+    field = arrow_field(column, stored)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([values], schema=pa.schema([field])), path)
+    file = DataFile(f"file:{path}", 4, path.stat().st_size)
+    made = run(tmp_path, table_of((column,)), [file], Order((Key(1),)), outputs=1)
+    written = pq.read_table(made.files[0].path[5:])
+    assert written.schema.field("s").type == pa.string()
+    assert written["s"].to_pylist() == [None, "a", "b", "b"]
+
+
+@pytest.mark.parametrize("kind", PRIMITIVES)
+def test_a_file_has_the_form_that_the_specification_allows(tmp_path: Path, kind: str) -> None:
+    """As checked of every file before a rewrite; the footers are read by pyarrow."""
+    chance = random.Random(kind)
+    column = Column(1, "v", kind)
+    table = table_of((column,))
+    file = write(
+        tmp_path / "a.parquet", (column,), [[model.random_value(chance, column)] for _ in "abc"]
+    )
+    made = run(tmp_path, table, [file], Order((Key(1),)), outputs=1)
+    leaf = pq.ParquetFile(made.files[0].path[5:]).schema.column(0)
+    expected = {
+        "uuid": ("FIXED_LEN_BYTE_ARRAY", "UUID"), "string": ("BYTE_ARRAY", "STRING"),
+        "binary": ("BYTE_ARRAY", "NONE"), "fixed[3]": ("FIXED_LEN_BYTE_ARRAY", "NONE"),
+        "decimal(9,2)": ("INT32", "DECIMAL"), "decimal(20,3)": ("FIXED_LEN_BYTE_ARRAY", "DECIMAL"),
+        "decimal(38,10)": ("FIXED_LEN_BYTE_ARRAY", "DECIMAL"), "date": ("INT32", "DATE"),
+        "time": ("INT64", "TIME"), "timestamp": ("INT64", "TIMESTAMP"),
+        "timestamptz": ("INT64", "TIMESTAMP"),
+    }.get(kind)  # fmt: skip
+    if expected is not None:
+        assert (leaf.physical_type, leaf.logical_type.type) == expected
+
+
+def test_nans_and_long_values_are_counted(tmp_path: Path) -> None:
+    inner = (Column(3, "x", "float"),)
+    columns = (Column(1, "d", "double"), Column(2, "st", "struct", inner), Column(4, "s", "string"))
+    rows: list[Row] = [
+        [math.nan, {"x": math.nan}, "b" * 5_000], [1.0, None, None],
+        [None, {"x": None}, "a" * 5_000], [math.nan, {"x": 1.0}, "c"],
+    ]  # fmt: skip
+    file = write(tmp_path / "a.parquet", columns, rows)
+    (output,) = run(tmp_path, table_of(columns), [file], outputs=1, group_rows=1).files
+    assert output.nans == {1: 2, 3: 1}
+    assert output.bounds == {4: (b"a" * 5_000, b"c")}
+    assert len(output.split_offsets) == 4
+
+
+def test_rows_are_cut_evenly() -> None:
+    assert row_groups(10, 3, 2) == [[1, 2], [1, 2], [2, 2]]
+    assert row_groups(0, 3, 2) == []
+    assert row_groups(2, 3, 10) == [[1], [1]]
+    for rows, files, most in ((1_000_003, 7, 131), (5, 9, 1), (64, 1, 64)):
+        cut = row_groups(rows, files, most)
+        assert sum(map(sum, cut)) == rows and max(map(max, cut)) <= most
+
+
+def test_a_curve_keeps_near_rows_together(tmp_path: Path) -> None:
+    columns = (Column(1, "a", "int"), Column(2, "b", "string"))
+    chance = random.Random(5)
+    rows: list[Row] = [[chance.randrange(100), f"{chance.randrange(100):03}"] for _ in range(4_000)]
+    file = write(tmp_path / "a.parquet", columns, rows)
+    made = run(
+        tmp_path, table_of(columns), [file], Order((Key(1), Key(2)), curve=True), outputs=16,
+        group_rows=1_000,
+    )  # fmt: skip
+    spans = []
+    for one in made.files:
+        found = pq.read_table(one.path[5:])
+        a = found["a"].to_numpy()
+        b = np.array(found["b"].to_pylist()).astype(int)
+        spans.append((np.ptp(a) + 1) * (np.ptp(b) + 1))
+    assert sum(spans) < 2.0 * 100 * 100, "16 files of a square overlap little"
+
+
+def test_nothing_is_left_of_a_task_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = Column(1, "id", "long")
+    files = [
+        write(tmp_path / f"{i}.parquet", (column,), [[j] for j in range(50)]) for i in range(3)
+    ]
+    path = tmp_path / "1.parquet"
+    body = bytearray(path.read_bytes())
+    body[8:40] = bytes(255 - byte for byte in body[8:40])
+    path.write_bytes(bytes(body))
+    for memory, order in (
+        (PLENTY, Order()),
+        (PLENTY, Order((Key(1),))),
+        (LITTLE, Order((Key(1),))),
+    ):
+        with pytest.raises(Damaged) as caught:
+            run(tmp_path, table_of((column,)), files, order, memory=memory)
+        assert caught.value.path == files[1].path
+        assert list((tmp_path / "out").iterdir()) == []
+    path.unlink()
+    with pytest.raises(FileNotFoundError) as missing:
+        run(tmp_path, table_of((column,)), files)
+    assert missing.value.filename == files[1].path
+
+
+def test_a_task_stops_between_row_groups(tmp_path: Path) -> None:
+    column = Column(1, "id", "long")
+    file = write(tmp_path / "a.parquet", (column,), [[j] for j in range(50)])
+    calls = iter(range(100))
+    task = Task(table_of((column,)), (file,), Order((Key(1),)), (f"{tmp_path}/out.parquet",), 5)
+    with pytest.raises(Stopped):
+        rewritten(task, None, PLENTY, lambda: next(calls) > 4)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize("spread", [1, 300, 1 << 20, 1 << 40, 1 << 63])
+def test_digits_sort_like_the_integers(spread: int) -> None:
+    chance = np.random.default_rng(7)
+    values = chance.integers(-(spread // 2) - 1, spread // 2, 1_000, dtype=np.int64)
+    values[::7] = values[0]
+    found = ordering._sorted([values], len(values))
+    assert found.tolist() == np.argsort(values, kind="stable").tolist()
+
+
+def test_large_columns_go_through_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's 32-bit offsets do not hold them in one piece."""
+    monkeypatch.setattr(rewriting, "LARGE_BYTES", 100)
+    column = Column(1, "s", "string")
+    file = write(tmp_path / "a.parquet", (column,), [[f"text {j}"] for j in range(50)])
+    assert run(tmp_path, table_of((column,)), [file], Order((Key(1),))).spilled
