@@ -7,7 +7,7 @@ of both signs are equal, texts and bytes are compared as unsigned bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,23 +29,24 @@ EXACT_DIGITS = 18
 Int64 = npt.NDArray[np.int64]
 
 
-def permutation(order: Order, values: Sequence[pa.ChunkedArray]) -> Int64:
+def permutation(
+    order: Order, values: Sequence[pa.ChunkedArray], rows: int, first: Sequence[Int64] = ()
+) -> Int64:
     """Return the numbers of the rows in the order in which they are written.
 
-    values: of the order's keys, in order of arrival.
+    values: of the order's keys, in order of arrival. first: numbers that come before the keys.
     """
-    rows = len(values[0])
     if order.curve:
         scores = np.stack([
             _score(own, key) for own, key in zip(values, order.keys, strict=True)
         ])  # fmt: skip
-        return _sorted([along(scores)], rows)
+        return _sorted([*first, along(scores)], rows)
     parts = [
         part
         for own, key in zip(values, order.keys, strict=True)
         for part in sort_parts(own, descending=key.descending)
     ]
-    return _sorted(parts, rows)
+    return _sorted([*first, *parts], rows)
 
 
 def along(scores: curves.Scores) -> Int64:
@@ -174,20 +175,17 @@ def _digits(part: Int64) -> list[npt.NDArray[np.uint16]]:
     return digits
 
 
-def key_columns(order: Order, ways: Any) -> tuple[Column, ...]:
-    """Return the top-level columns that hold the keys, each once."""
-    found: dict[int, Column] = {}
-    for key in order.keys:
-        top = ways[key.field_id][0]
-        found.setdefault(top.field_id, top)
-    return tuple(found.values())
+def columns_with(ids: Iterable[int], ways: Any) -> tuple[Column, ...]:
+    """Return the top-level columns that hold columns of these ids, each once."""
+    tops = [ways[field_id][0] for field_id in ids]
+    return tuple({top.field_id: top for top in tops}.values())
 
 
-def values_of(order: Order, ways: Any, table: pa.Table) -> list[pa.ChunkedArray]:
-    """Return the values of the keys in a table that has their columns."""
+def values_of(ids: Iterable[int], ways: Any, table: pa.Table) -> list[pa.ChunkedArray]:
+    """Return the values of columns of these ids, in a table that has them or what holds them."""
     found = []
-    for key in order.keys:
-        top, *inside = ways[key.field_id]
+    for field_id in ids:
+        top, *inside = ways[field_id]
         values = table.column(table.schema.names.index(top.name))
         for column in inside:
             values = pc.struct_field(values, column.name)

@@ -335,7 +335,7 @@ class Opened:
                 )
             path = inside
             chunks = [pc.struct_field(chunk, path[-1]) for chunk in chunks]
-        found = [arrow.fitted(_plain(chunk), way[-1], self.ids, path) for chunk in chunks]
+        found = [arrow.fitted(plain(chunk), way[-1], self.ids, path) for chunk in chunks]
         return pa.chunked_array(found, arrow.type_of(way[-1]))
 
 
@@ -368,7 +368,7 @@ def equal_to(values: Sequence[pa.ChunkedArray], keys: Sequence[pa.ChunkedArray])
     codes = np.zeros(rows + count, dtype=np.int64)
     size = 1
     for own, key in zip(values, keys, strict=True):
-        numbers, found = _numbered(own, key)
+        numbers, found = numbered([*own.chunks, *key.chunks])
         if size * found >= MOST_CODES:
             _, codes = np.unique(codes, return_inverse=True)
             size = int(codes.max(initial=0)) + 1
@@ -376,10 +376,10 @@ def equal_to(values: Sequence[pa.ChunkedArray], keys: Sequence[pa.ChunkedArray])
     return np.isin(codes[:rows], codes[rows:])
 
 
-def _numbered(own: pa.ChunkedArray, key: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], int]:
-    """Return a number for each value of both columns, equal for equal values, and how many."""
-    chunks = [_comparable(_plain(chunk)) for chunk in (*own.chunks, *key.chunks)]
-    whole = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.int64())
+def numbered(chunks: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], int]:
+    """Return a number for each value, equal for equal values, and how many there are."""
+    plain_ = [_comparable(plain(chunk)) for chunk in chunks]
+    whole = pa.concat_arrays(plain_) if plain_ else pa.nulls(0, pa.int64())
     encoded = whole.dictionary_encode(null_encoding="encode")
     numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers, max(1, len(encoded.dictionary))
@@ -389,7 +389,8 @@ def _encoded(chunk: pa.Array) -> pa.Array:
     return chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
 
 
-def _plain(chunk: pa.Array) -> pa.Array:
+def plain(chunk: pa.Array) -> pa.Array:
+    """Return values without a dictionary."""
     return chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
 
 

@@ -6,9 +6,10 @@ a time (`spill`).
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import pyarrow as pa
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite import spill
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.read import Reader, dictionary_columns
 from reconciler.rewrite.storage import Opening, Scratch, local_path
 from reconciler.rewrite.task import Made, Memory, Output, Task
+from reconciler.rewrite.witness import DataFile
 from reconciler.rewrite.write import writing
 
 ROWS_FACTOR = 15
@@ -28,16 +31,27 @@ LARGE_BYTES = 1 << 30
 """Stored bytes, before compression, of a column beyond which Arrow's 32-bit offsets may not do."""
 
 
-class Stopped(Exception):
-    """The task was asked to stop before it was done."""
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a file is written before it is where it belongs."""
 
     location: str
     path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A file to write."""
+
+    groups: list[int]
+    """Rows of each row group."""
+    partition: tuple[Any, ...] = ()
+    path: str = ""
+    """The partition's directory, where rows move."""
+
+
+class Stopped(Exception):
+    """The task was asked to stop before it was done."""
 
 
 def rewritten(
@@ -54,43 +68,51 @@ def rewritten(
     """
     started = time.thread_time()
     with Scratch(opening) as scratch:
-        reader = Reader(task.table, scratch)
-        places = [_place(path.replace("{attempt}", attempt), scratch) for path in task.paths]
-        run = _Run(task, reader, places, memory, stopping)
+        run = _Run(task, Reader(task.table, scratch), memory, stopping, attempt)
         try:
             outputs, spilled = run.carried_out()
-            for place in places[: len(outputs)]:
+            for place in run.places:
                 scratch.store(place.path, place.location)
         except BaseException:
-            for place in places:
+            for place in run.places:
                 place.path.unlink(missing_ok=True)
             raise
     read = sum(file.size for file in task.files)
     return Made(tuple(outputs), read, time.thread_time() - started, spilled)
 
 
-def _place(location: str, scratch: Scratch) -> Place:
-    local = local_path(location)
-    if local is None:
-        return Place(location, scratch.fresh())
-    local.parent.mkdir(parents=True, exist_ok=True)
-    return Place(location, local)
-
-
 @dataclass(slots=True)
 class _Run:
     task: Task
     reader: Reader
-    places: Sequence[Place]
     memory: Memory
     stopping: Callable[[], bool]
+    attempt: str
+    places: list[Place] = field(default_factory=list)
+    """Of the files that were begun."""
 
     def carried_out(self) -> tuple[list[Output], bool]:
-        if not self.task.order.keys:
+        if not self.task.order.keys and not self.task.moves:
             return self._packed(), False
         if self._fits():
             return self._sorted(), False
         return self._spilled(), True
+
+    def _place(self, cut: Cut) -> Place:
+        """Return where the next file is written."""
+        number, task = len(self.places), self.task
+        path = task.paths[0] if task.moves else task.paths[number]
+        for name, value in (
+            ("attempt", self.attempt),
+            ("place", cut.path),
+            ("number", str(number)),
+        ):
+            path = path.replace(f"{{{name}}}", value)
+        local = local_path(path)
+        if local is not None:
+            local.parent.mkdir(parents=True, exist_ok=True)
+        self.places.append(Place(path, local or self.reader.scratch.fresh()))
+        return self.places[-1]
 
     def _fits(self) -> bool:
         if ROWS_FACTOR * sum(file.size for file in self.task.files) > self.memory.bytes:
@@ -137,76 +159,87 @@ class _Run:
     def _packed(self) -> list[Output]:
         """Write rows as they come: one row group of an output is in memory at a time."""
         rows = sum(self._live_rows(file) for file in self.task.files)
-        cuts = spill.row_groups(rows, len(self.places), self.task.group_rows)
-        dictionaries = self._dictionaries()
-        rest = Rest(self._live(self.reader.columns, dictionaries))
-        outputs = []
-        for place, groups in zip(self.places, cuts, strict=False):
-            with self._writing(place) as made:
-                for count in groups:
-                    self._go_on()
-                    made.write(rest.take(count))
-            outputs.append(made.output(place.location))
-        return outputs
+        rest = Rest(self._live(self.reader.columns, self._dictionaries()))
+        return self._written(self._cut(rows, None), rest.take)
 
-    def _live_rows(self, file: Any) -> int:
+    def _live_rows(self, file: DataFile) -> int:
         opened = self.reader.open(file)
         try:
             return opened.live_rows()
         finally:
             opened.close()
 
-    def _writing(self, place: Place) -> Any:
-        return writing(place.path, self.reader.columns, self.task.writer)
+    def _written(self, cuts: Iterable[Cut], take: Callable[[int], pa.Table]) -> list[Output]:
+        """Write files. take: returns the next rows."""
+        outputs = []
+        for cut in cuts:
+            place = self._place(cut)
+            with writing(place.path, self.reader.columns, self.task.writer) as made:
+                for count in cut.groups:
+                    self._go_on()
+                    made.write(take(count))
+            outputs.append(replace(made.output(place.location), partition=cut.partition))
+        return outputs
+
+    def _cut(self, rows: int, partitions: Partitions | None) -> list[Cut]:
+        """Return the files to write, in order, with the rows of each of their row groups."""
+        task = self.task
+        if partitions is None:
+            return [Cut(own) for own in spill.row_groups(rows, len(task.paths), task.group_rows)]
+        cuts = []
+        for number, own in enumerate(partitions.rows.tolist()):
+            files = max(1, math.floor(own / task.file_rows + 0.5))
+            entry, path = partitions.entry(number), partitions.path(number)
+            groups = spill.row_groups(own, files, task.group_rows)
+            cuts += [Cut(each, entry, path) for each in groups]
+        return cuts
 
     # In order of keys
 
-    def _sorted(self) -> list[Output]:
-        names = self._dictionaries()
-        whole = pa.concat_tables(list(self._live(self.reader.columns, names)))
-        table = _columns(whole)
-        del whole
-        task = self.task
-        order = ordering.permutation(
-            task.order, ordering.values_of(task.order, task.table.ways, table)
-        )
-        return self._gathered(table, order)
+    def _ordered(self, table: pa.Table) -> tuple[ordering.Int64, list[Cut]]:
+        """Return the order of the rows, and the files to write. table: has the columns of keys."""
+        task, ways = self.task, self.task.table.ways
+        values = ordering.values_of([key.field_id for key in task.order.keys], ways, table)
+        partitions, first = None, []
+        if task.moves:
+            sources = ordering.values_of([one.source_id for one in task.moves], ways, table)
+            partitions = Partitions(task.moves, sources)
+            first = [partitions.of_row]
+        order = ordering.permutation(task.order, values, len(table), first)
+        return order, self._cut(len(table), partitions)
 
-    def _gathered(self, table: pa.Table, order: ordering.Int64) -> list[Output]:
-        cuts = spill.row_groups(len(order), len(self.places), self.task.group_rows)
-        outputs, at = [], 0
-        for place, groups in zip(self.places, cuts, strict=False):
-            with self._writing(place) as made:
-                for count in groups:
-                    self._go_on()
-                    made.write(table.take(pa.array(order[at : at + count])))
-                    at += count
-            outputs.append(made.output(place.location))
-        return outputs
+    def _sorted(self) -> list[Output]:
+        tables = list(self._live(self.reader.columns, self._dictionaries()))
+        if not tables:
+            return []
+        table = _columns(pa.concat_tables(tables))
+        del tables
+        order, cuts = self._ordered(table)
+        at = 0
+
+        def take(count: int) -> pa.Table:
+            nonlocal at
+            at += count
+            return table.take(pa.array(order[at - count : at]))
+
+        return self._written(cuts, take)
 
     def _spilled(self) -> list[Output]:
         """Write in two passes: the keys give each row its place, rows go through the disk."""
-        task, columns = self.task, ordering.key_columns(self.task.order, self.task.table.ways)
-        keys = pa.concat_tables(list(self._live(columns)))
-        order = ordering.permutation(
-            task.order, ordering.values_of(task.order, task.table.ways, keys)
-        )
+        ids = [key.field_id for key in self.task.order.keys]
+        ids += [one.source_id for one in self.task.moves]
+        keys = list(self._live(ordering.columns_with(ids, self.task.table.ways)))
+        if not keys:
+            return []
+        order, cuts = self._ordered(pa.concat_tables(keys))
         del keys
-        cuts = spill.row_groups(len(order), len(self.places), task.group_rows)
-        sizes = [count for groups in cuts for count in groups]
-        outputs = []
+        sizes = [count for cut in cuts for count in cut.groups]
         with spill.Spill(self.reader.scratch.directory, order, sizes) as rows:
             del order
             for table in self._live(self.reader.columns):
                 rows.add(table)
             parts = rows.parts()
-            for place, groups in zip(self.places, cuts, strict=False):
-                with self._writing(place) as made:
-                    for _ in groups:
-                        self._go_on()
-                        made.write(next(parts))
-                outputs.append(made.output(place.location))
-        return outputs
+            return self._written(cuts, lambda _: next(parts))
 
 
 def _columns(whole: pa.Table) -> pa.Table:

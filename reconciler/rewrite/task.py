@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.rewrite.witness import DataFile, Table
 
@@ -28,6 +29,18 @@ class Order:
     """None: in order of arrival."""
     curve: bool = False
     """Whether along the Hilbert curve over the ranks of the keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the partition spec that rows move to."""
+
+    source_id: int
+    name: str
+    transform: str
+    """As the specification writes it: "bucket[16]"."""
+    type: str
+    """Of the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,11 @@ class Task:
     group_rows: int
     """Most rows of a row group."""
     writer: Writer = Writer()
+    moves: tuple[Field, ...] = ()
+    """By which rows get another partition; () if they stay in their own. `paths` has one entry
+    then, in which "{place}" becomes the partition's directory and "{number}" the file's number."""
+    file_rows: float = 0.0
+    """Rows of a file of the target size, where rows move: each partition has files of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,8 @@ class Output:
     """NaN values of float columns outside lists and maps, by field id: no footer counts them."""
     bounds: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """Least and greatest values of columns whose values are too long for a footer's statistics."""
+    partition: tuple[Any, ...] = ()
+    """Values of the fields by which rows moved, in JSON."""
 
 
 @dataclass(frozen=True, slots=True)

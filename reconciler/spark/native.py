@@ -21,7 +21,7 @@ from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.read import Damaged, columns_of
 from reconciler.rewrite.storage import Opening, local_path
-from reconciler.rewrite.task import Key, Made, Memory, Order, Output, Task, Writer
+from reconciler.rewrite.task import Field, Key, Made, Memory, Order, Output, Task, Writer
 from reconciler.rewrite.witness import PYTHON_MEMORY, DataFile, Failure, Limits, Table
 from reconciler.spark import delete_files, iceberg, session, stage, witnessing
 from reconciler.spark.attempt import Attempt
@@ -85,9 +85,10 @@ def planned(
     memory = memory_of(attempt.spark)
     if _needed(group, rows) > memory.bytes:
         return f"a row group of it needs more than the task's {memory.bytes >> 20} MiB of memory"
+    moves = _moves(table, group)
     task = Task(
         shape, files, _order(group), tuple(_paths(attempt, number, group, tasks, table)), rows,
-        _writer(table),
+        _writer(table), moves, group.target_bytes / _stored_row(group) if moves else 0.0,
     )  # fmt: skip
     paths = [file.path for file in files] + [d.path for f in files for d in f.deletes]
     local = all(local_path(path) is not None for path in (*paths, *task.paths))
@@ -95,8 +96,6 @@ def planned(
 
 
 def _unfit(group: Group, table: Any) -> str:
-    if group.action.moves_by is not None:
-        return "rows that get another partition"
     properties = {str(k): str(table.properties().get(k)) for k in _names(table)}
     odd = sorted(name for name in properties if name.startswith(PARQUET) and name not in KNOWN)
     if odd:
@@ -160,10 +159,29 @@ def _files(
 def _group_rows(table: Any, group: Group) -> int:
     """Return the rows of a row group of the table's size, as the writer in the JVM would end it."""
     configured = int(table.properties().get(stage.ROW_GROUP) or stage.DEFAULT_ROW_GROUP)
-    live = max(1, round(group.rows * group.live_bytes / max(group.bytes, 1)))
-    stored = max(group.output_bytes / live, 1e-9)
+    stored = _stored_row(group)
     page = int(table.properties().get(PAGE_LIMIT) or PAGE_ROWS)
     return max(1, round(rows_of_row_group(configured, stored, _plain(table, group, stored), page)))
+
+
+def _stored_row(group: Group) -> float:
+    """Return the expected bytes of a row when written."""
+    live = max(1, round(group.rows * group.live_bytes / max(group.bytes, 1)))
+    return max(group.output_bytes / live, 1e-9)
+
+
+def _moves(table: Any, group: Group) -> tuple[Field, ...]:
+    """Return the fields of the spec that rows move to; () if they stay in their partition."""
+    if not group.action.moves_by:
+        return ()
+    schema = table.schema()
+    return tuple(
+        Field(
+            int(field.sourceId()), str(field.name()), str(field.transform().toString()),
+            str(schema.findType(field.sourceId())),
+        )
+        for field in iceberg.each(table.specs().get(group.action.into).fields())
+    )  # fmt: skip
 
 
 def _plain(table: Any, group: Group, stored: float) -> float:
@@ -179,26 +197,39 @@ def _plain(table: Any, group: Group, stored: float) -> float:
 
 def _needed(group: Group, rows: int) -> int:
     """Return the memory that a task needs at least, with its rows on disk."""
-    stored = group.output_bytes / max(group.rows, 1)
-    one = min(rows, group.rows) * stored * EXPANSION
-    return int(one) + KEY_BYTES * group.rows * len(group.action.ordering.key)
+    one = min(rows, group.rows) * _stored_row(group) * EXPANSION
+    keys = len(group.action.ordering.key) + len(group.action.moves_by or ())
+    return int(one) + KEY_BYTES * group.rows * keys
 
 
 def _paths(
     attempt: Attempt, number: int, group: Group, tasks: ScanTasks, table: Any
 ) -> Iterator[str]:
     """Yield the paths of the outputs, which the table's location provider chooses."""
+    provider, name = table.locationProvider(), uuid.uuid4()
+    if group.action.moves_by:
+        path = str(provider.newDataLocation(f"{number:05d}-NUMBER-{name}-ATTEMPT.parquet"))
+        directory, _, file = path.rpartition("/")
+        yield f"{directory}/{{place}}/{_marked(file)}"
+        return
     spec = table.specs().get(group.action.into)
     partition = _partition(tasks) if spec.isPartitioned() else None
-    provider, name = table.locationProvider(), uuid.uuid4()
-    for file in range(group.files):
-        plain = f"{number:05d}-{file:05d}-{name}-ATTEMPT.parquet"
+    for at in range(group.files):
+        plain = f"{number:05d}-{at:05d}-{name}-ATTEMPT.parquet"
         location = (
             provider.newDataLocation(plain)
             if partition is None
             else provider.newDataLocation(spec, partition, plain)
         )
-        yield str(location).replace("-ATTEMPT.parquet", "-{attempt}.parquet")
+        yield _marked(str(location))
+
+
+def _marked(path: str) -> str:
+    """Return a path with the engine's marks: in its file's name only."""
+    directory, slash, file = path.rpartition("/")
+    for name in ("NUMBER", "ATTEMPT"):
+        file = file.replace(f"-{name}", f"-{{{name.lower()}}}")
+    return f"{directory}{slash}{file}"
 
 
 def _partition(tasks: ScanTasks) -> Any:
@@ -335,6 +366,8 @@ class _Entries:
         config = core.MetricsConfig.forTable(table)
         metrics = core.parquet.ParquetUtil.fileMetrics(table.io().newInputFile(file.path), config)
         spec = table.specs().get(self.spec_id)
+        if file.partition:  # is put in below
+            spec = core.PartitionSpec.unpartitioned()
         builder = (
             core.DataFiles.builder(spec)
             .withPath(file.path)
@@ -348,7 +381,7 @@ class _Entries:
         if self.order_id != stage.UNSORTED:
             builder = builder.withSortOrder(table.sortOrders().get(self.order_id))
         made = builder.build()
-        if not file.nans and not file.bounds:
+        if not (file.nans or file.bounds or file.partition):
             return made
         return self._completed(made, spec, file, config, shape)
 
@@ -360,7 +393,8 @@ class _Entries:
         return parser.getLongList("values", node)
 
     def _completed(self, made: Any, spec: Any, file: Output, config: Any, shape: Table) -> Any:
-        """Return the entry with what no footer says: NaN counts, and bounds of long values."""
+        """Return the entry with what no footer says: NaN counts, bounds of long values, and the
+        partition that rows moved to."""
         core = self.spark._jvm.org.apache.iceberg
         body = json.loads(str(core.ContentFileParser.toJson(made, spec)))
         counted = set(body.get("value-counts", {}).get("keys", ()))
@@ -371,6 +405,8 @@ class _Entries:
                 bounds = _cut(column, ends, str(config.columnMode(column.name)))
                 for name, end in zip(("lower-bounds", "upper-bounds"), bounds, strict=True):
                     _put(body, name, {} if end is None else {field_id: end.hex().upper()})
+        if file.partition:
+            body |= {"spec-id": self.spec_id, "partition": list(file.partition)}
         node = core.util.JsonUtil.mapper().readTree(json.dumps(body))
         return core.ContentFileParser.fromJson(node, self.table.specs())
 

@@ -1,0 +1,115 @@
+"""Partition values of rows that get another partition, and how a manifest entry writes them.
+
+The transforms are those of Iceberg's Rust library (pyiceberg-core), on whole arrays.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from reconciler.rewrite.read import numbered, plain
+from reconciler.rewrite.task import Field
+
+Int64 = npt.NDArray[np.int64]
+
+IDENTITY, VOID = "identity", "void"
+EPOCH = dt.date(1970, 1, 1)
+
+
+class Partitions:
+    """The partition of each row.
+
+    values: of the fields' sources, in order of arrival.
+    """
+
+    def __init__(self, fields: Sequence[Field], values: Sequence[pa.ChunkedArray]) -> None:
+        self._fields = fields
+        self._values = [
+            transformed(field.transform, own) for field, own in zip(fields, values, strict=True)
+        ]
+        self.of_row = _numbers(self._values, len(values[0]) if values else 0)
+        """The number of each row's partition: those of the first row's have 0, and so on."""
+        _, self._first = np.unique(self.of_row, return_index=True)
+
+    @property
+    def rows(self) -> Int64:
+        """Return the number of rows of each partition."""
+        return np.bincount(self.of_row).astype(np.int64)
+
+    def entry(self, number: int) -> tuple[Any, ...]:
+        """Return the values of a partition, as manifests write them in JSON."""
+        at = int(self._first[number])
+        return tuple(
+            json_value(own[at].as_py(), field.type)
+            for field, own in zip(self._fields, self._values, strict=True)
+        )
+
+    def path(self, number: int) -> str:
+        """Return the directory of a partition, as Iceberg's writers name it."""
+        parts = []
+        for field, value in zip(self._fields, self.entry(number), strict=True):
+            text = _text(field.transform, value)
+            parts.append(f"{quote(field.name, safe='')}={quote(text, safe='')}")
+        return "/".join(parts)
+
+
+def transformed(transform: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the transform of each value; NULL stays NULL."""
+    from pyiceberg_core import transform as kernels
+
+    name, _, argument = transform.partition("[")
+    chunks = [plain(chunk) for chunk in values.chunks]
+    if name == IDENTITY:
+        return pa.chunked_array(chunks, values.type if not chunks else chunks[0].type)
+    if name == VOID:
+        return pa.chunked_array([pa.nulls(len(values), pa.int32())])
+    kernel = getattr(kernels, name)
+    more = (int(argument.rstrip("]")),) if argument else ()
+    found = [kernel(chunk, *more) for chunk in chunks]
+    return pa.chunked_array(found) if found else pa.chunked_array([pa.nulls(0, pa.int32())])
+
+
+def _numbers(values: Sequence[pa.ChunkedArray], rows: int) -> Int64:
+    codes = np.zeros(rows, dtype=np.int64)
+    for own in values:
+        part, size = numbered(own.chunks)
+        codes = codes * size + part
+        _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.empty(len(first), dtype=np.int64)
+        order[np.argsort(first, kind="stable")] = np.arange(len(first))
+        codes = order[codes]
+    return codes
+
+
+def json_value(value: Any, kind: str) -> Any:
+    """Return a value as the specification writes it ("JSON single-value serialization"). kind: the
+    type of the column that it comes from."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, bytes):
+        return str(uuid.UUID(bytes=value)) if kind == "uuid" else value.hex().upper()
+    if isinstance(value, dt.datetime):
+        text = value.strftime("%Y-%m-%dT%H:%M:%S.%f").rjust(26, "0")
+        return f"{text}+00:00" if value.tzinfo else text
+    return value.isoformat() if isinstance(value, dt.date | dt.time) else str(value)
+
+
+def _text(transform: str, value: Any) -> str:
+    """Return a value as a path shows it."""
+    if value is None:
+        return "null"
+    if transform == "year":
+        return f"{1970 + value:04d}"
+    if transform == "month":
+        return f"{1970 + value // 12:04d}-{value % 12 + 1:02d}"
+    if transform == "hour":
+        return f"{(EPOCH + dt.timedelta(days=value // 24)).isoformat()}-{value % 24:02d}"
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
