@@ -33,6 +33,8 @@ class Ordering(ABC):
 
     name: ClassVar[str]
     """What policies and plans call it."""
+    curve: ClassVar[bool] = False
+    """Whether rows follow the Hilbert curve over the ranks of the key."""
 
     @property
     def lead(self) -> SortColumn | None:
@@ -133,6 +135,7 @@ class Hilbert(Ordering):
     """
 
     name: ClassVar[str] = "Hilbert"
+    curve: ClassVar[bool] = True
 
     def canonical(self) -> dict[str, Any]:
         return {**Ordering.canonical(self), "curve": self.name}

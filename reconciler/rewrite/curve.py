@@ -57,28 +57,6 @@ class Curve:
         ranks = np.stack([(cell >> shift) & ((1 << self.bits) - 1) for shift in shifts])
         return hilbert_index(ranks, self.bits).astype(np.int32)
 
-    def box(self, start: float, end: float) -> tuple[list[tuple[float, float]], bool]:
-        """Return, per column, the scores [low, high) of positions in [start, end), and whether that
-        is exact.
-
-        It is exact if no other position has such scores.
-        """
-        positions = self.table()
-        cells = np.flatnonzero((positions >= start) & (positions < end))
-        numbers: list[Int64] = []
-        for column, places in enumerate(self.places):
-            rank = (cells >> (self.bits * (len(self.cuts) - 1 - column))) & ((1 << self.bits) - 1)
-            number = np.minimum(np.searchsorted(places, rank), len(places) - 1)
-            used = np.asarray(places)[number] == rank
-            cells, numbers = cells[used], [known[used] for known in (*numbers, number)]
-        sides, boxed = [], 1
-        for cuts, number in zip(self.cuts, numbers, strict=True):
-            first, last = (int(number.min()), int(number.max())) if len(cells) else (0, len(cuts))
-            low = cuts[first - 1] if first else -math.inf
-            sides.append((low, cuts[last] if last < len(cuts) else math.inf))
-            boxed *= last - first + 1
-        return sides, boxed == len(cells)
-
 
 def fit_curve(scores: Scores) -> Curve:
     """Return rank cuts at the sample's quantiles. scores: float64[columns, rows]."""

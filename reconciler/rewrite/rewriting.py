@@ -6,9 +6,12 @@ a time (`spill`).
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +24,12 @@ from reconciler.rewrite.columns import Column
 from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.read import Reader, dictionary_columns
 from reconciler.rewrite.storage import Opening, Scratch, local_path
-from reconciler.rewrite.task import Made, Memory, Output, Task
+from reconciler.rewrite.task import Made, Output, Resources, Task
 from reconciler.rewrite.witness import DataFile
 from reconciler.rewrite.write import writing
 
 ROWS_FACTOR = 15
-"""Memory of a sort in one pass, in stored bytes of its inputs."""
+"""Resources of a sort in one pass, in stored bytes of its inputs."""
 LARGE_BYTES = 1 << 30
 """Stored bytes, before compression, of a column beyond which Arrow's 32-bit offsets may not do."""
 
@@ -57,7 +60,7 @@ class Stopped(Exception):
 def rewritten(
     task: Task,
     opening: Opening | None,
-    memory: Memory,
+    resources: Resources,
     stopping: Callable[[], bool] = lambda: False,
     attempt: str = "0",
 ) -> Made:
@@ -66,11 +69,11 @@ def rewritten(
     attempt: names this run of the task among others. Raises Stopped, read.Damaged,
     FileNotFoundError.
     """
-    started = time.thread_time()
     with Scratch(opening) as scratch:
-        run = _Run(task, Reader(task.table, scratch), memory, stopping, attempt)
+        run = _Run(task, Reader(task.table, scratch), resources, stopping, attempt)
         try:
-            outputs, spilled = run.carried_out()
+            with run.clocked():
+                outputs, spilled = run.carried_out()
             for place in run.places:
                 scratch.store(place.path, place.location)
         except BaseException:
@@ -78,18 +81,26 @@ def rewritten(
                 place.path.unlink(missing_ok=True)
             raise
     read = sum(file.size for file in task.files)
-    return Made(tuple(outputs), read, time.thread_time() - started, spilled)
+    return Made(tuple(outputs), read, sum(run.spent), spilled)
 
 
 @dataclass(slots=True)
 class _Run:
     task: Task
     reader: Reader
-    memory: Memory
+    resources: Resources
     stopping: Callable[[], bool]
     attempt: str
     places: list[Place] = field(default_factory=list)
     """Of the files that were begun."""
+    spent: list[float] = field(default_factory=list)
+    """CPU seconds of each piece of work."""
+
+    @contextlib.contextmanager
+    def clocked(self) -> Iterator[None]:
+        started = time.thread_time()
+        yield
+        self.spent.append(time.thread_time() - started)
 
     def carried_out(self) -> tuple[list[Output], bool]:
         if not self.task.order.keys and not self.task.moves:
@@ -115,7 +126,7 @@ class _Run:
         return self.places[-1]
 
     def _fits(self) -> bool:
-        if ROWS_FACTOR * sum(file.size for file in self.task.files) > self.memory.bytes:
+        if ROWS_FACTOR * sum(file.size for file in self.task.files) > self.resources.memory_bytes:
             return False
         return max(self._column_bytes().values(), default=0) < LARGE_BYTES
 
@@ -141,14 +152,32 @@ class _Run:
     ) -> Iterator[pa.Table]:
         """Yield the live rows of all files, in order of arrival."""
         for file in self.task.files:
-            opened = self.reader.open(file, dictionaries)
-            try:
-                for table in opened.live(columns):
-                    self._go_on()
-                    yield table
-            finally:
-                opened.close()
-            self.reader.scratch.forget(file.path)
+            yield from self._live_of(file, columns, dictionaries)
+
+    def _live_of(
+        self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str]
+    ) -> Iterator[pa.Table]:
+        opened = self.reader.open(file, dictionaries)
+        try:
+            for table in opened.live(columns):
+                self._go_on()
+                yield table
+        finally:
+            opened.close()
+        self.reader.scratch.forget(file.path)
+
+    def _side_by_side(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Return the work of each item, in their order."""
+        threads = min(self.resources.threads, len(items))
+        if threads <= 1:
+            return [work(item) for item in items]
+
+        def clocked(item: Any) -> Any:
+            with self.clocked():
+                return work(item)
+
+        with ThreadPoolExecutor(threads, thread_name_prefix="rewrite") as pool:
+            return list(pool.map(clocked, items))
 
     def _go_on(self) -> None:
         if self.stopping():
@@ -170,16 +199,15 @@ class _Run:
             opened.close()
 
     def _written(self, cuts: Iterable[Cut], take: Callable[[int], pa.Table]) -> list[Output]:
-        """Write files. take: returns the next rows."""
-        outputs = []
-        for cut in cuts:
-            place = self._place(cut)
-            with writing(place.path, self.reader.columns, self.task.writer) as made:
-                for count in cut.groups:
-                    self._go_on()
-                    made.write(take(count))
-            outputs.append(replace(made.output(place.location), partition=cut.partition))
-        return outputs
+        """Write files one after another. take: returns the next rows."""
+        return [self._write(self._place(cut), cut, take) for cut in cuts]
+
+    def _write(self, place: Place, cut: Cut, take: Callable[[int], pa.Table]) -> Output:
+        with writing(place.path, self.reader.columns, self.task.writer) as made:
+            for count in cut.groups:
+                self._go_on()
+                made.write(take(count))
+        return replace(made.output(place.location), partition=cut.partition)
 
     def _cut(self, rows: int, partitions: Partitions | None) -> list[Cut]:
         """Return the files to write, in order, with the rows of each of their row groups."""
@@ -209,20 +237,22 @@ class _Run:
         return order, self._cut(len(table), partitions)
 
     def _sorted(self) -> list[Output]:
-        tables = list(self._live(self.reader.columns, self._dictionaries()))
+        names = self._dictionaries()
+        parts = self._side_by_side(
+            lambda file: list(self._live_of(file, self.reader.columns, names)), self.task.files
+        )
+        tables = [table for part in parts for table in part]
         if not tables:
             return []
         table = _columns(pa.concat_tables(tables))
-        del tables
+        del parts, tables
         order, cuts = self._ordered(table)
-        at = 0
-
-        def take(count: int) -> pa.Table:
-            nonlocal at
-            at += count
-            return table.take(pa.array(order[at - count : at]))
-
-        return self._written(cuts, take)
+        ends = list(itertools.accumulate(sum(cut.groups) for cut in cuts))
+        work = [
+            (self._place(cut), cut, Gathered(table, order[end - sum(cut.groups) : end]))
+            for cut, end in zip(cuts, ends, strict=True)
+        ]
+        return self._side_by_side(lambda one: self._write(one[0], one[1], one[2].take), work)
 
     def _spilled(self) -> list[Output]:
         """Write in two passes: the keys give each row its place, rows go through the disk."""
@@ -252,6 +282,18 @@ def _one(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if column.num_chunks <= 1:
         return column
     return pa.chunked_array([pa.concat_arrays(column.chunks)])
+
+
+class Gathered:
+    """Rows of a table in an order, taken in portions."""
+
+    def __init__(self, table: pa.Table, order: ordering.Int64) -> None:
+        self._table, self._order = table, order
+        self._at = 0
+
+    def take(self, rows: int) -> pa.Table:
+        self._at += rows
+        return self._table.take(pa.array(self._order[self._at - rows : self._at]))
 
 
 class Rest:

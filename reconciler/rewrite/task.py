@@ -106,7 +106,9 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What a task may hold."""
+class Resources:
+    """What a task may use."""
 
-    bytes: int
+    memory_bytes: int
+    threads: int = 1
+    """For files that are read or written side by side; each costs a little more CPU than one."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import math
 import struct
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from reconciler.errors import UnsupportedError, unsupported_format
 from reconciler.queries import transforms
 from reconciler.spark import iceberg
-from reconciler.spark.group import InputFile, decoded_bytes
+from reconciler.spark.group import InputFile
 from reconciler.spark.task_file import TaskFile
 from reconciler.spark.translate import java_exception
 from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
@@ -123,17 +122,9 @@ def _refusal(name: str, why: str, do: str | None) -> UnsupportedError:
     )
 
 
-def columns_to_describe(table: Any, keys: Iterable[Sequence[SortColumn]], files: int) -> set[int]:
-    """Return the ids of the columns whose statistics `describe` and `extremes` need.
-
-    These are the key columns, and columns of variable width for the memory of rows, unless there
-    are too many files.
-    """
-    wanted = {column.field_id for key in keys for column in key}
-    variable = _variable(_leaf_types(table.schema()))
-    if len(variable) * files <= MOST_STATISTICS:
-        wanted |= variable
-    return wanted
+def columns_to_describe(keys: Iterable[Sequence[SortColumn]]) -> set[int]:
+    """Return the ids of the columns whose statistics `describe` needs: of the keys."""
+    return {column.field_id for key in keys for column in key}
 
 
 def describe(
@@ -143,22 +134,17 @@ def describe(
     path."""
     first = table.schema().findField(key[0].field_id) if key else None
     kind = str(first.type()) if first is not None else ""
-    expansion = _expansion(_leaf_types(table.schema()), files)
     described = []
     for path in sorted(files):
         file = files[path]
         low = high = None
-        span = (-math.inf, math.inf)
         if first is not None:
             field_id = key[0].field_id
             low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
-            span = _span(file, field_id, kind, low, high, key[0].direction == "desc")
         live = 1.0 - min(1.0, file.deleted / max(file.rows, 1))
-        decoded = int(file.size * live * expansion)
         described.append(
             InputFile(
-                path, file.size, file.rows, decoded, low, high, span, int(file.size * live),
-                file.sequence,
+                path, file.size, file.rows, low, high, int(file.size * live), file.sequence
             )
         )  # fmt: skip
     return described
@@ -182,30 +168,6 @@ def by_target(
             low, high = transforms.apply(field.transform, kind, np.array(ends)).tolist()
         found.append(replace(file, low=low, high=high, null=null))
     return found
-
-
-def _expansion(leaves: Mapping[int, str], files: Mapping[str, TaskFile]) -> float:
-    """Return the decoded bytes per file byte, from the column sizes of a few files."""
-    variable = _variable(leaves)
-    paths = sorted(files)
-    stored = decoded = 0
-    for path in paths[:: max(1, len(paths) // SAMPLED_FILES)]:
-        file = files[path]
-        known = variable & file.sizes.keys()
-        wide = sum(file.sizes[i] for i in known) if known or not variable else file.size
-        stored += file.size
-        decoded += decoded_bytes(file.rows, len(leaves), wide)
-    return decoded / max(stored, 1)
-
-
-def _variable(leaves: Mapping[int, str]) -> set[int]:
-    return {i for i, kind in leaves.items() if kind in ("string", "binary")}
-
-
-def _leaf_types(schema: Any) -> dict[int, str]:
-    """Return the type by field id of the schema's primitive columns, nested ones included."""
-    types = {int(i): schema.findType(int(i)) for i in iceberg.each(schema.idToName().keySet())}
-    return {i: str(kind) for i, kind in types.items() if kind.isPrimitiveType()}
 
 
 def _bound(bounds: Mapping[int, bytes], field_id: int, kind: str) -> Scalar | None:
@@ -233,38 +195,3 @@ def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
     if iceberg_type in ("string", "binary", "uuid") or iceberg_type.startswith("fixed"):
         return data
     return None
-
-
-def _span(
-    file: TaskFile, field_id: int, kind: str, low: Scalar | None, high: Scalar | None, desc: bool
-) -> tuple[float, float]:
-    """Return bounds as scores, only if the manifest proves that no null or NaN is outside them."""
-    if low is None or high is None or isinstance(low, bytes) or isinstance(high, bytes):
-        return (-math.inf, math.inf)
-    if kind.startswith("decimal") or file.nulls.get(field_id) != 0:
-        return (-math.inf, math.inf)
-    if kind in ("float", "double") and file.nans.get(field_id) != 0:
-        return (-math.inf, math.inf)
-    return (-float(high), -float(low)) if desc else (float(low), float(high))
-
-
-def extremes(table: Any, files: Mapping[str, TaskFile], field_id: int) -> tuple[bytes, bytes]:
-    """Return the least lower and greatest upper bound of a string or binary column, as Spark's
-    values.
-
-    A uuid is its text in Spark. Two empty bounds if any is unknown.
-    """
-    kind = str(table.schema().findField(field_id).type())
-    lows, highs = [], []
-    for file in files.values():
-        low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
-        if not isinstance(low, bytes) or not isinstance(high, bytes):
-            return b"", b""
-        lows.append(low)
-        highs.append(high)
-    low, high = min(lows), max(highs)
-    return (_uuid_text(low), _uuid_text(high)) if kind == "uuid" else (low, high)
-
-
-def _uuid_text(raw: bytes) -> bytes:
-    return str(uuid.UUID(bytes=raw)).encode() if len(raw) == UUID_BYTES else b""

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import TableDamagedError
-from reconciler.plan.ordering import Hilbert
 from reconciler.rewrite import arrow, rewriting
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.read import Damaged, columns_of
 from reconciler.rewrite.storage import Opening, local_path
-from reconciler.rewrite.task import Field, Key, Made, Memory, Order, Output, Task, Writer
+from reconciler.rewrite.task import Field, Key, Made, Order, Output, Resources, Task, Writer
 from reconciler.rewrite.witness import PYTHON_MEMORY, DataFile, Failure, Limits, Table
 from reconciler.spark import delete_files, iceberg, session, stage, witnessing
 from reconciler.spark.attempt import Attempt
@@ -48,9 +47,9 @@ LEAST_MEMORY = 256 << 20
 FREE_SHARE = 0.5
 """Share of the free memory that all tasks of a driver may use together."""
 EXPANSION = 15
-"""Memory of decoded rows in stored bytes, at most, as measured on tables of several kinds."""
+"""Resources of decoded rows in stored bytes, at most, as measured on tables of several kinds."""
 KEY_BYTES = 24
-"""Memory per row and key: its value, its number, and its place."""
+"""Resources per row and key: its value, its number, and its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +58,15 @@ class Plan:
 
     task: Task
     opening: Opening | None
-    memory: Memory
+    resources: Resources
 
 
 def planned(
-    attempt: Attempt, number: int, group: Group, tasks: ScanTasks, table: Any
+    attempt: Attempt, number: int, group: Group, tasks: ScanTasks, table: Any, threads: int = 1
 ) -> Plan | str:
     """Return the engine's task for the group, or why it has none.
 
-    table: as `stage.overridden` returns it.
+    table: as `stage.overridden` returns it. threads: of the driver that no other group uses.
     """
     reason = _unfit(group, table)
     if reason:
@@ -82,9 +81,10 @@ def planned(
         return "delete files of a format that Arrow does not read"
     files = _files(attempt, group, tasks, deletes)
     rows = _group_rows(table, group)
-    memory = memory_of(attempt.spark)
-    if _needed(group, rows) > memory.bytes:
-        return f"a row group of it needs more than the task's {memory.bytes >> 20} MiB of memory"
+    resources = resources_of(attempt.spark, threads)
+    if _needed(group, rows) > resources.memory_bytes:
+        most = resources.memory_bytes >> 20
+        return f"a row group of it needs more than the task's {most} MiB of memory"
     moves = _moves(table, group)
     task = Task(
         shape, files, _order(group), tuple(_paths(attempt, number, group, tasks, table)), rows,
@@ -92,7 +92,7 @@ def planned(
     )  # fmt: skip
     paths = [file.path for file in files] + [d.path for f in files for d in f.deletes]
     local = all(local_path(path) is not None for path in (*paths, *task.paths))
-    return Plan(task, None if local else attempt.opening(), memory)
+    return Plan(task, None if local else attempt.opening(), resources)
 
 
 def _unfit(group: Group, table: Any) -> str:
@@ -126,7 +126,7 @@ def _writer(table: Any) -> Writer:
 def _order(group: Group) -> Order:
     ordering = group.action.ordering
     keys = tuple(Key(c.field_id, c.direction == "desc") for c in ordering.key)
-    return Order(keys, isinstance(ordering, Hilbert))
+    return Order(keys, ordering.curve)
 
 
 def _applied(attempt: Attempt, tasks: ScanTasks) -> dict[str, tuple[Delete, ...]]:
@@ -238,18 +238,18 @@ def _partition(tasks: ScanTasks) -> Any:
     return tasks.java_tasks([first]).get(0).file().partition()
 
 
-# Memory
+# Resources
 
 
-def memory_of(spark: Any) -> Memory:
-    """Return what one task may hold."""
+def resources_of(spark: Any, threads: int) -> Resources:
+    """Return what one task may use. threads: of the driver, if it runs there."""
     heap, cores = session.task_memory(spark)
     if not _is_local(spark):
-        return Memory(Limits.beside(heap, cores).memory_bytes + PYTHON_MEMORY)
+        return Resources(Limits.beside(heap, cores).memory_bytes + PYTHON_MEMORY)
     runtime = spark._jvm.java.lang.Runtime.getRuntime()
     reserved = heap - int(runtime.totalMemory())
-    free = int((_available() - reserved) * FREE_SHARE) // cores
-    return Memory(max(LEAST_MEMORY, free))
+    free = int((_available() - reserved) * FREE_SHARE) * threads // cores
+    return Resources(max(LEAST_MEMORY, free), threads)
 
 
 def _is_local(spark: Any) -> bool:
@@ -284,7 +284,7 @@ def written(attempt: Attempt, name: str, group: Group, tasks: ScanTasks, table: 
     name: of the Spark job. Raises TableDamagedError, FileNotFoundError.
     """
     if _is_local(attempt.spark) or _is_signed(plan.opening):
-        found = carried_out(plan.task, plan.opening, plan.memory, attempt.cancelled.is_set)
+        found = carried_out(plan.task, plan.opening, plan.resources, attempt.cancelled.is_set)
     else:
         found = _on_executor(attempt, name, plan)
     if isinstance(found, Failure):
@@ -300,13 +300,13 @@ def _is_signed(opening: Opening | None) -> bool:
 def carried_out(
     task: Task,
     opening: Opening | None,
-    memory: Memory,
+    resources: Resources,
     stopping: Callable[[], bool] = lambda: False,
     attempt: str = "0",
 ) -> Made | Failure:
     """Return what a task made, or the file that it could not read."""
     try:
-        return rewriting.rewritten(task, opening, memory, stopping, attempt)
+        return rewriting.rewritten(task, opening, resources, stopping, attempt)
     except FileNotFoundError as error:
         return Failure(str(error.filename), "", "the file does not exist", missing=True)
     except Damaged as error:
@@ -317,13 +317,13 @@ def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
     context = attempt.spark.sparkContext
     witnessing.use_this_python(context)
     context.setJobGroup(name, f"layoutctl rewrite {attempt.name}")
-    work = _working(plan.task, plan.opening, plan.memory)
+    work = _working(plan.task, plan.opening, plan.resources)
     (found,) = context.parallelize([0], 1).map(work).collect()
     return found  # type: ignore[no-any-return]
 
 
 def _working(
-    task: Task, opening: Opening | None, memory: Memory
+    task: Task, opening: Opening | None, resources: Resources
 ) -> Callable[[int], Made | Failure]:
     """Return the function of a Spark task; each attempt of it writes files of its own names."""
 
@@ -332,7 +332,7 @@ def _working(
 
         context = TaskContext.get()
         number = 0 if context is None else context.taskAttemptId()
-        return carried_out(task, opening, memory, attempt=str(number))
+        return carried_out(task, opening, resources, attempt=str(number))
 
     return work
 

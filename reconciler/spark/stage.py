@@ -10,7 +10,7 @@ table's, so that Iceberg loads none.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.api.served_properties import names_code, staged_properties
@@ -29,8 +29,6 @@ LINEAGE = ("_row_id", "_last_updated_sequence_number")
 UNSORTED = 0
 """Id of the sort order that every table has, without fields."""
 LINEAGE_VERSION = 3
-NO_ROW_ID = -(1 << 62)
-"""First row id of a file that is read back: rows without an id of their own get a negative one."""
 DEFAULT_TARGET = 512 * 1024 * 1024
 DEFAULT_ROW_GROUP = 128 * 1024 * 1024
 WHOLE_FILE = 1 << 40
@@ -198,64 +196,3 @@ def union(frames: Sequence[Any]) -> Any:
     for frame in frames[1:]:
         joined = joined.union(frame)
     return joined
-
-
-def tasks_of_new_files(spark: Any, table: Any, files: Sequence[Any]) -> Any:
-    """Return a java.util.List of scan tasks over uncommitted data files of one partition spec, so
-    that they are read back through Iceberg.
-
-    What all files share is looked up once: a migration writes thousands of files.
-    """
-    found = spark._jvm.java.util.ArrayList()
-    if not files:
-        return found
-    core = spark._jvm.org.apache.iceberg
-    spec = table.specs().get(files[0].specId())
-    nothing = spark.sparkContext._gateway.new_array(core.DeleteFile, 0)
-    schema_text = core.SchemaParser.toJson(table.schema())
-    spec_text = core.PartitionSpecParser.toJson(spec)
-    everything = core.expressions.Expressions.alwaysTrue()
-    residual = core.expressions.ResidualEvaluator.unpartitioned(everything)
-    task_of, based = core.BaseFileScanTask, _lineage_base(spark, table, spec)
-    for file in files:
-        found.add(task_of(based(file), nothing, schema_text, spec_text, residual))
-    return found
-
-
-def _lineage_base(spark: Any, table: Any, spec: Any) -> Callable[[Any], Any]:
-    """Return what gives a file a first row id and sequence number: without them its lineage, which
-    tables have from format 3 on, reads as null."""
-    if iceberg.format_version(table) < LINEAGE_VERSION:
-        return lambda data_file: data_file
-    files = spark._jvm.org.apache.iceberg.DataFiles
-    boxed_long = _array(
-        spark, spark._jvm.java.lang.Class, [iceberg.java_class(spark, "java.lang.Long")]
-    )
-    base_file = iceberg.java_class(spark, "org.apache.iceberg.BaseFile")
-    setter = base_file.getMethod("setDataSequenceNumber", boxed_long)
-    setter.setAccessible(True)
-    number = _array(spark, spark._jvm.java.lang.Object, [NO_ROW_ID])
-
-    def based(data_file: Any) -> Any:
-        copied = files.builder(spec).copy(data_file).withFirstRowId(NO_ROW_ID).build()
-        setter.invoke(copied, number)
-        return copied
-
-    return based
-
-
-def _array(spark: Any, kind: Any, values: Sequence[Any]) -> Any:
-    array = spark.sparkContext._gateway.new_array(kind, len(values))
-    for index, value in enumerate(values):
-        array[index] = value
-    return array
-
-
-def without_lineage_base(frame: Any) -> Any:
-    """Undo `_with_lineage_base`: a negative lineage value is one that the file does not hold."""
-    from pyspark.sql import functions as f
-
-    for name in LINEAGE:
-        if name in frame.columns:
-            frame = frame.withColumn(name, f.when(f.col(name) >= 0, f.col(name)))
-    return frame

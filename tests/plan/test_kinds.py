@@ -12,7 +12,7 @@ import pytest
 import reconciler
 from reconciler.plan.actions import KINDS, action_from_canonical
 from reconciler.plan.actions.base import Action
-from reconciler.plan.ordering import ORDERINGS, Hilbert, Lexicographic
+from reconciler.plan.ordering import ORDERINGS
 
 PACKAGE = Path(reconciler.__file__).parent
 FAMILIES = {
@@ -125,10 +125,3 @@ def test_every_kind_has_an_executor() -> None:
 
     assert set(EXECUTORS) == set(KINDS.values())
     assert not any(inspect.isabstract(executor) for executor in EXECUTORS.values())
-
-
-def test_every_ordering_is_arranged_by_spark() -> None:
-    from reconciler.spark.arrange import ARRANGED, CUTS
-
-    assert set(ARRANGED) >= set(ORDERINGS.values())
-    assert set(CUTS) == {Lexicographic, Hilbert}

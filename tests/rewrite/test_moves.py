@@ -17,7 +17,7 @@ from pyiceberg.transforms import parse_transform
 from reconciler.queries.transforms import PARTITIONED_TYPES
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.rewriting import rewritten
-from reconciler.rewrite.task import Field, Key, Made, Memory, Order, Task
+from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task
 from reconciler.rewrite.witness import DataFile
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
@@ -34,7 +34,7 @@ CASES = [
 
 def _moved(
     directory: Path, file: DataFile, columns: tuple[Column, ...], fields: tuple[Field, ...],
-    memory: Memory, file_rows: float = 1e9,
+    memory: Resources, file_rows: float = 1e9,
 ) -> Made:  # fmt: skip
     path = f"file:{directory}/out/{{place}}/x-{{number}}-{{attempt}}.parquet"
     task = Task(

@@ -21,7 +21,7 @@ from reconciler.rewrite.deletes import Deletes
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.rewriting import Stopped, rewritten
 from reconciler.rewrite.spill import row_groups
-from reconciler.rewrite.task import Key, Made, Memory, Order, Task, Writer
+from reconciler.rewrite.task import Key, Made, Order, Resources, Task, Writer
 from reconciler.rewrite.witness import (
     LAST_UPDATED,
     ROW_ID,
@@ -44,7 +44,7 @@ from tests.rewrite.model import (
 from tests.rewrite.test_deletes import COLUMNS, NOWHERE, _keys, _positions, _rows, _vector
 
 FORMS: tuple[dict[str, Any], ...] = ({}, {"row_group_size": 4}, {"use_dictionary": False})
-PLENTY, LITTLE = Memory(1 << 40), Memory(1)
+PLENTY, LITTLE = Resources(1 << 40), Resources(1)
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
     *,
     outputs: int = 2,
     group_rows: int = 5,
-    memory: Memory = PLENTY,
+    memory: Resources = PLENTY,
     writer: Writer = Writer(),
 ) -> Made:
     paths = tuple(f"file:{directory}/out/{i}-{{attempt}}.parquet" for i in range(outputs))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, FixedType, LongType, NestedField, UUIDType
-from pyspark.sql import functions as f
 
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
-from reconciler.spark import arrange, metrics
-from reconciler.spark.actions import rewrite
+from reconciler.spark import metrics
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
 
@@ -55,8 +52,7 @@ def test_target_and_row_group_size_are_met(bench: Bench, curve: type[Ordering]) 
     bench.run(bench.request(name, action))
     sizes = [file.file_size_in_bytes for file in bench.files(name)]
     assert len(sizes) == pytest.approx(total / (3 * MIB), abs=1.5)
-    assert min(sizes) > 0.4 * 3 * MIB
-    assert max(sizes) < 1.6 * 3 * MIB
+    assert min(sizes) > 0.8 * max(sizes)
     groups = [f.row_group(i).total_byte_size for f in _footers(bench, name)
               for i in range(f.num_row_groups)]  # fmt: skip
     assert len(groups) >= 2 * len(sizes)
@@ -200,70 +196,6 @@ def test_a_plan_s_share_decides_how_many_files_are_written(
     assert len(bench.files(name)) == files
 
 
-def test_a_curve_that_spills_is_followed_like_one_in_memory(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By columns: a merge of spilled runs would compute an expression per comparison."""
-    cells = []
-    for memory in (1 << 40, 1 << 10):
-        monkeypatch.setattr(rewrite, "task_bytes", lambda heap, cores, it=memory: it)
-        name = bench.create("a bigint, b bigint, c string")
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT pmod(xxhash64(id), 97), pmod(hash(id), 89), "
-            "string(id) FROM range(0, 30000, 1, 1)"
-        )
-        action = bench.action(name, Cluster, "a", "b", curve=Hilbert)
-        bench.run(bench.request(name, action))
-        (file,) = bench.files(name)
-        written = pq.read_table(file.file_path.removeprefix("file:"))
-        assert written.column_names == ["a", "b", "c"]
-        cells.append(list(zip(written["a"].to_pylist(), written["b"].to_pylist(), strict=True)))
-    assert cells[0] == cells[1]
-
-
-def test_a_shuffle_deals_out_a_curve_as_one_task_would_follow_it(bench: Bench) -> None:
-    """Each of six tasks writes one stretch of the order that a single task writes."""
-    rows = (
-        "SELECT /*+ COALESCE(1) */ pmod(xxhash64(id), 97) AS a, pmod(hash(id), 89) AS b, "
-        "string(id) AS c FROM range(30000)"
-    )
-    written: list[list[list[tuple[int, int]]]] = []
-    for parts in (1, 6):
-        name = bench.create("a bigint, b bigint, c string")
-        for _ in range(2):
-            bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
-        size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
-        action = bench.action(
-            name, Cluster, "a", "b", curve=Hilbert, target_bytes=2 * size // parts
-        )
-        bench.run(bench.request(name, action, group_bytes=parts))
-        read = [pq.read_table(f.file_path.removeprefix("file:")) for f in bench.files(name)]
-        assert all(table.column_names == ["a", "b", "c"] for table in read)
-        pairs = [zip(t["a"].to_pylist(), t["b"].to_pylist(), strict=True) for t in read]
-        written.append([list(of_a_file) for of_a_file in pairs])
-    ((order,), dealt) = written
-    assert len(dealt) >= 3
-    place = {pair: number for number, pair in enumerate(order)}
-    dealt.sort(key=lambda pairs: place[pairs[0]])
-    begin = 0
-    for pairs in dealt:
-        assert pairs == order[begin : begin + len(pairs)]
-        begin += len(pairs)
-    assert begin == len(order)
-
-
-@pytest.mark.parametrize("period", [3, 7, 21])
-def test_the_sample_is_in_step_with_no_pattern(spark: Any, period: int) -> None:
-    rows = 21 * arrange.SAMPLE_ROWS
-    whole = spark.range(0, rows, 1, 1).selectExpr(f"id % {period} AS store", "id")
-    group = SimpleNamespace(inputs=[SimpleNamespace(path="x", rows=rows)])
-    columns = [f.col("store").cast("double"), f.col("id").cast("double")]
-    stores, ids = arrange._sample(cast(Any, None), cast(Any, group), whole, columns)
-    assert len(ids) == pytest.approx(arrange.SAMPLE_ROWS, rel=0.01)
-    assert np.bincount(stores.astype(int)) == pytest.approx(len(ids) / period, rel=0.05)
-    assert np.diff(ids).max() < 3 * 21
-
-
 @pytest.mark.parametrize("kind", [UUIDType(), BinaryType(), FixedType(16)], ids=str)
 def test_a_curve_follows_what_comes_after_a_common_prefix(
     bench: Bench, iceberg_catalog: Any, kind: Any
@@ -360,9 +292,7 @@ def test_the_tables_own_properties_are_honoured(bench: Bench) -> None:
     assert dict(bench.table(name).properties()) == before
 
 
-def test_a_group_that_fits_a_task_is_one_job_without_a_shuffle(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_needs_no_job_of_spark(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = bench.create("id bigint")
     bench.fill(name, 3, 10, "n * 3 + file")
     seen: dict[str, metrics.TaskMetrics] = {}
@@ -373,10 +303,10 @@ def test_a_group_that_fits_a_task_is_one_job_without_a_shuffle(
         return seen[group.rpartition("/")[2]]
 
     monkeypatch.setattr(metrics, "of_job_group", note)
-    bench.run(bench.request(name, bench.action(name, Cluster, "id")))
-    assert (seen["write"].jobs, seen["write"].stages) == (1, 1)
-    assert "verify" not in seen  # the witness compares so little without a job
-    assert seen["write"].input_bytes > 0
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    result = bench.run(bench.request(name, bench.action(name, Cluster, "id")))
+    assert seen["write"].jobs == 0 and "verify" not in seen
+    assert [outcome.read_bytes for outcome in result.outcomes] == [size]
 
 
 def test_groups_are_committed_in_at_most_max_commits_batches(bench: Bench) -> None:

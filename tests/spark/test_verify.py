@@ -19,7 +19,7 @@ from reconciler.errors import VerificationError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
 from reconciler.plan.execution import ExecutionRequest
-from reconciler.spark import arrange, scan, verify, witnessing
+from reconciler.spark import fallback, scan, verify, witnessing
 from reconciler.spark.actions import rewrite
 from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench
@@ -75,8 +75,8 @@ TAMPERINGS = [
 
 
 def _tampered(monkeypatch: pytest.MonkeyPatch, tamper: Callable[[DataFrame], DataFrame]) -> None:
-    honest = arrange.arranged
-    monkeypatch.setattr(arrange, "arranged", lambda source, group: tamper(honest(source, group)))
+    honest = fallback.arranged
+    monkeypatch.setattr(fallback, "arranged", lambda *given: tamper(honest(*given)))
 
 
 @pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda t: t.__name__.strip("_"))
@@ -141,8 +141,8 @@ def test_counts_mode_sees_lost_rows_only(bench: Bench, monkeypatch: pytest.Monke
 
 
 @pytest.fixture(params=["Full", "Counts"])
-def sliced(bench: Bench, request: pytest.FixtureRequest) -> tuple[str, ExecutionRequest]:
-    """A table of two overlapping files, and a request that sorts them in two slices."""
+def overlapping(bench: Bench, request: pytest.FixtureRequest) -> tuple[str, ExecutionRequest]:
+    """A table of two overlapping files, and a request that sorts them into two."""
     name = bench.create("id bigint, a bigint")
     for part in (0, 1):
         rows = f"SELECT id * 2 + {part}, xxhash64(id) FROM range(0, 20000, 1, 1)"
@@ -152,26 +152,10 @@ def sliced(bench: Bench, request: pytest.FixtureRequest) -> tuple[str, Execution
     return name, bench.request(name, action, verify=request.param)
 
 
-def test_slices_that_miss_a_file_are_not_committed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, sliced: tuple[str, ExecutionRequest]
-) -> None:
-    """As with a writer whose bounds are wrong: the manifests send a slice past its rows."""
-    name, request = sliced
-    before = bench.rows(name)
-    honest = arrange.Division.files_of
-    monkeypatch.setattr(
-        arrange.Division, "files_of", lambda cut, files, number: honest(cut, files, number)[number:]
-    )
-    with pytest.raises(VerificationError, match=r"\b40,000 rows\b.*\b30,000"):
-        bench.run(request)
-    assert bench.rows(name) == before
-    assert bench.leftovers(name) == []
-
-
 def test_a_wrong_row_count_in_the_manifests_is_looked_up_in_the_files(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, sliced: tuple[str, ExecutionRequest]
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, overlapping: tuple[str, ExecutionRequest]
 ) -> None:
-    name, request = sliced
+    name, request = overlapping
     before = bench.rows(name)
     honest = scan.scan_tasks
 

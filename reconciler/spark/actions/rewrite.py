@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from reconciler.format import count, iec, plural
@@ -20,7 +20,6 @@ from reconciler.spark import (
     inputs,
     metadata,
     scan,
-    session,
     stage,
     standing,
     vanished,
@@ -31,17 +30,13 @@ from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.batch import Part
 from reconciler.spark.delete_files import DeleteFile
-from reconciler.spark.group import Compression, Group, batches, make_groups, task_bytes
+from reconciler.spark.group import Group, batches, make_groups
 from reconciler.spark.operations import RewriteFiles
 from reconciler.spark.run import Run
 from reconciler.spark.scan import ScanTasks, scan_tasks
 from reconciler.spark.task_file import Deletes
 from reconciler.spark.write import Written
 from reconciler.table.schema import SortColumn
-
-COMPARABLE = 4
-"""A group up to this factor smaller predicts how another one compresses."""
-
 
 HOT_MILLISECONDS = 60_000
 """A file that another writer changed so lately may well change again while it is rewritten."""
@@ -50,7 +45,7 @@ HOT_MILLISECONDS = 60_000
 class RewriteExecutor(ContentExecutor[Rewrite]):
     """tasks: the inputs on the head judged last. known_deletes: by input, on the snapshot on which
     the planner last found that the plan stands. started: the attempt's groups that were begun, by
-    number. sent: those whose batch was sent. written: groups of all attempts."""
+    number. sent: those whose batch was sent."""
 
     tasks: ScanTasks
 
@@ -59,7 +54,6 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         self.known_deletes: dict[str, Deletes] = {}
         self.started: dict[int, Group] = {}
         self.sent: set[int] = set()
-        self.written: list[_Compressed] = []
         self.cores = max(1, int(run.spark.sparkContext.defaultParallelism))
 
     # Judging
@@ -86,7 +80,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         run = self.run
         wanted = [path for _, action in self.items for path in action.inputs]
         keys = [_described(action) for _, action in self.items]
-        columns = inputs.columns_to_describe(run.table, keys, len(wanted))
+        columns = inputs.columns_to_describe(keys)
         self.tasks = scan_tasks(run.spark, run.table, head, wanted, columns)
         now = metadata.facts(run.table).metadata
         return {
@@ -169,13 +163,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         )
         merge = run.request.group_bytes or None
         shares = dict(zip(run.request.action_ids, run.request.written_shares, strict=False))
-        return make_groups(
-            action_id, action, files, target, self._task_bytes(), self.cores, merge,
-            shares.get(action_id, 1.0),
-        )  # fmt: skip
-
-    def _task_bytes(self) -> int:
-        return self.run.request.group_bytes or task_bytes(*session.task_memory(self.run.spark))
+        return make_groups(action_id, action, files, target, merge, shares.get(action_id, 1.0))
 
     # Groups
 
@@ -185,11 +173,10 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             "start", f"{title}  reading", group.action_id, number + 1, groups, group.bytes
         )
         self.run.on_event(event)
-        group = replace(group, expected=self._expected(group))
         self.started[number] = group
         own = self.tasks.subset(file.path for file in group.inputs)
         try:
-            written = write.rewrite_group(attempt, number, group, own)
+            written = write.rewrite_group(attempt, number, group, own, max(1, self.cores // groups))
         except witnessing.NotVerified as error:
             self.run.ledger.record_refusals(self.run.request.table_uuid, error.refusals)
             raise
@@ -198,26 +185,8 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             if named is None:
                 raise
             raise named from error
-        self.written.append(_Compressed.of(written))
         self.run.on_event(_verified(written, groups))
         return written
-
-    def _expected(self, group: Group) -> Compression | None:
-        """Return the compression measured in earlier groups of the action.
-
-        Rows of one table in the same order compress alike, if they come from files of similar size.
-        """
-        live = group.live_bytes
-        known = [
-            done
-            for done in self.written
-            if done.action_id == group.action_id and done.live_bytes * COMPARABLE >= live
-        ]
-        read, written = sum(done.live_bytes for done in known), sum(done.bytes for done in known)
-        if not read or not written:
-            return None
-        pages = (done.page_bytes for done in known if done.page_bytes is not None)
-        return Compression(written / read, next(pages, None))
 
     def _collect(
         self,
@@ -290,22 +259,6 @@ def _described(action: Rewrite) -> tuple[SortColumn, ...]:
     """The columns whose bounds decide which inputs are grouped, and how they are cut."""
     by = action.grouped_by
     return (*action.ordering.key, *([SortColumn(by.source_id)] if by is not None else []))
-
-
-@dataclass(frozen=True, slots=True)
-class _Compressed:
-    """A written group: its action, and how it compressed."""
-
-    action_id: str
-    live_bytes: int
-    bytes: int
-    page_bytes: float | None
-
-    @staticmethod
-    def of(written: Written) -> _Compressed:
-        group = written.group
-        pages = None if group.expected is None else group.expected.page_bytes
-        return _Compressed(group.action_id, group.live_bytes, written.bytes, pages)
 
 
 def _part(written: Written, groups: int) -> Part:
