@@ -1,8 +1,8 @@
 """Orderings: in which order a rewrite writes rows, and what follows from that.
 
 An ordering knows its canonical form, how sampled rows sort by it, which files must be rewritten
-together for it to hold, and how people read it. The Spark side registers its sort columns by type
-(`spark.arrange`). A new ordering is a class here, an entry in ORDERINGS, and that registration.
+together for it to hold, and how people read it. A new ordering is a class here, an entry in
+ORDERINGS, and how rows are ordered by it (`rewrite.order`, `spark.fallback`).
 """
 
 from __future__ import annotations

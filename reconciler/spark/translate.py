@@ -229,7 +229,8 @@ _TRANSLATIONS = (
     (_DISK_FULL, _disk_full),
     (_NOT_WRITABLE, _not_writable),
     # 137: killed by the kernel; 52: Spark's own exit of an executor without memory left.
-    (r"OutOfMemoryError|Java heap space|GC overhead limit|OOMKilled|possible container OOM"
+    (r"malloc of size \d+ failed|realloc of size \d+ failed|"
+     r"OutOfMemoryError|Java heap space|GC overhead limit|OOMKilled|possible container OOM"
      r"|exit(?:ed with)? (?:code|status):? ?(?:137|52)\b|Container killed|exceeding memory limits",
      _out_of_memory),
     (r"ExecutorLostFailure|executor \S+ exited|Executor heartbeat timed out|Slave lost"

@@ -53,6 +53,8 @@ class Written:
     metrics: TaskMetrics
     verify_metrics: TaskMetrics
     seconds: float
+    by_spark: str = ""
+    """Why Spark wrote it, "" if the engine did."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -91,6 +93,7 @@ def rewrite_group(
         spent + metrics.of_job_group(spark, f"{base}/write"),
         verified,
         time.monotonic() - started,
+        plan if isinstance(plan, str) else "",
     )
 
 

@@ -289,4 +289,6 @@ def _verified(written: Written, groups: int) -> Event:
     rows = count(written.rows)
     compared = ", hash equal" if written.hashed else " (counts only)"
     text = f"{_title(group, written.number, groups)}  {done}  verify rows {rows} = {rows}{compared}"
+    if written.by_spark:
+        text += f"  written by Spark: {written.by_spark}"
     return Event("verified", text, group.action_id, written.number + 1, groups, group.bytes)
