@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from reconciler.errors import UserError
 from reconciler.rewrite.curve import Curve, fit_curve
@@ -154,17 +156,13 @@ def _along(rows: Any, columns: Sequence[Any]) -> Any:
 
 def _placing(sample: Sequence[Any]) -> Callable[..., Any]:
     """Return the function of a batch. sample: values of each key column."""
-    import pyarrow.compute as pc
-
     ordered = [
         pc.drop_null(values).take(pc.sort_indices(pc.drop_null(values))) for values in sample
     ]
     scores = np.stack([_scores(v, o) for v, o in zip(sample, ordered, strict=True)])
     curve: Curve = fit_curve(scores)
 
-    def place(*batch: Any) -> Any:
-        import pyarrow as pa
-
+    def place(*batch: pa.Array) -> pa.Array:
         found = np.stack([_scores(v, o) for v, o in zip(batch, ordered, strict=True)])
         return pa.array(curve.position(found))
 
@@ -173,8 +171,6 @@ def _placing(sample: Sequence[Any]) -> Callable[..., Any]:
 
 def _scores(values: Any, ordered: Any) -> Any:
     """Return the rank of each value among sorted ones; NULL is below all of them."""
-    import pyarrow.compute as pc
-
     ranks = pc.search_sorted(ordered, pc.drop_null(values)).to_numpy().astype(np.float64)
     found = np.full(len(values), -np.inf)
     found[values.is_valid().to_numpy(zero_copy_only=False)] = ranks
