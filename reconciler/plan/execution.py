@@ -46,7 +46,7 @@ class ExecutionRequest:
     max_attempts: attempts in all, the first included; each one after a conflict covers the inputs
     that are still valid. backoff_seconds: wait before the second attempt, doubled for each later
     one.
-    group_bytes: decoded bytes that one task may sort in memory, 0 = from the JVM's heap and cores.
+    group_bytes: beyond which neighbouring groups are not merged, 0 = as the plan merges them.
     bytes_limit, cpu_limit_seconds: what the budgets leave. No attempt may start that would read
     more than what is left after earlier reads, conflicts included. None = no limit.
     written_shares: per action the bytes that the plan expects it to write per live byte it reads.

@@ -177,14 +177,14 @@ def fitted(
     Raises Unreadable for values that the specification does not allow under that type.
     """
     wanted = type_of(column)
-    array = _as_stored(array, wanted)
+    array = plain(_as_stored(array, wanted))
     if column.type == STRUCT:
         return _struct(array, column, ids, path, wanted)
     if column.type == LIST:
         return _list(array, column, ids, path, wanted)
     if column.type == MAP:
         return _map(array, column, ids, path, wanted)
-    if array.type == wanted or _is_dictionary_of(array.type, wanted):
+    if array.type == wanted:
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), wanted)
@@ -200,9 +200,9 @@ def _as_stored(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return _as_stored(array.storage, wanted)
     if types.is_dictionary(kind):
-        plain = _as_stored(array.dictionary, wanted)
-        if plain.type == wanted:
-            return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), plain)
+        values = _as_stored(array.dictionary, wanted)
+        if values.type == wanted:
+            return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), values)
         return _as_stored(array.dictionary_decode(), wanted)
     if types.is_string_view(kind) or types.is_large_string(kind):
         return array.cast(pa.string())
@@ -228,8 +228,17 @@ def _as_stored(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return array
 
 
-def _is_dictionary_of(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    return bool(pa.types.is_dictionary(kind) and kind.value_type == wanted)
+def plain(array: pa.Array) -> pa.Array:
+    """Return values without a dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def encoded(array: pa.Array, column: Column, ids: Mapping[Any, int], path: Any) -> pa.Array:
+    """Return a file's values of a text column as a dictionary; as `fitted` otherwise."""
+    stored = _as_stored(array, type_of(column))
+    if pa.types.is_dictionary(stored.type):
+        return stored
+    return fitted(array, column, ids, path).dictionary_encode()
 
 
 def _is_narrower(column: Column, kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reconciler.rewrite.read import numbered, plain
+from reconciler.rewrite.arrow import plain
+from reconciler.rewrite.read import numbered
 from reconciler.rewrite.task import Field
 
 Int64 = npt.NDArray[np.int64]

@@ -281,15 +281,14 @@ class Opened:
         path = self._paths.get(column.field_id)
         if column.field_id in (ROW_ID, LAST_UPDATED):
             return self._lineage(raw, column, path, at, rows)
+        as_dictionary = column.name in self._dictionaries
         if path is None:
             value = self._constants.get(column.field_id, column.default)
-            found = [arrow.constant(column, value, rows)]
-        else:
-            chunks = _of(raw, path[0]).chunks
-            found = [arrow.fitted(chunk, column, self.ids, path) for chunk in chunks]
-        if column.name in self._dictionaries:
-            found = [_encoded(chunk) for chunk in found]
-        return pa.chunked_array(found)
+            one = arrow.constant(column, value, rows)
+            return pa.chunked_array([one.dictionary_encode() if as_dictionary else one])
+        fit = arrow.encoded if as_dictionary else arrow.fitted
+        chunks = _of(raw, path[0]).chunks
+        return pa.chunked_array([fit(chunk, column, self.ids, path) for chunk in chunks])
 
     def _lineage(
         self, raw: pa.Table, column: Column, path: Any, at: int, rows: int
@@ -335,7 +334,7 @@ class Opened:
                 )
             path = inside
             chunks = [pc.struct_field(chunk, path[-1]) for chunk in chunks]
-        found = [arrow.fitted(plain(chunk), way[-1], self.ids, path) for chunk in chunks]
+        found = [arrow.fitted(chunk, way[-1], self.ids, path) for chunk in chunks]
         return pa.chunked_array(found, arrow.type_of(way[-1]))
 
 
@@ -378,20 +377,11 @@ def equal_to(values: Sequence[pa.ChunkedArray], keys: Sequence[pa.ChunkedArray])
 
 def numbered(chunks: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], int]:
     """Return a number for each value, equal for equal values, and how many there are."""
-    plain_ = [_comparable(plain(chunk)) for chunk in chunks]
+    plain_ = [_comparable(arrow.plain(chunk)) for chunk in chunks]
     whole = pa.concat_arrays(plain_) if plain_ else pa.nulls(0, pa.int64())
     encoded = whole.dictionary_encode(null_encoding="encode")
     numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers, max(1, len(encoded.dictionary))
-
-
-def _encoded(chunk: pa.Array) -> pa.Array:
-    return chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-
-
-def plain(chunk: pa.Array) -> pa.Array:
-    """Return values without a dictionary."""
-    return chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
 
 
 def _comparable(chunk: pa.Array) -> pa.Array:

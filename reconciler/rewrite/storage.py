@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
+import socket
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _LOCAL = re.compile(r"(?:file:(?://(?=/))?)?(/.*)", re.DOTALL)
 PARQUET = b"PAR1"
+SCRATCH = "layout-scratch-"
+"""Begins the name of a scratch directory; host and process follow."""
 CHUNK = 8 << 20
 """Bytes copied at a time."""
 
@@ -56,6 +60,33 @@ def _has_lz4(footer: Any) -> bool:
     )
 
 
+def _scratch_space() -> Path:
+    """Return where scratch goes: Spark's own on an executor, else the temporary directory."""
+    for given in os.environ.get("SPARK_LOCAL_DIRS", "").split(","):
+        if given and os.access(given, os.W_OK):
+            return Path(given)
+    return Path(tempfile.gettempdir())
+
+
+def _remove_stale(within: Path) -> None:
+    """Remove what killed processes of this host left."""
+    own = f"{SCRATCH}{socket.gethostname()}-"
+    for path in within.glob(f"{own}*"):
+        process = path.name.removeprefix(own).partition("-")[0]
+        if process.isdigit() and not _lives(int(process)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
+
+
 class Scratch:
     """A directory with a plain name for each file, for as long as it is entered.
 
@@ -68,7 +99,10 @@ class Scratch:
         self._numbers = itertools.count()
 
     def __enter__(self) -> Scratch:
-        self.directory = Path(tempfile.mkdtemp(prefix="layout-witness-"))
+        within = _scratch_space()
+        _remove_stale(within)
+        prefix = f"{SCRATCH}{socket.gethostname()}-{os.getpid()}-"
+        self.directory = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
         return self
 
     def __exit__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.rewrite import order as ordering
-from reconciler.rewrite import rewriting
+from reconciler.rewrite import rewriting, storage
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import Deletes
 from reconciler.rewrite.read import Damaged
@@ -236,16 +237,21 @@ def test_evolved_columns(tmp_path: Path) -> None:
     pa.dictionary(pa.int32(), pa.large_string()),
 ])  # fmt: skip
 def test_columns_come_back_in_the_writers_arrow_types(tmp_path: Path, stored: pa.DataType) -> None:
-    column = Column(1, "s", "string")
+    column, inside = Column(1, "s", "string"), Column(3, "s", "string")
+    columns = (column, Column(2, "st", "struct", (inside,)))
+    table = table_of(columns)
     values = pa.array(["b", None, "a", "b"]).cast(stored)
-    field = arrow_field(column, stored)
+    nested = pa.StructArray.from_arrays([values], fields=[arrow_field(inside, stored)])
+    fields = [arrow_field(column, stored), arrow_field(columns[1], nested.type)]
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.Table.from_arrays([values], schema=pa.schema([field])), path)
+    pq.write_table(pa.Table.from_arrays([values, nested], schema=pa.schema(fields)), path)
     file = DataFile(f"file:{path}", 4, path.stat().st_size)
-    made = run(tmp_path, table_of((column,)), [file], Order((Key(1),)), outputs=1)
+    other = write(tmp_path / "b.parquet", columns, [["c", {"s": "c"}]])
+    made = run(tmp_path, table, [file, other], Order((Key(1),)), outputs=1)
     written = pq.read_table(made.files[0].path[5:])
     assert written.schema.field("s").type == pa.string()
-    assert written["s"].to_pylist() == [None, "a", "b", "b"]
+    assert written["s"].to_pylist() == [None, "a", "b", "b", "c"]
+    assert written["st"].to_pylist() == [{"s": value} for value in (None, "a", "b", "b", "c")]
 
 
 @pytest.mark.parametrize("kind", PRIMITIVES)
@@ -363,3 +369,16 @@ def test_large_columns_go_through_the_disk(tmp_path: Path, monkeypatch: pytest.M
     column = Column(1, "s", "string")
     file = write(tmp_path / "a.parquet", (column,), [[f"text {j}"] for j in range(50)])
     assert run(tmp_path, table_of((column,)), [file], Order((Key(1),))).spilled
+
+
+def test_scratch_of_processes_that_are_gone_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    with storage.Scratch(None) as own:
+        gone = own.directory.with_name(own.directory.name.replace(f"-{os.getpid()}-", "-4999999-"))
+        gone.mkdir()
+        (tmp_path / "layout-scratch-elsewhere-4999999-x").mkdir()
+        with storage.Scratch(None):
+            assert own.directory.exists() and not gone.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["layout-scratch-elsewhere-4999999-x"]

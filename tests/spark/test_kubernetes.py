@@ -13,7 +13,6 @@ from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
 from reconciler.errors import UserError
 from reconciler.kube.pods import executor_template
 from reconciler.rewrite.witness import Limits
-from reconciler.spark.group import task_bytes
 from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf, overhead
 
 GIB = 1 << 30
@@ -109,12 +108,6 @@ def test_the_api_server_is_asked_for_pods_only() -> None:
 def test_a_prefix_is_given_only_where_spark_takes_it(name: str) -> None:
     prefix = conf(replace(pod(), name=name)).get("spark.kubernetes.executor.podNamePrefix")
     assert prefix == (name if len(name) <= 47 else None)
-
-
-def test_groups_follow_the_memory_of_the_jvm_that_sorts_them() -> None:
-    assert task_bytes(4 * GIB, 2) > task_bytes(2 * GIB, 2) > task_bytes(2 * GIB, 4)
-    assert task_bytes(1, 8) == 64 << 20
-    assert 2 * task_bytes(4 * GIB, 2) < 0.6 * 4 * GIB
 
 
 def test_executors_run_as_the_account_that_the_operator_names() -> None:
