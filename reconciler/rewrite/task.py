@@ -55,6 +55,9 @@ class Writer:
     page_rows: int = 20_000
     dictionary_bytes: int = 2 << 20
     """The most that a column's dictionary takes before values are written plainly."""
+    blooms: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    """Columns with a Bloom filter, by dotted path: distinct values of a row group that it is made
+    for, and the share of false positives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,10 @@ class FileWriter:
                 data_page_size=own.page_bytes,
                 max_rows_per_page=own.page_rows,
                 dictionary_pagesize_limit=own.dictionary_bytes,
+                bloom_filter_options={
+                    path: {"ndv": ndv, "fpp": fpp} for path, (ndv, fpp) in own.blooms.items()
+                }
+                or None,
             )
         return self._writer
 

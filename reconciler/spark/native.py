@@ -7,9 +7,10 @@ the engine cannot write as the table asks goes through Spark (`write`), with the
 from __future__ import annotations
 
 import json
+import math
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ KNOWN = frozenset({
     f"{PARQUET}row-group-check-min-record-count", f"{PARQUET}row-group-check-max-record-count",
 })  # fmt: skip
 """Properties of the Parquet writer that the engine follows; a table with others is Spark's."""
+BLOOM = f"{PARQUET}bloom-filter-"
+BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
+"""Most bytes of a Bloom filter, and its share of false positives, by default."""
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
@@ -88,7 +92,7 @@ def planned(
     moves = _moves(table, group)
     task = Task(
         shape, files, _order(group), tuple(_paths(attempt, number, group, tasks, table)), rows,
-        _writer(table), moves, group.target_bytes / _stored_row(group) if moves else 0.0,
+        _writer(table, rows), moves, group.target_bytes / _stored_row(group) if moves else 0.0,
     )  # fmt: skip
     paths = [file.path for file in files] + [d.path for f in files for d in f.deletes]
     local = all(local_path(path) is not None for path in (*paths, *task.paths))
@@ -96,31 +100,50 @@ def planned(
 
 
 def _unfit(group: Group, table: Any) -> str:
-    properties = {str(k): str(table.properties().get(k)) for k in _names(table)}
-    odd = sorted(name for name in properties if name.startswith(PARQUET) and name not in KNOWN)
+    properties = _properties(table)
+    odd = sorted(
+        name for name in properties
+        if name.startswith(PARQUET) and not name.startswith(BLOOM) and name not in KNOWN
+    )  # fmt: skip
     if odd:
         return f"the property {odd[0]}"
     codec = properties.get(CODEC, stage.DEFAULT_CODEC).lower()
     return "" if codec in CODECS else f"the codec {codec}"
 
 
-def _names(table: Any) -> list[str]:
-    return [str(name) for name in iceberg.each(table.properties().keySet())]
-
-
-def _writer(table: Any) -> Writer:
+def _properties(table: Any) -> dict[str, str]:
     given = table.properties()
+    return {str(name): str(given.get(name)) for name in iceberg.each(given.keySet())}
+
+
+def _writer(table: Any, group_rows: int) -> Writer:
+    given = _properties(table)
 
     def number(name: str, default: int) -> int:
         return int(given.get(name) or default)
 
-    codec, level = CODECS[str(given.get(CODEC) or stage.DEFAULT_CODEC).lower()]
+    codec, level = CODECS[given.get(CODEC, stage.DEFAULT_CODEC).lower()]
     if level is not None:
         level = number(LEVEL, level)
     return Writer(
         codec, level, number(PAGE_BYTES, 1 << 20), number(PAGE_LIMIT, PAGE_ROWS),
-        number(DICTIONARY, 2 << 20),
+        number(DICTIONARY, 2 << 20), blooms_of(given, group_rows),
     )  # fmt: skip
+
+
+def blooms_of(properties: Mapping[str, str], group_rows: int) -> dict[str, tuple[int, float]]:
+    """Return `Writer.blooms` by a table's properties: for the distinct values that are given, else
+    for all rows of a row group, within the bytes that a filter may take."""
+    most = int(properties.get(f"{BLOOM}max-bytes") or BLOOM_BYTES)
+    found = {}
+    for name, value in properties.items():
+        enabled, _, column = name.partition(".column.")
+        if enabled == f"{BLOOM}enabled" and value.lower() == "true":
+            fpp = float(properties.get(f"{BLOOM}fpp.column.{column}") or BLOOM_FPP)
+            ndv = int(properties.get(f"{BLOOM}ndv.column.{column}") or group_rows)
+            fits = int(most * 8 * math.log(2) ** 2 / -math.log(fpp))
+            found[column] = (max(1, min(ndv, fits)), fpp)
+    return found
 
 
 def _order(group: Group) -> Order:
