@@ -123,6 +123,13 @@ def _ordered(source: Source, group: Group, rows: Any) -> tuple[Any, list[Any], t
 def _column(schema: Any, part: SortColumn) -> Any:
     from pyspark.sql import functions as f
 
+    names = path_of(schema, part)
+    return f.col(".".join(quoted(name) for name in names))
+
+
+def path_of(schema: Any, part: SortColumn) -> tuple[str, ...]:
+    """Return the names from the top to a key column. Raises UserError if the table has it no
+    more."""
     names = _path(schema.asStruct(), part.field_id)
     if names is None:
         raise UserError(
@@ -130,7 +137,7 @@ def _column(schema: Any, part: SortColumn) -> Any:
             details=("It was dropped after the plan was made.",),
             do="plan again",
         )
-    return f.col(".".join(quoted(name) for name in names))
+    return names
 
 
 def _path(struct: Any, field_id: int) -> tuple[str, ...] | None:

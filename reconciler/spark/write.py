@@ -73,6 +73,8 @@ def rewrite_group(
     hashed = verify.checks_hashes(attempt.verify, base)
     table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
+    for part in group.action.ordering.key:
+        fallback.path_of(attempt.table.schema(), part)
     plan = native.planned(attempt, number, group, tasks, table, threads)
     made = (
         _by_spark(attempt, group, tasks, table, base, order)
