@@ -70,14 +70,14 @@ def test_the_plan_and_the_execution_group_alike(
     column = table.columns[1]
     inputs = [
         InputFile(
-            str(table.path[i]), int(table.bytes[i]), int(table.records[i]), 1,
+            str(table.path[i]), int(table.bytes[i]), int(table.records[i]),
             int(column.lower[i]), int(column.upper[i]), sequence=int(table.sequence[i]),
         )
         for i in range(len(table))
     ]  # fmt: skip
     planned = (curve(KEY) if keyed else ARRIVAL).groups(extents(table, key), target_bytes=TARGET)
     action = Cluster(ordering=curve(key) if keyed else ARRIVAL)
-    run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2)
+    run = make_groups("a01", action, inputs, TARGET)
     assert [[str(table.path[i]) for i in group] for group in planned.members] == [
         [file.path for file in group.inputs] for group in run
     ]
@@ -112,14 +112,14 @@ def test_the_plan_and_the_execution_know_the_same_bounds(kind: str, values: list
     table = replace(table, columns={1: column})
     inputs = [
         InputFile(
-            str(table.path[i]), int(table.bytes[i]), 10, 1,
+            str(table.path[i]), int(table.bytes[i]), 10,
             decode_bound(kind, raw[i]), decode_bound(kind, raw[i]),
         )
         for i in range(len(table))
     ]  # fmt: skip
     planned = Lexicographic(KEY).groups(extents(table, KEY), target_bytes=TARGET, merge_bytes=1)
     action = Cluster(ordering=Lexicographic(KEY))
-    run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2, merge_bytes=1)
+    run = make_groups("a01", action, inputs, TARGET, merge_bytes=1)
     assert [[str(table.path[i]) for i in group] for group in planned.members] == [
         [file.path for file in group.inputs] for group in run
     ]
