@@ -304,8 +304,11 @@ def same_rows(
 
 
 def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
-    """Return whether deletes may apply to the files. Iceberg's scan leaves out an equality delete
-    whose bounds do not meet those of the data file; other readers, and the witness, compare keys."""
+    """Return whether deletes may apply to the files.
+
+    Iceberg's scan leaves out an equality delete whose bounds do not meet those of the data file;
+    other readers, and the witness, compare keys.
+    """
     if any(task.deletes != NO_DELETES for task in tasks.values()):
         return True
     summary = attempt.table.snapshot(attempt.snapshot_id).summary()

@@ -142,14 +142,14 @@ def test_plan_and_execution_count_files_by_the_rows_that_are_left(deleted, mode)
     key = files.columns[item.action.ordering.key[0].field_id] if item.action.ordering.key else None
     inputs = [
         InputFile(
-            files.path[i], int(files.bytes[i]), int(files.records[i]), 1,
+            files.path[i], int(files.bytes[i]), int(files.records[i]),
             int(key.lower[i]) if key else None, int(key.upper[i]) if key else None,
             live=int(files.live_bytes[i]),
         )
         for i in range(len(files))
         if files.path[i] in item.action.inputs
     ]  # fmt: skip
-    run = make_groups("a01", item.action, inputs, item.action.target_bytes, 1 << 30, 2)
+    run = make_groups("a01", item.action, inputs, item.action.target_bytes)
     made = item.predicted
     assert made.written_share == 1.0
     assert (made.groups, made.files_out) == (len(run), sum(group.files for group in run))

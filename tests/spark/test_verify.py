@@ -140,7 +140,7 @@ def test_deletes_that_iceberg_leaves_out_by_wrong_bounds_are_not_lost(bench: Ben
     key = {"id": pa.array([4], pa.int64())}
     add_equality_delete(bench, name, key, bounds={"id": (far, far)})
     before = bench.table(name).currentSnapshot().snapshotId()
-    with pytest.raises(VerificationError, match="read 19 rows, wrote 20"):
+    with pytest.raises(VerificationError, match=r"\b19\b.*\b20\b"):
         bench.run(bench.request(name, bench.action(name, Cluster, "id")))
     assert bench.table(name).currentSnapshot().snapshotId() == before
 
