@@ -14,6 +14,7 @@ from typing import Any
 from reconciler.api.documents import Engine, Jobs
 from reconciler.api.reach import STRICT, Reach
 from reconciler.api.version import API_VERSION
+from reconciler.api.witness_memory import in_driver
 from reconciler.kube.pods import (
     ATTEMPT_LABEL,
     CATALOG_ANNOTATION,
@@ -167,7 +168,8 @@ def _service_account(request: JobRequest) -> str:
 
 def _driver(request: JobRequest) -> dict[str, Any]:
     driver = request.engine.driver
-    memory = _mebibytes(with_overhead(driver.memory_bytes * request.memory_factor))
+    size = with_overhead(driver.memory_bytes, driver.cores)
+    memory = _mebibytes(size * request.memory_factor)
     return {
         "name": CONTAINER,
         "image": _image(request),
@@ -213,9 +215,11 @@ def _field(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def with_overhead(heap_bytes: float) -> int:
-    """Return the memory of a driver's pod for a heap of that size."""
-    return math.ceil(heap_bytes + max(LEAST_OVERHEAD, OVERHEAD_FACTOR * heap_bytes))
+def with_overhead(heap_bytes: int, cores: int) -> int:
+    """Return the memory of a driver's pod for a heap of that size, and for the verification of
+    small work beside it."""
+    own = heap_bytes + max(LEAST_OVERHEAD, OVERHEAD_FACTOR * heap_bytes)
+    return math.ceil(own) + in_driver(heap_bytes, cores)
 
 
 def _mebibytes(size: float) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
 from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
-from reconciler.plan.reasons import MIGRATION_REFUSED
+from reconciler.plan.reasons import MIGRATION_REFUSED, REFUSED_FILES
 from reconciler.plan.rejected import Line, merged
 from reconciler.plan.totals import Quantity, harm_of, total_of
 from reconciler.queries.table_view import OPEN_BYTES
@@ -331,9 +331,10 @@ def _rejected(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[st
 
 
 def _brief(line: Line) -> str:
-    """Return the reason in two lines; in full for a declared spec that is not reached, because it
-    ends with the way round."""
-    return line.why if line.reason == MIGRATION_REFUSED else clip(line.why, 160)
+    """Return the reason in two lines; in full where it ends with the way round: of a declared spec
+    that is not reached, and of refused files, which have long names."""
+    whole = line.reason in (MIGRATION_REFUSED, REFUSED_FILES)
+    return line.why if whole else clip(line.why, 160)
 
 
 def _not_acted_on(evidence: Mapping[str, Any], width: int) -> list[str]:

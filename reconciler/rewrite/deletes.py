@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ Positions = npt.NDArray[np.int64]
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 """Reserved field ids of `file_path` and `pos` (Apache Iceberg table specification)."""
+FIELD_ID = b"PARQUET:field_id"
 MAGIC = b"\xd1\xd3\x39\x64"
 FRAME = 8
 """Bytes of a stored vector around its magic number and bitmap: length and checksum."""
@@ -39,6 +41,8 @@ class Delete:
     """Spec id and partition."""
     everywhere: bool
     """Whether its spec is unpartitioned."""
+    rows: int = 0
+    """As its manifest entry says."""
     data_file: str = ""
     """The only data file that it applies to, "" for a wider scope."""
     keys: tuple[int, ...] = ()
@@ -98,25 +102,61 @@ def vector_positions(file: Path, offset: int, length: int) -> Positions:
     return np.fromiter(rows, dtype=np.int64, count=len(rows))
 
 
-def table_of(file: Path, kind: str) -> Any:
-    """Return the rows of an ORC or Avro delete file as an Arrow table; its fields have their ids.
+def to_parquet(file: Path, kind: str, to: Path) -> None:
+    """Store the rows of an ORC or Avro delete file as Parquet, with their field ids: DuckDB reads
+    neither as it is shipped. Raises ValueError for another format."""
+    import pyarrow.parquet as pq
 
-    Parquet is read by DuckDB, which has no reader for these.
-    """
     if kind == "ORC":
         from pyarrow import orc
 
-        return orc.read_table(str(file))
-    raise ValueError(f"a delete file of format {kind}")
+        found = orc.read_table(str(file))
+        found = found.cast(_numbered(found.schema))
+    elif kind == "AVRO":
+        found = _avro_rows(file)
+    else:
+        raise ValueError(f"a delete file of format {kind}")
+    pq.write_table(found, to, store_schema=False)
 
 
-def ids_of(schema: Any) -> list[int | None]:
-    """Return the field ids of the columns of such a table."""
-    found = []
-    for column in schema:
-        marks = column.metadata or {}
-        known = marks.get(b"iceberg.id", marks.get(b"PARQUET:field_id"))
-        found.append(None if known is None else int(known))
+def _numbered(schema: Any) -> Any:
+    """Return the schema of an ORC file with its ids where Parquet's writer looks for them."""
+    import pyarrow as pa
+
+    def field(one: Any) -> Any:
+        kind = one.type
+        if pa.types.is_struct(kind):
+            kind = pa.struct([field(kind.field(i)) for i in range(kind.num_fields)])
+        known = (one.metadata or {}).get(b"iceberg.id")
+        marks = None if known is None else {FIELD_ID: known}
+        return pa.field(one.name, kind, one.nullable, marks)
+
+    return pa.schema([field(one) for one in schema])
+
+
+def _avro_rows(file: Path) -> Any:
+    """Return the rows of an Avro file as an Arrow table, by pyiceberg's reader."""
+    import pyarrow as pa
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
+
+    opened: AvroFile[Any] = AvroFile(PyArrowFileIO().new_input(str(file)))
+    with opened as reader:
+        wanted = reader.schema
+        rows = [_values(wanted.as_struct(), row) for row in reader]
+    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(wanted))
+
+
+def _values(kind: Any, record: Any) -> dict[str, Any]:
+    """Return a record of pyiceberg as a dict."""
+    found = {}
+    for at, field in enumerate(kind.fields):
+        value = record[at]
+        if value is not None and field.field_type.is_struct:
+            value = _values(field.field_type, value)
+        elif isinstance(value, UUID):
+            value = value.bytes
+        found[field.name] = value
     return found
 
 

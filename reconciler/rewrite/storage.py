@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconciler.api.reach import Reach
+from reconciler.errors import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from pyiceberg.io import FileIO
@@ -128,6 +129,13 @@ class Scratch:
             self._known[location] = known
         return known
 
+    def converted(self, location: str, convert: Callable[[Path], None]) -> Path:
+        """Return what `convert` makes of the file at the path that it is given; it does so once."""
+        known = self.path(location).with_suffix(".converted")
+        if not known.exists():
+            convert(known)
+        return known
+
     def forget(self, location: str) -> None:
         """Free what a file takes in scratch."""
         known = self._known.pop(location, None)
@@ -180,5 +188,10 @@ class Scratch:
         assert self._opening is not None
         with on_behalf(self._opening.reach):
             io = self._opening.open(location)
-            with io.new_input(location).open() as source, to.open("wb") as copy:
-                shutil.copyfileobj(source, copy, CHUNK)
+            try:
+                with io.new_input(location).open() as source, to.open("wb") as copy:
+                    shutil.copyfileobj(source, copy, CHUNK)
+            except FileNotFoundError as error:
+                raise FileNotFoundError(2, "No such file or directory", location) from error
+            except Exception as error:  # of any storage
+                raise OSError(f"{type(error).__name__}: {first_line(error)}") from error

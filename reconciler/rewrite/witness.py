@@ -7,27 +7,38 @@ in code of this package. Used in Spark's Python processes and in the driver; nee
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from reconciler.api.witness_memory import Limits
+from reconciler.catalog.file_forms import form_from
 from reconciler.errors import first_line
 from reconciler.rewrite import deletes as deleted
 from reconciler.rewrite import hashes
 from reconciler.rewrite.columns import Column, Stored, Unreadable, stored_columns, with_ids
 from reconciler.rewrite.deletes import Delete, Positions
-from reconciler.rewrite.storage import Opening, Scratch
+from reconciler.rewrite.storage import Opening, Scratch, local_path
+from reconciler.table.parquet_schema import NotParquetError
+from reconciler.table.physical import Expected, fault_of
 
 log = logging.getLogger(__name__)
-BATCH = 100
-"""Files of equal columns that one query reads, if nothing is deleted from them."""
+BATCH, BATCH_BYTES = 100, 256 << 20
+"""Files of equal columns that one query reads, if nothing is deleted from them, and the bytes of
+them from which on no more are added: files of another store are in scratch meanwhile."""
+LZ4 = "LZ4"
+"""In DuckDB's errors about Hadoop's frames, which it does not know."""
+T = TypeVar("T")
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539
 """Reserved field ids of row lineage (format 3)."""
 ROW = "file_row_number"
@@ -82,16 +93,21 @@ class Fingerprint:
         return Fingerprint(self.rows + other.rows, self.total + other.total)
 
 
+HOLDS, MISSING, MEMORY, STORAGE = "holds", "missing", "memory", "storage"
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why files could not be compared."""
+    """Why a file could not be compared."""
 
     path: str
     column: str
     """Dotted name, "" if it concerns the file as a whole."""
     detail: str
-    missing: bool = False
-    """Whether the file does not exist."""
+    """A clause without values of the table."""
+    kind: str = HOLDS
+    """HOLDS: it holds what cannot be compared. MISSING: it does not exist. MEMORY: there was too
+    little of it. STORAGE: its storage, or that of scratch, gave an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +121,8 @@ class Seen:
     """Rows that are deleted, of files whose deletes were compared."""
     changed: tuple[Changed, ...] = ()
     """Data files of which other rows are deleted than before."""
-    failure: Failure | None = None
+    failures: tuple[Failure, ...] = ()
+    """Files that could not be compared; then nothing else is of use."""
     cpu_seconds: float = 0.0
 
     def __add__(self, other: Seen) -> Seen:
@@ -114,7 +131,7 @@ class Seen:
             sums[name] += total
         return Seen(
             self.fingerprint + other.fingerprint, dict(sums), self.hidden + other.hidden,
-            (*self.changed, *other.changed), self.failure or other.failure,
+            (*self.changed, *other.changed), (*self.failures, *other.failures),
             self.cpu_seconds + other.cpu_seconds,
         )  # fmt: skip
 
@@ -140,25 +157,10 @@ class Changed:
     """Rows that readers would not see any more."""
     repeated: int
     """Positions that are written more than once."""
-
-
-LEAST_MEMORY = 128 << 20
-PYTHON_MEMORY = 256 << 20
-"""Bytes of a Python process with DuckDB and Arrow, besides DuckDB's limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a task may use."""
-
-    memory_bytes: int = 512 << 20
-    """Of DuckDB, which spills beyond it."""
-
-    @staticmethod
-    def beside(heap_bytes: int, cores: int) -> Limits:
-        """Return the limits of each of `cores` tasks beside a JVM with this heap."""
-        most = Limits().memory_bytes
-        return Limits(min(most, max(LEAST_MEMORY, heap_bytes // (4 * max(cores, 1)))))
+    stray: int
+    """Positions in new delete files that are of no row of it."""
+    miscounted: int
+    """Positions by which the manifest entries of new delete files are wrong."""
 
 
 class Witness:
@@ -192,71 +194,113 @@ class Witness:
 
     # Rows
 
-    def fingerprint(self, files: Sequence[DataFile], hashed: bool) -> Fingerprint:
-        """Return what readers see of the files. Raises Refused."""
-        found = Fingerprint()
-        for batch in self._batches(files):
-            found += self._named(batch, lambda some: self._fingerprint(some, hashed))
-        return found
+    def fingerprint(
+        self, files: Sequence[DataFile], hashed: bool, form: Expected | None
+    ) -> Fingerprint:
+        """Return what readers see of the files. form: what they must hold, if they are new.
+
+        Raises Refused, which names each file that cannot be compared.
+        """
+        found = self._each(files, lambda some: self._fingerprint(some, hashed), form)
+        return sum(found, Fingerprint())
 
     def columns(self, files: Sequence[DataFile]) -> dict[str, int]:
         """Return the sum of the hashes of each column alone. Raises Refused."""
         total: dict[str, int] = defaultdict(int)
-        for batch in self._batches(files):
-            for name, value in self._named(batch, self._column_sums).items():
+        for found in self._each(files, self._column_sums):
+            for name, value in found.items():
                 total[name] += value
         return dict(total)
 
-    def _batches(self, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-        """Yield files that one query can read, fetched only for as long as they are used."""
+    def _each(
+        self,
+        files: Sequence[DataFile],
+        read: Callable[[Sequence[DataFile]], T],
+        form: Expected | None = None,
+    ) -> list[T]:
+        """Return what `read` returns of each batch of files."""
+        found: list[T] = []
+        failures: list[Failure] = []
+        for batch in self._batches(files, form, failures):
+            with _collected(failures):
+                found.append(self._named(batch, read))
+            for file in batch:
+                self._scratch.forget(file.path)
+                self._footers.pop(file.path, None)
+        if failures:
+            raise Refused(*failures)
+        return found
+
+    def _batches(
+        self, files: Sequence[DataFile], form: Expected | None, failures: list[Failure]
+    ) -> Iterator[list[DataFile]]:
+        """Yield files that one query can read, fetched only for as long as they are used; those
+        that cannot be read are added to the failures."""
         alike: dict[tuple[Stored, ...], list[DataFile]] = defaultdict(list)
         for file in files:
-            alone = self._named([file], self._needs_a_query)
+            alone = None
+            with _collected(failures):
+                alone = self._named([file], lambda some: self._prepared(some[0], form))
+            if alone is None:
+                continue
             if alone:
                 yield [file]
-                self._forget(file)
                 continue
             batch = alike[self._stored(file.path)]
             batch.append(file)
-            if len(batch) == BATCH:
+            if len(batch) == BATCH or sum(one.size for one in batch) >= BATCH_BYTES:
                 yield list(batch)
                 batch.clear()
         for batch in alike.values():
             if batch:
                 yield batch
 
-    def _needs_a_query(self, files: Sequence[DataFile]) -> bool:
-        """Whether the rows of the file have values that its columns do not show."""
-        (file,) = files
+    def _prepared(self, file: DataFile, form: Expected | None) -> bool:
+        """Read the file's footer; return whether its rows have values that its columns do not
+        show."""
+        if form is not None:
+            _require_form(self._scratch.path(file.path), form)
         self._stored(file.path)
         return bool(file.deletes or self._constants(file) or self._table.lineage)
 
-    def _forget(self, file: DataFile) -> None:
-        self._scratch.forget(file.path)
-        self._footers.pop(file.path, None)
-
-    def _named(self, batch: Sequence[DataFile], read: Any) -> Any:
-        """Return what `read` returns of the batch; if it fails, name the file."""
-        import duckdb
-
+    def _named(self, batch: Sequence[DataFile], read: Callable[[Sequence[DataFile]], T]) -> T:
+        """Return what `read` returns of the batch. Raises Refused, which names the files."""
         if self._stopping():
             raise Stopped
         try:
             return read(batch)
-        except FileNotFoundError as error:
-            path = str(error.filename)
-            raise Refused(Failure(path, "", "the file does not exist", missing=True)) from error
-        except Unreadable as error:
-            raise Refused(Failure(batch[0].path, error.column, error.detail)) from error
-        except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-            raise OSError(f"{batch[0].path}: {first_line(error)}") from error
-        except (duckdb.Error, ValueError) as error:
-            if "LZ4" in str(error) and self._scratch.recoded():
+        except (Refused, Stopped):
+            raise
+        except Exception as error:
+            if LZ4 in str(error) and self._scratch.recoded():
                 return self._named(batch, read)
+            failures: list[Failure] = []
             for one in batch if len(batch) > 1 else ():
-                self._named([one], read)
-            log.warning("%s: %s", batch[0].path, error)
-            raise Refused(Failure(batch[0].path, "", _why(error))) from error
+                with _collected(failures):
+                    self._named([one], read)
+            if not failures:
+                failures.append(self._failure(batch[0], error))
+            raise Refused(*failures) from error
+
+    def _failure(self, file: DataFile, error: Exception) -> Failure:
+        failure = failure_of(file.path, error)
+        if failure.kind != HOLDS or failure.column:
+            return failure
+        return replace(failure, column=self._undecodable(file))
+
+    def _undecodable(self, file: DataFile) -> str:
+        """Return the first column whose values DuckDB cannot read, "" if none is."""
+        import duckdb
+
+        name = ""
+        with contextlib.suppress(duckdb.Error, Unreadable, ValueError, OSError):
+            relation = f"read_parquet({self._sql_paths([file])}, hive_partitioning=false) r"
+            for name, parts in self._parts(file).items():
+                try:
+                    self._sql.execute(f"SELECT sum(hash({', '.join(parts)})) FROM {relation}")
+                except duckdb.Error:
+                    return name
+        return ""
 
     def _fingerprint(self, files: Sequence[DataFile], hashed: bool) -> Fingerprint:
         if not hashed and not files[0].deletes:
@@ -318,7 +362,7 @@ class Witness:
 
     def exchange(self, one: Exchange) -> tuple[int, Changed | None]:
         """Return how many rows of the file are deleted, and how others would be. Raises Refused."""
-        return self._named([one.file], lambda _: self._exchanged(one))  # type: ignore[no-any-return]
+        return self._named([one.file], lambda _: self._exchanged(one))
 
     def _exchanged(self, one: Exchange) -> tuple[int, Changed | None]:
         file = one.file
@@ -327,14 +371,25 @@ class Witness:
         new = [d for d in one.after if (d.path, d.offset) in one.new]
         written = [self._position_rows(delete, file.path) for delete in new]
         repeated = sum(map(len, written)) - len(deleted.union(written))
+        held = [self._held(delete, own) for delete, own in zip(new, written, strict=True)]
+        stray = sum(held) - sum(int(np.count_nonzero((w >= 0) & (w < file.rows))) for w in written)
+        miscounted = sum(abs(own - delete.rows) for delete, own in zip(new, held, strict=True))
         keys = [tuple(d for d in each if d.keys) for each in (file.deletes, one.after)]
         if keys[0] != keys[1] or (keys[0] and not np.array_equal(before, after)):
             before = deleted.union([before, self._hit(file, keys[0])])
             after = deleted.union([after, self._hit(file, keys[1])])
         back = len(np.setdiff1d(before, after, assume_unique=True))
         gone = len(np.setdiff1d(after, before, assume_unique=True))
-        changed = Changed(file.path, back, gone, repeated) if back or gone or repeated else None
-        return len(before), changed
+        changed = Changed(file.path, back, gone, repeated, stray, miscounted)
+        return len(before), changed if any((back, gone, repeated, stray, miscounted)) else None
+
+    def _held(self, one: Delete, own: Positions) -> int:
+        """Return how many positions a delete file has, whatever they name. own: those of its data
+        file."""
+        if one.vector:
+            return len(own)
+        _, relation = self._delete_file(one)
+        return int(self._sql.execute(f"SELECT count(*) FROM {relation} r").fetchone()[0])
 
     def _positions(self, file: DataFile, applied: Sequence[Delete]) -> Positions:
         """Return the rows that position deletes and vectors hide."""
@@ -346,14 +401,16 @@ class Witness:
         """Return what a file has of a data file, as it is stored."""
         if one.keys:
             return np.zeros(0, dtype=np.int64)
-        if one.vector:
-            return deleted.vector_positions(self._scratch.path(one.path), one.offset, one.length)
-        stored, relation = self._delete_file(one)
-        at = hashes.value_of((POSITION_COLUMN,), stored, {})
-        named = hashes.value_of((PATH_COLUMN,), stored, {})
-        query = f"SELECT {at} AS pos FROM {relation} r WHERE {named} = ?"
-        found = self._sql.execute(query, [path]).fetchnumpy()["pos"]
-        return np.asarray(found, dtype=np.int64)
+        with _naming(one.path):
+            if one.vector:
+                puffin = self._scratch.path(one.path)
+                return deleted.vector_positions(puffin, one.offset, one.length)
+            stored, relation = self._delete_file(one)
+            at = hashes.value_of((POSITION_COLUMN,), stored, {})
+            named = hashes.value_of((PATH_COLUMN,), stored, {})
+            query = f"SELECT {at} AS pos FROM {relation} r WHERE {named} = ? AND pos IS NOT NULL"
+            found = self._sql.execute(query, [path]).fetchnumpy()["pos"]
+            return np.asarray(found, dtype=np.int64)
 
     def _hit(self, file: DataFile, keyed: Sequence[Delete]) -> Positions:
         """Return the rows that equality deletes hide."""
@@ -410,21 +467,28 @@ class Witness:
             for other in [known for known in self._keys if known[1] == ids]:
                 self._sql.execute(f"DROP TABLE {self._keys.pop(other)}")
             name = "keys_" + "_".join(map(str, ids))
-            selects = []
-            for one in ones:
-                stored, relation = self._delete_file(one)
-                values = []
-                for number, field_id in enumerate(ids):
-                    way = self._way(field_id)
-                    value = hashes.value_of(way, stored, {})
-                    values.append(f"{value} AS k{number}")
-                    if way[-1].type in ("float", "double"):
-                        values.append(f"{hashes.zero_sign(value)} AS z{number}")
-                selects.append(f"SELECT {', '.join(values)} FROM {relation} r")
-            made = " UNION ALL ".join(selects)
-            self._sql.execute(f"CREATE TEMP TABLE {name} AS SELECT DISTINCT * FROM ({made})")
+            for number, one in enumerate(ones):
+                with _naming(one.path):
+                    keys = self._keys_of(one)
+                    made = f"INSERT INTO {name}" if number else f"CREATE TEMP TABLE {name} AS"
+                    self._sql.execute(f"{made} {keys}")
+            self._sql.execute(
+                f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT DISTINCT * FROM {name}"
+            )
             self._keys[key] = name
         return self._keys[key]
+
+    def _keys_of(self, one: Delete) -> str:
+        """Return SQL of the keys in an equality delete file."""
+        stored, relation = self._delete_file(one)
+        values = []
+        for number, field_id in enumerate(one.keys):
+            way = self._way(field_id)
+            value = hashes.value_of(way, stored, {})
+            values.append(f"{value} AS k{number}")
+            if way[-1].type in ("float", "double"):
+                values.append(f"{hashes.zero_sign(value)} AS z{number}")
+        return f"SELECT {', '.join(values)} FROM {relation} r"
 
     def _way(self, field_id: int) -> tuple[Column, ...]:
         way = self._table.ways.get(field_id)
@@ -437,24 +501,20 @@ class Witness:
     def _delete_file(self, one: Delete) -> tuple[tuple[Stored, ...], str]:
         """Return the columns of a delete file, and SQL of its rows."""
         path = self._scratch.path(one.path)
-        if one.format == "PARQUET":
-            names = None if one.keys else POSITION_NAMES
-            return self._stored(
-                one.path, names
-            ), f"read_parquet(['{path}'], hive_partitioning=false)"
-        name = path.stem.join(("held_", ""))
-        rows = deleted.table_of(path, one.format)
-        self._sql.register(name, rows)
-        types = self._sql.execute(f"DESCRIBE {name}").fetchall()
-        fields = zip(deleted.ids_of(rows.schema), types, strict=True)
-        return tuple(Stored(number, row[0], row[1]) for number, row in fields), name
+        if one.format != "PARQUET":
+            path = self._scratch.converted(one.path, partial(deleted.to_parquet, path, one.format))
+        names = None if one.keys else POSITION_NAMES
+        stored = self._stored(one.path, names, path)
+        return stored, f"read_parquet(['{path}'], hive_partitioning=false)"
 
-    def _stored(self, path: str, mapping: str | None = None) -> tuple[Stored, ...]:
+    def _stored(
+        self, path: str, mapping: str | None = None, local: Path | None = None
+    ) -> tuple[Stored, ...]:
         """Return the columns of a Parquet file. mapping: of a file without field ids, if it is not
-        the table's."""
+        the table's. local: where it is, if not in scratch."""
         if path not in self._footers:
             query = "SELECT * FROM parquet_schema(?)"
-            found = self._sql.execute(query, [[str(self._scratch.path(path))]])
+            found = self._sql.execute(query, [[str(local or self._scratch.path(path))]])
             names = [one[0] for one in found.description]
             rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
             self._footers[path] = with_ids(stored_columns(rows), mapping or self._table.mapping)
@@ -471,9 +531,72 @@ class Stopped(Exception):
 class Refused(Exception):
     """Files could not be compared."""
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure)
-        self.failure = failure
+    def __init__(self, *failures: Failure) -> None:
+        super().__init__(*failures)
+        self.failures = failures
+
+
+@contextlib.contextmanager
+def _collected(failures: list[Failure]) -> Iterator[None]:
+    """Note files that hold what cannot be compared, so that others are looked at too. What may
+    concern all of them is raised."""
+    try:
+        yield
+    except Refused as refused:
+        if any(one.kind != HOLDS for one in refused.failures):
+            raise
+        failures += refused.failures
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Whatever fails is this delete file's failure."""
+    try:
+        yield
+    except Exception as error:
+        if LZ4 in str(error):
+            raise  # its files are recoded, and read once more
+        raise Refused(failure_of(path, error)) from error
+
+
+def failure_of(path: str, error: Exception) -> Failure:
+    """Return what an error says of a file, which it need not name. Raises it if it is no error of
+    a file, of memory or of a storage."""
+    import duckdb
+
+    if isinstance(error, FileNotFoundError):
+        return Failure(str(error.filename or path), "", "the file does not exist", MISSING)
+    if isinstance(error, Unreadable):
+        return Failure(path, error.column, error.detail)
+    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
+        return Failure(path, "", first_line(error), MEMORY)
+    if isinstance(error, (duckdb.IOException, OSError)):
+        local = local_path(path)
+        if local is not None and not local.exists():
+            return Failure(path, "", "the file does not exist", MISSING)
+        return Failure(path, "", first_line(error), STORAGE)
+    if isinstance(error, (duckdb.Error, ValueError)):
+        log.warning("%s: %s", path, error)
+        return Failure(path, "", _why(error))
+    raise error
+
+
+def _require_form(path: Path, form: Expected) -> None:
+    """Raise Unreadable if a new file holds what a reader may misread, whatever the witness reads:
+    its reader knows more forms than the specification allows."""
+    size = path.stat().st_size
+
+    def tail(wanted: int) -> bytes:
+        with path.open("rb") as opened:
+            opened.seek(size - wanted)
+            return opened.read(wanted)
+
+    try:
+        fault = fault_of(form_from(tail, size), form)
+    except NotParquetError as error:
+        raise Unreadable("", str(error)) from error
+    if fault is not None:
+        raise Unreadable(fault.column, fault.detail)
 
 
 def _why(error: Exception) -> str:
@@ -493,7 +616,7 @@ def connect(limits: Limits, directory: str) -> Any:
 
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": 1,
-        "memory_limit": f"{max(64, limits.memory_bytes >> 20)}MiB",
+        "memory_limit": f"{limits.memory_bytes >> 20}MiB",
         "temp_directory": directory,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -514,6 +637,8 @@ class Work:
     hashed: bool = True
     by_column: bool = False
     """Whether to hash each column alone."""
+    form: Expected | None = None
+    """What the files must hold, if they are new."""
 
 
 def witnessed(
@@ -531,19 +656,20 @@ def witnessed(
         with Witness(work.table, opening, limits, stopping) as reader:
             seen = _read(reader, work, numbers)
     except Refused as refused:
-        seen = Seen(failure=refused.failure)
+        seen = Seen(failures=refused.failures)
     return seen + Seen(cpu_seconds=time.thread_time() - started)
 
 
 def _read(reader: Witness, work: Work, numbers: Sequence[int]) -> Seen:
     if work.exchanges:
-        hidden, changed = 0, []
+        hidden, changed, failures = 0, [], list[Failure]()
         for number in numbers:
-            rows, other = reader.exchange(work.exchanges[number])
-            hidden += rows
-            changed += [other] if other else []
-        return Seen(hidden=hidden, changed=tuple(changed))
+            with _collected(failures):
+                rows, other = reader.exchange(work.exchanges[number])
+                hidden += rows
+                changed += [other] if other else []
+        return Seen(hidden=hidden, changed=tuple(changed), failures=tuple(dict.fromkeys(failures)))
     files = [work.files[number] for number in numbers]
     if work.by_column:
         return Seen(columns=reader.columns(files))
-    return Seen(reader.fingerprint(files, work.hashed))
+    return Seen(reader.fingerprint(files, work.hashed, work.form))

@@ -3,6 +3,9 @@
 Iceberg's own reader says which rows these are (`_deleted`), so that null, NaN, zeros of either
 sign, renamed, widened and dropped key columns are compared as every reader compares them. What is
 marked includes rows deleted by position; the new delete file of a data file takes those in.
+Nothing is checked here: the witness (`witnessing.same_deletes`) applies the deletes by rules and a
+reader of its own, so that it sees a row that was not read, not marked or not written, and a marking
+that is not what the specification says.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.errors import UnsupportedError
-from reconciler.format import count
 from reconciler.spark import (
     iceberg,
     metrics,
@@ -20,20 +22,16 @@ from reconciler.spark import (
     positions,
     replacement,
     scan,
-    stage,
     streams,
-    verify,
     write,
     write_deletes,
 )
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.delete_files import DeleteFile
-from reconciler.spark.metrics import TaskMetrics
 from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.positions import FILE, IS_DELETED, POSITION
 from reconciler.spark.replacement import Replacement
 from reconciler.spark.scan import ScanTasks
-from reconciler.spark.verify import Fingerprint
 
 WHAT = "ConvertDeletes"
 
@@ -42,8 +40,7 @@ WHAT = "ConvertDeletes"
 class _Work:
     """What the steps of one conversion share. table: with the attempt's directory. tasks: the data
     files to which the inputs apply. files: all delete files of the snapshot. keys: identity columns
-    inside structs, which a reader must read. unsure: some identity column is not a column of the
-    schema by itself, so that the number of rows hit is compared with that of a full read."""
+    inside structs, which a reader must read."""
 
     attempt: Attempt
     table: Any
@@ -52,7 +49,6 @@ class _Work:
     inputs: Sequence[DeleteFile]
     files: Sequence[DeleteFile]
     keys: tuple[str, ...]
-    unsure: bool
 
 
 @dataclass
@@ -76,11 +72,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """sets: the rows that a reader marks, None if they are too many for the driver; live: then the
-    rows that readers see. number: of rows hit."""
+    """sets: the rows that a reader marks, None if they are too many for the driver. number: of
+    these rows."""
 
     sets: PositionSets | None
-    live: Fingerprint
     number: int
 
 
@@ -124,26 +119,22 @@ def replacement_for(
     files: Sequence[DeleteFile],
     seen: Seen,
 ) -> Replacement:
-    """Write and verify what takes the place of the inputs. files: all of the snapshot. seen: is
-    kept up to date."""
+    """Write what takes the place of the inputs. files: all of the snapshot. seen: is kept up to
+    date."""
     spark, table = attempt.spark, replacement.output_table(attempt)
     paths = [file.path for file in inputs]
     tasks = scan.tasks_under(spark, attempt.table, attempt.snapshot_id, paths)
     if not tasks:
         return Replacement(tasks, (), list(inputs), "they apply to no data file")
     ids = {field_id for file in files for field_id in file.keys}
-    keys, unsure = _keys(attempt.table, ids)
-    work = _Work(attempt, table, base, tasks, inputs, files, keys, unsure)
+    work = _Work(attempt, table, base, tasks, inputs, files, _keys(attempt.table, ids))
     replacement.job_group(attempt, f"{base}/write", WHAT)
     hits = _hits(work, seen)
-    if unsure:
-        _compare_with_a_full_read(work, hits.number)
     return _of_many(work, hits) if hits.sets is None else _of_few(work, hits.sets)
 
 
 def _of_few(work: _Work, hits: PositionSets) -> Replacement:
-    """Write from the driver, and verify data file by data file: what is hidden afterwards is what
-    was hidden before."""
+    """Write from the driver."""
     attempt, table = work.attempt, work.table
     begun = metrics.driver_cpu_seconds(attempt.spark)
     changed = _changed(work, hits)
@@ -151,44 +142,8 @@ def _of_few(work: _Work, hits: PositionSets) -> Replacement:
     made = write_deletes.on_driver(attempt.spark, table, work.tasks, kept_apart)
     with replacement.uncommitted(attempt, made) as added:
         found = replacement.described(attempt, added)
-        removed = [*work.inputs, *_folded(work, changed)]
-        written = metrics.driver_cpu_seconds(attempt.spark)
-        after, repeated = _hidden_after(work, found, removed)
-        apart = position_sets.difference(attempt.spark, hits, after)
-        if apart or repeated:
-            raise replacement.mismatch(
-                attempt,
-                f"of {count(apart.every)} deleted rows {count(apart.missing)} would be back, "
-                f"{count(apart.foreign)} others would be hidden, {count(repeated)} are written "
-                "twice",
-            )
-    return Replacement(
-        work.tasks,
-        found,
-        removed,
-        replacement.compared("deleted rows", apart.every),
-        TaskMetrics(written - begun),
-        TaskMetrics(metrics.driver_cpu_seconds(attempt.spark) - written),
-    )
-
-
-def _hidden_after(
-    work: _Work, added: Sequence[DeleteFile], removed: Sequence[DeleteFile]
-) -> tuple[PositionSets, int]:
-    """Return what position deletes hide of each data file once the delete files are replaced, and
-    how many positions the new files hold twice. A vector hides the other position deletes of its
-    file; the equality deletes that stay hide nothing that was not hidden before."""
-    spark = work.attempt.spark
-    held = position_sets.stored(spark, work.table, [file.java for file in added])
-    new = position_sets.merged(spark, held)
-    rows = position_sets.stored_rows(spark, work.table, added)
-    twice = rows - sum(new.cardinalities().values())
-    gone = {file.identity for file in removed}
-    vectors = {file.data_file for file in added if file.vector}
-    stay = [file for file in _positions_of(work) if file.identity not in gone]
-    old = position_sets.applied(spark, work.table, work.tasks, stay).without(vectors)
-    both = iceberg.java_list(spark, [new.java, old.java])
-    return position_sets.merged(spark, both), twice
+    removed = [*work.inputs, *_folded(work, changed)]
+    return replacement.of_driver(attempt, work.tasks, found, removed, begun)
 
 
 def _positions_of(work: _Work) -> list[DeleteFile]:
@@ -209,34 +164,20 @@ def _positions_of(work: _Work) -> list[DeleteFile]:
 
 
 def _of_many(work: _Work, hits: _Hits) -> Replacement:
-    """Write by Spark's tasks, and verify by reading the data files once more."""
-    attempt = work.attempt
-    changed = frozenset(work.tasks)
+    """Write by Spark's tasks."""
     made = _written(work, hits)
-    with replacement.uncommitted(attempt, made) as added:
-        found = replacement.described(attempt, added)
-        removed = [*work.inputs, *_folded(work, changed)]
-        replacement.job_group(attempt, f"{work.base}/verify", WHAT)
-        live = _live_after(work, found, removed)
-    if live != hits.live:
-        raise replacement.mismatch(attempt, _difference(hits.live, live))
-    proof = f"{replacement.compared('rows', live.rows)}, hash equal"
-    return Replacement(work.tasks, found, removed, proof)
+    with replacement.uncommitted(work.attempt, made) as added:
+        found = replacement.described(work.attempt, added)
+    removed = [*work.inputs, *_folded(work, frozenset(work.tasks))]
+    return Replacement(work.tasks, found, removed)
 
 
-def _difference(before: Fingerprint, after: Fingerprint) -> str:
-    if before.rows != after.rows:
-        return f"{count(before.rows)} rows before, {count(after.rows)} with the new deletes"
-    return f"{count(before.rows)} rows before and with the new deletes, but not the same ones"
-
-
-def _keys(table: Any, ids: Collection[int]) -> tuple[tuple[str, ...], bool]:
-    """Return the identity columns inside structs by name, and whether one is not a column of the
-    table by itself."""
+def _keys(table: Any, ids: Collection[int]) -> tuple[str, ...]:
+    """Return the identity columns inside structs by name."""
     schema = table.schema()
     top = {int(field.fieldId()) for field in iceberg.each(schema.columns())}
     names = [schema.findColumnName(field_id) for field_id in sorted(set(ids) - top)]
-    return tuple(str(name) for name in names if name is not None), bool(names)
+    return tuple(str(name) for name in names if name is not None)
 
 
 def _hits(work: _Work, seen: Seen) -> _Hits:
@@ -250,38 +191,19 @@ def _hits(work: _Work, seen: Seen) -> _Hits:
             maps.append(seen.sets.keep(set(work.tasks) - set(unread)).java)
         seen.sets = position_sets.merged(spark, iceberg.java_list(spark, maps))
         seen.marks = scan.delete_marks(spark, work.tasks)
-        return _Hits(seen.sets, Fingerprint(0), sum(seen.sets.cardinalities().values()))
+        return _Hits(seen.sets, sum(seen.sets.cardinalities().values()))
     tasks = work.tasks.java_tasks(list(work.tasks))
     with _stored(work, f"{work.base}/hits", tasks) as frame:
-        found = frame.agg(*_aggregates(frame)).first().asDict()
-        return _Hits(None, verify.fingerprint(found), int(found["hit"]))
+        return _Hits(None, int(frame.where(IS_DELETED).count()))
 
 
 def _collected(work: _Work, unread: ScanTasks) -> PositionSets:
     """Return the rows of these data files that a reader marks."""
-    from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     with _stored(work, f"{work.base}/hits", unread.java_tasks(list(unread))) as frame:
-        read = Observation(f"{work.base}/hits")
-        every = frame.observe(read, f.count(f.lit(1)).alias("rows"))
-        marked = every.where(IS_DELETED).groupBy(FILE).agg(f.collect_list(POSITION))
-        rows = marked._jdf.collectAsList()
-        if rows.isEmpty():  # Spark then drops the plan together with what it observed
-            found = frame.agg(f.count(f.lit(1)), f.count_if(IS_DELETED)).first()
-            _require_every_row(work, unread, found[0] - found[1])
-        else:
-            _require_every_row(work, unread, int(read.get["rows"]))
-    return position_sets.of_rows(work.attempt.spark, rows)
-
-
-def _require_every_row(work: _Work, tasks: ScanTasks, read: int) -> None:
-    """Raise VerificationError unless the reading saw each stored row: a deleted one that it did not
-    see would come back. Spark counts rows again that it reads again after the loss of an
-    executor."""
-    stored = sum(file.rows for file in tasks.values())
-    if read < stored:
-        raise replacement.mismatch(work.attempt, f"{count(read)} of {count(stored)} rows were read")
+        marked = frame.where(IS_DELETED).groupBy(FILE).agg(f.collect_list(POSITION))
+        return position_sets.of_rows(work.attempt.spark, marked._jdf.collectAsList())
 
 
 def _most(work: _Work) -> int:
@@ -294,48 +216,6 @@ def _most(work: _Work) -> int:
 def _stored(work: _Work, set_id: str, tasks: Any) -> Any:
     split = write.even_split(work.attempt.spark, [file.size for file in work.tasks.values()])
     return positions.in_data_files(work.attempt.spark, work.table, set_id, tasks, work.keys, split)
-
-
-def _aggregates(frame: Any) -> list[Any]:
-    """Return the columns that sum up the rows that readers see, and the number of the others."""
-    from pyspark.sql import functions as f
-
-    row = verify.row_hash(frame.select(FILE, POSITION).schema)
-    live = ~f.col(IS_DELETED)
-    return [
-        f.count_if(live).alias("rows"),
-        *verify.sums(f.when(live, row)),
-        f.count_if(IS_DELETED).alias("hit"),
-    ]
-
-
-def _compare_with_a_full_read(work: _Work, hit: int) -> None:
-    """Raise unless a plain query of every column finds the rows that are not marked, and no others.
-
-    Iceberg's reader may leave out an equality delete whose column it does not read, and mark other
-    rows than it hides, where one delete is on a member of a struct and another on a dropped column.
-    """
-    from pyspark.sql import functions as f
-
-    spark, set_id = work.attempt.spark, f"{work.base}/full"
-    view = positions.showing_positions(spark, work.table)
-    tasks = work.tasks.java_tasks(list(work.tasks))
-    with stage.staged(spark, view, set_id, tasks):
-        plain = stage.read(spark, set_id)
-        marked = plain.select("*", IS_DELETED).where(~f.col(IS_DELETED)).drop(IS_DELETED)
-        rows = [
-            verify.fingerprint(frame.agg(*verify.aggregates(plain.schema, True)).first().asDict())
-            for frame in (plain, marked)
-        ]
-    stored = sum(file.rows for file in work.tasks.values())
-    if rows[0] != rows[1] or rows[0].rows != stored - hit:
-        raise UnsupportedError(
-            f"{work.attempt.name} has equality deletes that cannot be converted: of "
-            f"{count(stored)} rows {count(hit)} are marked as deleted, but a query of all columns "
-            f"finds {count(rows[0].rows)}",
-            details=("Readers disagree about them. The table was left as it was.",),
-            do="set spec.deletes.compaction: Major, which rewrites the data files",
-        )
 
 
 def _changed(work: _Work, hits: PositionSets) -> frozenset[str]:
@@ -388,48 +268,3 @@ def _folded(work: _Work, changed: frozenset[str]) -> list[DeleteFile]:
     )
     covered = not set(under) - set(work.tasks)
     return [*own, *(wide if covered else ())]
-
-
-def _live_after(
-    work: _Work, added: Sequence[DeleteFile], removed: Sequence[DeleteFile]
-) -> Fingerprint:
-    """Return what readers see of the data files once the delete files are replaced."""
-    spark = work.attempt.spark
-    gone = {file.identity for file in removed}
-    new: dict[str, list[DeleteFile]] = {}
-    for file in added:
-        new.setdefault(file.data_file, []).append(file)
-    tasks = iceberg.java_list(
-        spark,
-        (
-            _with_deletes(spark, work.table, task, gone, new.get(path, []))
-            for path, task in zip(
-                work.tasks, iceberg.each(work.tasks.java_tasks(list(work.tasks))), strict=True
-            )
-        ),
-    )
-    with _stored(work, f"{work.base}/after", tasks) as frame:
-        return verify.fingerprint(frame.agg(*_aggregates(frame)).first().asDict())
-
-
-def _with_deletes(
-    spark: Any, table: Any, task: Any, gone: Collection[tuple[str, int]], new: Sequence[DeleteFile]
-) -> Any:
-    """Return a scan task of the same data file with other deletes."""
-    core = spark._jvm.org.apache.iceberg
-    vectors = any(file.vector for file in new)
-    kept = [
-        file
-        for file in iceberg.each(task.deletes())
-        if (str(file.location()), int(file.contentOffset() or 0)) not in gone
-        and not (vectors and str(file.content().name()) == "POSITION_DELETES")
-    ]
-    return core.BaseFileScanTask(
-        task.file(),
-        iceberg.java_array(
-            spark, "org.apache.iceberg.DeleteFile", [*kept, *(file.java for file in new)]
-        ),
-        core.SchemaParser.toJson(table.schema()),
-        core.PartitionSpecParser.toJson(task.spec()),
-        core.expressions.ResidualEvaluator.unpartitioned(core.expressions.Expressions.alwaysTrue()),
-    )

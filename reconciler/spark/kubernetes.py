@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from reconciler.api.documents import Engine, Jobs
 from reconciler.api.spark_settings import refused_settings
+from reconciler.api.witness_memory import in_executor
 from reconciler.errors import UserError
 from reconciler.kube.pods import EXECUTOR, WORK_DIRECTORY
-from reconciler.rewrite.witness import PYTHON_MEMORY, Limits
 
 TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 DRIVER_PORT, BLOCK_MANAGER_PORT = 7078, 7079
@@ -161,8 +161,8 @@ def _overhead(pod: DriverPod, engine: Engine, jobs: Jobs) -> dict[str, str]:
 def overhead(heap_bytes: int, cores: int) -> int:
     """Return the bytes of an executor's pod beside its heap: Spark's own share, and a Python
     process per core that verifies what was written."""
-    task = Limits.beside(heap_bytes, cores).memory_bytes + PYTHON_MEMORY
-    return max(LEAST_OVERHEAD, heap_bytes // OVERHEAD_SHARE) + cores * task
+    own = max(LEAST_OVERHEAD, heap_bytes // OVERHEAD_SHARE)
+    return own + in_executor(heap_bytes, cores)
 
 
 def _memory(size: int, pod: DriverPod) -> str:

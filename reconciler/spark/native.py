@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reconciler.api.witness_memory import in_executor
 from reconciler.errors import TableDamagedError
 from reconciler.rewrite import arrow, rewriting
 from reconciler.rewrite.columns import Column
@@ -22,7 +23,7 @@ from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.read import Damaged, columns_of
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import Field, Key, Made, Order, Output, Resources, Task, Writer
-from reconciler.rewrite.witness import PYTHON_MEMORY, DataFile, Failure, Limits, Table
+from reconciler.rewrite.witness import MISSING, DataFile, Failure, Table
 from reconciler.spark import delete_files, iceberg, session, stage, witnessing
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.footer import footer_of
@@ -268,7 +269,7 @@ def resources_of(spark: Any, threads: int) -> Resources:
     """Return what one task may use. threads: of the driver, if it runs there."""
     heap, cores = session.task_memory(spark)
     if not _is_local(spark):
-        return Resources(Limits.beside(heap, cores).memory_bytes + PYTHON_MEMORY)
+        return Resources(in_executor(heap, cores) // cores)
     runtime = spark._jvm.java.lang.Runtime.getRuntime()
     reserved = heap - int(runtime.totalMemory())
     free = int((_available() - reserved) * FREE_SHARE) * threads // cores
@@ -331,7 +332,7 @@ def carried_out(
     try:
         return rewriting.rewritten(task, opening, resources, stopping, attempt)
     except FileNotFoundError as error:
-        return Failure(str(error.filename), "", "the file does not exist", missing=True)
+        return Failure(str(error.filename), "", "the file does not exist", MISSING)
     except Damaged as error:
         return Failure(error.path, "", error.detail)
 
@@ -361,7 +362,7 @@ def _working(
 
 
 def _raised(attempt: Attempt, failure: Failure) -> Exception:
-    if failure.missing:
+    if failure.kind == MISSING:
         return FileNotFoundError(2, "No such file or directory", failure.path)
     return TableDamagedError(
         f"could not rewrite {attempt.name}: {failure.path} cannot be read",

@@ -18,7 +18,6 @@ import numpy as np
 
 from reconciler.spark import iceberg, position_sets
 from reconciler.spark.delete_files import DeleteFile
-from reconciler.spark.position_sets import Difference
 from reconciler.spark.scan import ScanTasks
 from reconciler.table.filetable import Int64
 
@@ -51,7 +50,7 @@ def _property(table: Any, names: Sequence[str], default: str) -> str:
 
 
 def read(spark: Any, table: Any, files: Sequence[DeleteFile]) -> list[dict[str, Int64]] | None:
-    """Return what each file holds, committed or not, as it is stored: by path, every row of it.
+    """Return what each file holds as it is stored: by path, every row of it.
 
     None if Arrow cannot read one of them, or finds other rows than the manifest says.
     """
@@ -123,24 +122,6 @@ def merged(held: Iterable[Mapping[str, Int64]]) -> dict[str, Int64]:
         for path, positions in each.items():
             found.setdefault(path, []).append(positions)
     return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
-
-
-def difference(wanted: Positions, stored: Sequence[Mapping[str, Int64]]) -> Difference:
-    """Compare what new files are to hold with what they hold, as `read` returns it."""
-    every = sum(map(len, wanted.values()))
-    held = [item for each in stored for item in each.items()]
-    if len(held) == len(wanted) and all(
-        path in wanted and np.array_equal(rows, wanted[path]) for path, rows in held
-    ):
-        return Difference(every, 0, 0, 0)
-    found, none = merged(stored), np.zeros(0, dtype=np.int64)
-    number = sum(map(len, found.values()))
-    missing = sum(
-        len(np.setdiff1d(rows, found.get(path, none), assume_unique=True))
-        for path, rows in wanted.items()
-    )
-    repeated = sum(len(rows) for _, rows in held) - number
-    return Difference(every, missing, number - (every - missing), repeated)
 
 
 def write(spark: Any, table: Any, codec: str, tasks: ScanTasks, wanted: Positions) -> list[Any]:

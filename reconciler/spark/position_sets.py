@@ -8,7 +8,6 @@ the number of positions.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.spark import iceberg, scan, streams
@@ -56,11 +55,6 @@ class PositionSets:
         left.keySet().removeAll(iceberg.java_set(self._spark, paths))
         return PositionSets(self._spark, left)
 
-    def same_as(self, other: PositionSets) -> bool:
-        """Whether both have the same positions for the same paths, by the bytes that Iceberg
-        writes for them."""
-        return bool(self._bytes().equals(other._bytes()))
-
     def differing(self, other: PositionSets) -> frozenset[str]:
         """Return the paths of this one whose set is another one there."""
         java = self._spark._jvm.java.util
@@ -77,37 +71,6 @@ class PositionSets:
         serialized = iceberg.method(spark, INDEX, "serialize", "java.nio.ByteBuffer")
         bytes_of = streams.chain(spark, _entry(spark, "getValue"), serialized)
         return streams.to_map(spark, entries, path_of, bytes_of)
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Positions: all that are wanted; wanted and not found; found and not wanted; stored more than
-    once."""
-
-    every: int
-    missing: int
-    foreign: int
-    repeated: int
-
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.foreign or self.repeated)
-
-
-def difference(
-    spark: Any, wanted: PositionSets, found: PositionSets, stored: int | None = None
-) -> Difference:
-    """Compare what delete files hold with what they are to hold; stored: rows in the files."""
-    wants, finds = wanted.cardinalities(), found.cardinalities()
-    every, number = sum(wants.values()), sum(finds.values())
-    repeated = 0 if stored is None else stored - number
-    if wanted.same_as(found):
-        return Difference(every, 0, 0, repeated)
-    merge = spark._jvm.org.apache.iceberg.deletes.PositionDeleteIndexUtil.merge
-    either = 0
-    for path in wants.keys() | finds.keys():
-        held = [one for one in (wanted.of(path), found.of(path)) if one is not None]
-        either += int(merge(iceberg.java_list(spark, held)).cardinality())
-    return Difference(every, either - number, either - every, repeated)
 
 
 def applied(
@@ -185,25 +148,6 @@ def opened(spark: Any, table: Any) -> Any:
         spark, "org.apache.iceberg.io.FileIO", "newInputFile", "org.apache.iceberg.io.InputFile",
         DELETE,
     ).bindTo(table.io())  # fmt: skip
-
-
-def stored_rows(spark: Any, table: Any, files: Sequence[DeleteFile]) -> int:
-    """Return the number of rows that new delete files hold, repeated ones included: those of
-    Parquet files are counted. A vector holds no position twice."""
-    core = spark._jvm.org.apache.iceberg
-    total = sum(file.rows for file in files if file.vector)
-    schema = core.io.DeleteSchemaUtil.pathPosSchema()
-    rows_of = iceberg.private_method(
-        spark, LOADER, "openDeletes", DELETE, "org.apache.iceberg.Schema"
-    )
-    rows_of = rows_of.bindTo(_loader(spark, table))
-    for file in (file for file in files if not file.vector):
-        rows = rows_of.invokeWithArguments(iceberg.java_list(spark, [file.java, schema]))
-        try:
-            total += int(core.relocated.com.google.common.collect.Iterables.size(rows))
-        finally:
-            rows.close()
-    return total
 
 
 def merged(spark: Any, maps: Any) -> PositionSets:

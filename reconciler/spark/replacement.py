@@ -1,5 +1,4 @@
-"""Delete files that take the place of others: what was written, and the proof that no reader sees
-a difference."""
+"""Delete files that take the place of others, before they are verified and committed."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any
 
 from reconciler.errors import VerificationError
 from reconciler.format import count
-from reconciler.spark import delete_files, stage, write, write_deletes
+from reconciler.spark import delete_files, metrics, stage, write, write_deletes
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.metrics import TaskMetrics
@@ -20,8 +19,8 @@ from reconciler.spark.scan import ScanTasks
 @dataclass(frozen=True, slots=True)
 class Replacement:
     """tasks: every data file to which an added or removed delete file applies. proof: what was
-    compared, for people. metrics, verify_metrics: of reading and writing, and of verifying, by
-    Spark's tasks and by the driver where it does the work. seconds: of both."""
+    compared, for people; "" before it was. metrics, verify_metrics: of reading and writing, and of
+    verifying, by Spark's tasks and by the driver where it does the work. seconds: of both."""
 
     tasks: ScanTasks | None = None
     added: Sequence[DeleteFile] = ()
@@ -70,6 +69,18 @@ def mismatch(attempt: Attempt, what: str) -> VerificationError:
     )
 
 
-def compared(name: str, number: int) -> str:
-    """`verify positions 1,200 = 1,200`."""
-    return f"verify {name} {count(number)} = {count(number)}"
+def of_driver(
+    attempt: Attempt,
+    tasks: ScanTasks,
+    added: Sequence[DeleteFile],
+    removed: Sequence[DeleteFile],
+    begun: float,
+) -> Replacement:
+    """Return what the driver has written, with what it took. begun: its CPU seconds before."""
+    spent = metrics.driver_cpu_seconds(attempt.spark) - begun
+    return Replacement(tasks, added, removed, metrics=TaskMetrics(spent))
+
+
+def compared(number: int) -> str:
+    """`verify deleted rows 1,200 = 1,200`."""
+    return f"verify deleted rows {count(number)} = {count(number)}"

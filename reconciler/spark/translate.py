@@ -144,6 +144,26 @@ def _executors_lost(doing: str, text: str) -> ReconcilerError:
     )
 
 
+def _python_incomplete(doing: str, text: str) -> ReconcilerError:
+    found = re.search(_PYTHON_INCOMPLETE, text)
+    lacks = f"has no module {found[1]}" if found and found[1] else "is of another version"
+    return UserError(
+        f"could not {doing}: the Python that verifies what was written {lacks}",
+        details=("Executors run it, or the driver for small work.", LEFT_ALONE),
+        do="use the project's job image; elsewhere install table-layout-reconciler[spark] in the "
+        "Python of the driver and of the executors, and name the latter in PYSPARK_PYTHON",
+    )
+
+
+def _python_ended(doing: str, text: str) -> ReconcilerError:
+    return MemoryExhaustedError(
+        f"could not {doing}: a Python process that verifies what was written ended by itself",
+        details=("Most likely its executor's pod has too little memory beside the heap.",),
+        do="raise spark.executor.memoryOverhead in the catalog's sparkConf, or set fewer cores "
+        "for each executor",
+    )
+
+
 def _denied(doing: str, text: str) -> ReconcilerError:
     return AccessDeniedError(
         f"could not {doing}: the catalog, the storage or the cluster refused the credentials",
@@ -225,7 +245,13 @@ _NEWER_FORMAT = r"(?:Cannot read unsupported version|[Uu]nsupported format versi
 _DISK_FULL = r"No space left on device|Disk quota exceeded"
 # Java's FileNotFoundException is also raised for a file that may not be opened.
 _NOT_WRITABLE = r"Read-only file system|Permission denied|Mkdirs failed to create"
+_PYTHON_INCOMPLETE = (
+    r"No module named '((?:reconciler|duckdb|pyroaring|numpy|pyarrow|pyiceberg)[.\w]*)'"
+    r"|PYTHON_VERSION_MISMATCH"
+)
 _TRANSLATIONS = (
+    (_PYTHON_INCOMPLETE, _python_incomplete),
+    (r"Python worker exited unexpectedly", _python_ended),
     (_DISK_FULL, _disk_full),
     (_NOT_WRITABLE, _not_writable),
     # 137: killed by the kernel; 52: Spark's own exit of an executor without memory left.

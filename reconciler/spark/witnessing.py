@@ -6,6 +6,7 @@ processes, which get names of files and return sums. Nothing of a row crosses to
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import json
 import os
@@ -16,17 +17,26 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.errors import UnsupportedError, VerificationError
+from reconciler.api.documents import Verification
+from reconciler.api.witness_memory import Limits
+from reconciler.errors import (
+    MemoryExhaustedError,
+    UnavailableError,
+    UnsupportedError,
+    VerificationError,
+)
 from reconciler.format import count, plural
 from reconciler.rewrite.columns import Column, columns_of, every
 from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.witness import (
+    HOLDS,
+    MEMORY,
+    MISSING,
     DataFile,
     Exchange,
     Failure,
     Fingerprint,
-    Limits,
     Seen,
     Table,
     Work,
@@ -38,6 +48,7 @@ from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.metrics import TaskMetrics
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.task_file import NO_DELETES
+from reconciler.table.physical import Expected
 from reconciler.table.refusals import NOT_VERIFIED, Refusal
 
 DIRECT_BYTES = 64 << 20
@@ -61,12 +72,19 @@ class NotVerified(VerificationError):
 
 
 class Unseen(Exception):
-    """The witness could not read a file."""
+    """Files hold what the witness cannot compare."""
 
-    def __init__(self, failure: Failure) -> None:
-        where = f'column "{failure.column}": ' if failure.column else ""
-        super().__init__(f"{failure.path}: {where}{failure.detail}")
-        self.failure = failure
+    def __init__(self, failures: tuple[Failure, ...]) -> None:
+        super().__init__(f"{failures[0].path}: {_clause(failures[0])}")
+        self.failures = failures
+
+
+def checks_hashes(mode: str, group_id: str) -> bool:
+    """Whether the rows of a group are hashed; Sampled hashes one group in eight, chosen by its
+    id."""
+    if mode == Verification.SAMPLED:
+        return hashlib.sha256(group_id.encode()).digest()[0] % 8 == 0
+    return mode == Verification.FULL
 
 
 def opening_of(config: CatalogConfig, identifier: tuple[str, ...]) -> Opening:
@@ -86,16 +104,19 @@ def opening_of(config: CatalogConfig, identifier: tuple[str, ...]) -> Opening:
 
 
 def table_of(spark: Any, table: Any) -> Table:
-    to_json = spark._jvm.org.apache.iceberg.SchemaParser.toJson
-    columns = columns_of(json.loads(str(to_json(table.schema()))))
+    columns = columns_of(_schema(spark, table.schema()))
     ways: dict[int, tuple[Column, ...]] = {}
     for schema in iceberg.java_values(table.schemas()):
-        known = columns_of(json.loads(str(to_json(schema))))
+        known = columns_of(_schema(spark, schema))
         ways |= {way[-1].field_id: way for way in every(known)}
     ways |= {way[-1].field_id: way for way in every(columns)}
     mapping = table.properties().get(MAPPING)
     lineage = iceberg.format_version(table) >= stage.LINEAGE_VERSION
     return Table(columns, ways, None if mapping is None else str(mapping), lineage)
+
+
+def _schema(spark: Any, schema: Any) -> Any:
+    return json.loads(str(spark._jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
 
 
 def live_deletes(attempt: Attempt) -> Deletes:
@@ -112,6 +133,7 @@ def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
         sequence=file.sequence if sequence is None else sequence,
         place=file.place,
         everywhere=file.everywhere,
+        rows=file.rows,
         data_file=file.data_file,
         keys=file.keys,
         offset=file.offset,
@@ -164,7 +186,8 @@ def outputs_of(files: Sequence[Any]) -> tuple[DataFile, ...]:
 def look(attempt: Attempt, name: str, work: Work) -> Seen:
     """Return what the files of the work hold together. name: of its Spark jobs.
 
-    Raises Unseen, and FileNotFoundError for a file that does not exist.
+    Raises Unseen, FileNotFoundError for a file that does not exist, MemoryExhaustedError, and
+    UnavailableError where a storage gives an error.
     """
     sizes = [file.size + FILE_COST for file in (work.files or [one.file for one in work.exchanges])]
     local = all(local_path(path) is not None for path in _paths(work))
@@ -181,18 +204,43 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
     seen = Seen()
     for one in found:
         seen += one
-    if seen.failure is not None:
-        if seen.failure.missing:
-            raise FileNotFoundError(2, "No such file or directory", seen.failure.path)
-        raise Unseen(seen.failure)
+    _raise_first(attempt, seen.failures)
     return seen
+
+
+def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
+    if not failures:
+        return
+    first = next((one for one in failures if one.kind != HOLDS), failures[0])
+    if first.kind == MISSING:
+        raise FileNotFoundError(2, "No such file or directory", first.path)
+    if first.kind == MEMORY:
+        raise MemoryExhaustedError(
+            f"verification of {attempt.name} failed: there was too little memory to compare "
+            f"{first.path}",
+            details=(first.detail, NOTHING),
+            do="give Spark a larger heap: the witness may take a quarter of it "
+            "(LAYOUTCTL_DRIVER_MEMORY, or spec.engine's memory in a cluster)",
+        )
+    if first.kind != HOLDS:
+        raise UnavailableError(
+            f"verification of {attempt.name} failed: {first.path} could not be read",
+            details=(first.detail, NOTHING),
+            do="check the storage, and the space in the temporary directory, then run it again",
+        )
+    raise Unseen(failures)
 
 
 def _by_driver(master: str, size: int, opening: Opening | None) -> bool:
     """Whether the driver compares the files itself: work that is small, that of a local master, and
     that of a catalog that signs each request."""
     signed = opening is not None and bool(opening.properties.get("s3.signer"))
-    return master.startswith("local") or size <= DIRECT_BYTES or signed
+    return _is_here(master) or size <= DIRECT_BYTES or signed
+
+
+def _is_here(master: str) -> bool:
+    """Whether Spark's tasks run in the driver's process (not so in local-cluster)."""
+    return master == "local" or master.startswith("local[")
 
 
 def _paths(work: Work) -> Iterable[str]:
@@ -207,7 +255,7 @@ def _paths(work: Work) -> Iterable[str]:
 def _in_threads(
     attempt: Attempt, work: Work, bins: Sequence[Sequence[int]], opening: Opening | None
 ) -> list[Seen]:
-    threads = min(len(bins), os.cpu_count() or 1)
+    threads = min(len(bins), _driver_cores(attempt.spark))
     heap = int(attempt.spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
     limits = Limits.beside(heap, threads)
 
@@ -216,6 +264,15 @@ def _in_threads(
 
     with ThreadPoolExecutor(threads, thread_name_prefix="witness") as pool:
         return list(pool.map(one, bins))
+
+
+def _driver_cores(spark: Any) -> int:
+    """Return the cores that are the driver's own: in a cluster, its pod has memory for as many
+    threads, and the machine below it has more cores."""
+    context = spark.sparkContext
+    if _is_here(str(context.master)):
+        return os.cpu_count() or 1
+    return max(1, int(context.getConf().get("spark.driver.cores", "1")))
 
 
 def _on_executors(
@@ -295,12 +352,21 @@ def same_rows(
     try:
         read = look(attempt, f"{base}/verify", work)
     except Unseen as unseen:
-        raise _not_seen(attempt, unseen.failure) from unseen
-    found = read_back()
+        raise _not_seen(attempt, unseen.failures) from unseen
+    outputs = outputs_of(files)
+    try:
+        found = read_back()
+    except Unseen as unseen:
+        raise _misread(attempt, tasks, unseen.failures[0]) from unseen
     if read.fingerprint != found.fingerprint:
-        raise _other_rows(attempt, base, work, files, read.fingerprint, found.fingerprint)
-    measured = metrics_of(work, read) + metrics_of(replace(work, files=outputs_of(files)), found)
-    return read.fingerprint.rows, measured
+        raise _other_rows(attempt, base, work, outputs, read.fingerprint, found.fingerprint)
+    counted = sum(file.rows for file in outputs)
+    if counted != found.fingerprint.rows:
+        what = f"wrote {count(found.fingerprint.rows)} rows, of which its manifests count "
+        raise _refused(attempt, list(tasks), f"{what}{count(counted)}")
+    return read.fingerprint.rows, metrics_of(work, read) + metrics_of(
+        replace(work, files=outputs), found
+    )
 
 
 def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
@@ -318,7 +384,9 @@ def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
 def seen_outputs(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool) -> Seen:
     """Return what uncommitted files hold. Raises Unseen, FileNotFoundError."""
     table = table_of(attempt.spark, attempt.table)
-    return look(attempt, f"{base}/verify", Work(table, outputs_of(files), hashed=hashed))
+    form = Expected(_schema(attempt.spark, attempt.table.schema()))
+    work = Work(table, outputs_of(files), hashed=hashed, form=form)
+    return look(attempt, f"{base}/verify", work)
 
 
 def same_deletes(
@@ -328,8 +396,9 @@ def same_deletes(
     files: Sequence[DeleteFile],
     added: Sequence[DeleteFile],
     removed: Sequence[DeleteFile],
-) -> TaskMetrics:
-    """Compare which rows of data files are deleted before and after delete files are replaced.
+) -> tuple[int, TaskMetrics]:
+    """Return how many rows of data files are deleted, before and after delete files are replaced,
+    and what it took to compare them.
 
     files: all delete files of the attempt's snapshot; added ones are not committed yet. Raises
     NotVerified unless the same rows are deleted.
@@ -348,28 +417,40 @@ def same_deletes(
     try:
         seen = look(attempt, f"{base}/verify", work)
     except Unseen as unseen:
-        raise _not_seen(attempt, unseen.failure) from unseen
+        own = {file.path for file in added}
+        bad = next((one for one in unseen.failures if one.path in own), None)
+        if bad is not None:
+            what = f"what replaces them cannot be read: {_clause(bad)}"
+            raise _deletes_refused(attempt, removed, what) from unseen
+        raise _not_seen(attempt, unseen.failures) from unseen
     if seen.changed:
         raise _other_deletes(attempt, removed, seen)
-    return metrics_of(work, seen)
+    return seen.hidden, metrics_of(work, seen)
 
 
 def _other_deletes(attempt: Attempt, removed: Sequence[DeleteFile], seen: Seen) -> NotVerified:
-    first = seen.changed[0]
-    what = (
-        f"of {count(seen.hidden)} deleted rows {count(sum(c.back for c in seen.changed))} would be "
-        f"back, {count(sum(c.gone for c in seen.changed))} others would be hidden, "
-        f"{count(sum(c.repeated for c in seen.changed))} are written twice"
+    sums = (
+        (sum(one.back for one in seen.changed), "would be back"),
+        (sum(one.gone for one in seen.changed), "others would be hidden"),
+        (sum(one.repeated for one in seen.changed), "are written twice"),
+        (sum(one.stray for one in seen.changed), "are written that no row has"),
+        (sum(one.miscounted for one in seen.changed), "are miscounted by manifests"),
     )
+    parts = ", ".join(f"{count(number)} {what}" for number, what in sums if number)
+    first = f"Of {plural(len(seen.changed), 'data file')}, the first is {seen.changed[0].path}."
+    return _deletes_refused(
+        attempt, removed, f"of {count(seen.hidden)} deleted rows {parts}", first
+    )
+
+
+def _deletes_refused(
+    attempt: Attempt, removed: Sequence[DeleteFile], what: str, *details: str
+) -> NotVerified:
     paths = dict.fromkeys(file.path for file in removed)
     detail = f"replacing it failed its verification: {what}"
     return NotVerified(
         f"verification of {attempt.name} failed: {what}",
-        details=(
-            f"Of {plural(len(seen.changed), 'data file')}, the first is {first.path}.",
-            "No delete file was replaced; what was written was removed.",
-            LEFT_OUT,
-        ),
+        details=(*details, "No delete file was replaced; what was written was removed.", LEFT_OUT),
         do=REPORT,
         refusals=[Refusal(path, NOT_VERIFIED, "", detail) for path in paths],
     )
@@ -379,19 +460,27 @@ def _other_rows(
     attempt: Attempt,
     base: str,
     work: Work,
-    files: Sequence[Any],
+    outputs: tuple[DataFile, ...],
     read: Fingerprint,
     found: Fingerprint,
 ) -> NotVerified:
-    columns: tuple[str, ...] = ()
-    if read.rows != found.rows:
-        what = f"read {count(read.rows)} rows, wrote {count(found.rows)}"
-    else:
-        columns = _differing(attempt, base, work, files)
-        where = f" in {_listed('column', columns)}" if columns else ""
-        what = f"both have {count(found.rows)} rows, but their contents differ{where}"
     paths = [file.path for file in work.files]
-    column = columns[0] if len(columns) == 1 else ""
+    if read.rows != found.rows:
+        return _refused(attempt, paths, f"read {count(read.rows)} rows, wrote {count(found.rows)}")
+    columns = _differing(attempt, base, work, outputs)
+    where = f" in {_listed('column', columns)}" if columns else ", though those of no column alone"
+    what = f"both have {count(found.rows)} rows, but their contents differ{where}"
+    return _refused(attempt, paths, what, columns[0] if len(columns) == 1 else "")
+
+
+def _misread(attempt: Attempt, tasks: ScanTasks, failure: Failure) -> NotVerified:
+    """Return the error for an output in a form that readers may misread: no row was compared."""
+    what = f"what was written has {_clause(failure)}"
+    return _refused(attempt, list(tasks), what, failure.column)
+
+
+def _refused(attempt: Attempt, paths: Sequence[str], what: str, column: str = "") -> NotVerified:
+    """paths: the inputs of the group."""
     detail = f"a rewrite of {plural(len(paths), 'file')} failed its verification: {what}"
     return NotVerified(
         f"verification of {attempt.name} failed: {what}",
@@ -401,22 +490,34 @@ def _other_rows(
     )
 
 
-def _differing(attempt: Attempt, base: str, work: Work, files: Sequence[Any]) -> tuple[str, ...]:
+def _differing(
+    attempt: Attempt, base: str, work: Work, outputs: tuple[DataFile, ...]
+) -> tuple[str, ...]:
     """Return the columns whose values differ between inputs and outputs."""
     alone = replace(work, by_column=True)
     before = look(attempt, f"{base}/verify", alone).columns
-    after = look(attempt, f"{base}/verify", replace(alone, files=outputs_of(files))).columns
+    after = look(attempt, f"{base}/verify", replace(alone, files=outputs)).columns
     return tuple(name for name in before if before[name] != after.get(name, 0))
 
 
-def _not_seen(attempt: Attempt, failure: Failure) -> NotVerified:
-    where = f'column "{failure.column}": ' if failure.column else ""
+def _not_seen(attempt: Attempt, failures: tuple[Failure, ...]) -> NotVerified:
+    more = len(failures) - MOST_NAMED
+    first, of = failures[0].path, f", of {len(failures)} such files," if len(failures) > 1 else ""
     return NotVerified(
-        f"verification of {attempt.name} failed: {failure.path} cannot be compared",
-        details=(f"{where}{failure.detail}.", DROPPED, LEFT_OUT),
+        f"verification of {attempt.name} failed: {first}{of} cannot be compared",
+        details=(
+            *(f"{one.path}: {_clause(one)}." for one in failures[:MOST_NAMED]),
+            *((f"and {more} more",) if more > 0 else ()),
+            DROPPED,
+            LEFT_OUT,
+        ),
         do=REPORT,
-        refusals=[Refusal(failure.path, NOT_VERIFIED, failure.column, failure.detail)],
+        refusals=[Refusal(one.path, NOT_VERIFIED, one.column, one.detail) for one in failures],
     )
+
+
+def _clause(failure: Failure) -> str:
+    return f'{failure.detail} in column "{failure.column}"' if failure.column else failure.detail
 
 
 def _listed(name: str, values: Sequence[str]) -> str:
@@ -430,6 +531,7 @@ def _named(paths: Sequence[str]) -> str:
     return f"{shown} and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else shown
 
 
+NOTHING = "Nothing of this group was committed; its files were removed. The inputs stay in plans."
 DROPPED = "Nothing of this group was committed; its files were removed."
 LEFT_OUT = "Later plans leave these files out until the table replaces them."
 REPORT = "compare what several engines read of these files, and report it as a bug if they agree"

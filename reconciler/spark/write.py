@@ -20,7 +20,6 @@ from reconciler.spark import (
     native,
     stage,
     uuid_bounds,
-    verify,
     witnessing,
 )
 from reconciler.spark.attempt import Attempt
@@ -70,7 +69,7 @@ def rewrite_group(
     """
     started = time.monotonic()
     spark, base = attempt.spark, f"{attempt.id}/{number}"
-    hashed = verify.checks_hashes(attempt.verify, base)
+    hashed = witnessing.checks_hashes(attempt.verify, base)
     table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
     for part in group.action.ordering.key:
@@ -198,6 +197,8 @@ def _own_output(attempt: Attempt) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if isinstance(error, Unseen) and error.failures[0].column:
+            raise  # whole, but not as it must be: the writer's fault
         doing = f"read back what was written for {attempt.name}"
         if not isinstance(error, Unseen) and not isinstance(
             translate(error, doing), TableDamagedError

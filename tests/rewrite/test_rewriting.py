@@ -70,7 +70,7 @@ def files_of(made: Made) -> list[DataFile]:
 
 def seen(table: Table, files: Sequence[DataFile]) -> tuple[int, int]:
     found = witnessed(Work(table, tuple(files)), range(len(files)), None, Limits())
-    assert found.failure is None, found.failure
+    assert not found.failures, found.failures
     return found.fingerprint.rows, found.fingerprint.total
 
 

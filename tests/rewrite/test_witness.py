@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from reconciler.api.witness_memory import Limits
+from reconciler.rewrite import witness as reading
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
 from reconciler.rewrite.witness import (
     LAST_UPDATED,
+    MEMORY,
+    MISSING,
     ROW_ID,
+    STORAGE,
     DataFile,
-    Limits,
     Table,
     Work,
     witnessed,
 )
+from reconciler.table.physical import Expected
 from tests.rewrite import model
 from tests.rewrite.model import EPOCH, Row, arrow_field, table_of, write, write_table
 
@@ -36,7 +40,7 @@ ENCODINGS: tuple[dict[str, Any], ...] = (
 def seen(table: Table, *files: DataFile, hashed: bool = True) -> tuple[int, int]:
     work = Work(table, files, hashed=hashed)
     found = witnessed(work, range(len(files)), None, Limits())
-    assert found.failure is None, found.failure
+    assert not found.failures, found.failures
     return found.fingerprint.rows, found.fingerprint.total
 
 
@@ -205,22 +209,109 @@ def test_a_partition_column_that_a_file_lacks_has_the_partitions_value(tmp_path:
         assert seen(table, placed) == seen(table, whole)
 
 
-def test_why_a_file_cannot_be_read_quotes_no_value(tmp_path: Path) -> None:
-    """It goes to ledgers, plans and conditions, which more people read than the table."""
-    table = Table((Column(1, "s", "string"),), {}, None, False)
-    details = set()
-    for number, value in enumerate((b"secret\xff", b"\xfehidden")):
-        stored = pa.array([value], pa.binary())
-        text = pa.StringArray.from_buffers(1, *stored.buffers()[1:])
-        field = pa.field("s", pa.string(), metadata={"PARQUET:field_id": "1"})
-        path = tmp_path / f"{number}.parquet"
-        pq.write_table(pa.Table.from_arrays([text], schema=pa.schema([field])), path)
-        file = DataFile(f"file:{path}", 1, path.stat().st_size)
-        found = witnessed(Work(table, (file,)), [0], None, Limits())
-        assert found.failure is not None
-        details.add(found.failure.detail)
-    (detail,) = details
-    assert not any(value in detail for value in ("secret", "hidden"))
+def _no_text(path: Path, value: bytes) -> DataFile:
+    """A file whose second column holds bytes that are no UTF-8."""
+    stored = pa.array([value], pa.binary())
+    text = pa.StringArray.from_buffers(1, *stored.buffers()[1:])
+    fields = [
+        pa.field(name, pa.string(), metadata={"PARQUET:field_id": str(number)})
+        for number, name in enumerate("as", start=1)
+    ]
+    return write_table(path, pa.Table.from_arrays([["a"], text], schema=pa.schema(fields)))
+
+
+def test_every_file_that_cannot_be_read_is_named_at_once_without_a_value(tmp_path: Path) -> None:
+    """They go to ledgers, plans and conditions, which more people read than the table."""
+    table = table_of((Column(1, "a", "string"), Column(2, "s", "string")))
+    sound = write(tmp_path / "sound.parquet", table.columns, [["a", "b"]])
+    values = (b"secret\xff", b"\xfehidden")
+    bad = [_no_text(tmp_path / f"{n}.parquet", value) for n, value in enumerate(values)]
+    files = (bad[0], sound, bad[1])
+    found = witnessed(Work(table, files), range(3), None, Limits())
+    assert {one.path for one in found.failures} == {one.path for one in bad}
+    ((column, detail),) = {(one.column, one.detail) for one in found.failures}
+    assert column == "s" and not any(value in detail for value in ("secret", "hidden"))
+
+
+def test_too_little_memory_is_not_taken_for_a_fault_of_a_file(tmp_path: Path) -> None:
+    column = Column(1, "l", LIST, (Column(2, "element", "string"),))
+    rows: list[Row] = [[["x" * 1_000] * 2_000] for _ in range(20)]
+    file = write(tmp_path / "wide.parquet", (column,), rows)
+    found = witnessed(Work(table_of((column,)), (file,)), [0], None, Limits(1 << 20))
+    assert [(one.path, one.kind) for one in found.failures] == [(file.path, MEMORY)]
+    assert not witnessed(Work(table_of((column,)), (file,)), [0], None, Limits()).failures
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(PermissionError(13, "denied"), STORAGE), (FileNotFoundError(2, "gone"), MISSING)],
+)
+def test_what_a_storage_answers_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, kind: str
+) -> None:
+    column = Column(1, "id", "long")
+    file = write(tmp_path / "a.parquet", (column,), [[1]])
+
+    def refused(*_: object) -> None:
+        raise error
+
+    opening: Any = type("Opening", (), {"reach": None, "open": refused})()
+    elsewhere = replace(file, path="s3://bucket/a.parquet")
+    found = witnessed(Work(table_of((column,)), (elsewhere,)), [0], opening, Limits())
+    assert [(one.path, one.kind) for one in found.failures] == [(elsewhere.path, kind)]
+
+
+def test_files_are_in_scratch_only_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BATCH", 3)
+    column = Column(1, "id", "long")
+    files = tuple(write(tmp_path / f"{n}.parquet", (column,), [[n]]) for n in range(8))
+    held: list[int] = []
+    with reading.Witness(table_of((column,)), None, Limits()) as reader:
+        honest = reader._fingerprint
+
+        def counted(some: Any, hashed: bool) -> Any:
+            held.append(len(list(reader._scratch.directory.iterdir())))
+            return honest(some, hashed)
+
+        monkeypatch.setattr(reader, "_fingerprint", counted)
+        assert reader.fingerprint(files, True, None).rows == 8
+    assert held == [3, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [
+        ("timestamp", pa.timestamp("ms")), ("timestamp", pa.timestamp("ns")),
+        ("timestamp", pa.timestamp("us", tz="UTC")), ("timestamptz", pa.timestamp("us")),
+        ("int", pa.uint32()), ("decimal(9,2)", pa.decimal128(9, 3)), ("string", pa.binary()),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_new_file_must_hold_what_the_specification_says(
+    tmp_path: Path, kind: str, stored: pa.DataType, nested: bool
+) -> None:
+    """The witness's reader knows forms that other readers misread: equal values are not enough."""
+    column = Column(1, "c", kind)
+    right, wrong = arrow_field(column), arrow_field(column, stored)
+    body: Any = {"id": 1, "name": "c", "required": False, "type": kind}
+    if nested:
+        column = Column(2, "l", LIST, (column,))
+        right, wrong = (
+            pa.field("l", pa.list_(f.with_name("element")), metadata={"PARQUET:field_id": "2"})
+            for f in (right, wrong)
+        )
+        inside = {"type": "list", "element-id": 1, "element-required": False, "element": kind}
+        body = {"id": 2, "name": "l", "required": False, "type": inside}
+    form = Expected({"type": "struct", "fields": [body]})
+    found = []
+    for number, field in enumerate((right, wrong)):
+        empty = pa.Table.from_arrays([pa.array([None], field.type)], schema=pa.schema([field]))
+        file = write_table(tmp_path / f"{number}.parquet", empty)
+        work = Work(table_of((column,)), (file,), form=form)
+        found.append(witnessed(work, [0], None, Limits()).failures)
+    assert found[0] == () and found[1][0].column.startswith("l" if nested else "c")
 
 
 def test_a_column_that_a_file_lacks_is_null_in_every_type(tmp_path: Path) -> None:

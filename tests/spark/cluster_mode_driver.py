@@ -21,15 +21,19 @@ from reconciler.catalog.load import data_file_io
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.sketch_reader import SketchRequest, read_directly
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
-from reconciler.spark import runtime, session
+from reconciler.spark import fallback, native, runtime, session, witnessing
 from reconciler.spark.sketches import on_executors
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
+from tests.spark.equality import delete_paths
 from tests.spark.tables import Bench
 
 MASTER = "local-cluster[2,1,1024]"
 EXECUTOR = {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
+VERIFY = (1, 0)
+"""Numbers of the first delete maintenance and of the first group of an attempt."""
 BACKEND = "CoarseGrainedExecutorBackend"
 
 
@@ -73,6 +77,37 @@ def cluster_by_key(bench: Bench) -> None:
             assert all(left[1] < right[0] for left, right in itertools.pairwise(ranges))
     assert bench.leftovers(name) == []
     print("passed cluster", flush=True)
+
+
+def verified_by_executors(bench: Bench) -> None:
+    """Their Python processes compare what is not small, deletes included, and see a lost row."""
+    name = fill(bench, files=4, rows=500)
+    bench.sql(f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ('write.delete.mode'="
+              "'merge-on-read', 'write.delete.granularity'='partition')")  # fmt: skip
+    for number in (3, 4):
+        bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = {number}")
+    before, small = bench.rows(name), witnessing.DIRECT_BYTES
+    honest, planned = fallback.arranged, native.planned
+    inputs = delete_paths(bench, name)
+    witnessing.DIRECT_BYTES = 0
+    native.planned = lambda *_: "a test asks for Spark"
+    fallback.arranged = lambda *given: honest(*given).where("id <> 42")
+    try:
+        bench.run(bench.request(name, bench.action(name, Cluster, "id"), plan="p-lost"))
+    except witnessing.NotVerified as error:
+        assert "read 1,998 rows, wrote 1,997" in error.what, error.what
+    else:
+        raise AssertionError("a lost row was committed")
+    finally:
+        fallback.arranged, native.planned = honest, planned
+    kinds = (CompactDeletes(inputs=inputs), bench.action(name, Cluster, "id"))
+    for number, action in enumerate(kinds):
+        result = bench.run(bench.request(name, action, plan=f"p-by-executors-{number}"))
+        assert result.done and bench.rows(name) == before
+        jobs = bench.spark.sparkContext.statusTracker()
+        assert jobs.getJobIdsForGroup(f"{result.attempts[0]}/{VERIFY[number]}/verify")
+    witnessing.DIRECT_BYTES = small
+    print("passed witness", flush=True)
 
 
 def sample_a_table(bench: Bench) -> None:
@@ -133,6 +168,7 @@ def main() -> int:
         print("passed memory", flush=True)
         bench = Bench(spark, sqlite_catalog(directory), directory)
         cluster_by_key(bench)
+        verified_by_executors(bench)
         sample_a_table(bench)
         pack_while_an_executor_dies(bench)
     finally:

@@ -66,6 +66,51 @@ def add_equality_delete(
     return f"file:{path}"
 
 
+def add_avro_equality_delete(bench: Bench, name: str, column: str, values: Sequence[Any]) -> None:
+    """Delete the rows with these values by an Avro file that Iceberg's own writer makes."""
+    table, jvm = bench.table(name), bench.spark._jvm
+    core, java = jvm.org.apache.iceberg, jvm.java
+    keys = table.schema().select([column])
+    field_id = int(table.schema().findField(column).fieldId())
+    ids = bench.spark.sparkContext._gateway.new_array(jvm.int, 1)
+    ids[0] = field_id
+    path = bench.directory / f"equality-{len(list(bench.directory.glob('*.avro')))}.avro"
+    factory = core.data.GenericFileWriterFactory.Builder(table).deleteFileFormat(
+        core.FileFormat.AVRO
+    )
+    factory = factory.equalityDeleteRowSchema(keys).equalityFieldIds(ids).build()
+    output = core.encryption.EncryptedFiles.plainAsEncryptedOutput(
+        core.Files.localOutput(str(path))
+    )
+    writer = factory.newEqualityDeleteWriter(output, table.spec(), None)
+    outer, _, inner = column.partition(".")
+    for value in values:
+        record = core.data.GenericRecord.create(keys)
+        if inner:
+            member = core.data.GenericRecord.create(keys.findType(outer).asStructType())
+            member.setField(inner, value)
+            record.setField(outer, member)
+        else:
+            record.setField(outer, _generic(java, value))
+        writer.write(record)
+    writer.close()
+    table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+
+
+def _generic(java: Any, value: Any) -> Any:
+    """Return a value as Iceberg's generic writers take it."""
+    import datetime as dt
+    from decimal import Decimal
+
+    if isinstance(value, Decimal):
+        return java.math.BigDecimal(str(value))
+    if isinstance(value, dt.datetime):
+        return java.time.OffsetDateTime.parse(value.isoformat())
+    if isinstance(value, dt.date):
+        return java.time.LocalDate.parse(value.isoformat())
+    return value
+
+
 def _bounded(bench: Bench, rows: int, bounds: Mapping[int, tuple[bytes, bytes]]) -> Any:
     """org.apache.iceberg.Metrics with bounds by field id."""
     java = bench.spark._jvm.java

@@ -34,4 +34,4 @@ def test_a_rewrite_runs_on_executors_of_their_own_and_survives_one_that_is_kille
     )
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
     passed = re.findall(r"^passed (\w+)$", done.stdout, re.M)
-    assert passed == ["memory", "cluster", "sample", "kill"]
+    assert passed == ["memory", "cluster", "witness", "sample", "kill"]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
+from reconciler.api.witness_memory import Limits
 from reconciler.errors import UserError
 from reconciler.kube.pods import executor_template
-from reconciler.rewrite.witness import Limits
 from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf, overhead
 
 GIB = 1 << 30

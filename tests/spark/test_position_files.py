@@ -88,25 +88,3 @@ def test_what_is_written_is_one_path_of_small_pages() -> None:
     assert path.statistics.min == path.statistics.max == PATHS[0]
     assert path.total_compressed_size < 2_000
     assert set(group.column(1).encodings) == {"PLAIN", "RLE"}
-
-
-@pytest.mark.parametrize(
-    ("stored", "counts"),
-    [
-        ([{"a": [1, 2, 3]}, {"b": [5]}], (0, 0, 0)),
-        ([{"a": [1, 2, 3]}], (1, 0, 0)),
-        ([{"a": [1, 2]}, {"b": [5]}], (1, 0, 0)),
-        ([{"a": [1, 2, 3, 4]}, {"b": [5]}], (0, 1, 0)),
-        ([{"a": [1, 2, 3]}, {"c": [5]}], (1, 1, 0)),
-        ([{"a": [1, 2, 2, 3]}, {"b": [5]}], (0, 0, 1)),
-        ([{"a": [1, 2, 3]}, {"a": [3]}, {"b": [5]}], (0, 0, 1)),
-        ([], (4, 0, 0)),
-    ],
-)
-def test_differences_are_counted(
-    stored: list[dict[str, list[int]]], counts: tuple[int, int, int]
-) -> None:
-    wanted = {"a": np.array([1, 2, 3]), "b": np.array([5])}
-    held = [{path: np.array(rows) for path, rows in each.items()} for each in stored]
-    found = position_files.difference(wanted, held)
-    assert (found.every, found.missing, found.foreign, found.repeated) == (4, *counts)

@@ -64,6 +64,12 @@ LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the ru
         (LOST + "Reason: Container killed by YARN for exceeding limits", MemoryExhaustedError),
         (LOST + "Reason: The executor with id 2 exited with exit code 52", MemoryExhaustedError),
         (ABORTED + "java.lang.OutOfMemoryError: Java heap space", MemoryExhaustedError),
+        (ABORTED + "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+         MemoryExhaustedError),
+        (ABORTED + "org.apache.spark.api.python.PythonException: Traceback (most recent call last):"
+         "\nModuleNotFoundError: No module named 'duckdb'\n", UserError),
+        (ABORTED + "PythonException: ModuleNotFoundError: No module named 'reconciler.rewrite'",
+         UserError),
         (ABORTED + "java.lang.OutOfMemoryError: GC overhead limit exceeded", MemoryExhaustedError),
         (LOST + "Reason: Executor heartbeat timed out after 130000 ms", UnavailableError),
         (LOST + "Reason: The executor with id 4 was deleted by a user or the framework.",
@@ -215,3 +221,10 @@ def test_a_jvm_that_accepts_a_question_and_never_answers_counts_as_ended(monkeyp
         assert lost_jvm(error) is not answers
     finally:
         done.set()
+
+
+@pytest.mark.parametrize("module", ["duckdb", "reconciler", "pyroaring"])
+def test_a_python_without_what_the_witness_needs_is_named_with_the_remedy(module: str) -> None:
+    error = translate(ModuleNotFoundError(f"No module named '{module}'"), "rewrite sales.lineitem")
+    assert type(error) is UserError and module in error.what
+    assert error.do is not None and "PYSPARK_PYTHON" in error.do

@@ -5,8 +5,13 @@ The output is tampered with where the sorted frame goes to the writer; the check
 
 from __future__ import annotations
 
+import datetime as dt
+import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +22,11 @@ from pyspark.sql import functions as f
 from reconciler.api.documents import Verification
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.delete_maintenance import ConvertDeletes
+from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.execution import ExecutionRequest
-from reconciler.spark import fallback, scan, verify, witnessing
+from reconciler.spark import fallback, scan, witnessing
 from reconciler.spark.actions import rewrite
-from tests.spark.equality import add_equality_delete, delete_paths
+from tests.spark.equality import add_avro_equality_delete, add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_spark")]
@@ -145,6 +150,81 @@ def test_deletes_that_iceberg_leaves_out_by_wrong_bounds_are_not_lost(bench: Ben
     assert bench.table(name).currentSnapshot().snapshotId() == before
 
 
+@pytest.mark.usefixtures("on_executors")
+def test_a_stop_ends_the_processes_that_compare(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = bench.create("id bigint")
+    bench.sql(f"INSERT INTO {bench.full(name)} SELECT id FROM range(10)")
+    noted = str(bench.directory / "pid")
+
+    def endless(opening: Any, limits: Any) -> Callable[[Any], Any]:
+        def read(work: Any) -> Any:
+            import os
+            import time
+            from pathlib import Path
+
+            Path(noted).write_text(str(os.getpid()))
+            time.sleep(600)
+
+        return read
+
+    monkeypatch.setattr(witnessing, "_reading", endless)
+    request = bench.request(name, bench.action(name, Cluster, "id"))
+    result = bench.run(request, should_stop=(bench.directory / "pid").exists)
+    assert not result.done and result.commits == 0 and bench.leftovers(name) == []
+    pid = int((bench.directory / "pid").read_text())
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text():
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("codec", ["avro", "orc"])
+def test_delete_files_of_other_formats_are_compared(bench: Bench, codec: str) -> None:
+    name = bench.create(
+        "id bigint, a bigint",
+        "'format-version'='2', 'write.delete.mode'='merge-on-read', "
+        f"'write.delete.granularity'='partition', 'write.delete.format.default'='{codec}'",
+    )
+    for part in (0, 1):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id * 2 + {part}, id FROM range(100)")
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 3")
+    compaction = CompactDeletes(inputs=delete_paths(bench, name))
+    assert all(path.endswith(codec) for path in compaction.inputs)
+    assert bench.run(bench.request(name, compaction, plan="p-0")).done
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 4")
+    assert any(path.endswith(codec) for path in delete_paths(bench, name))
+    before = bench.rows(name)
+    assert before.total() == 160
+    assert bench.run(bench.request(name, bench.action(name, Cluster, "id"))).done
+    assert bench.rows(name) == before and bench.leftovers(name) == []
+
+
+def test_keys_in_avro_delete_files_are_applied_by_their_types(bench: Bench) -> None:
+    """Written by Iceberg: text, NULL, NaN, decimals, times, and a member of a struct."""
+    name = bench.create(
+        "id bigint, s string, f double, d decimal(9,2), at timestamp, day date, st struct<x:int>"
+    )
+    bench.sql(
+        f"INSERT INTO {bench.full(name)} SELECT id, nullif(concat('s', id), 's2'), "
+        "CASE WHEN id = 3 THEN double('NaN') ELSE id END, cast(id AS decimal(9,2)), "
+        "timestamp_micros(id), date_add(date '2026-01-01', int(id)), "
+        "CASE WHEN id <> 7 THEN named_struct('x', int(id)) END FROM range(0, 20, 1, 1)"
+    )
+    keys: dict[str, Any] = {
+        "s": ["s1", None], "f": [math.nan], "d": [Decimal("4.00")],
+        "at": [dt.datetime(1970, 1, 1, microsecond=5, tzinfo=dt.UTC)],
+        "day": [dt.date(2026, 1, 7)], "st.x": [8],
+    }  # fmt: skip
+    for column, values in keys.items():
+        add_avro_equality_delete(bench, name, column, values)
+    live = {row.id for row in bench.sql(f"SELECT * FROM {bench.full(name)}")}
+    assert live == set(range(20)) - {1, 2, 3, 4, 5, 6, 8}
+    before = bench.rows(name)
+    conversion = ConvertDeletes(inputs=delete_paths(bench, name, 2))
+    assert bench.run(bench.request(name, conversion, plan="p-0")).done
+    assert bench.rows(name) == before and delete_paths(bench, name, 2) == ()
+
+
 def test_counts_mode_sees_lost_rows_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = bench.create("id bigint, a int")
     bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, 1 FROM range(100)")
@@ -184,7 +264,7 @@ def test_a_wrong_row_count_in_the_manifests_is_looked_up_in_the_files(
 
 
 def test_sampled_mode_hashes_about_one_group_in_eight() -> None:
-    chosen = sum(verify.checks_hashes(Verification.SAMPLED, f"attempt/{i}") for i in range(800))
+    chosen = sum(witnessing.checks_hashes(Verification.SAMPLED, f"attempt/{i}") for i in range(800))
     assert 60 <= chosen <= 140
-    assert verify.checks_hashes(Verification.FULL, "attempt/1")
-    assert not verify.checks_hashes(Verification.COUNTS, "attempt/1")
+    assert witnessing.checks_hashes(Verification.FULL, "attempt/1")
+    assert not witnessing.checks_hashes(Verification.COUNTS, "attempt/1")

@@ -225,7 +225,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
 
     @abstractmethod
     def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
-        """Write and verify what takes the place of the delete files. base: names its jobs."""
+        """Write what takes the place of the delete files. base: names its jobs."""
 
     def _carried_out(self, attempt: Attempt, number: int, items: Items[SomeDeletes]) -> bool:
         run = self.run
@@ -251,7 +251,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
             made = self.make(attempt, base, inputs)
             assert made.tasks is not None
             with replacement.uncommitted(attempt, [file.java for file in made.added]):
-                verified = witnessing.same_deletes(
+                hidden, verified = witnessing.same_deletes(
                     attempt, base, made.tasks, self.files, made.added, made.removed
                 )
         except witnessing.NotVerified as error:
@@ -264,6 +264,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
             raise named from error
         return replace(
             made,
+            proof=made.proof or replacement.compared(hidden),
             metrics=made.metrics + metrics.of_job_group(attempt.spark, f"{base}/write"),
             verify_metrics=(
                 made.verify_metrics
