@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -49,8 +50,8 @@ class Gateway(ThreadingHTTPServer):
         self._released = threading.Event()
         self._delivered = threading.Event()
         self._lock = threading.Lock()
-        self.recorded: list[Recorded] | None = None
-        """Commits in their order, once this is a list."""
+        self.before_commit: Callable[[Recorded], object] | None = None
+        """Called with every commit before it is treated."""
         self._thread = threading.Thread(target=self.serve_forever, daemon=True)
         self._thread.start()
 
@@ -101,12 +102,12 @@ class _Handler(BaseHTTPRequestHandler):
         getattr(self, "_" + (fault or "plain").replace("-", "_"))(body)
 
     def _record(self, body: bytes) -> None:
-        kept = self.server.recorded
-        if kept is None or self.command != "POST" or b'"updates"' not in body:
+        call = self.server.before_commit
+        if call is None or self.command != "POST" or b'"updates"' not in body:
             return
         status, answer = self._send("GET", self.path, b"", {})
         if status == 200:
-            kept.append(Recorded(self.path, body, json.loads(answer)["metadata-location"]))
+            call(Recorded(self.path, body, json.loads(answer)["metadata-location"]))
 
     do_GET = do_POST = do_HEAD = do_DELETE = _forward
 

@@ -181,7 +181,9 @@ class StateTables:
         before = _referenced(table)
         try:
             limit = dt.datetime.now() - KEEP_SNAPSHOTS
-            table.maintenance.expire_snapshots().older_than(limit).commit()
+            expiry = table.maintenance.expire_snapshots().older_than(limit)
+            expiry._requirements += _unmoved(table)
+            expiry.commit()
         except (CommitFailedException, ValidationException):
             return
         table.refresh()
@@ -190,6 +192,20 @@ class StateTables:
             with contextlib.suppress(OSError):
                 table.io.delete(path)
         self._backend.remove_orphans(table, {_name(path) for path in after})
+
+
+def _unmoved(table: Table) -> tuple[Any, ...]:
+    """Return the requirement that each branch and tag has the snapshot that it has now.
+
+    pyiceberg requires none. A catalog drops a branch whose snapshot is removed, and this would be
+    main if somebody rolled it back before the request arrives.
+    """
+    from pyiceberg.table.update import AssertRefSnapshotId
+
+    return tuple(
+        AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
+        for name, ref in table.metadata.refs.items()
+    )
 
 
 class CachedRows:
