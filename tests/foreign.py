@@ -136,6 +136,10 @@ class Copies:
         assert status == 200, answer
         return f"{space}/tables/{name}", answer
 
+    def drop(self, path: str) -> None:
+        """Forget the copy: whoever asks every table of the catalog would ask it too."""
+        self.call("DELETE", path)
+
     def change(self, path: str, present: Body, change: Change) -> Body | None:
         """Make the change; return what the catalog says of the table then, None if it refuses."""
         name, updates = change
@@ -174,6 +178,7 @@ class Copies:
         path, _ = self.make(one.request)
         space, _, name = path.rpartition("/tables/")
         table = self.catalog.load_table((*space.rpartition("/")[2].split("%1F"), name))
+        self.drop(path)
         if table.metadata.format_version > 2:
             return  # pyiceberg does not write row lineage
         yield "append", _updates(table.transaction().update_snapshot().fast_append(), self, table)

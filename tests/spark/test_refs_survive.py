@@ -286,7 +286,6 @@ def _assert_harmless(
             accepted += sum(1 for answer in found if answer is None)
             after = ", ".join(name for name, _ in sequence)
             wrong += [f"{_named(one)} after {after}: {why}" for why in found if why]
-    print("PAIRS", [(one.signature[-60:]) for one in copies.kept])
     assert not wrong, "\n".join(wrong)
     assert accepted >= len(copies.kept)  # each is accepted where nothing was changed
 
@@ -296,6 +295,7 @@ def _added(copies: Copies, one: Kept) -> int:
     path, before = copies.make(one.request)
     status, after = copies.call("POST", path, one.body)
     assert status == 200, after
+    copies.drop(path)
     return copies.rows(after).total() - copies.rows(before).total()
 
 
@@ -326,6 +326,7 @@ def _sent(copies: Copies, one: Kept, sequence: Sequence[Change]) -> Iterator[str
         else:
             yield "; ".join(_taken(copies, one, before, after)) or None
             before = after
+    copies.drop(path)
 
 
 def _taken(copies: Copies, one: Kept, before: Body, after: Body) -> Iterator[str]:
