@@ -227,8 +227,8 @@ def plain_schema(schema: Any, names: dict[int, str], positional: int) -> str:
             name = declare(node)
             fields = []
             for number, item in enumerate(node["fields"]):
-                if item.get("field-id") == positional and not item["type"]["fields"]:
-                    continue  # an empty record has no bytes, and DataFusion refuses it
+                if _without_bytes(item["type"]):
+                    continue  # DataFusion refuses it
                 field_id = item.get("field-id", -1)
                 label = f"p{number}" if numbered else names.get(field_id, item["name"])
                 fields.append({"name": label, "type": walk(item["type"], field_id == positional)})
@@ -245,6 +245,16 @@ def plain_schema(schema: Any, names: dict[int, str], positional: int) -> str:
         return plain
 
     return json.dumps(walk(schema), separators=(",", ":"))
+
+
+def _without_bytes(kind: Any) -> bool:
+    """Return whether values of the type take no bytes: a partition field whose column was dropped
+    has the type null, and the partition of an unpartitioned spec no fields."""
+    if not isinstance(kind, dict):
+        return bool(kind == "null")
+    if kind.get("type") == "record":
+        return all(_without_bytes(item["type"]) for item in kind["fields"])
+    return _without_bytes(kind.get("type"))
 
 
 def decode_together(schema: str, containers: Sequence[Container]) -> pa.Table:

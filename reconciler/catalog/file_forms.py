@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 
 from reconciler.catalog.network import carried
 from reconciler.table.parquet_schema import Node, NotParquetError, schema_in
-from reconciler.table.physical import CODECS, RLE, SPLIT, FileForm, Form, WrongSize
+from reconciler.table.physical import CODECS, RLE, SPLIT, FileForm, Form, WrongRows, WrongSize
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -44,8 +45,9 @@ Tail = Callable[[int], bytes]
 """Returns so many bytes from the end of a file, by the size that the metadata has."""
 
 
-def form_from(tail: Tail, size: int) -> FileForm:
-    """Return the form of a file of `size` bytes. Raises NotParquetError without a footer there."""
+def form_from(tail: Tail, size: int, rows: int | None = None) -> FileForm | WrongRows:
+    """Return the form of a file of `size` bytes. rows: of a data file as the table's metadata has
+    them. Raises NotParquetError without a footer there."""
     end = tail(min(size, TAIL_BYTES))
     if len(end) < LENGTH_BYTES + len(MAGIC) or end[-len(MAGIC) :] != MAGIC:
         raise NotParquetError("the file does not end as a Parquet file does")
@@ -60,6 +62,8 @@ def form_from(tail: Tail, size: int) -> FileForm:
         metadata = pq.read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError) as error:
         raise NotParquetError("the footer cannot be decoded") from error
+    if rows is not None and metadata.num_rows != rows:
+        return WrongRows(rows, metadata.num_rows)
     return FileForm(schema, tuple(sorted(_stored(metadata))))
 
 
@@ -112,8 +116,11 @@ def stated_or_actual(tail_at: Callable[[int, int], bytes], size: int, actual: in
     return WrongSize(size, actual)
 
 
-def through(file_io: FileIO) -> Callable[[File], Form | None]:
-    """Return a reader of forms through pyiceberg. It answers None for a file that cannot be read
+def through(
+    file_io: FileIO, rows: Mapping[str, int] = MappingProxyType({})
+) -> Callable[[File], Form | None]:
+    """Return a reader of forms through pyiceberg. rows: of the data files, as the table's metadata
+    has them. It answers None for a file that cannot be read
     now: a later reader has to check it."""
 
     def read(file: File) -> Form | None:
@@ -129,7 +136,7 @@ def through(file_io: FileIO) -> Callable[[File], Form | None]:
                     return found
 
                 try:
-                    return form_from(lambda wanted: tail_at(size, wanted), size)
+                    return form_from(lambda wanted: tail_at(size, wanted), size, rows.get(path))
                 except NotParquetError:
                     actual = int(stream.seek(0, io.SEEK_END))
                     return stated_or_actual(tail_at, size, actual)
@@ -198,6 +205,8 @@ CREATE TABLE IF NOT EXISTS files (
 
 
 def _document(form: Form) -> Any:
+    if isinstance(form, WrongRows):
+        return {"statedRows": form.stated, "rows": form.actual}
     if isinstance(form, WrongSize):
         return {"stated": form.stated, "actual": form.actual}
     return {"schema": _node_document(form.schema), "stored": form.stored}
@@ -211,6 +220,8 @@ def _node_document(node: Node) -> list[Any]:
 
 
 def _form(body: Mapping[str, Any]) -> Form:
+    if "rows" in body:
+        return WrongRows(body["statedRows"], body["rows"])
     if "actual" in body:
         return WrongSize(body["stated"], body["actual"])
     stored = tuple((number, how) for number, how in body["stored"])

@@ -251,9 +251,13 @@ def _partitions(
     """Return the distinct partition tuples in order of appearance, and each entry's index into
     them."""
     ids = tuple(column.field_id for column in columns)
-    if struct is None or not columns:
-        return ((ids, ()),), np.zeros(count, dtype=np.int32)
-    values = [_domain(struct.field(i), column) for i, column in enumerate(columns)]
+    if struct is None:
+        return ((ids, (None,) * len(ids)),), np.zeros(count, dtype=np.int32)
+    held = [_child(struct, f"p{number}") for number in range(len(columns))]
+    values = [
+        [None] * count if values is None else _domain(values, column)
+        for values, column in zip(held, columns, strict=True)
+    ]
     seen: Distinct[tuple[Any, ...]] = Distinct()
     numbers = [seen.number(partition_identity(row), row) for row in zip(*values, strict=True)]
     return tuple((ids, row) for row in seen.items), np.array(numbers, dtype=np.int32)

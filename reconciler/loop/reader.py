@@ -154,7 +154,9 @@ class Reader:
         fresh = [(path, sizes[path]) for path in paths if path not in known][:MOST_FOOTERS]
         if fresh:
             io = data_file_io(target.catalog, target.identifier, self.timeout)
-            read = read_forms(fresh, through(io))
+            files = observation.files
+            rows = dict(zip(map(str, files.path), files.records.tolist(), strict=True))
+            read = read_forms(fresh, through(io, rows))
             cache.keep(observation.uuid, sizes, read)
             known |= read
         refused = refused_forms(observation, known)

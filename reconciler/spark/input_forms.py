@@ -41,7 +41,8 @@ def refuse_unsound(
 
     Files that our own commits wrote need no check, and vectors are no Parquet files.
     """
-    columns = _columns(run)
+    columns, files = _columns(run), tuple(files)
+    rows = {file.path: file.rows for file in files}
     expected: dict[File, Expected] = {(file.path, file.size): columns for file in files}
     for file in deletes:
         if not file.vector:
@@ -49,7 +50,8 @@ def refuse_unsound(
             expected[file.path, file.size] = table
     others = foreign(run, expected)
     tables = {path: expected[path, size] for path, size in others}
-    found = _refusals(read_forms(others, lambda file: _form(run.table, file)), tables)
+    forms = read_forms(others, lambda file: _form(run.table, file, rows.get(file[0])))
+    found = _refusals(forms, tables)
     if not found:
         return
     run.ledger.record_refusals(run.request.table_uuid, found)
@@ -89,7 +91,7 @@ def _refusals(forms: Mapping[str, Form], tables: Mapping[str, Expected]) -> list
     return found
 
 
-def _form(table: Any, file: File) -> Form | None:
+def _form(table: Any, file: File, rows: int | None) -> Form | None:
     """Return the file's form, None if its footer cannot be read: its rows cannot be either, and
     the reader of these says why."""
     path, size = file
@@ -99,7 +101,7 @@ def _form(table: Any, file: File) -> Form | None:
 
     try:
         try:
-            return form_from(lambda wanted: tail_at(size, wanted), size)
+            return form_from(lambda wanted: tail_at(size, wanted), size, rows)
         except NotParquetError:
             actual = int(table.io().newInputFile(path).getLength())
             return stated_or_actual(tail_at, size, actual)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.table.parquet_schema import LOCAL, UTC, Node
-from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_SIZE
+from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_ROWS, WRONG_SIZE
 
 NAME_MAPPING = "schema.name-mapping.default"
 """The table property of the name mapping."""
@@ -60,7 +60,19 @@ class WrongSize:
     """Its size in bytes in the storage."""
 
 
-Form = FileForm | WrongSize
+@dataclass(frozen=True, slots=True)
+class WrongRows:
+    """A data file with another number of rows than the table's metadata has: readers that count by
+    metadata see others than readers of the file, and Iceberg commits no replacement with more rows
+    than it replaces."""
+
+    stated: int
+    """Its rows by the table's metadata."""
+    actual: int
+    """Its rows by its footer."""
+
+
+Form = FileForm | WrongSize | WrongRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,7 @@ class Fault:
     """Why a file is not rewritten; see `refusals.Refusal`."""
 
     reason: str
-    """PHYSICAL_SCHEMA, NO_FIELD_IDS or WRONG_SIZE."""
+    """PHYSICAL_SCHEMA, NO_FIELD_IDS, WRONG_SIZE or WRONG_ROWS."""
     column: str
     """Dotted name in the table, "" if it concerns the file as a whole."""
     detail: str
@@ -122,6 +134,9 @@ def fault_of(file: Form, table: Expected) -> Fault | None:
     if isinstance(file, WrongSize):
         sizes = f"{file.actual:,} bytes, where the table's metadata says {file.stated:,}"
         return Fault(WRONG_SIZE, "", sizes)
+    if isinstance(file, WrongRows):
+        rows = f"{file.actual:,} rows, where the table's metadata says {file.stated:,}"
+        return Fault(WRONG_ROWS, "", rows)
     return next(_faults(file, table), None)
 
 

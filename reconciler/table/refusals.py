@@ -13,6 +13,7 @@ from dataclasses import dataclass
 PHYSICAL_SCHEMA = "PhysicalSchema"
 NO_FIELD_IDS = "NoFieldIds"
 WRONG_SIZE = "WrongFileSize"
+WRONG_ROWS = "WrongRowCount"
 NOT_VERIFIED = "NotVerified"
 
 REMEDIES: Mapping[str, str] = {
@@ -22,6 +23,8 @@ REMEDIES: Mapping[str, str] = {
     "with an Iceberg writer",
     WRONG_SIZE: "remove the file from the table's metadata, and register it again with its real "
     "size",
+    WRONG_ROWS: "remove the file from the table's metadata, and register it again with its real "
+    "number of rows",
     NOT_VERIFIED: "compare what several engines read of the file; write it again with an Iceberg "
     "writer if they differ, else report it with the output of layoutctl history TABLE",
 }

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.catalog.file_forms import FormCache, form_from, read_forms, through
 from reconciler.table.parquet_schema import NotParquetError, schema_in
-from reconciler.table.physical import RLE, SPLIT, FileForm, WrongSize
+from reconciler.table.physical import RLE, SPLIT, FileForm, WrongRows, WrongSize
 
 UUID = "3f9a1c0b-77de-4c21-a0be-000000000001"
 
@@ -141,10 +141,11 @@ def test_what_is_known_of_a_file_is_kept_by_table_path_and_size(tmp_path: Path) 
     forms = {
         "a": form(parquet(pa.array([[1]]), pa.array([True]), data_page_version="2.0")),
         "b": WrongSize(7, 9),
+        "d": WrongRows(7, 9),
     }
-    FormCache(tmp_path).keep(UUID, {"a": 5, "b": 7}, forms)
+    FormCache(tmp_path).keep(UUID, {"a": 5, "b": 7, "d": 4}, forms)
     again = FormCache(tmp_path)
-    assert again.known(UUID, [("a", 5), ("b", 7), ("c", 1)]) == forms
+    assert again.known(UUID, [("a", 5), ("b", 7), ("c", 1), ("d", 4)]) == forms
     assert again.known(UUID, [("a", 6)]) == {}
     assert again.known("another", [("a", 5)]) == {}
     again.keep(UUID, {"b": 7, "c": 1}, {"c": forms["a"]})

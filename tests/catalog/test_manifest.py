@@ -312,6 +312,26 @@ def test_fixed_types_that_are_named_once_and_referred_to_later_are_understood() 
     assert fields[1]["type"][1] == fields[0]["type"][1]["name"]
 
 
+@pytest.mark.parametrize("spec", [UNPARTITIONED_PARTITION_SPEC, BY_A])
+def test_the_partition_by_a_dropped_column_is_null(tmp_path: Path, spec: PartitionSpec) -> None:
+    """Iceberg's library gives such a field the type null, whose values have no bytes."""
+    items = [entry(n, partition=Record(*([n] if spec.fields else []))) for n in range(3)]
+    written = avro.parse_container(write(tmp_path / "m.avro", items, spec))
+    schema = written.schema
+    (file,) = (one for one in schema["fields"] if one["field-id"] == 2)
+    (where,) = (one for one in file["type"]["fields"] if one["field-id"] == 102)
+    gone = {"name": "gone", "field-id": 1007, "type": "null", "default": None}
+    where["type"]["fields"].insert(0, gone)
+    metadata = {**written.metadata, "avro.schema": json.dumps(schema).encode()}
+    container = avro.Container(metadata, written.rows, written.body)
+    table = avro.decode_together(entry_schema(container), [container])
+    found = entries_of(table, [("m", 1)], [3], partition_columns(container))
+    ids = (1007, *(field.field_id for field in spec.fields))
+    values = [(None, *([n] if spec.fields else [])) for n in range(3)]
+    assert [found.partitions[n] for n in found.partition] == [(ids, one) for one in values]
+    assert found.path.tolist() == [item.data_file.file_path for item in items]
+
+
 def test_an_empty_manifest_is_not_an_error(tmp_path: Path) -> None:
     plain = write(tmp_path / "m.avro", [entry(1)], UNPARTITIONED_PARTITION_SPEC)
     container = avro.parse_container(plain)

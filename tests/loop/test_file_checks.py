@@ -35,7 +35,7 @@ from reconciler.spark.input_forms import foreign
 from reconciler.state.state import StateStore
 from reconciler.table.deletes import DeleteTable, Scope
 from reconciler.table.observation import SnapshotInfo
-from reconciler.table.refusals import NOT_VERIFIED, PHYSICAL_SCHEMA, Refusal
+from reconciler.table.refusals import NOT_VERIFIED, PHYSICAL_SCHEMA, WRONG_ROWS, Refusal
 from tests.advisor.worlds import range_workload, workload
 from tests.cli.observations import lineitem
 from tests.conftest import sqlite_catalog
@@ -75,8 +75,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files whose footers the reader opens, in order."""
     paths: list[str] = []
 
-    def through(io: Any) -> Callable[[file_forms.File], Any]:
-        read = file_forms.through(io)
+    def through(io: Any, rows: Any) -> Callable[[file_forms.File], Any]:
+        read = file_forms.through(io, rows)
 
         def counted(file: file_forms.File) -> Any:
             paths.append(file[0])
@@ -106,9 +106,9 @@ def register(table: Any, directory: str) -> str:
     return put(table, directory, {"id": [1], "at": pa.array([2], pa.timestamp("ms"))})
 
 
-def put(table: Any, directory: str, rows: dict[str, Any]) -> str:
+def put(table: Any, directory: str, rows: dict[str, Any], more: int = 0) -> str:
     """Add a file with field ids by an entry of nothing but what the specification requires, as a
-    writer does that does not check what it adds."""
+    writer does that does not check what it adds. more: rows that the entry has and the file not."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
@@ -124,7 +124,7 @@ def put(table: Any, directory: str, rows: dict[str, Any]) -> str:
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
         file = DataFile.from_args(
             content=DataFileContent.DATA, file_path=f"file://{path}",
-            file_format=FileFormat.PARQUET, partition=Record(), record_count=len(plain),
+            file_format=FileFormat.PARQUET, partition=Record(), record_count=len(plain) + more,
             file_size_in_bytes=path.stat().st_size, column_sizes={}, value_counts={},
             null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={},
             split_offsets=[4], sort_order_id=None, equality_ids=None, key_metadata=None,
@@ -183,6 +183,20 @@ def test_no_footer_is_opened_twice(
     add(table, 1)
     look(config, reader)
     assert len(opened) == len(set(opened)) == 5
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_file_with_another_number_of_rows_is_refused(
+    table: Any, config: CatalogConfig, reader: Reader, more: int
+) -> None:
+    """Iceberg commits no replacement with more rows than it replaces: each run would fail."""
+    add(table, 3)
+    rows = {"id": [1, 2], "at": pa.array([1, 2], pa.timestamp("us"))}
+    bad = put(table, "elsewhere", rows, more)
+    for _ in range(2):  # the second look takes what the first one kept
+        found = look(config, reader)
+        assert bad not in {path for item in found.plan.actions for path in item.action.inputs}
+        assert reader.refusals(found.observation)[bad].reason == WRONG_ROWS
 
 
 def test_a_standing_plan_that_reads_a_refused_file_stands_no_more(

@@ -16,11 +16,12 @@ from reconciler.table.physical import (
     Expected,
     Fault,
     FileForm,
+    WrongRows,
     WrongSize,
     fault_of,
     only,
 )
-from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_SIZE
+from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_ROWS, WRONG_SIZE
 
 FLBA = "FIXED_LEN_BYTE_ARRAY"
 
@@ -283,6 +284,12 @@ def test_delete_files_are_judged_by_the_columns_that_they_have() -> None:
     found = fault(keys, group("s", 3, stamp))
     assert found is not None and found.column == "s.at"
     assert fault(only(every, (1,)), group("s", 3, stamp), leaf("INT64")) is None
+
+
+def test_a_file_of_another_number_of_rows_than_the_metadata_says_is_named_so() -> None:
+    found = fault_of(WrongRows(500, 712), table(column("long")))
+    assert found is not None and found.reason == WRONG_ROWS
+    assert "500" in found.detail and "712" in found.detail
 
 
 def test_a_file_of_another_size_than_the_metadata_says_is_named_so() -> None:
