@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.catalog import bounds
 from tests.examples import load_profile
 from tests.flink.job import missing_jars
 from tests.postgres import POSTGRES_JDBC
@@ -54,6 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(marker)
         if any(item.get_closest_marker(name) for name in ("session", "jvm", "rest", "flink")):
             item.add_marker("spark")
+
+
+@pytest.fixture(autouse=True)
+def the_limit_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is of a process; operators that tests run in threads, side by side, set theirs."""
+    monkeypatch.setattr(bounds, "_limit", bounds.DEFAULT_LIMIT)
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from reconciler.errors import UserError
 from reconciler.rewrite.curve import Curve, fit_curve
-from reconciler.spark import stage
+from reconciler.spark import stage, witnessing
 from reconciler.spark.group import Group
 from reconciler.spark.iceberg import quoted
 from reconciler.spark.scan import ScanTasks
@@ -113,6 +113,7 @@ def _ordered(source: Source, group: Group, rows: Any) -> tuple[Any, list[Any], t
     ordering = group.action.ordering
     columns = [_column(source.table.schema(), part) for part in ordering.key]
     if ordering.curve:
+        witnessing.use_this_python(source.spark.sparkContext)
         return rows.withColumn(ALONG, _along(rows, columns)), [ALONG], (ALONG,)
     return rows, [
         column.desc_nulls_last() if part.direction == "desc" else column.asc_nulls_first()
