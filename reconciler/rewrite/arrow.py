@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column, Unreadable
+from reconciler.rewrite.columns import FIELD_ID, LIST, MAP, STRUCT, Column, Unreadable
 
-FIELD_ID = b"PARQUET:field_id"
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)", re.IGNORECASE)
 _FIXED = re.compile(r"fixed\[(\d+)\]", re.IGNORECASE)
 UUID_BYTES = 16
@@ -298,6 +297,19 @@ def _map(
     items = fitted(whole.items, value, ids, (*path, "value"))
     absent = whole.is_null() if whole.null_count else None
     return pa.MapArray.from_arrays(whole.offsets, keys, items, wanted, mask=absent)
+
+
+def in_one_piece(table: pa.Table) -> pa.Table:
+    """Return the table with each column in one piece: rows are gathered from it at random."""
+    unified = table.unify_dictionaries()
+    return pa.table([one_piece(column) for column in unified.columns], schema=unified.schema)
+
+
+def one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column's values as one array. Its dictionaries, if any, are the same one."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 # Values that are not stored

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 STRUCT, LIST, MAP = "struct", "list", "map"
+FIELD_ID = b"PARQUET:field_id"
+"""Arrow's name of a field id, where it reads and writes Parquet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.rewrite.columns import FIELD_ID
+
 Positions = npt.NDArray[np.int64]
 """Numbers of rows in a data file: ascending, each once."""
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 """Reserved field ids of `file_path` and `pos` (Apache Iceberg table specification)."""
-FIELD_ID = b"PARQUET:field_id"
 MAGIC = b"\xd1\xd3\x39\x64"
 FRAME = 8
 """Bytes of a stored vector around its magic number and bitmap: length and checksum."""

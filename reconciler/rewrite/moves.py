@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from reconciler.rewrite.arrow import plain
-from reconciler.rewrite.read import numbered
+from reconciler.rewrite.read import numbers_of_rows
 from reconciler.rewrite.task import Field
 
 Int64 = npt.NDArray[np.int64]
@@ -36,9 +36,9 @@ class Partitions:
         self._values = [
             transformed(field.transform, own) for field, own in zip(fields, values, strict=True)
         ]
-        self.of_row = _numbers(self._values, len(values[0]) if values else 0)
-        """The number of each row's partition: those of the first row's have 0, and so on."""
-        _, self._first = np.unique(self.of_row, return_index=True)
+        numbers = numbers_of_rows([own.chunks for own in self._values], len(values[0]))
+        _, self._first, self.of_row = np.unique(numbers, return_index=True, return_inverse=True)
+        """The first row of each partition, and the number of each row's partition."""
 
     @property
     def rows(self) -> Int64:
@@ -76,18 +76,6 @@ def transformed(transform: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     more = (int(argument.rstrip("]")),) if argument else ()
     found = [kernel(chunk, *more) for chunk in chunks]
     return pa.chunked_array(found) if found else pa.chunked_array([pa.nulls(0, pa.int32())])
-
-
-def _numbers(values: Sequence[pa.ChunkedArray], rows: int) -> Int64:
-    codes = np.zeros(rows, dtype=np.int64)
-    for own in values:
-        part, size = numbered(own.chunks)
-        codes = codes * size + part
-        _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
-        order = np.empty(len(first), dtype=np.int64)
-        order[np.argsort(first, kind="stable")] = np.arange(len(first))
-        codes = order[codes]
-    return codes
 
 
 def json_value(value: Any, kind: str) -> Any:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconciler.rewrite import arrow
 from reconciler.rewrite import curve as curves
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.task import Key, Order
@@ -144,10 +145,7 @@ def _whole(values: pa.ChunkedArray) -> pa.Array:
     """Return the values as one array; of a nested key, its own."""
     if pa.types.is_dictionary(values.type):
         values = values.unify_dictionaries()
-    chunks = values.chunks
-    if len(chunks) == 1:
-        return chunks[0]
-    return pa.concat_arrays(chunks) if chunks else pa.nulls(0, values.type)
+    return arrow.one_piece(values)
 
 
 def _sorted(parts: Sequence[Int64], rows: int) -> Int64:

@@ -1,8 +1,8 @@
 """Reads the live rows of data files by Arrow: in the table's columns, without deleted rows.
 
 The deletes of a file are those that Iceberg's own scan found for it, while the witness follows
-rules of its own. Position files and vectors are decoded by Arrow and pyiceberg here, by DuckDB and
-other code there, so that an error of one side shows.
+rules of its own. Position files and keys are decoded by Arrow here and by DuckDB there, vectors by
+code of each side (both unpack their bitmaps by CRoaring), so that an error of one side shows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ POSITION_COLUMNS = (Column(PATH_ID, "file_path", "string"), Column(POSITION_ID, 
 POSITION_MAPPING = [{"field-id": one.field_id, "names": [one.name]} for one in POSITION_COLUMNS]
 """Of position delete files that were written without field ids."""
 MOST_CODES = 1 << 62
+"""Numbers that combinations of values may have before they are numbered anew: 64 bits hold them."""
 DICTIONARY_BYTES = 4
 """Stored bytes per value, before compression, below which a text column is worth reading as a
 dictionary."""
@@ -146,45 +147,34 @@ class Reader:
     def _delete_columns(
         self, one: Delete, columns: Sequence[Column], mapping: Any
     ) -> list[list[pa.Array]]:
-        """Return the chunks of columns of a delete file, by field id."""
+        """Return the chunks of columns of a Parquet delete file, by field id. Raises Damaged."""
         try:
-            table = self._delete_table(one)
+            path = self.scratch.path(one.path)
+            table = pq.read_table(path, use_threads=False, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, FileNotFoundError):
                 raise
             raise Damaged(one.path, _why(error)) from error
-        ids = arrow.ids_of(table.schema, mapping)
-        paths = {field_id: path for path, field_id in ids.items()}
-        found = []
-        for column in columns:
-            path = paths.get(column.field_id)
-            if path is None:
-                raise Damaged(one.path, f'it has no column "{column.name}"')
-            chunks = table.column(table.schema.names.index(path[0])).chunks
-            for name in path[1:]:
-                chunks = [pc.struct_field(chunk, name) for chunk in chunks]
-            found.append([arrow.fitted(chunk, column, ids, path) for chunk in chunks])
-        return found
-
-    def _delete_table(self, one: Delete) -> pa.Table:
-        path = self.scratch.path(one.path)
-        if one.format == "ORC":
-            from pyarrow import orc
-
-            return _with_orc_ids(orc.read_table(str(path)))
-        if one.format != "PARQUET":
-            raise arrow.Unsupported(f"a delete file of format {one.format}")
-        return pq.read_table(path, use_threads=False, page_checksum_verification=True)
+        try:
+            return _chunks_of(table, columns, mapping)
+        except Unreadable as error:
+            raise Damaged(one.path, _clause(error)) from error
 
 
-def _with_orc_ids(table: pa.Table) -> pa.Table:
-    """Return the table with ORC's attribute of a field id under Parquet's name."""
-    fields = []
-    for field in table.schema:
-        known = (field.metadata or {}).get(b"iceberg.id")
-        marked = field if known is None else field.with_metadata({arrow.FIELD_ID: known})
-        fields.append(marked)
-    return table.cast(pa.schema(fields))
+def _chunks_of(table: pa.Table, columns: Sequence[Column], mapping: Any) -> list[list[pa.Array]]:
+    """Raises Unreadable for a column that the table lacks, or holds as another type."""
+    ids = arrow.ids_of(table.schema, mapping)
+    paths = {field_id: path for path, field_id in ids.items()}
+    found = []
+    for column in columns:
+        path = paths.get(column.field_id)
+        if path is None:
+            raise Unreadable(column.name, "the file lacks it")
+        chunks = _of(table, path[0]).chunks
+        for name in path[1:]:
+            chunks = [pc.struct_field(chunk, name) for chunk in chunks]
+        found.append([arrow.fitted(chunk, column, ids, path) for chunk in chunks])
+    return found
 
 
 def vector_rows(body: bytes, path: str, data_file: str) -> Positions:
@@ -244,8 +234,7 @@ class Opened:
             try:
                 table = self._live(number, at, rows, columns)
             except Unreadable as error:
-                where = f'column "{error.column}": ' if error.column else ""
-                raise Damaged(self.file.path, f"{where}{error.detail}") from error
+                raise Damaged(self.file.path, _clause(error)) from error
             except pa.ArrowException as error:
                 raise Damaged(self.file.path, _why(error)) from error
             yield table
@@ -363,19 +352,25 @@ def _by_keys(deletes: Sequence[Delete]) -> Mapping[tuple[int, ...], list[Delete]
 def equal_to(values: Sequence[pa.ChunkedArray], keys: Sequence[pa.ChunkedArray]) -> Mask:
     """Return which rows have a key: NULL is equal to NULL, NaN to NaN, a zero to one of the same
     sign, as in Iceberg's Java readers."""
-    rows, count = len(values[0]), len(keys[0])
-    codes = np.zeros(rows + count, dtype=np.int64)
-    size = 1
-    for own, key in zip(values, keys, strict=True):
-        numbers, found = numbered([*own.chunks, *key.chunks])
+    rows = len(values[0])
+    both = [[*own.chunks, *key.chunks] for own, key in zip(values, keys, strict=True)]
+    codes = numbers_of_rows(both, rows + len(keys[0]))
+    return np.isin(codes[:rows], codes[rows:])
+
+
+def numbers_of_rows(columns: Iterable[Sequence[pa.Array]], rows: int) -> Positions:
+    """Return a number for each row, equal for rows with equal values in all columns."""
+    codes, size = np.zeros(rows, dtype=np.int64), 1
+    for chunks in columns:
+        numbers, found = _numbered(chunks)
         if size * found >= MOST_CODES:
             _, codes = np.unique(codes, return_inverse=True)
             size = int(codes.max(initial=0)) + 1
         codes, size = codes * found + numbers, size * found
-    return np.isin(codes[:rows], codes[rows:])
+    return codes
 
 
-def numbered(chunks: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], int]:
+def _numbered(chunks: Sequence[pa.Array]) -> tuple[Positions, int]:
     """Return a number for each value, equal for equal values, and how many there are."""
     plain_ = [_comparable(arrow.plain(chunk)) for chunk in chunks]
     whole = pa.concat_arrays(plain_) if plain_ else pa.nulls(0, pa.int64())
@@ -401,22 +396,15 @@ def dictionary_columns(columns: Sequence[Column], footers: Sequence[tuple[Any, A
 
     footers: of the files, each with its field ids by path.
     """
-    names = []
-    for column in columns:
-        if column.type in ("string", "binary") and all(
-            _is_repeated(column, footer, ids) for footer, ids in footers
-        ):
-            names.append(column.name)
-    return names
+    left = [column for column in columns if column.type in ("string", "binary")]
+    for footer, ids in footers:
+        leaves = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
+        of_id = {i: leaves.get(path[0]) for path, i in ids.items() if len(path) == 1}
+        left = [column for column in left if _is_repeated(footer, of_id.get(column.field_id))]
+    return [column.name for column in left]
 
 
-def _is_repeated(column: Column, footer: Any, ids: Mapping[Any, int]) -> bool:
-    path = next((path for path, i in ids.items() if i == column.field_id), None)
-    if path is None or len(path) != 1:
-        return False
-    leaf = next(
-        (n for n in range(footer.num_columns) if footer.schema.column(n).path == path[0]), None
-    )
+def _is_repeated(footer: Any, leaf: int | None) -> bool:
     if leaf is None:
         return False
     for number in range(footer.num_row_groups):
@@ -425,6 +413,10 @@ def _is_repeated(column: Column, footer: Any, ids: Mapping[Any, int]) -> bool:
         if not (chunk.has_dictionary_page and small):
             return False
     return True
+
+
+def _clause(error: Unreadable) -> str:
+    return f'column "{error.column}": {error.detail}' if error.column else error.detail
 
 
 def _why(error: Exception) -> str:

@@ -18,18 +18,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from reconciler.rewrite import arrow, spill
 from reconciler.rewrite import order as ordering
-from reconciler.rewrite import spill
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.read import Reader, dictionary_columns
 from reconciler.rewrite.storage import Opening, Scratch, local_path
-from reconciler.rewrite.task import Made, Output, Resources, Task
+from reconciler.rewrite.task import ATTEMPT, NUMBER, Made, Output, Resources, Task
 from reconciler.rewrite.witness import DataFile
 from reconciler.rewrite.write import writing
 
 ROWS_FACTOR = 15
-"""Resources of a sort in one pass, in stored bytes of its inputs."""
+"""Memory of decoded rows while they are sorted or gathered, in their stored bytes, at most, as
+measured on tables of several kinds."""
 LARGE_BYTES = 1 << 30
 """Stored bytes, before compression, of a column beyond which Arrow's 32-bit offsets may not do."""
 
@@ -39,7 +40,9 @@ class Place:
     """Where a file is written before it is where it belongs."""
 
     location: str
+    """Where it belongs."""
     path: Path
+    """Where it is written: there if that is local, else in scratch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Cut:
     groups: list[int]
     """Rows of each row group."""
     partition: tuple[Any, ...] = ()
+    """`Output.partition`."""
     path: str = ""
     """The partition's directory, where rows move."""
 
@@ -86,11 +90,16 @@ def rewritten(
 
 @dataclass(slots=True)
 class _Run:
+    """One run of a task."""
+
     task: Task
     reader: Reader
+    """Of its inputs."""
     resources: Resources
     stopping: Callable[[], bool]
+    """Whether it is to stop; asked before each row group."""
     attempt: str
+    """Its name among other runs of the task."""
     places: list[Place] = field(default_factory=list)
     """Of the files that were begun."""
     spent: list[float] = field(default_factory=list)
@@ -113,12 +122,9 @@ class _Run:
         """Return where the next file is written."""
         number, task = len(self.places), self.task
         path = task.paths[0] if task.moves else task.paths[number]
-        for name, value in (
-            ("attempt", self.attempt),
-            ("place", cut.path),
-            ("number", str(number)),
-        ):
-            path = path.replace(f"{{{name}}}", value)
+        directory, _, name = path.rpartition("/")
+        name = name.replace(ATTEMPT, self.attempt).replace(NUMBER, str(number))
+        path = "/".join([directory, *([cut.path] if cut.path else []), name])
         local = local_path(path)
         if local is not None:
             local.parent.mkdir(parents=True, exist_ok=True)
@@ -150,12 +156,13 @@ class _Run:
     def _live(
         self, columns: Sequence[Column], dictionaries: Sequence[str] = ()
     ) -> Iterator[pa.Table]:
-        """Yield the live rows of all files, in order of arrival."""
+        """Yield the live rows of all files, in order of arrival, for the last time."""
         for file in self.task.files:
             yield from self._live_of(file, columns, dictionaries)
+            self.reader.scratch.forget(file.path)
 
     def _live_of(
-        self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str]
+        self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str] = ()
     ) -> Iterator[pa.Table]:
         opened = self.reader.open(file, dictionaries)
         try:
@@ -164,7 +171,6 @@ class _Run:
                 yield table
         finally:
             opened.close()
-        self.reader.scratch.forget(file.path)
 
     def _side_by_side(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Return the work of each item, in their order."""
@@ -241,10 +247,12 @@ class _Run:
         parts = self._side_by_side(
             lambda file: list(self._live_of(file, self.reader.columns, names)), self.task.files
         )
+        for file in self.task.files:
+            self.reader.scratch.forget(file.path)
         tables = [table for part in parts for table in part]
         if not tables:
             return []
-        table = _columns(pa.concat_tables(tables))
+        table = arrow.in_one_piece(pa.concat_tables(tables))
         del parts, tables
         order, cuts = self._ordered(table)
         ends = list(itertools.accumulate(sum(cut.groups) for cut in cuts))
@@ -258,30 +266,19 @@ class _Run:
         """Write in two passes: the keys give each row its place, rows go through the disk."""
         ids = [key.field_id for key in self.task.order.keys]
         ids += [one.source_id for one in self.task.moves]
-        keys = list(self._live(ordering.columns_with(ids, self.task.table.ways)))
+        columns = ordering.columns_with(ids, self.task.table.ways)
+        keys = [own for file in self.task.files for own in self._live_of(file, columns)]
         if not keys:
             return []
         order, cuts = self._ordered(pa.concat_tables(keys))
         del keys
         sizes = [count for cut in cuts for count in cut.groups]
-        with spill.Spill(self.reader.scratch.directory, order, sizes) as rows:
-            del order
-            for table in self._live(self.reader.columns):
-                rows.add(table)
-            parts = rows.parts()
-            return self._written(cuts, lambda _: next(parts))
-
-
-def _columns(whole: pa.Table) -> pa.Table:
-    """Return the table with each column in one piece: rows are gathered from it at random."""
-    unified = whole.unify_dictionaries()
-    return pa.table([_one(column) for column in unified.columns], schema=unified.schema)
-
-
-def _one(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if column.num_chunks <= 1:
-        return column
-    return pa.chunked_array([pa.concat_arrays(column.chunks)])
+        rows = spill.Spill(self.reader.scratch.directory, order, sizes)
+        del order
+        for table in self._live(self.reader.columns):
+            rows.add(table)
+        parts = rows.parts()
+        return self._written(cuts, lambda _: next(parts))
 
 
 class Gathered:

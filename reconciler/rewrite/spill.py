@@ -6,11 +6,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from reconciler.rewrite import arrow
 
 RANK = "__layout_rank"
 CODEC = "lz4"
@@ -34,8 +35,8 @@ def _even(rows: int, parts: int) -> list[int]:
 
 
 class Spill:
-    """order: the numbers of the rows, in the order in which they are written. sizes: rows of each
-    part."""
+    """directory: is removed by its owner, with what is left there. order: the numbers of the rows,
+    in the order in which they are written. sizes: rows of each part."""
 
     def __init__(self, directory: Path, order: Int64, sizes: Sequence[int]) -> None:
         self._directory, self._parts = directory, len(sizes)
@@ -43,18 +44,6 @@ class Spill:
         self._ranks[order] = np.arange(len(order), dtype=np.int64)
         self._ends = np.array(list(itertools.accumulate(sizes)), dtype=np.int64)
         self._at = 0
-
-    def __enter__(self) -> Spill:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        for number in range(self._parts):
-            self._path(number).unlink(missing_ok=True)
 
     def _path(self, number: int) -> Path:
         return self._directory / f"spill-{number}.arrows"
@@ -87,9 +76,7 @@ class Spill:
             rows = pa.concat_tables(list(self._read(number)))
             ranks = rows.column(RANK).to_numpy()
             order = pa.array(np.argsort(ranks, kind="stable"))
-            rows = rows.drop_columns([RANK])
-            whole = pa.table([_one(c) for c in rows.columns], schema=rows.schema)
-            yield whole.take(order)
+            yield arrow.in_one_piece(rows.drop_columns([RANK])).take(order)
             self._path(number).unlink()
 
     def _read(self, number: int) -> Iterator[pa.Table]:
@@ -98,7 +85,3 @@ class Spill:
             while file.tell() < size:
                 with pa.ipc.open_stream(file) as stream:
                     yield stream.read_all()
-
-
-def _one(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.concat_arrays(column.chunks)]) if column.num_chunks > 1 else column

@@ -12,13 +12,18 @@ from typing import Any
 
 from reconciler.rewrite.witness import DataFile, Table
 
+ATTEMPT, NUMBER = "ATTEMPT", "NUMBER"
+"""In the name of a file to write: the place of the attempt's name, and of the file's number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """One column that rows are ordered by."""
 
     field_id: int
+    """It may be inside structs."""
     descending: bool = False
+    """Then NULL comes last, and NaN first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class Order:
     """How rows are ordered; those with equal keys stay in order of arrival."""
 
     keys: tuple[Key, ...] = ()
-    """None: in order of arrival."""
+    """The most significant first; () leaves rows in order of arrival."""
     curve: bool = False
     """Whether along the Hilbert curve over the ranks of the keys."""
 
@@ -36,7 +41,9 @@ class Field:
     """A field of the partition spec that rows move to."""
 
     source_id: int
+    """Field id of the column that it is computed from."""
     name: str
+    """As the spec names it."""
     transform: str
     """As the specification writes it: "bucket[16]"."""
     type: str
@@ -52,7 +59,9 @@ class Writer:
     level: int | None = 3
     """None where the codec has no levels, or its own default is taken."""
     page_bytes: int = 1 << 20
+    """At which a page ends, before compression."""
     page_rows: int = 20_000
+    """At which a page ends at the latest."""
     dictionary_bytes: int = 2 << 20
     """The most that a column's dictionary takes before values are written plainly."""
     blooms: Mapping[str, tuple[int, float]] = field(default_factory=dict)
@@ -62,18 +71,22 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Task:
+    """One group to rewrite."""
+
     table: Table
+    """Its present columns, and those that files and deletes may still have."""
     files: tuple[DataFile, ...]
     """In order of arrival, each with the deletes that Iceberg's scan found for it."""
     order: Order
+    """In which rows are written, after the partition if they move."""
     paths: tuple[str, ...]
-    """Of the files to write; "{attempt}" in them becomes the attempt's name."""
+    """Of the files to write; ATTEMPT in a file's name becomes the attempt's."""
     group_rows: int
     """Most rows of a row group."""
     writer: Writer = Writer()
     moves: tuple[Field, ...] = ()
-    """By which rows get another partition; () if they stay in their own. `paths` has one entry
-    then, in which "{place}" becomes the partition's directory and "{number}" the file's number."""
+    """By which rows get another partition; () if they stay in their own. Else `paths` has one
+    entry: files are in a directory for each partition, and NUMBER in the name becomes theirs."""
     file_rows: float = 0.0
     """Rows of a file of the target size, where rows move: each partition has files of its own."""
 
@@ -83,7 +96,9 @@ class Output:
     """A file that was written."""
 
     path: str
+    """Where it is."""
     rows: int
+    """By its footer."""
     size: int
     """In bytes."""
     split_offsets: tuple[int, ...]
@@ -91,7 +106,7 @@ class Output:
     nans: Mapping[int, int] = field(default_factory=dict)
     """NaN values of float columns outside lists and maps, by field id: no footer counts them."""
     bounds: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
-    """Least and greatest values of columns whose values are too long for a footer's statistics."""
+    """Bounds of columns with values that are too long for a footer's statistics."""
     partition: tuple[Any, ...] = ()
     """Values of the fields by which rows moved, in JSON."""
 
@@ -101,9 +116,11 @@ class Made:
     """What a task hands back."""
 
     files: tuple[Output, ...]
+    """In the order of their rows."""
     read_bytes: int
     """Stored bytes of its inputs."""
     cpu_seconds: float
+    """Of all its threads."""
     spilled: bool = False
     """Whether rows went through the disk, because they do not fit the task's memory."""
 
@@ -113,5 +130,6 @@ class Resources:
     """What a task may use."""
 
     memory_bytes: int
+    """Beyond which rows go through the disk."""
     threads: int = 1
     """For files that are read or written side by side; each costs a little more CPU than one."""

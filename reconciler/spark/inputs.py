@@ -21,13 +21,9 @@ from reconciler.spark.translate import java_exception
 from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
 from reconciler.table.values import Scalar
 
-SAMPLED_FILES = 16
 INTEGERS = ("boolean", "int", "long", "date", "time")
 DATE_BYTES = 4
-UUID_BYTES = 16
 DAY_NANOS = 86_400_000_000_000
-MOST_STATISTICS = 500_000
-"""Maximum files x columns whose statistics are transferred from the JVM."""
 
 
 def refuse_table(spark: Any, table: Any, name: str) -> None:

@@ -22,7 +22,18 @@ from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.read import Damaged, columns_of
 from reconciler.rewrite.storage import Opening, local_path
-from reconciler.rewrite.task import Field, Key, Made, Order, Output, Resources, Task, Writer
+from reconciler.rewrite.task import (
+    ATTEMPT,
+    NUMBER,
+    Field,
+    Key,
+    Made,
+    Order,
+    Output,
+    Resources,
+    Task,
+    Writer,
+)
 from reconciler.rewrite.witness import MISSING, DataFile, Failure, Table
 from reconciler.spark import delete_files, iceberg, session, stage, witnessing
 from reconciler.spark.attempt import Attempt
@@ -51,10 +62,8 @@ CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
 LEAST_MEMORY = 256 << 20
 FREE_SHARE = 0.5
 """Share of the free memory that all tasks of a driver may use together."""
-EXPANSION = 15
-"""Resources of decoded rows in stored bytes, at most, as measured on tables of several kinds."""
 KEY_BYTES = 24
-"""Resources per row and key: its value, its number, and its place."""
+"""Memory per row and key: its value, its number, and its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,7 @@ class Plan:
 
     task: Task
     opening: Opening | None
+    """Of files of another store, None if all are local."""
     resources: Resources
 
 
@@ -73,7 +83,8 @@ def planned(
 
     table: as `stage.overridden` returns it. threads: of the driver that no other group uses.
     """
-    reason = _unfit(group, table)
+    properties = _properties(table)
+    reason = _unfit(properties)
     if reason:
         return reason
     shape = witnessing.table_of(attempt.spark, attempt.table)
@@ -82,10 +93,10 @@ def planned(
     except arrow.Unsupported as unsupported:
         return f"a column of a type that Arrow does not have: {unsupported}"
     deletes = _applied(attempt, tasks)
-    if any(d.format not in ("PARQUET", "PUFFIN", "ORC") for of in deletes.values() for d in of):
-        return "delete files of a format that Arrow does not read"
+    if any(d.format not in ("PARQUET", "PUFFIN") for of in deletes.values() for d in of):
+        return "delete files in ORC or Avro, which the witness reads by the engine's reader"
     files = _files(attempt, group, tasks, deletes)
-    rows = _group_rows(table, group)
+    rows = _group_rows(properties, table, group)
     resources = resources_of(attempt.spark, threads)
     if _needed(group, rows) > resources.memory_bytes:
         most = resources.memory_bytes >> 20
@@ -93,15 +104,15 @@ def planned(
     moves = _moves(table, group)
     task = Task(
         shape, files, _order(group), tuple(_paths(attempt, number, group, tasks, table)), rows,
-        _writer(table, rows), moves, group.target_bytes / _stored_row(group) if moves else 0.0,
+        _writer(properties, rows), moves, group.target_bytes / _stored_row(group) if moves else 0.0,
     )  # fmt: skip
     paths = [file.path for file in files] + [d.path for f in files for d in f.deletes]
     local = all(local_path(path) is not None for path in (*paths, *task.paths))
     return Plan(task, None if local else attempt.opening(), resources)
 
 
-def _unfit(group: Group, table: Any) -> str:
-    properties = _properties(table)
+def _unfit(properties: Mapping[str, str]) -> str:
+    """Return which property of the writer the engine does not follow, "" for none."""
     odd = sorted(
         name for name in properties
         if name.startswith(PARQUET) and not name.startswith(BLOOM) and name not in KNOWN
@@ -117,8 +128,8 @@ def _properties(table: Any) -> dict[str, str]:
     return {str(name): str(given.get(name)) for name in iceberg.each(given.keySet())}
 
 
-def _writer(table: Any, group_rows: int) -> Writer:
-    given = _properties(table)
+def _writer(given: Mapping[str, str], group_rows: int) -> Writer:
+    """given: the table's properties."""
 
     def number(name: str, default: int) -> int:
         return int(given.get(name) or default)
@@ -180,11 +191,11 @@ def _files(
     )
 
 
-def _group_rows(table: Any, group: Group) -> int:
+def _group_rows(properties: Mapping[str, str], table: Any, group: Group) -> int:
     """Return the rows of a row group of the table's size, as the writer in the JVM would end it."""
-    configured = int(table.properties().get(stage.ROW_GROUP) or stage.DEFAULT_ROW_GROUP)
+    configured = int(properties.get(stage.ROW_GROUP) or stage.DEFAULT_ROW_GROUP)
     stored = _stored_row(group)
-    page = int(table.properties().get(PAGE_LIMIT) or PAGE_ROWS)
+    page = int(properties.get(PAGE_LIMIT) or PAGE_ROWS)
     return max(1, round(rows_of_row_group(configured, stored, _plain(table, group, stored), page)))
 
 
@@ -221,7 +232,7 @@ def _plain(table: Any, group: Group, stored: float) -> float:
 
 def _needed(group: Group, rows: int) -> int:
     """Return the memory that a task needs at least, with its rows on disk."""
-    one = min(rows, group.rows) * _stored_row(group) * EXPANSION
+    one = min(rows, group.rows) * _stored_row(group) * rewriting.ROWS_FACTOR
     keys = len(group.action.ordering.key) + len(group.action.moves_by or ())
     return int(one) + KEY_BYTES * group.rows * keys
 
@@ -232,28 +243,17 @@ def _paths(
     """Yield the paths of the outputs, which the table's location provider chooses."""
     provider, name = table.locationProvider(), uuid.uuid4()
     if group.action.moves_by:
-        path = str(provider.newDataLocation(f"{number:05d}-NUMBER-{name}-ATTEMPT.parquet"))
-        directory, _, file = path.rpartition("/")
-        yield f"{directory}/{{place}}/{_marked(file)}"
+        yield str(provider.newDataLocation(f"{number:05d}-{NUMBER}-{name}-{ATTEMPT}.parquet"))
         return
     spec = table.specs().get(group.action.into)
     partition = _partition(tasks) if spec.isPartitioned() else None
     for at in range(group.files):
-        plain = f"{number:05d}-{at:05d}-{name}-ATTEMPT.parquet"
-        location = (
+        plain = f"{number:05d}-{at:05d}-{name}-{ATTEMPT}.parquet"
+        yield str(
             provider.newDataLocation(plain)
             if partition is None
             else provider.newDataLocation(spec, partition, plain)
         )
-        yield _marked(str(location))
-
-
-def _marked(path: str) -> str:
-    """Return a path with the engine's marks: in its file's name only."""
-    directory, slash, file = path.rpartition("/")
-    for name in ("NUMBER", "ATTEMPT"):
-        file = file.replace(f"-{name}", f"-{{{name.lower()}}}")
-    return f"{directory}{slash}{file}"
 
 
 def _partition(tasks: ScanTasks) -> Any:
@@ -268,7 +268,7 @@ def _partition(tasks: ScanTasks) -> Any:
 def resources_of(spark: Any, threads: int) -> Resources:
     """Return what one task may use. threads: of the driver, if it runs there."""
     heap, cores = session.task_memory(spark)
-    if not _is_local(spark):
+    if not _by_driver(spark):
         return Resources(in_executor(heap, cores) // cores)
     runtime = spark._jvm.java.lang.Runtime.getRuntime()
     reserved = heap - int(runtime.totalMemory())
@@ -276,8 +276,8 @@ def resources_of(spark: Any, threads: int) -> Resources:
     return Resources(max(LEAST_MEMORY, free), threads)
 
 
-def _is_local(spark: Any) -> bool:
-    return str(spark.sparkContext.master).startswith("local")
+def _by_driver(spark: Any) -> bool:
+    return session.runs_tasks(str(spark.sparkContext.master))
 
 
 def _available() -> int:
@@ -307,7 +307,7 @@ def written(attempt: Attempt, name: str, group: Group, tasks: ScanTasks, table: 
 
     name: of the Spark job. Raises TableDamagedError, FileNotFoundError.
     """
-    if _is_local(attempt.spark) or _is_signed(plan.opening):
+    if _by_driver(attempt.spark) or witnessing.is_signed(plan.opening):
         found = carried_out(plan.task, plan.opening, plan.resources, attempt.cancelled.is_set)
     else:
         found = _on_executor(attempt, name, plan)
@@ -315,10 +315,6 @@ def written(attempt: Attempt, name: str, group: Group, tasks: ScanTasks, table: 
         raise _raised(attempt, found)
     entries = _Entries(attempt.spark, table, group.action.into, order_id, tasks)
     return tuple(entries.of(file, plan.task.table) for file in found.files), found
-
-
-def _is_signed(opening: Opening | None) -> bool:
-    return opening is not None and bool(opening.properties.get("s3.signer"))
 
 
 def carried_out(
@@ -381,9 +377,13 @@ class _Entries:
 
     spark: Any
     table: Any
+    """As `stage.overridden` returns it."""
     spec_id: int
+    """Of the files."""
     order_id: int
+    """Of the sort order that they record."""
     tasks: ScanTasks
+    """Their inputs, in whose partition they are unless rows moved."""
 
     def of(self, file: Output, shape: Table) -> Any:
         core, table = self.spark._jvm.org.apache.iceberg, self.table

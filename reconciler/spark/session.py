@@ -265,7 +265,7 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
     A sort fills the heap with pages that all live until it ends; Java's default collector marks
     them again and again meanwhile, which takes a tenth to a fifth of the time of a rewrite.
     """
-    where = "driver" if settings["spark.master"].partition("[")[0] == "local" else "executor"
+    where = "driver" if runs_tasks(settings["spark.master"]) else "executor"
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
     # Executors run the same image as this process, so its environment applies to them too.
@@ -321,10 +321,15 @@ def _start_error(error: Exception, log: Path) -> ReconcilerError:
     )
 
 
+def runs_tasks(master: str) -> bool:
+    """Whether Spark's tasks run in the driver's own process: not so in local-cluster."""
+    return master.partition("[")[0] == "local"
+
+
 def task_memory(spark: Any) -> tuple[int, int]:
     """Return (heap bytes, parallel tasks) of each JVM that runs tasks: executors, or our own."""
     context = spark.sparkContext
-    if context.master.partition("[")[0] == "local":
+    if runs_tasks(str(context.master)):
         heap = int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
         return heap, max(1, int(context.defaultParallelism))
     sizes = spark._jvm.org.apache.spark.network.util.JavaUtils

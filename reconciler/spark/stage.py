@@ -135,18 +135,15 @@ def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
         rewrites.clearRewrite(table, set_id)
 
 
-def read(spark: Any, set_id: str, split_bytes: int = 0, open_bytes: int = 0) -> Any:
+def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
     """Return the rows of a staged set, deletes applied; with row lineage columns from format 3 on.
 
-    split_bytes: bytes that one task reads; open_bytes: a file counts for at least so many. 0 uses
-    the table's properties. Only a single task reads files in staged order: with two open splits
-    Iceberg closes the larger first.
+    split_bytes: bytes that one task reads; 0 uses the table's properties. Only a single task reads
+    files in staged order: with two open splits Iceberg closes the larger first.
     """
     reader = spark.read.format("iceberg")
     if split_bytes:
         reader = reader.option("split-size", str(split_bytes))
-    if open_bytes:
-        reader = reader.option("file-open-cost", str(open_bytes))
     return reader.load(set_id)
 
 

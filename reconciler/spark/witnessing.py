@@ -234,13 +234,12 @@ def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
 def _by_driver(master: str, size: int, opening: Opening | None) -> bool:
     """Whether the driver compares the files itself: work that is small, that of a local master, and
     that of a catalog that signs each request."""
-    signed = opening is not None and bool(opening.properties.get("s3.signer"))
-    return _is_here(master) or size <= DIRECT_BYTES or signed
+    return session.runs_tasks(master) or size <= DIRECT_BYTES or is_signed(opening)
 
 
-def _is_here(master: str) -> bool:
-    """Whether Spark's tasks run in the driver's process (not so in local-cluster)."""
-    return master == "local" or master.startswith("local[")
+def is_signed(opening: Opening | None) -> bool:
+    """Whether the catalog signs each request, which it does for the driver alone."""
+    return opening is not None and bool(opening.properties.get("s3.signer"))
 
 
 def _paths(work: Work) -> Iterable[str]:
@@ -270,7 +269,7 @@ def _driver_cores(spark: Any) -> int:
     """Return the cores that are the driver's own: in a cluster, its pod has memory for as many
     threads, and the machine below it has more cores."""
     context = spark.sparkContext
-    if _is_here(str(context.master)):
+    if session.runs_tasks(str(context.master)):
         return os.cpu_count() or 1
     return max(1, int(context.getConf().get("spark.driver.cores", "1")))
 

@@ -31,9 +31,6 @@ from reconciler.spark.witnessing import Unseen
 
 MIN_SPLIT = 4 << 20
 """Below this many bytes of written files another task costs more than it saves."""
-OPEN_COST = 128 << 10
-"""Bytes that are read in the time that it takes to open a file. Iceberg's 4 MiB give each of a
-thousand small files a task of its own, which costs more than to read it."""
 READ_ROWS = 1024
 """Rows decoded at a time: the vectors of all columns stay in a core's cache, unlike those of
 Iceberg's 5,000 rows. A table's own setting takes precedence."""
@@ -41,17 +38,24 @@ Iceberg's 5,000 rows. A table's own setting takes precedence."""
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A group's verified, uncommitted output. files: org.apache.iceberg.DataFile objects."""
+    """A group's verified, uncommitted output."""
 
     number: int
+    """Of the group in its attempt."""
     group: Group
     files: tuple[Any, ...]
+    """org.apache.iceberg.DataFile objects."""
     rows: int
+    """In them, and in the inputs without the deleted ones."""
     bytes: int
+    """Of the files."""
     hashed: bool
+    """Whether the rows were compared by their hashes, or only counted."""
     metrics: TaskMetrics
+    """Of reading and writing."""
     verify_metrics: TaskMetrics
     seconds: float
+    """Of everything."""
     by_spark: str = ""
     """Why Spark wrote it, "" if the engine did."""
 

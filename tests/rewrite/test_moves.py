@@ -36,7 +36,7 @@ def _moved(
     directory: Path, file: DataFile, columns: tuple[Column, ...], fields: tuple[Field, ...],
     memory: Resources, file_rows: float = 1e9,
 ) -> Made:  # fmt: skip
-    path = f"file:{directory}/out/{{place}}/x-{{number}}-{{attempt}}.parquet"
+    path = f"file:{directory}/out/x-NUMBER-ATTEMPT.parquet"
     task = Task(
         table_of(columns), (file,), Order((Key(2),)), (path,), 7, moves=fields,
         file_rows=file_rows,

@@ -59,7 +59,7 @@ def run(
     memory: Resources = PLENTY,
     writer: Writer = Writer(),
 ) -> Made:
-    paths = tuple(f"file:{directory}/out/{i}-{{attempt}}.parquet" for i in range(outputs))
+    paths = tuple(f"file:{directory}/out/{i}-ATTEMPT.parquet" for i in range(outputs))
     task = Task(table, tuple(files), order, paths, group_rows, writer)
     return rewritten(task, None, memory)
 
@@ -382,3 +382,24 @@ def test_scratch_of_processes_that_are_gone_is_removed(
         with storage.Scratch(None):
             assert own.directory.exists() and not gone.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["layout-scratch-elsewhere-4999999-x"]
+
+
+def test_a_delete_file_that_cannot_be_applied_is_named_itself(tmp_path: Path) -> None:
+    column, other = Column(1, "id", "long"), Column(2, "s", "string")
+    table = table_of((column, other))
+    file = write(tmp_path / "a.parquet", (column, other), [[1, "a"], [2, "b"]])
+    lacks = replace(_keys(tmp_path / "k.parquet", [other], [["a"]], 6), keys=(1,))
+    plain = pa.table({"elsewhere": pa.array([1], pa.int64())})
+    without_ids = replace(lacks, path=write_table(tmp_path / "p.parquet", plain).path)
+    for delete in (lacks, without_ids):
+        with pytest.raises(Damaged) as caught:
+            run(tmp_path, table, [replace(file, deletes=(delete,))])
+        assert caught.value.path == delete.path
+
+
+def test_names_of_directories_are_no_marks(tmp_path: Path) -> None:
+    column = Column(1, "id", "long")
+    file = write(tmp_path / "a.parquet", (column,), [[1]])
+    within = tmp_path / "ATTEMPT NUMBER"
+    (output,) = run(within, table_of((column,)), [file]).files
+    assert Path(output.path[5:]).parent == within / "out"

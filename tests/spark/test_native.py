@@ -83,7 +83,7 @@ def test_entries_are_those_of_iceberg_s_own_writer(
 
 def test_a_task_on_an_executor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python process of Spark's rewrites and compares, as in a cluster."""
-    monkeypatch.setattr(native, "_is_local", lambda spark: False)
+    monkeypatch.setattr(native, "_by_driver", lambda spark: False)
     monkeypatch.setattr(witnessing, "_by_driver", lambda master, size, opening: False)
     name = bench.create("id bigint, s string", "'format-version'='3', "
                         "'write.delete.mode'='merge-on-read'")  # fmt: skip
@@ -122,6 +122,23 @@ def test_what_the_engine_cannot_write_is_written_by_spark(
     if len(key) > 1:
         spans = [(pq.read_table(f)["a"].to_pylist(), _texts(f)) for f in files]
         assert all(len(set(a)) < 97 or max(t) - min(t) < 200 for a, t in spans)
+
+
+@pytest.mark.parametrize("codec", ["avro", "orc"])
+def test_delete_files_that_the_witness_reads_by_the_engine_s_reader_are_left_to_spark(
+    bench: Bench, codec: str
+) -> None:
+    name = bench.create(
+        "id bigint, s string",
+        f"'write.delete.mode'='merge-on-read', 'write.delete.format.default'='{codec}'",
+    )
+    bench.fill(name, 1, 50, "n, string(n)")
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 7 = 3")
+    before = bench.rows(name)
+    assert bench.run(bench.request(name, bench.action(name, Cluster, "s"))).done
+    assert bench.rows(name) == before and before.total() == 43
+    (event,) = [event for event in bench.events if event.phase == "verified"]
+    assert "ORC" in event.text
 
 
 def test_bloom_filters_are_written(bench: Bench) -> None:
