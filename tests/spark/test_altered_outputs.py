@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,8 +170,8 @@ class _Looks:
         self._reader = Reader(self.store, bench.directory / "cache")
         honest = file_forms.through
 
-        def through(io: Any) -> Callable[[file_forms.File], Any]:
-            read = honest(io)
+        def through(io: Any, rows: Mapping[str, int]) -> Callable[[file_forms.File], Any]:
+            read = honest(io, rows)
 
             def counted(file: file_forms.File) -> Any:
                 self.opened.append(file[0])
