@@ -114,6 +114,7 @@ def table_metadata_of(metadata: Any) -> TableMetadata:
         {key: spec_terms(spec.own_fields) for key, spec in specs_of(metadata).items()},
         int(metadata.default_spec_id),
         _log(metadata),
+        columns=frozenset(metadata.schema().field_ids),
     )
 
 

@@ -60,14 +60,16 @@ def base_text(fallen: Fallen, base: int | None) -> str:
 class Head:
     """What a plan is judged against, from a fresh observation.
 
-    files: its data files. deletes: paths of its delete files. manifests: of its manifests. done:
-    (plan id, action id) pairs that the head's ancestors carry. history: the sequence number of each
-    of the head's ancestors by its id. retained: ids of all snapshots that the table still has.
+    files: its data files. deletes: paths of its delete files, applying: of those that apply to a
+    live data file. manifests: of its manifests. done: (plan id, action id) pairs that the head's
+    ancestors carry. history: the sequence number of each of the head's ancestors by its id.
+    retained: ids of all snapshots that the table still has.
     """
 
     uuid: str
     files: FileTable
     deletes: frozenset[str] = frozenset()
+    applying: frozenset[str] = frozenset()
     manifests: frozenset[str] = frozenset()
     done: frozenset[tuple[str, str]] = frozenset()
     metadata: TableMetadata = field(default_factory=TableMetadata)
@@ -83,6 +85,7 @@ def head_of(observation: Observation) -> Head:
         uuid=observation.uuid,
         files=observation.files,
         deletes=observation.deletes.paths,
+        applying=observation.delete_files.applying,
         manifests=observation.manifest_table.every,
         done=_done_actions(observation),
         metadata=observation.metadata,
@@ -152,6 +155,7 @@ def judge_actions(plan: Plan, head: Head) -> dict[str, ActionState]:
                 done=(plan.id, item.id) in head.done,
                 live=live,
                 changed=changed,
+                applying=head.applying,
                 metadata=head.metadata,
             )
         )

@@ -43,6 +43,7 @@ def facts(table: Any) -> Facts:
             version,
             specs.terms(table),
             int(table.spec().specId()),
+            columns=frozenset(json.loads(table.schema().idToName().keySet().toString())),
         )
     )
 

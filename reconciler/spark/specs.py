@@ -62,13 +62,6 @@ def _name(schema: Any, field: SpecField) -> Any:
     return name
 
 
-def dropped(table: Any, wanted: Sequence[SpecField]) -> str:
-    """Return which field of a spec has no column in the table as last refreshed, "" for none."""
-    schema = table.schema()
-    gone = [field for field in wanted if schema.findField(field.source_id) is None]
-    return f"the column of {gone[0].term} was dropped" if gone else ""
-
-
 def text(spec: Any) -> str:
     """Return a spec (org.apache.iceberg.PartitionSpec) in its canonical terms."""
     return ", ".join(spec_terms(fields_of(spec))) or "unpartitioned"

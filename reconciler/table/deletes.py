@@ -108,6 +108,11 @@ class DeleteTable:
         return self.of(Scope.EQUALITY, Scope.GLOBAL)
 
     @property
+    def applying(self) -> frozenset[str]:
+        """Paths of the files of which any delete applies to a live data file."""
+        return frozenset(str(path) for path in self.path[~self.dangling])
+
+    @property
     def spent(self) -> Bool:
         """bool[delete files]: readers open it, but it can name no live data file."""
         return self.of(Scope.PARTITION) & (self.counted == 0.0) & ~self.dangling

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.table.retention import NO_SNAPSHOTS, SnapshotLog
@@ -21,6 +21,7 @@ class TableMetadata:
     writers follow. log: its snapshots and refs. orphans: paths of files that nobody refers to;
     unused_specs: ids of specs that no manifest of any snapshot has; None if they were not searched.
     orphans_refused: why no file may be removed as an orphan, "" if that is not known.
+    columns: field ids of the current schema, None if they were not read.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -32,6 +33,12 @@ class TableMetadata:
     orphans: frozenset[str] | None = None
     unused_specs: frozenset[int] | None = None
     orphans_refused: str = ""
+    columns: frozenset[int] | None = None
+
+    def dropped(self, columns: Iterable[int]) -> int | None:
+        """Return the first of these field ids that the schema does not have; None for none."""
+        known = self.columns
+        return None if known is None else next((one for one in columns if one not in known), None)
 
     @property
     def old_specs(self) -> tuple[int, ...]:

@@ -11,9 +11,12 @@ import pytest
 from reconciler.loop import reader
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_until_converged
+from reconciler.spark import metadata, reachable
+from reconciler.spark.actions.one_by_one import OneByOneExecutor
 from reconciler.state.state import StateStore
 from tests.loop.conftest import rows_of
 from tests.loop.test_step import EVERYTHING, multiset, never, quiet, step_of
+from tests.spark.disturbed import killed_at
 
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)
 NONE = {"layout": {"clustering": {"mode": "None"}, "files": {"minInputFiles": 100}}}
@@ -206,6 +209,53 @@ def test_a_removal_whose_files_are_gone_is_done_and_never_stands_again(
 
 
 @pytest.mark.spark
+def test_a_removal_of_many_files_of_which_some_are_gone_ends(
+    spark, catalog_config, iceberg_catalog, tmp_path
+):
+    """Somebody removes 5 of 1,005 after they were planned."""
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    table = iceberg_catalog.create_table("loop.many", schema=rows_of(0, 10).schema)
+    table.append(rows_of(0, 10))
+    files = [put(table, f"o{number}.parquet", 3) for number in range(1_005)]
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark = spark
+    step = step_of(catalog_config, "many", LATER, maintenance=ORPHANS, **NONE)
+    planned = step.propose(actor).plan
+    actor.put_plan(planned)
+    for path in files[::201]:
+        path.unlink()
+    steps = []
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, steps.append)
+    assert done.state.state == CONVERGED, done.state
+    assert steps[0].before.plan.id == planned.id
+    assert not any(path.exists() for path in files)
+    for hours in (12, 25, 49):
+        moment = LATER + dt.timedelta(hours=hours)
+        found = step_of(catalog_config, "many", moment, maintenance=ORPHANS, **NONE).propose(actor)
+        assert found.plan.empty
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("place", "moment"), [(metadata, "apply"), (reachable, "delete"), (OneByOneExecutor, "record")]
+)
+def test_an_expiry_that_was_cut_short_ends(
+    spark, catalog_config, appended, tmp_path, place, moment
+):
+    """Before its commit, before its files are removed, and before it is recorded."""
+    rows = multiset(appended)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark = spark
+    step = step_of(catalog_config, "upkeep", LATER, maintenance=EXPIRE, **NONE)
+    with killed_at(place, moment):
+        run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED, done.state
+    assert len(appended.refresh().metadata.snapshots) == 3 and multiset(appended) == rows
+    assert done.after.plan.empty and step.propose(actor).plan.empty
+
+
+@pytest.mark.spark
 def test_old_specs_are_removed_once_no_snapshot_uses_them(
     spark, catalog_config, make_table, tmp_path
 ):
@@ -234,6 +284,6 @@ def test_old_specs_are_removed_once_no_snapshot_uses_them(
     assert done.state.state == CONVERGED, done.state
     (planned,) = steps[0].before.plan.actions
     assert planned.action.specs == (1,)  # spec 0 has the file, 2 is the writers' and the newest
-    metadata = table.refresh().metadata
-    assert sorted(spec.spec_id for spec in metadata.partition_specs) == [0, 2]
+    left = table.refresh().metadata.partition_specs
+    assert sorted(spec.spec_id for spec in left) == [0, 2]
     assert multiset(table) == rows and done.after.plan.empty

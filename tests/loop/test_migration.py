@@ -36,14 +36,14 @@ def spec_ids(table: Any) -> Counter[int]:
 
 
 @pytest.mark.spark
-def test_a_table_moves_to_days_and_then_to_buckets(spark, catalog_config, make_table, tmp_path):
+def test_a_table_moves_to_months_and_then_to_buckets(spark, catalog_config, make_table, tmp_path):
     table = make_table("moving", files=3, rows=600)
     rows = multiset(table)
     full = f"{catalog_config.name}.loop.moving"
     spark.sql(f"REFRESH TABLE {full}")
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
     actor.spark = spark
-    step = step_of(catalog_config, "moving", now=LATER, layout=layout(("date", "day")))
+    step = step_of(catalog_config, "moving", now=LATER, layout=layout(("date", "month")))
 
     added: list[Event] = []
 
@@ -75,10 +75,10 @@ def test_a_table_moves_to_days_and_then_to_buckets(spark, catalog_config, make_t
     assert set(spec_ids(table)) == {1} and len(steps) > 1  # the late file moved in a later step
     assert table.metadata.default_spec_id == 1
 
-    step = step_of(catalog_config, "moving", now=LATER, layout=layout(("id", "bucket[4]")))
+    step = step_of(catalog_config, "moving", now=LATER, layout=layout(("id", "bucket[2]")))
     done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
     assert done.state.state == CONVERGED, done.state
-    assert multiset(table) == rows + late_rows and spec_ids(table) == {2: 4}
+    assert multiset(table) == rows + late_rows and spec_ids(table) == {2: 2}
     assert done.after.plan.empty
 
 

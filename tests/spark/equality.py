@@ -44,7 +44,7 @@ def add_equality_delete(
     number = len(list(bench.directory.glob("equality-*.parquet")))
     path = bench.directory / f"equality-{number}.parquet"
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
-    file = _data_file(table, like) if like else None
+    file = java_file(table, like) if like else None
     spec = table.specs().get(file.specId() if file else (spec_id or 0))
     numbers = bench.spark.sparkContext._gateway.new_array(bench.spark._jvm.int, len(keys))
     for index, key in enumerate(keys):
@@ -230,7 +230,8 @@ def _wrapped(column: str, values: Any, kind: Any) -> Any:
     return pa.StructArray.from_arrays([values], fields=list(kind)) if "." in column else values
 
 
-def _data_file(table: Any, path: str) -> Any:
+def java_file(table: Any, path: str) -> Any:
+    """Return the live data file of this path, an org.apache.iceberg.DataFile."""
     from reconciler.spark import iceberg
 
     tasks = iceberg.each(table.newScan().planFiles())

@@ -418,7 +418,7 @@ def _dangling(situation: Situation) -> list[Minor]:
     A file of vectors can go only when all of its vectors dangle.
     """
     deletes = situation.given.deletes
-    live = {str(path) for path in deletes.path[~deletes.dangling]}
+    live = deletes.applying
     gone = [
         row
         for row in np.flatnonzero(deletes.dangling).tolist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from reconciler.plan.actions.content import PartitionAction
@@ -64,4 +64,5 @@ class RemoveDanglingDeletes(DeleteMaintenance):
         left = tuple(path for path in self.inputs if path in facts.live)
         if not left:
             return ActionState(Validity.DONE, why="the files are gone")
+        facts = replace(facts, changed=facts.applying)
         return super(RemoveDanglingDeletes, self.on(left)).judge(facts)

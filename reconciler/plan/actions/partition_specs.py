@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.plan.actions.state import ActionState, Facts, Validity, with_columns
 from reconciler.table.schema import PartitionSpec, Schema, SpecField, spec_terms
 
 EQUALITY_DELETES, DYNAMIC_OVERWRITES = "EqualityDeletes", "DynamicOverwrites"
@@ -85,6 +85,10 @@ class SpecChange(Action, ABC):
             tuple(sorted(body.get("accepted", []))),
         )
 
+    def _pending(self, facts: Facts) -> ActionState:
+        needed = (field.source_id for field in self.fields)
+        return with_columns(ActionState(Validity.PENDING), facts, needed)
+
     def danger(self, summaries: Iterable[Mapping[str, str]]) -> str:
         """Return what other writers' commits since the plan speak against it, "" for nothing:
         `advisor.migration.risks` has looked at those before. summaries: of their snapshots."""
@@ -111,7 +115,7 @@ class AddSpec(SpecChange):
             return ActionState(Validity.DONE, why="the spec exists")
         if self.spec_id in specs or next_spec_id(specs) != self.spec_id:
             return ActionState(Validity.LOST, why="the table's specs were changed by someone else")
-        return ActionState(Validity.PENDING)
+        return self._pending(facts)
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
         return f"{self.verb} {fields_text(self.fields, schema)} (writers keep the present one)"
@@ -133,7 +137,7 @@ class SwitchSpec(SpecChange):
             return ActionState(Validity.DONE, why="writers follow the spec")
         if default != self.old:
             return ActionState(Validity.LOST, why="the default spec was changed by someone else")
-        return ActionState(Validity.PENDING)
+        return self._pending(facts)
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
         return f"{self.verb} to partition spec {fields_text(self.fields, schema)} after the files"

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.content import PartitionAction
+from reconciler.plan.actions.state import ActionState, Facts, with_columns
 from reconciler.plan.grouping import Extents, Grouping
 from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
 from reconciler.plan.reasons import partition_text
@@ -47,6 +48,11 @@ class Rewrite(PartitionAction, ABC):
     def groups(self, files: Extents, *, target_bytes: int, merge_bytes: int | None) -> Grouping:
         """Return which inputs are read, written and committed together."""
         return self.ordering.groups(files, target_bytes=target_bytes, merge_bytes=merge_bytes)
+
+    def judge(self, facts: Facts) -> ActionState:
+        fields = (field.source_id for field in self.moves_by or ())
+        needed = (*(column.field_id for column in self.ordering.key), *fields)
+        return with_columns(super(Rewrite, self).judge(facts), facts, needed)
 
     def canonical(self) -> dict[str, Any]:
         body = super(Rewrite, self).canonical() | self.ordering.canonical()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.plan.actions.state import ActionState, Facts, Validity, with_columns
 from reconciler.plan.ordering import Lexicographic, key_from_canonical
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
@@ -38,7 +38,8 @@ class SetSortOrder(Action):
             return ActionState(Validity.DONE, why="the sort order is set")
         if facts.metadata.sort_terms != self.old:
             return ActionState(Validity.LOST, why="the sort order was changed by someone else")
-        return ActionState(Validity.PENDING)
+        needed = (column.field_id for column in self.key)
+        return with_columns(ActionState(Validity.PENDING), facts, needed)
 
     def key_text(self, schema: Schema) -> str:
         return Lexicographic(self.key).text(schema)

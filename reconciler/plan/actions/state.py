@@ -6,7 +6,7 @@ side takes the facts from an observation, the executor from what the JVM reads o
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -46,10 +46,23 @@ class Facts:
     """What an action is judged by.
 
     done: the head's ancestors carry its id. live: content files of the head, at least those of the
-    action. changed: its inputs with deletes that the plan does not know.
+    action. changed: its inputs with deletes that the plan does not know. applying: delete files
+    that apply to a live data file.
     """
 
     done: bool = False
     live: Collection[str] = ()
     changed: Collection[str] = ()
+    applying: Collection[str] = ()
     metadata: TableMetadata = field(default_factory=TableMetadata)
+
+
+def with_columns(state: ActionState, facts: Facts, needed: Iterable[int]) -> ActionState:
+    """Return the state; lost where a column was dropped that the rest of the work needs.
+
+    needed: field ids.
+    """
+    gone = facts.metadata.dropped(needed)
+    if state.validity is Validity.DONE or gone is None:
+        return state
+    return ActionState(Validity.LOST, why=f"the column with field id {gone} was dropped")

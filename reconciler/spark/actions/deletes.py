@@ -81,14 +81,14 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
     def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
         self._read(head)
         paths = frozenset(file.path for file in self.files)
-        changed = self.changed(head)
+        applying = self.applying(head)
         return {
-            key: action.judge(Facts(done=key in done, live=paths, changed=changed))
+            key: action.judge(Facts(done=key in done, live=paths, applying=applying))
             for key, action in self.items
         }
 
-    def changed(self, head: int) -> frozenset[str]:
-        """Return the inputs that are live, but no longer what the action was planned for."""
+    def applying(self, head: int) -> frozenset[str]:
+        """Return the inputs that apply to a live data file; empty where no action asks."""
         return frozenset()
 
     def input_bytes(self, paths: Sequence[str]) -> int:
@@ -185,7 +185,7 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
 
 
 class RemoveDanglingExecutor(DeleteExecutor[RemoveDanglingDeletes]):
-    def changed(self, head: int) -> frozenset[str]:
+    def applying(self, head: int) -> frozenset[str]:
         inputs = [path for _, action in self.items for path in action.inputs]
         files = delete_files.of_paths(self.files, inputs)
         left = delete_files.dangling(self.run.spark, self.run.table, head, files)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.state import ActionState, Validity
-from reconciler.spark import specs
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.operations import MoveFiles, RewriteFiles
@@ -24,12 +22,10 @@ class MigrateExecutor(RewriteExecutor):
         return {key: self._with_spec(action, states[key]) for key, action in self.items}
 
     def _with_spec(self, action: Any, state: ActionState) -> ActionState:
-        if state.validity is Validity.DONE:
+        exists = self.run.table.specs().get(action.into) is not None
+        if state.validity is Validity.DONE or exists:
             return state
-        why = specs.dropped(self.run.table, action.moves_by)
-        if self.run.table.specs().get(action.into) is None:
-            why = f"spec {action.into} does not exist"
-        return replace(state, validity=Validity.LOST, standing=(), why=why) if why else state
+        return ActionState(Validity.LOST, why=f"spec {action.into} does not exist")
 
     def _operation(self, attempt: Attempt, tasks: ScanTasks, files: Sequence[Any]) -> RewriteFiles:
         target: Migrate = self.items[0][1]  # type: ignore[assignment]

@@ -21,7 +21,7 @@ class _SpecExecutor(MetadataExecutor[SomeChange], ABC):
         state = action.judge(facts)
         if state.validity is not Validity.PENDING:
             return state
-        danger = specs.dropped(self.run.table, action.fields) or action.danger(self._since())
+        danger = action.danger(self._since())
         return ActionState(Validity.LOST, why=danger) if danger else state
 
     def _since(self) -> list[Mapping[str, str]]:
