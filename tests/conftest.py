@@ -77,6 +77,34 @@ def no_jvm_without_a_marker(
         monkeypatch.setenv("JAVA_HOME", str(Path(__file__).parent / "no_jvm"))
 
 
+SHARED_CATALOGS = {"iceberg_catalog": "iceberg_catalog", "rest_side": "rest_server"}
+"""Fixture of a catalog that tests share -> the fixture of the tests that may use it."""
+
+
+@pytest.fixture(autouse=True)
+def tables_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test registers in a catalog that tests share is not there for the next one: whatever
+    removes files asks every table of the catalog first, which may be hundreds.
+
+    Tables of fixtures that live longer are made before, and stay.
+    """
+    catalogs = [
+        request.getfixturevalue(catalog)
+        for catalog, needed in SHARED_CATALOGS.items()
+        if needed in request.fixturenames
+    ]
+    before = [_tables(catalog) for catalog in catalogs]
+    yield
+    for catalog, known in zip(catalogs, before, strict=True):
+        for identifier in _tables(catalog) - known:
+            catalog.drop_table(identifier)
+
+
+def _tables(catalog: Any) -> set[tuple[str, ...]]:
+    spaces = catalog.list_namespaces()
+    return {name for space in spaces for name in catalog.list_tables(space)}
+
+
 def sqlite_catalog(directory: Path, name: str = "rec") -> CatalogConfig:
     """An embedded catalog below `directory`, in pyiceberg's spelling."""
     return CatalogConfig(
@@ -187,6 +215,14 @@ def rest_catalog(rest_server: RestServer) -> CatalogConfig:
     return CatalogConfig(
         name="rec", type="rest", properties={"type": "rest", "uri": rest_server.uri}, source="test"
     )
+
+
+@pytest.fixture(scope="session")
+def rest_side(rest_catalog: CatalogConfig) -> Any:
+    """pyiceberg's side of the catalog on the REST server."""
+    from pyiceberg.catalog.rest import RestCatalog
+
+    return RestCatalog("rec", **dict(rest_catalog.properties))
 
 
 @pytest.fixture(scope="session")

@@ -710,6 +710,7 @@ def _two_columns(random, rows):
 @settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 10_000), step_days=st.sampled_from([0, 8]))
 @example(seed=798, step_days=8)
+@example(seed=340, step_days=0)
 @example(seed=3496, step_days=0)
 @example(seed=124, step_days=0)
 @example(seed=1117, step_days=0)
@@ -738,9 +739,10 @@ def test_applying_the_advice_until_nothing_is_left_ends_and_predictions_hold(see
         assert window_cost(now, work) <= before * 1.001
         found = window_read(now, work)
         assert found <= 1.2 * advice.read_after.mid
-        # A simulated writer stores values row by row and we by runs: a merge reads less than said.
-        if any(item.action.kind != "BinPack" for item in advice.actions):
-            assert found >= 0.8 * advice.read_after.mid
+        # What arrived stores values row by row, what is written stores them by runs: where rows
+        # were in the new order before, less is read than the files before let expect.
+        row_by_row = replace(now, files=tuple(replace(file, ours=False) for file in now.files))
+        assert max(found, window_read(row_by_row, work)) >= 0.8 * advice.read_after.mid
     left = np.sort(np.concatenate([f.rows for f in now.files]))
     assert (left == np.arange(len(table))).all()
 

@@ -62,26 +62,28 @@ def _limited(path: Path, table: Any, share: float) -> str:
     return policy_file(path, table, **declared("day", budgets=[budget]))
 
 
-@pytest.fixture
-def half_done(cli: Cli, with_spark: None, parted: Any, tmp_path: Path) -> tuple[str, str]:  # noqa: F811
-    """Two of four actions were carried out; the policy's file, and what `apply` printed."""
+def test_a_plan_carried_out_in_two_parts(cli, with_spark, parted, tmp_path):  # noqa: F811
+    """The budget covers two of its four actions, then all."""
     assert cli("workload", "import", write_log(tmp_path / "q.jsonl", parted))[0] == 0
     policy = _limited(tmp_path / "p.yaml", parted, 0.6)
     code, out, _ = cli("apply", name_of(parted), "-f", policy, "--yes")
     assert code == 3, out
-    return policy, out
+    _assert_a_part_is_not_compared(out)
+    planned = _assert_what_is_left_is_shown(cli, parted, policy)
+    Path("plan.json").write_text(json.dumps(planned))
+    assert cli("apply", "plan.json", "-f", policy)[0] == 3
+    _assert_the_rest_is_compared(cli, parted, _limited(tmp_path / "p.yaml", parted, 9.0), planned)
 
 
-def test_the_prediction_of_a_whole_plan_is_not_compared_with_a_part(cli, half_done):  # noqa: F811
-    _, out = half_done
+def _assert_a_part_is_not_compared(out: str) -> None:
+    """With the prediction of the whole plan."""
     (line,) = [line for line in out.splitlines() if line.lstrip().startswith("read by")]
     predicted, actual = re.split(r" {2,}", line.strip())[1:3]
     assert predicted == "-" and re.match(r"[\d.]+ [KM]iB", actual)
     assert "whole plan" in " ".join(out.split())
 
 
-def test_a_partly_applied_plan_shows_what_is_left(cli, half_done, parted, tmp_path):  # noqa: F811
-    policy, _ = half_done
+def _assert_what_is_left_is_shown(cli: Cli, parted: Any, policy: str) -> Any:  # noqa: F811
     code, out, _ = cli("plan", name_of(parted), "-f", policy)
     assert code == 0
     assert "2 of 4" in out
@@ -94,23 +96,19 @@ def test_a_partly_applied_plan_shows_what_is_left(cli, half_done, parted, tmp_pa
     assert re.search(r"^Trust .*\b2 actions", out, re.M)
     share = float(re.search(r"rewritten \(([\d.]+) % of the table\)", out)[1])
     assert 40 < share < 60
-
     document = json.loads(cli("plan", name_of(parted), "-f", policy, "-o", "json")[1])
     assert len(document["actions"]) == 4
     assert sorted(document["progress"]["done"] + document["progress"]["left"]) == [
         item["id"] for item in document["actions"]
     ]
     assert document["planId"] in out
-    Path("plan.json").write_text(json.dumps(document))
-    assert cli("apply", "plan.json", "-f", policy)[0] == 3
     markdown = cli("plan", name_of(parted), "-f", policy, "-o", "markdown")[1]
     assert "2 of 4" in markdown
     assert document["digest"] in markdown
+    return document
 
 
-def test_the_rest_of_a_plan_is_compared_once_all_of_it_is_done(cli, half_done, parted, tmp_path):  # noqa: F811
-    planned = json.loads(cli("plan", name_of(parted), "-f", half_done[0], "-o", "json")[1])
-    policy = _limited(tmp_path / "p.yaml", parted, 9.0)
+def _assert_the_rest_is_compared(cli: Cli, parted: Any, policy: str, planned: Any) -> None:  # noqa: F811
     code, out, err = cli("apply", name_of(parted), "-f", policy, "--yes", "-o", "json")
     assert code == 0, out
     assert "2 of 4" in err

@@ -230,16 +230,22 @@ def _seen_by_duckdb(bench: Bench, name: str, duckdb: Any) -> Counter[str]:
     return Counter(f"Row(id={i}, k={k}, s={s!r})" for i, k, s in rows)
 
 
-@settings(
-    max_examples=5,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(history=histories())
-def test_maintenance_of_deletes_changes_no_live_row(
-    bench: Bench, duckdb: Any, history: History
-) -> None:
+@pytest.mark.parametrize("tried", [3, pytest.param(50, marks=pytest.mark.soak)])
+def test_maintenance_of_deletes_changes_no_live_row(bench: Bench, duckdb: Any, tried: int) -> None:
+    @settings(
+        max_examples=tried,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(history=histories())
+    def holds(history: History) -> None:
+        _assert_kept(bench, duckdb, history)
+
+    holds()
+
+
+def _assert_kept(bench: Bench, duckdb: Any, history: History) -> None:
     properties = (
         f"'format-version'='{history.version}', 'write.delete.mode'='merge-on-read', "
         "'write.delete.granularity'='partition'"

@@ -200,16 +200,24 @@ def duckdb() -> Iterator[Any]:
         yield connection
 
 
-@settings(
-    max_examples=2,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(history=histories())
+@pytest.mark.parametrize("tried", [2, pytest.param(40, marks=pytest.mark.soak)])
 def test_maintenance_changes_no_row_whatever_becomes_of_the_keys(
-    bench: Bench, duckdb: Any, history: tuple[int, list[tuple[Any, ...]]]
+    bench: Bench, duckdb: Any, tried: int
 ) -> None:
+    @settings(
+        max_examples=tried,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(history=histories())
+    def holds(history: tuple[int, list[tuple[Any, ...]]]) -> None:
+        _assert_kept(bench, duckdb, history)
+
+    holds()
+
+
+def _assert_kept(bench: Bench, duckdb: Any, history: tuple[int, list[tuple[Any, ...]]]) -> None:
     version, steps = history
     name = bench.create(
         "id bigint, k int, f double, s string, i int, st struct<a:int,b:double>",

@@ -20,7 +20,6 @@ from reconciler.plan.actions.partition_specs import AddSpec
 from reconciler.plan.execution import Event
 from reconciler.spark import commit
 from reconciler.table.schema import SpecField
-from tests.examples import examples
 from tests.spark.equality import add_equality_delete, upsert
 from tests.spark.tables import Bench
 
@@ -54,18 +53,28 @@ def scene(**acts: Any) -> dict[str, Any]:
     return quiet | {"verified": [], "first": [], "second": []} | acts
 
 
-@example(scene(verified=[("equality old", 1)]))
-@example(scene(first=[("equality old", 2)]))
-@example(scene(first=[("append", 1)], second=[("equality old", 3)]))
-@example(scene(first=[("upsert", 2)], second=[("merge", 5)]))
-@example(scene(version=3, merges="merge-on-read", verified=[("merge", 1)], first=[("upsert", 1)]))
-@example(scene(version=3, target=(), first=[("equality old", 0)]))
-@settings(
-    max_examples=examples(6), deadline=None, phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
-@given(scenes())
-def test_no_row_is_lost_or_comes_back(bench: Bench, drawn: dict[str, Any]) -> None:
+@pytest.mark.parametrize("tried", [2, pytest.param(60, marks=pytest.mark.soak)])
+def test_no_row_is_lost_or_comes_back(bench: Bench, tried: int) -> None:
+    @example(scene(verified=[("equality old", 1)]))
+    @example(scene(first=[("equality old", 2)]))
+    @example(scene(first=[("append", 1)], second=[("equality old", 3)]))
+    @example(scene(first=[("upsert", 2)], second=[("merge", 5)]))
+    @example(
+        scene(version=3, merges="merge-on-read", verified=[("merge", 1)], first=[("upsert", 1)])
+    )
+    @example(scene(version=3, target=(), first=[("equality old", 0)]))
+    @settings(
+        max_examples=tried, deadline=None, phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(scenes())
+    def holds(drawn: dict[str, Any]) -> None:
+        _assert_kept(bench, drawn)
+
+    holds()
+
+
+def _assert_kept(bench: Bench, drawn: dict[str, Any]) -> None:
     name = bench.create(
         "id BIGINT, k INT",
         f"'format-version'='{drawn['version']}', 'write.delete.mode'='merge-on-read', "
