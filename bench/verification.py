@@ -11,7 +11,6 @@ this prints in the working tree of each, run in turn.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from bench.cpu import cpu_seconds
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.spark import session
@@ -47,22 +47,6 @@ LINEITEM = """
             substring(sha1(string(-id)), 1, 8)) AS l_comment
 """
 KINDS = ("sort", "merge")
-
-
-def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and all below it, those that have ended included."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    total, left = 0, [os.getpid()]
-    while left:
-        pid = left.pop()
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                left += [int(child) for child in (task / "children").read_text().split()]
-        except OSError:
-            continue
-        total += sum(map(int, fields[11:15]))
-    return total / ticks
 
 
 def measured(bench: Bench, kind: str, mode: str, rows: int, number: int) -> float:

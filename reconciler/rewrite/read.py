@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,9 @@ class Reader:
         self._footers: dict[str, tuple[Any, Mapping[Any, int]]] = {}
         self._positions: dict[str, dict[str, Positions]] = {}
         self._keys: dict[tuple[tuple[int, ...], tuple[str, ...]], tuple[pa.ChunkedArray, ...]] = {}
+        self.kept: dict[tuple[str, int], Mask | None] = {}
+        """Which rows of a row group are live, by file and number; None if all of them are. Columns
+        of a file are read one after another, its deletes once."""
 
     def open(self, file: DataFile, dictionaries: Sequence[str] = ()) -> Opened:
         """dictionaries: names of columns of the table to be read as dictionaries."""
@@ -224,7 +227,7 @@ class Opened:
             return int(self.footer.num_rows - len(self._hidden))
         found = 0
         for number, at, rows in self._row_groups():
-            keep = self._kept(self._raw(number, ()), at, rows)
+            keep = self._kept(number, at, rows)
             found += rows if keep is None else int(keep.sum())
         return found
 
@@ -249,17 +252,15 @@ class Opened:
             at += rows
 
     def _live(self, number: int, at: int, rows: int, columns: Sequence[Column]) -> pa.Table:
-        raw = self._raw(number, columns)
+        raw = self._raw(number, {column.field_id for column in columns})
         arrays = [self._column(raw, column, at, rows) for column in columns]
         fields = [_named(column, own) for column, own in zip(columns, arrays, strict=True)]
         table = pa.table(arrays, schema=pa.schema(fields))
-        keep = self._kept(raw, at, rows)
+        keep = self._kept(number, at, rows)
         return table if keep is None else table.filter(pa.array(keep))
 
-    def _raw(self, number: int, columns: Sequence[Column]) -> pa.Table:
-        wanted = {column.field_id for column in columns}
-        for ids in self._keyed:
-            wanted |= {self._reader.table.ways[field_id][0].field_id for field_id in ids}
+    def _raw(self, number: int, wanted: Set[int]) -> pa.Table:
+        """Return a row group's columns as stored. wanted: field ids of columns of the table."""
         names = [path[0] for i, path in self._paths.items() if len(path) == 1 and i in wanted]
         try:
             return self.parquet.read_row_group(number, columns=names, use_threads=False)
@@ -295,13 +296,23 @@ class Opened:
         own = _of(raw, path[0]).combine_chunks().cast(pa.int64())
         return pa.chunked_array([pc.coalesce(own, inherited)])
 
-    def _kept(self, raw: pa.Table, at: int, rows: int) -> Mask | None:
-        """Return which rows of a row group are live, None if all of them are."""
+    def _kept(self, number: int, at: int, rows: int) -> Mask | None:
+        """Return `Reader.kept` of a row group. at: its first row."""
+        known = self._reader.kept
+        named = (self.file.path, number)
+        if named not in known:
+            known[named] = self._without_deletes(number, at, rows)
+        return known[named]
+
+    def _without_deletes(self, number: int, at: int, rows: int) -> Mask | None:
         low, high = np.searchsorted(self._hidden, (at, at + rows))
         if low == high and not self._keyed:
             return None
         keep = np.ones(rows, dtype=np.bool_)
         keep[self._hidden[low:high] - at] = False
+        ways = self._reader.table.ways
+        tops = {ways[field_id][0].field_id for ids in self._keyed for field_id in ids}
+        raw = self._raw(number, tops) if tops else None
         for ids, files in self._keyed.items():
             values = [self._key(raw, field_id, rows) for field_id in ids]
             keep &= ~equal_to(values, self._reader.keys(ids, files))
