@@ -24,6 +24,8 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)", re.IGNORECASE)
 _FIXED = re.compile(r"fixed\[(\d+)\]", re.IGNORECASE)
 UUID_BYTES = 16
 UNKNOWN = "unknown"
+OFFSET_BYTES = 1 << 28
+"""Bytes of values, with as many bits as 32-bit offsets can count: no nested value is smaller."""
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -299,17 +301,80 @@ def _map(
     return pa.MapArray.from_arrays(whole.offsets, keys, items, wanted, mask=absent)
 
 
-def in_one_piece(table: pa.Table) -> pa.Table:
-    """Return the table with each column in one piece: rows are gathered from it at random."""
-    unified = table.unify_dictionaries()
-    return pa.table([one_piece(column) for column in unified.columns], schema=unified.schema)
+def child_of(values: Any, name: str) -> Any:
+    """Return a field of structs, NULL where they are: a name that begins with a dot or a bracket
+    would be taken for a path."""
+    return pc.struct_field(values, [[field.name for field in values.type].index(name)])
+
+
+# Whole columns
+
+
+class Whole:
+    """Rows of a table that are gathered at random: each column is in one piece."""
+
+    def __init__(self, table: pa.Table) -> None:
+        unified = table.unify_dictionaries()
+        self._schema = unified.schema
+        self._columns = [one_piece(column) for column in unified.columns]
+
+    def take(self, order: Any) -> pa.Table:
+        """Return the rows of these numbers, in the table's types. order: int64[rows]."""
+        at = pa.array(order)
+        pairs = zip(self._columns, self._schema, strict=True)
+        columns = [
+            pa.chunked_array(_gathered(values, at, field.type), field.type)
+            for values, field in pairs
+        ]
+        return pa.table(columns, schema=self._schema)
+
+
+def gathered(column: pa.ChunkedArray, order: pa.Array) -> pa.ChunkedArray:
+    """Return a column's values in an order of the rows."""
+    column = column.unify_dictionaries()
+    return pa.chunked_array(_gathered(one_piece(column), order, column.type), column.type)
 
 
 def one_piece(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column's values as one array. Its dictionaries, if any, are the same one."""
+    """Return a column's values as one array. Its dictionaries, if any, are the same one.
+
+    Where 32-bit offsets may not do for all of them, the array's type is that with 64-bit offsets.
+    """
     if column.num_chunks == 1:
         return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    if not column.num_chunks:
+        return pa.nulls(0, column.type)
+    if column.nbytes > OFFSET_BYTES:
+        column = column.cast(wide(column.type))
+    return pa.concat_arrays(column.chunks)
+
+
+def wide(kind: pa.DataType) -> pa.DataType:
+    """Return the type with 64-bit offsets (of a map, inside it: it has none)."""
+    types = pa.types
+    if types.is_string(kind) or types.is_binary(kind):
+        return pa.large_string() if types.is_string(kind) else pa.large_binary()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(wide(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.large_list(kind.value_field.with_type(wide(kind.value_type)))
+    if types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(wide(key.type)), item.with_type(wide(item.type)))
+    return kind
+
+
+def _gathered(values: pa.Array, at: pa.Array, wanted: pa.DataType) -> list[pa.Array]:
+    """Return values in a type with 32-bit offsets, in as many pieces as these need."""
+    found = values.take(at)
+    if found.type == wanted:
+        return [found]
+    if found.nbytes <= OFFSET_BYTES or len(at) == 1:
+        return [found.cast(wanted)]
+    rows = -(-len(at) // (found.nbytes // OFFSET_BYTES + 1))
+    parts = [at.slice(first, rows) for first in range(0, len(at), rows)]
+    del found
+    return [piece for part in parts for piece in _gathered(values, part, wanted)]
 
 
 # Values that are not stored

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reconciler.rewrite.arrow import plain
 from reconciler.rewrite.read import numbers_of_rows
-from reconciler.rewrite.task import Field
+from reconciler.rewrite.task import Field, Unfit
 
 Int64 = npt.NDArray[np.int64]
 
@@ -33,9 +32,7 @@ class Partitions:
 
     def __init__(self, fields: Sequence[Field], values: Sequence[pa.ChunkedArray]) -> None:
         self._fields = fields
-        self._values = [
-            transformed(field.transform, own) for field, own in zip(fields, values, strict=True)
-        ]
+        self._values = [_transformed(one, own) for one, own in zip(fields, values, strict=True)]
         numbers = numbers_of_rows([own.chunks for own in self._values], len(values[0]))
         _, self._first, self.of_row = np.unique(numbers, return_index=True, return_inverse=True)
         """The first row of each partition, and the number of each row's partition."""
@@ -48,18 +45,33 @@ class Partitions:
     def entry(self, number: int) -> tuple[Any, ...]:
         """Return the values of a partition, as manifests write them in JSON."""
         at = int(self._first[number])
-        return tuple(
-            json_value(own[at].as_py(), field.type)
-            for field, own in zip(self._fields, self._values, strict=True)
-        )
+        pairs = zip(self._fields, self._values, strict=True)
+        try:
+            return tuple(json_value(own[at].as_py(), field.type) for field, own in pairs)
+        except (OverflowError, ValueError) as error:
+            raise Unfit("a partition of a date that Python does not have") from error
 
     def path(self, number: int) -> str:
         """Return the directory of a partition, as Iceberg's writers name it."""
         parts = []
         for field, value in zip(self._fields, self.entry(number), strict=True):
-            text = _text(field.transform, value)
+            try:
+                text = _text(field.transform, value)
+            except OverflowError as error:
+                raise Unfit("a partition of a date that Python does not have") from error
             parts.append(f"{quote(field.name, safe='')}={quote(text, safe='')}")
         return "/".join(parts)
+
+
+def _transformed(field: Field, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the field's value of each row. Raises Unfit where the library has none."""
+    try:
+        found = transformed(field.transform, values)
+    except ValueError as error:
+        raise Unfit(f"the transform {field.transform} of {field.type}") from error
+    if field.transform != VOID and found.null_count > values.null_count:
+        raise Unfit(f"the transform {field.transform} of values beyond the library's range")
+    return found
 
 
 def transformed(transform: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -67,15 +79,21 @@ def transformed(transform: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     from pyiceberg_core import transform as kernels
 
     name, _, argument = transform.partition("[")
-    chunks = [plain(chunk) for chunk in values.chunks]
     if name == IDENTITY:
-        return pa.chunked_array(chunks, values.type if not chunks else chunks[0].type)
+        return values
     if name == VOID:
         return pa.chunked_array([pa.nulls(len(values), pa.int32())])
     kernel = getattr(kernels, name)
     more = (int(argument.rstrip("]")),) if argument else ()
-    found = [kernel(chunk, *more) for chunk in chunks]
+    found = [_applied(lambda one: kernel(one, *more), chunk) for chunk in values.chunks]
     return pa.chunked_array(found) if found else pa.chunked_array([pa.nulls(0, pa.int32())])
+
+
+def _applied(kernel: Callable[[pa.Array], pa.Array], values: pa.Array) -> pa.Array:
+    """Return what the kernel makes of values, of a dictionary once for each of them."""
+    if not pa.types.is_dictionary(values.type):
+        return kernel(values)
+    return kernel(values.dictionary).take(values.indices)
 
 
 def json_value(value: Any, kind: str) -> Any:

@@ -186,6 +186,6 @@ def values_of(ids: Iterable[int], ways: Any, table: pa.Table) -> list[pa.Chunked
         top, *inside = ways[field_id]
         values = table.column(table.schema.names.index(top.name))
         for column in inside:
-            values = pc.struct_field(values, column.name)
+            values = arrow.child_of(values, column.name)
         found.append(values)
     return found

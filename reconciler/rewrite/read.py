@@ -7,10 +7,11 @@ code of each side (both unpack their bitmaps by CRoaring), so that an error of o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -36,16 +37,40 @@ DICTIONARY_BYTES = 4
 """Stored bytes per value, before compression, below which a text column is worth reading as a
 dictionary."""
 
+BATCH_ROWS = 1_024
+"""Rows that are decoded at a time where those of a row group do not fit one array."""
+
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
+Raw = dict[str, pa.ChunkedArray]
+"""Columns as a file holds them, by name."""
 
 
 class Damaged(Exception):
-    """A file that cannot be read, or does not hold what its manifest entry says."""
+    """A file that cannot be read, or does not hold what its manifest entry says.
 
-    def __init__(self, path: str, detail: str) -> None:
+    column: in which this shows, "" if it concerns the file as a whole.
+    """
+
+    def __init__(self, path: str, detail: str, column: str = "") -> None:
         super().__init__(f"{path}: {detail}")
-        self.path, self.detail = path, detail
+        self.path, self.detail, self.column = path, detail, column
+
+
+@contextlib.contextmanager
+def decoding(path: str, column: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Whatever a decoder says of the file is its damage, unlike a lack of memory or an error of the
+    storage, which has a number. column: returns which column cannot be decoded."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Unreadable as error:
+        raise Damaged(path, error.detail, error.column) from error
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise Damaged(path, _why(error), column()) from error
 
 
 def columns_of(table: Table) -> tuple[Column, ...]:
@@ -75,7 +100,7 @@ class Reader:
         """Return the footer of a data file, and the field ids of its columns by path."""
         known = self._footers.get(location)
         if known is None:
-            with self.parquet(location) as opened:
+            with decoding(location), self.parquet(location) as opened:
                 known = opened.metadata, arrow.ids_of(opened.schema_arrow, self.mapping)
             self._footers[location] = known
         return known
@@ -84,7 +109,7 @@ class Reader:
         self, location: str, dictionaries: Sequence[str] = (), footer: Any = None
     ) -> pq.ParquetFile:
         path = self.scratch.path(location)
-        try:
+        with decoding(location):
             return pq.ParquetFile(
                 path,
                 metadata=footer,
@@ -92,8 +117,6 @@ class Reader:
                 page_checksum_verification=True,
                 pre_buffer=False,
             )
-        except (OSError, pa.ArrowException) as error:
-            raise Damaged(location, _why(error)) from error
 
     def positions(self, file: DataFile) -> Positions:
         """Return the rows that position deletes and vectors hide, ascending."""
@@ -119,10 +142,10 @@ class Reader:
         paths, rows = self._delete_columns(one, POSITION_COLUMNS, POSITION_MAPPING)
         if not len(paths):
             return {}
-        encoded = pa.chunked_array(paths).combine_chunks().dictionary_encode()
-        encoded = encoded if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks()
-        numbers = encoded.indices.to_numpy(zero_copy_only=False)
-        at = pa.chunked_array(rows).combine_chunks().to_numpy(zero_copy_only=False)
+        encoded = pa.chunked_array([chunk.dictionary_encode() for chunk in paths])
+        encoded = arrow.one_piece(encoded.unify_dictionaries())
+        numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        at = arrow.one_piece(pa.chunked_array(rows)).fill_null(-1).to_numpy(zero_copy_only=False)
         order = np.argsort(numbers, kind="stable")
         ends = np.searchsorted(numbers[order], np.arange(len(encoded.dictionary) + 1))
         return {
@@ -151,17 +174,10 @@ class Reader:
         self, one: Delete, columns: Sequence[Column], mapping: Any
     ) -> list[list[pa.Array]]:
         """Return the chunks of columns of a Parquet delete file, by field id. Raises Damaged."""
-        try:
-            path = self.scratch.path(one.path)
+        path = self.scratch.path(one.path)
+        with decoding(one.path):
             table = pq.read_table(path, use_threads=False, page_checksum_verification=True)
-        except (OSError, pa.ArrowException) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise Damaged(one.path, _why(error)) from error
-        try:
             return _chunks_of(table, columns, mapping)
-        except Unreadable as error:
-            raise Damaged(one.path, _clause(error)) from error
 
 
 def _chunks_of(table: pa.Table, columns: Sequence[Column], mapping: Any) -> list[list[pa.Array]]:
@@ -173,9 +189,9 @@ def _chunks_of(table: pa.Table, columns: Sequence[Column], mapping: Any) -> list
         path = paths.get(column.field_id)
         if path is None:
             raise Unreadable(column.name, "the file lacks it")
-        chunks = _of(table, path[0]).chunks
+        chunks = table.column(table.column_names.index(path[0])).chunks
         for name in path[1:]:
-            chunks = [pc.struct_field(chunk, name) for chunk in chunks]
+            chunks = [arrow.child_of(chunk, name) for chunk in chunks]
         found.append([arrow.fitted(chunk, column, ids, path) for chunk in chunks])
     return found
 
@@ -211,7 +227,7 @@ class Opened:
         names = self._stored_names()
         self.parquet = reader.parquet(file.path, names, self.footer)
         hidden = reader.positions(file)
-        self._hidden = hidden[hidden < self.footer.num_rows]
+        self._hidden = hidden[(hidden >= 0) & (hidden < self.footer.num_rows)]
         self._keyed = _by_keys(file.deletes)
 
     def close(self) -> None:
@@ -234,12 +250,8 @@ class Opened:
     def live(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
         """Yield the live rows of each row group, in these columns of the table."""
         for number, at, rows in self._row_groups():
-            try:
+            with decoding(self.file.path):
                 table = self._live(number, at, rows, columns)
-            except Unreadable as error:
-                raise Damaged(self.file.path, _clause(error)) from error
-            except pa.ArrowException as error:
-                raise Damaged(self.file.path, _why(error)) from error
             yield table
 
     def _row_groups(self) -> Iterator[tuple[int, int, int]]:
@@ -259,15 +271,38 @@ class Opened:
         keep = self._kept(number, at, rows)
         return table if keep is None else table.filter(pa.array(keep))
 
-    def _raw(self, number: int, wanted: Set[int]) -> pa.Table:
-        """Return a row group's columns as stored. wanted: field ids of columns of the table."""
+    def _raw(self, number: int, wanted: Set[int]) -> Raw:
+        """Return a row group's columns as stored, by their names, of equal ones the first.
+
+        wanted: field ids of columns of the table.
+        """
         names = [path[0] for i, path in self._paths.items() if len(path) == 1 and i in wanted]
+        with decoding(self.file.path, lambda: self._undecodable(number, names)):
+            table = self._decoded(number, names)
+        found: Raw = {}
+        for name, values in zip(table.column_names, table.columns, strict=True):
+            found.setdefault(name, values)
+        return found
+
+    def _decoded(self, number: int, names: Sequence[str]) -> pa.Table:
         try:
             return self.parquet.read_row_group(number, columns=names, use_threads=False)
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            raise Damaged(self.file.path, _why(error)) from error
+        except pa.ArrowNotImplementedError:  # texts in lists that 32-bit offsets do not hold
+            batches = self.parquet.iter_batches(
+                BATCH_ROWS, row_groups=[number], columns=names, use_threads=False
+            )
+            return pa.Table.from_batches(batches)
 
-    def _column(self, raw: pa.Table, column: Column, at: int, rows: int) -> pa.ChunkedArray:
+    def _undecodable(self, number: int, names: Sequence[str]) -> str:
+        """Return the first column whose values Arrow cannot decode, "" if none is."""
+        for name in names:
+            try:
+                self._decoded(number, [name])
+            except (OSError, pa.ArrowException, UnicodeDecodeError):
+                return name
+        return ""
+
+    def _column(self, raw: Raw, column: Column, at: int, rows: int) -> pa.ChunkedArray:
         path = self._paths.get(column.field_id)
         if column.field_id in (ROW_ID, LAST_UPDATED):
             return self._lineage(raw, column, path, at, rows)
@@ -277,12 +312,10 @@ class Opened:
             one = arrow.constant(column, value, rows)
             return pa.chunked_array([one.dictionary_encode() if as_dictionary else one])
         fit = arrow.encoded if as_dictionary else arrow.fitted
-        chunks = _of(raw, path[0]).chunks
+        chunks = raw[path[0]].chunks
         return pa.chunked_array([fit(chunk, column, self.ids, path) for chunk in chunks])
 
-    def _lineage(
-        self, raw: pa.Table, column: Column, path: Any, at: int, rows: int
-    ) -> pa.ChunkedArray:
+    def _lineage(self, raw: Raw, column: Column, path: Any, at: int, rows: int) -> pa.ChunkedArray:
         """Return what the file holds, else what its rows inherit (specification, "Row Lineage")."""
         first = self.file.first_row_id
         if first is None:
@@ -293,7 +326,7 @@ class Opened:
             inherited = pa.repeat(pa.scalar(self.file.sequence, pa.int64()), rows)
         if path is None:
             return pa.chunked_array([inherited])
-        own = _of(raw, path[0]).combine_chunks().cast(pa.int64())
+        own = arrow.one_piece(raw[path[0]]).cast(pa.int64())
         return pa.chunked_array([pc.coalesce(own, inherited)])
 
     def _kept(self, number: int, at: int, rows: int) -> Mask | None:
@@ -312,20 +345,20 @@ class Opened:
         keep[self._hidden[low:high] - at] = False
         ways = self._reader.table.ways
         tops = {ways[field_id][0].field_id for ids in self._keyed for field_id in ids}
-        raw = self._raw(number, tops) if tops else None
+        raw = self._raw(number, tops) if tops else {}
         for ids, files in self._keyed.items():
             values = [self._key(raw, field_id, rows) for field_id in ids]
             keep &= ~equal_to(values, self._reader.keys(ids, files))
         return keep
 
-    def _key(self, raw: pa.Table, field_id: int, rows: int) -> pa.ChunkedArray:
+    def _key(self, raw: Raw, field_id: int, rows: int) -> pa.ChunkedArray:
         """Return the values of a key column, which the table may have dropped."""
         way = self._reader.table.ways[field_id]
         path = self._paths.get(way[0].field_id)
         if path is None:
             value = self._constants.get(field_id, way[-1].default) if len(way) == 1 else None
             return pa.chunked_array([arrow.constant(way[-1], value, rows)])
-        chunks = _of(raw, path[0]).chunks
+        chunks = raw[path[0]].chunks
         for column in way[1:]:
             inside = self._paths.get(column.field_id)
             if inside is None or inside[: len(path)] != path:
@@ -333,7 +366,7 @@ class Opened:
                     [_absent(chunk, way[-1]) for chunk in chunks], arrow.type_of(way[-1])
                 )
             path = inside
-            chunks = [pc.struct_field(chunk, path[-1]) for chunk in chunks]
+            chunks = [arrow.child_of(chunk, path[-1]) for chunk in chunks]
         found = [arrow.fitted(chunk, way[-1], self.ids, path) for chunk in chunks]
         return pa.chunked_array(found, arrow.type_of(way[-1]))
 
@@ -342,10 +375,6 @@ def _absent(holder: pa.Array, column: Column) -> pa.Array:
     """Return the values of a field that a file's structs lack."""
     filled = arrow.constant(column, column.default, len(holder))
     return pc.if_else(pc.is_null(holder), pa.scalar(None, filled.type), filled)
-
-
-def _of(raw: pa.Table, name: str) -> pa.ChunkedArray:
-    return raw.column(raw.schema.names.index(name))
 
 
 def _named(column: Column, values: pa.ChunkedArray) -> pa.Field:
@@ -383,11 +412,18 @@ def numbers_of_rows(columns: Iterable[Sequence[pa.Array]], rows: int) -> Positio
 
 def _numbered(chunks: Sequence[pa.Array]) -> tuple[Positions, int]:
     """Return a number for each value, equal for equal values, and how many there are."""
-    plain_ = [_comparable(arrow.plain(chunk)) for chunk in chunks]
-    whole = pa.concat_arrays(plain_) if plain_ else pa.nulls(0, pa.int64())
-    encoded = whole.dictionary_encode(null_encoding="encode")
-    numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers, max(1, len(encoded.dictionary))
+    if not chunks:
+        return np.zeros(0, dtype=np.int64), 1
+    if any(pa.types.is_dictionary(chunk.type) for chunk in chunks):
+        encoded = arrow.one_piece(pa.chunked_array(map(_encoded, chunks)).unify_dictionaries())
+    else:
+        encoded = arrow.one_piece(pa.chunked_array(map(_comparable, chunks))).dictionary_encode()
+    numbers = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+    return numbers.astype(np.int64), len(encoded.dictionary) + 1
+
+
+def _encoded(chunk: pa.Array) -> pa.Array:
+    return chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
 
 
 def _comparable(chunk: pa.Array) -> pa.Array:
@@ -424,10 +460,6 @@ def _is_repeated(footer: Any, leaf: int | None) -> bool:
         if not (chunk.has_dictionary_page and small):
             return False
     return True
-
-
-def _clause(error: Unreadable) -> str:
-    return f'column "{error.column}": {error.detail}' if error.column else error.detail
 
 
 def _why(error: Exception) -> str:

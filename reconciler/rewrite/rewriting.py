@@ -33,8 +33,9 @@ ROWS_FACTOR = 15
 measured on tables of several kinds."""
 WORTH_OPENING = 1 << 20
 """Bytes of a row group, before compression, that are worth opening its file for."""
-LARGE_BYTES = 1 << 30
-"""Stored bytes, before compression, of a column beyond which Arrow's 32-bit offsets may not do."""
+DECODED_FACTOR = 2
+"""Memory of decoded rows while they are arranged, in the bytes of Arrow's arrays: a dictionary of
+few long texts decodes to far more than is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class Cut:
 
 class Stopped(Exception):
     """The task was asked to stop before it was done."""
+
+
+class _TooLarge(Exception):
+    """The rows of the task decode to more than its memory holds."""
 
 
 def rewritten(
@@ -116,6 +121,8 @@ class _Run:
     """Of the files that were begun."""
     spent: list[float] = field(default_factory=list)
     """CPU seconds of each piece of work."""
+    decoded: list[int] = field(default_factory=list)
+    """Memory for the rows of each row group that was read for a sort in one pass."""
 
     @contextlib.contextmanager
     def clocked(self) -> Iterator[None]:
@@ -126,8 +133,9 @@ class _Run:
     def carried_out(self) -> tuple[list[Output], bool]:
         if not self.task.order.keys and not self.task.moves:
             return self._packed(), False
-        if self._fits():
-            return self._sorted(), False
+        if ROWS_FACTOR * sum(file.size for file in self.task.files) <= self.resources.memory_bytes:
+            with contextlib.suppress(_TooLarge):
+                return self._sorted(), False
         return self._spilled(), True
 
     def _place(self, cut: Cut) -> Place:
@@ -142,24 +150,6 @@ class _Run:
             local.parent.mkdir(parents=True, exist_ok=True)
         self.places.append(Place(path, local or self.reader.scratch.fresh()))
         return self.places[-1]
-
-    def _fits(self) -> bool:
-        if ROWS_FACTOR * sum(file.size for file in self.task.files) > self.resources.memory_bytes:
-            return False
-        return max(self._column_bytes().values(), default=0) < LARGE_BYTES
-
-    def _column_bytes(self) -> dict[str, int]:
-        """Return the stored bytes of each leaf before compression, by its path."""
-        found: dict[str, int] = {}
-        for file in self.task.files:
-            footer, _ = self.reader.footer(file.path)
-            for number in range(footer.num_row_groups):
-                group = footer.row_group(number)
-                for leaf in range(group.num_columns):
-                    chunk = group.column(leaf)
-                    path = chunk.path_in_schema
-                    found[path] = found.get(path, 0) + chunk.total_uncompressed_size
-        return found
 
     def _dictionaries(self) -> list[str]:
         footers = [self.reader.footer(file.path) for file in self.task.files]
@@ -258,9 +248,7 @@ class _Run:
         """Write rows that are all in memory: columns are read and brought into order one after
         another, so that only one of them is there twice."""
         names, keys = self._dictionaries(), self._key_columns()
-        parts = self._side_by_side(
-            lambda file: list(self._live_of(file, keys, names)), self.task.files
-        )
+        parts = self._side_by_side(lambda file: self._held(file, keys, names), self.task.files)
         tables = [table for part in parts for table in part]
         if not tables:
             return []
@@ -271,9 +259,8 @@ class _Run:
         found = dict(zip(known.schema.names, _arranged(known, at), strict=True))
         del known
 
-        def rest(columns: Sequence[Column]) -> list[pa.Array]:
-            files = self.task.files
-            read = [own for file in files for own in self._live_of(file, columns, names)]
+        def rest(columns: Sequence[Column]) -> list[pa.ChunkedArray]:
+            read = [own for file in self.task.files for own in self._held(file, columns, names)]
             return _arranged(pa.concat_tables(read), at)
 
         left = [one for one in self.reader.columns if one.name not in found]
@@ -293,6 +280,18 @@ class _Run:
             for cut, end in zip(cuts, ends, strict=True)
         ]
         return self._side_by_side(lambda one: self._write(one[0], one[1], one[2].take), work)
+
+    def _held(
+        self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str]
+    ) -> list[pa.Table]:
+        """Return live rows of a file that stay in memory. Raises _TooLarge."""
+        found = []
+        for table in self._live_of(file, columns, dictionaries):
+            self.decoded.append(DECODED_FACTOR * table.nbytes)
+            if sum(self.decoded) > self.resources.memory_bytes:
+                raise _TooLarge
+            found.append(table)
+        return found
 
     def _key_columns(self) -> tuple[Column, ...]:
         """Return the columns that rows are ordered by, or what holds them."""
@@ -329,11 +328,11 @@ class _Run:
         return self._written(cuts, lambda _: next(parts))
 
 
-def _arranged(table: pa.Table, order: pa.Array) -> list[pa.Array]:
+def _arranged(table: pa.Table, order: pa.Array) -> list[pa.ChunkedArray]:
     """Return each column's values in an order of the rows."""
-    columns = table.unify_dictionaries().columns
+    columns = table.columns
     del table
-    return [arrow.one_piece(columns.pop(0)).take(order) for _ in range(len(columns))]
+    return [arrow.gathered(columns.pop(0), order) for _ in range(len(columns))]
 
 
 class Rest:

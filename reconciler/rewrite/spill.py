@@ -55,11 +55,11 @@ class Spill:
         parts = np.searchsorted(self._ends, ranks, side="right")
         order = np.lexsort((ranks, parts))
         own, begins = np.unique(parts[order], return_index=True)
-        ends = [*begins[1:], len(order)]
+        ends, rows = [*begins[1:], len(order)], arrow.Whole(table)
         for number, begin, end in zip(own, begins, ends, strict=True):
             chosen = order[begin:end]
-            rows = table.take(pa.array(chosen)).append_column(RANK, pa.array(ranks[chosen]))
-            self._append(int(number), rows)
+            part = rows.take(chosen).append_column(RANK, pa.array(ranks[chosen]))
+            self._append(int(number), part)
 
     def _append(self, number: int, rows: pa.Table) -> None:
         """Add a stream to the part's file: thousands of parts cannot be open at once."""
@@ -74,9 +74,8 @@ class Spill:
         """Yield the rows of each part in their order."""
         for number in range(self._parts):
             rows = pa.concat_tables(list(self._read(number)))
-            ranks = rows.column(RANK).to_numpy()
-            order = pa.array(np.argsort(ranks, kind="stable"))
-            yield arrow.in_one_piece(rows.drop_columns([RANK])).take(order)
+            order = np.argsort(rows.column(RANK).to_numpy(), kind="stable")
+            yield arrow.Whole(rows.drop_columns([RANK])).take(order)
             self._path(number).unlink()
 
     def _read(self, number: int) -> Iterator[pa.Table]:

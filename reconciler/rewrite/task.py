@@ -16,6 +16,10 @@ ATTEMPT, NUMBER = "ATTEMPT", "NUMBER"
 """In the name of a file to write: the place of the attempt's name, and of the file's number."""
 
 
+class Unfit(Exception):
+    """The engine cannot carry out the task, though nothing is wrong with it; the reason follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """One column that rows are ordered by."""

@@ -94,20 +94,23 @@ class Fingerprint:
 
 
 HOLDS, MISSING, MEMORY, STORAGE = "holds", "missing", "memory", "storage"
+UNFIT = "unfit"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a file could not be compared."""
+    """Why a file could not be compared, or rewritten."""
 
     path: str
+    """"" where it concerns no file of its own."""
     column: str
     """Dotted name, "" if it concerns the file as a whole."""
     detail: str
     """A clause without values of the table."""
     kind: str = HOLDS
     """HOLDS: it holds what cannot be compared. MISSING: it does not exist. MEMORY: there was too
-    little of it. STORAGE: its storage, or that of scratch, gave an error."""
+    little of it. STORAGE: its storage, or that of scratch, gave an error. UNFIT: nothing is wrong
+    with it, but the engine cannot rewrite it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,17 +113,16 @@ class FileWriter:
         elif column.type == STRUCT:
             for child in arrow.held(column.children):
                 if child.type in ("float", "double", STRUCT):
-                    self._count(child, pc.struct_field(values, child.name))
+                    self._count(child, arrow.child_of(values, child.name))
 
     def _remember(self, column: Column, values: pa.ChunkedArray) -> None:
         """Keep the bounds of a row group's values that are too long for its statistics."""
         if column.type not in ("string", "binary"):
             return
-        lengths = pc.max(pc.binary_length(_plain(values))).as_py()
+        lengths = pc.max(pc.binary_length(_distinct(values))).as_py()
         if lengths is not None and lengths > STATISTIC_BYTES:
-            ends = pc.min_max(_plain(values)).as_py()
-            low, high = (_bytes(ends[end]) for end in ("min", "max"))
-            self._long.setdefault(column.field_id, {})[self._groups] = (low, high)
+            ends = pc.min_max(_distinct(values).cast(pa.binary())).as_py()
+            self._long.setdefault(column.field_id, {})[self._groups] = (ends["min"], ends["max"])
 
     def _bounds(self, footer: Any, field_id: int) -> tuple[bytes, bytes] | None:
         name = next(c.name for c in self._columns if c.field_id == field_id)
@@ -137,7 +136,7 @@ class FileWriter:
                 if known is not None and known.null_count == footer.row_group(number).num_rows:
                     continue
                 return None
-            found.append((_bytes(known.min), _bytes(known.max)))
+            found.append((known.min_raw, known.max_raw))
         return min(low for low, _ in found), max(high for _, high in found)
 
 
@@ -145,20 +144,15 @@ def _stored(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """Return values as they are written: the field ids of nested columns are of the type."""
     if pa.types.is_dictionary(values.type) or values.type.equals(wanted, check_metadata=True):
         return values
-    if pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type):
-        return values
     return values.cast(wanted)
 
 
-def _plain(values: Any) -> Any:
-    """Return the values, or those of the dictionary that holds them."""
-    if pa.types.is_dictionary(values.type):
-        return pa.chunked_array([chunk.dictionary for chunk in values.chunks])
-    return values
-
-
-def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
+def _distinct(values: Any) -> Any:
+    """Return the values, each at least once: of a dictionary, those that are used."""
+    if not pa.types.is_dictionary(values.type):
+        return values
+    used = [chunk.dictionary.take(chunk.indices.unique().drop_null()) for chunk in values.chunks]
+    return pa.chunked_array(used, values.type.value_type)
 
 
 def _begin(group: Any) -> int:

@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.witness_memory import in_executor
-from reconciler.errors import TableDamagedError
+from reconciler.errors import (
+    MemoryExhaustedError,
+    TableDamagedError,
+    UnavailableError,
+    first_line,
+)
 from reconciler.rewrite import arrow, rewriting
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import Delete
@@ -32,16 +37,25 @@ from reconciler.rewrite.task import (
     Output,
     Resources,
     Task,
+    Unfit,
     Writer,
 )
-from reconciler.rewrite.witness import MISSING, DataFile, Failure, Table
+from reconciler.rewrite.witness import (
+    MEMORY,
+    MISSING,
+    STORAGE,
+    UNFIT,
+    DataFile,
+    Failure,
+    Table,
+)
 from reconciler.spark import delete_files, iceberg, session, stage, witnessing
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.footer import footer_of
 from reconciler.spark.group import Group
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.task_file import NO_DELETES
-from reconciler.spark.translate import LEFT_ALONE, RESTORE
+from reconciler.spark.translate import LEFT_ALONE, RESTORE, translate
 from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
 
 PARQUET = "write.parquet."
@@ -305,7 +319,7 @@ def written(attempt: Attempt, name: str, group: Group, tasks: ScanTasks, table: 
             order_id: int) -> tuple[tuple[Any, ...], Made]:  # fmt: skip
     """Write the group's files; return their org.apache.iceberg.DataFile objects.
 
-    name: of the Spark job. Raises TableDamagedError, FileNotFoundError.
+    name: of the Spark job. Raises Unfit, TableDamagedError, FileNotFoundError, UnavailableError.
     """
     if _by_driver(attempt.spark) or witnessing.is_signed(plan.opening):
         found = carried_out(plan.task, plan.opening, plan.resources, attempt.cancelled.is_set)
@@ -324,13 +338,19 @@ def carried_out(
     stopping: Callable[[], bool] = lambda: False,
     attempt: str = "0",
 ) -> Made | Failure:
-    """Return what a task made, or the file that it could not read."""
+    """Return what a task made, or why it made nothing."""
     try:
         return rewriting.rewritten(task, opening, resources, stopping, attempt)
     except FileNotFoundError as error:
         return Failure(str(error.filename), "", "the file does not exist", MISSING)
     except Damaged as error:
-        return Failure(error.path, "", error.detail)
+        return Failure(error.path, error.column, error.detail)
+    except Unfit as error:
+        return Failure("", "", str(error), UNFIT)
+    except MemoryError as error:
+        return Failure("", "", first_line(error) or type(error).__name__, MEMORY)
+    except OSError as error:
+        return Failure("", "", first_line(error) or type(error).__name__, STORAGE)
 
 
 def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
@@ -358,14 +378,37 @@ def _working(
 
 
 def _raised(attempt: Attempt, failure: Failure) -> Exception:
+    doing = f"rewrite {attempt.name}"
     if failure.kind == MISSING:
         return FileNotFoundError(2, "No such file or directory", failure.path)
+    if failure.kind == UNFIT:
+        return Unfit(failure.detail)
+    if failure.kind == MEMORY:
+        return MemoryExhaustedError(
+            f"could not {doing}: there was too little memory for the rows of a row group",
+            details=(failure.detail, LEFT_ALONE),
+            do="free memory of the machine, or raise spark.executor.memoryOverhead in a cluster",
+        )
+    if failure.kind == STORAGE:
+        return _of_storage(doing, failure.detail)
+    column = f'column "{failure.column}": ' if failure.column else ""
     return TableDamagedError(
-        f"could not rewrite {attempt.name}: {failure.path} cannot be read",
-        said=(failure.detail,),
+        f"could not {doing}: {failure.path} cannot be read",
+        said=(f"{column}{failure.detail}",),
         details=(LEFT_ALONE,),
         do=RESTORE,
     )
+
+
+def _of_storage(doing: str, detail: str) -> Exception:
+    try:
+        return translate(OSError(detail), doing)
+    except OSError:  # one that is not known
+        return UnavailableError(
+            f"could not {doing}: a file could not be read or written",
+            details=(detail, LEFT_ALONE),
+            do="check the storage, and the space in the temporary directory, then run it again",
+        )
 
 
 # Entries
@@ -389,25 +432,21 @@ class _Entries:
         core, table = self.spark._jvm.org.apache.iceberg, self.table
         config = core.MetricsConfig.forTable(table)
         metrics = core.parquet.ParquetUtil.fileMetrics(table.io().newInputFile(file.path), config)
+        if file.nans or file.bounds:
+            metrics = self._completed(metrics, file, config, shape)
         spec = table.specs().get(self.spec_id)
-        if file.partition:  # is put in below
-            spec = core.PartitionSpec.unpartitioned()
-        builder = (
-            core.DataFiles.builder(spec)
-            .withPath(file.path)
-            .withFormat("parquet")
-            .withFileSizeInBytes(file.size)
-            .withMetrics(metrics)
-            .withSplitOffsets(self._longs(file.split_offsets))
-        )
+        builder = self._builder(spec, file).withMetrics(metrics)
+        builder = builder.withSplitOffsets(self._longs(file.split_offsets))
         if spec.isPartitioned():
-            builder = builder.withPartition(_partition(self.tasks))
+            partition = self._moved(file) if file.partition else _partition(self.tasks)
+            builder = builder.withPartition(partition)
         if self.order_id != stage.UNSORTED:
             builder = builder.withSortOrder(table.sortOrders().get(self.order_id))
-        made = builder.build()
-        if not (file.nans or file.bounds or file.partition):
-            return made
-        return self._completed(made, spec, file, config, shape)
+        return builder.build()
+
+    def _builder(self, spec: Any, file: Output) -> Any:
+        made = self.spark._jvm.org.apache.iceberg.DataFiles.builder(spec)
+        return made.withPath(file.path).withFormat("parquet").withFileSizeInBytes(file.size)
 
     def _longs(self, values: Sequence[int]) -> Any:
         """Return a java.util.List of Long: py4j makes an Integer of a small number."""
@@ -416,11 +455,12 @@ class _Entries:
         node = parser.mapper().readTree(f'{{"values":[{text}]}}')
         return parser.getLongList("values", node)
 
-    def _completed(self, made: Any, spec: Any, file: Output, config: Any, shape: Table) -> Any:
-        """Return the entry with what no footer says: NaN counts, bounds of long values, and the
-        partition that rows moved to."""
+    def _completed(self, metrics: Any, file: Output, config: Any, shape: Table) -> Any:
+        """Return the metrics with what no footer says: NaN counts, and bounds of long values."""
         core = self.spark._jvm.org.apache.iceberg
-        body = json.loads(str(core.ContentFileParser.toJson(made, spec)))
+        nowhere = core.PartitionSpec.unpartitioned()
+        made = self._builder(nowhere, file).withMetrics(metrics).build()
+        body = json.loads(str(core.ContentFileParser.toJson(made, nowhere)))
         counted = set(body.get("value-counts", {}).get("keys", ()))
         _put(body, "nan-value-counts", {i: n for i, n in file.nans.items() if i in counted})
         for field_id, ends in file.bounds.items():
@@ -429,10 +469,26 @@ class _Entries:
                 bounds = _cut(column, ends, str(config.columnMode(column.name)))
                 for name, end in zip(("lower-bounds", "upper-bounds"), bounds, strict=True):
                     _put(body, name, {} if end is None else {field_id: end.hex().upper()})
-        if file.partition:
-            body |= {"spec-id": self.spec_id, "partition": list(file.partition)}
+        specs = self.spark._jvm.java.util.Collections.singletonMap(nowhere.specId(), nowhere)
+        found = self._parsed(body, specs)
+        return core.Metrics(
+            found.recordCount(), found.columnSizes(), found.valueCounts(), found.nullValueCounts(),
+            found.nanValueCounts(), found.lowerBounds(), found.upperBounds(),
+        )  # fmt: skip
+
+    def _moved(self, file: Output) -> Any:
+        """Return the partition that the file's rows moved to."""
+        body = {
+            "spec-id": self.spec_id, "content": "DATA", "file-path": file.path,
+            "file-format": "PARQUET", "partition": list(file.partition),
+            "file-size-in-bytes": file.size, "record-count": file.rows,
+        }  # fmt: skip
+        return self._parsed(body, self.table.specs()).partition()
+
+    def _parsed(self, body: Mapping[str, Any], specs: Any) -> Any:
+        core = self.spark._jvm.org.apache.iceberg
         node = core.util.JsonUtil.mapper().readTree(json.dumps(body))
-        return core.ContentFileParser.fromJson(node, self.table.specs())
+        return core.ContentFileParser.fromJson(node, specs)
 
 
 def _put(body: dict[str, Any], name: str, values: dict[int, Any]) -> None:
@@ -454,6 +510,15 @@ def _cut(column: Column, ends: tuple[bytes, bytes], mode: str) -> tuple[bytes | 
     length = int(mode[len("truncate(") : -1])
     low, high = ends
     if column.type == "string":
+        if not _is_text(low, high):  # which the witness refuses, with the column
+            return None, None
         upper = truncate.truncate_upper_bound_text_string(high.decode(), length)
         return low.decode()[:length].encode(), None if upper is None else upper.encode()
     return low[:length], truncate.truncate_upper_bound_binary_string(high, length)
+
+
+def _is_text(*values: bytes) -> bool:
+    try:
+        return all(value.decode() is not None for value in values)
+    except UnicodeDecodeError:
+        return False

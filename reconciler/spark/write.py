@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
+from reconciler.rewrite.task import Unfit
 from reconciler.rewrite.witness import Seen
 from reconciler.spark import (
     fallback,
@@ -79,12 +80,17 @@ def rewrite_group(
     for part in group.action.ordering.key:
         fallback.path_of(attempt.table.schema(), part)
     plan = native.planned(attempt, number, group, tasks, table, threads)
-    made = (
-        _by_spark(attempt, group, tasks, table, base, order)
-        if isinstance(plan, str)
-        else _by_engine(attempt, group, tasks, table, base, order, plan)
-    )
-    with made as (files, spent):
+    with contextlib.ExitStack() as made:
+        reason = plan if isinstance(plan, str) else ""
+        if not isinstance(plan, str):
+            engine = _by_engine(attempt, group, tasks, table, base, order, plan)
+            try:
+                files, spent = made.enter_context(engine)
+            except Unfit as unfit:
+                reason = str(unfit)
+        if reason:
+            by_spark = _by_spark(attempt, group, tasks, table, base, order)
+            files, spent = made.enter_context(by_spark)
         rows, verified = witnessing.same_rows(
             attempt, base, tasks, files, lambda: read_back(attempt, base, files, hashed), hashed
         )
@@ -98,7 +104,7 @@ def rewrite_group(
         spent + metrics.of_job_group(spark, f"{base}/write"),
         verified,
         time.monotonic() - started,
-        plan if isinstance(plan, str) else "",
+        reason,
     )
 
 

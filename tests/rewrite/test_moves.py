@@ -9,15 +9,18 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 
 from reconciler.queries.transforms import PARTITIONED_TYPES
+from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.rewriting import rewritten
-from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task
+from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task, Unfit
 from reconciler.rewrite.witness import DataFile
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
@@ -117,3 +120,20 @@ def test_a_partition_gets_the_files_that_its_rows_need(tmp_path: Path) -> None:
         ("b", "2020-01-01"): [10], ("a", "2020-01-02"): [33, 33, 34],
         ("a", "2020-01-01"): [30, 30, 30],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("transform", "kind", "value"), [
+    ("identity", "timestamp", 253_402_300_800_000_000), ("day", "timestamp", -(1 << 62)),
+    ("hour", "timestamp", 1 << 62), ("year", "date", 2**31 - 1), ("identity", "date", 2**31 - 1),
+    ("hour", "timestamp_ns", 0),
+])  # fmt: skip
+def test_dates_that_the_libraries_do_not_have_are_left_to_spark(
+    transform: str, kind: str, value: int
+) -> None:
+    """A transform that returns NULL for them would put their rows into a wrong partition."""
+    column = Column(1, "v", kind)
+    stored = pa.int32() if kind == "date" else pa.int64()
+    values = pa.chunked_array([pa.array([0, value], stored).cast(arrow.type_of(column))])
+    with pytest.raises(Unfit):
+        found = Partitions([Field(1, "v", transform, kind)], [values])
+        [(found.entry(n), found.path(n)) for n in range(2)]

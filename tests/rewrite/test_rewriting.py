@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from reconciler.rewrite import arrow, read, rewriting, storage
 from reconciler.rewrite import order as ordering
-from reconciler.rewrite import rewriting, storage
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import Deletes
 from reconciler.rewrite.read import Damaged
@@ -375,12 +375,53 @@ def test_digits_sort_like_the_integers(spread: int) -> None:
     assert found.tolist() == np.argsort(values, kind="stable").tolist()
 
 
-def test_large_columns_go_through_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrow's 32-bit offsets do not hold them in one piece."""
-    monkeypatch.setattr(rewriting, "LARGE_BYTES", 100)
-    column = Column(1, "s", "string")
-    file = write(tmp_path / "a.parquet", (column,), [[f"text {j}"] for j in range(50)])
-    assert run(tmp_path, table_of((column,)), [file], Order((Key(1),))).spilled
+@pytest.mark.parametrize("seed", range(10))
+def test_columns_beyond_32_bit_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Arrow joins no texts and lists of more than 2 GiB; a lower bound takes the same way."""
+    monkeypatch.setattr(arrow, "OFFSET_BYTES", 100)
+    chance = random.Random(seed)
+    columns = (Column(9_000, "n", "long"), Column(9_001, "s", "string"),
+               *model.random_columns(chance, 5))  # fmt: skip
+    rows: list[Row] = [
+        [i, f"{-i % 7} of a long text", *(model.random_value(chance, c) for c in columns[2:])]
+        for i in range(60)
+    ]
+    files = [
+        write(tmp_path / f"{i}.parquet", columns, rows[i : i + 20], use_dictionary=False)
+        for i in (0, 20, 40)
+    ]
+    order = Order((Key(9_001), Key(9_000)), curve=seed % 3 == 2)
+    made = [
+        run(tmp_path, table_of(columns), files, order, group_rows=30, memory=memory)
+        for memory in (PLENTY, LITTLE)
+    ]
+    for one in made:
+        assert seen(table_of(columns), files_of(one)) == seen(table_of(columns), files)
+    if not order.curve:
+        assert _numbers(made[0]) == sorted(range(60), key=lambda i: (-i % 7, i))
+    assert _numbers(made[0]) == _numbers(made[1])
+
+
+@pytest.mark.soak
+def test_texts_of_more_than_2_gib_are_compared_and_numbered() -> None:
+    """The chunks share one buffer."""
+    chunk = pa.array(["x" * (64 << 20), "y"])
+    values = pa.chunked_array([chunk] * 33)
+    assert read.numbers_of_rows([values.chunks], len(values)).tolist() == [0, 1] * 33
+    (ranks,) = ordering.sort_parts(values, descending=False)
+    assert ranks.tolist() == [1, 2] * 33
+
+
+def test_few_long_texts_decode_to_more_than_is_stored(tmp_path: Path) -> None:
+    """A dictionary of them is small; the rows go through the disk."""
+    columns = (Column(1, "n", "long"), Column(2, "s", "string"))
+    rows: list[Row] = [[-i, "long" * 30_000 + str(i % 2)] for i in range(60)]
+    file = write(tmp_path / "a.parquet", columns, rows, row_group_size=20)
+    made = run(tmp_path, table_of(columns), [file], Order((Key(1),)), memory=Resources(4 << 20))
+    assert made.spilled and file.size * rewriting.ROWS_FACTOR < 4 << 20
+    assert _numbers(made) == list(range(-59, 1))
 
 
 def test_scratch_of_processes_that_are_gone_is_removed(
@@ -415,3 +456,82 @@ def test_names_of_directories_are_no_marks(tmp_path: Path) -> None:
     within = tmp_path / "ATTEMPT NUMBER"
     (output,) = run(within, table_of((column,)), [file]).files
     assert Path(output.path[5:]).parent == within / "out"
+
+
+def test_the_column_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
+    columns = tuple(Column(i, f"c{i}", "string") for i in range(1, 4))
+    rows: list[Row] = [[f"{i} first", f"{i} second", f"{i} third"] for i in range(50)]
+    file = write(tmp_path / "a.parquet", columns, rows, write_page_checksum=True,
+                 use_dictionary=False, compression="none")  # fmt: skip
+    path = tmp_path / "a.parquet"
+    path.write_bytes(path.read_bytes().replace(b"7 second", b"7 secund", 1))
+    for order in (Order(), Order((Key(1),))):
+        with pytest.raises(Damaged) as caught:
+            run(tmp_path, table_of(columns), [file], order)
+        assert (caught.value.path, caught.value.column) == (file.path, "c2")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_too_little_memory_and_errors_of_the_disk_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = Column(1, "id", "long")
+    file = write(tmp_path / "a.parquet", (column,), [[1]])
+    table = table_of((column,))
+    for raised in (pa.ArrowMemoryError("malloc"), OSError(5, "Input/output error")):
+
+        def failing(*_: object, error: Exception = raised, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(pq.ParquetFile, "read_row_group", failing)
+        with pytest.raises(type(raised)) as caught:
+            run(tmp_path, table, [file])
+        assert caught.value is raised
+
+
+def test_positions_that_no_row_can_have_hide_nothing(tmp_path: Path) -> None:
+    file = replace(write(tmp_path / "a.parquet", COLUMNS, _rows(random.Random(1), 5)), sequence=5)
+    position = _positions(tmp_path / "p.parquet", file, [-1, 2, 99, -(1 << 60)], 5)
+    made = run(tmp_path, table_of(COLUMNS), [replace(file, deletes=(position,))], outputs=1)
+    assert [one.rows for one in made.files] == [4]
+
+
+def test_names_that_look_like_paths(tmp_path: Path) -> None:
+    """Arrow reads a path from a name that begins with a dot or a bracket."""
+    inner = (Column(3, ".x", "double"), Column(4, "[0]", "long"), Column(5, "a.b", "string"))
+    columns = (Column(1, "[1]", "long"), Column(2, ".s", "struct", inner), Column(6, ".s.a", "int"))
+    rows: list[Row] = [
+        [i, {".x": float("nan"), "[0]": -i, "a.b": f"{i}"}, i] for i in range(6)
+    ]  # fmt: skip
+    file = replace(write(tmp_path / "a.parquet", columns, rows), sequence=5)
+    gone = replace(_keys(tmp_path / "k.parquet", [columns[1]], [[rows[2][1]]], 6), keys=(4, 5))
+    made = run(
+        tmp_path, table_of(columns), [replace(file, deletes=(gone,))], Order((Key(4), Key(3))),
+        outputs=1,
+    )  # fmt: skip
+    found = pq.read_table(made.files[0].path[5:])
+    assert found["[1]"].to_pylist() == [5, 4, 3, 1, 0] and made.files[0].nans == {3: 5}
+
+
+@pytest.mark.soak
+def test_lists_of_more_than_2_gib_of_texts(tmp_path: Path) -> None:
+    """Arrow decodes no such row group at once."""
+    columns = (Column(1, "l", "list", (Column(2, "element", "string"),)), Column(3, "n", "long"))
+    words = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(2_200, dtype=np.int32)), pa.array(["x" * (1 << 20)])
+    )
+    lists = pa.ListArray.from_arrays(pa.array(range(2_201), pa.int32()), words)
+    fields = [arrow_field(columns[0]).with_type(lists.type), arrow_field(columns[1])]
+    marked = pa.list_(pa.field("element", lists.type.value_type,
+                               metadata={"PARQUET:field_id": "2"}))  # fmt: skip
+    fields[0] = fields[0].with_type(marked)
+    numbers = pa.array(range(2_200, 0, -1), pa.int64())
+    file = write_table(tmp_path / "a.parquet",
+                       pa.Table.from_arrays([lists.cast(marked), numbers],
+                                            schema=pa.schema(fields)))  # fmt: skip
+    made = run(tmp_path, table_of(columns), [file], Order((Key(3),)), outputs=1, group_rows=1_000)
+    with pq.ParquetFile(made.files[0].path[5:]) as written:
+        lengths = [
+            batch["l"].flatten().nbytes // 1_000_000 for batch in written.iter_batches(100)
+        ]  # fmt: skip
+    assert sum(lengths) == 22 * 104 and _numbers(made) == list(range(1, 2_201))

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.spark
 TYPES = (
     "id bigint, b boolean, i int, f float, d double, dec decimal(9,2), wide decimal(38,4), "
     "day date, at timestamp, local timestamp_ntz, s string, bin binary, "
-    "st struct<x:double,y:string>, l array<int>, m map<string,bigint>, empty string"
+    "st struct<x:double,y:string>, l array<int>, m map<string,bigint>, empty string, "
+    "place double"
 )
 ROWS = """
   SELECT id, id % 2 = 0, cast(id AS int) - 40, if(id % 9 = 0, float('NaN'), float(id)),
@@ -35,7 +36,7 @@ ROWS = """
     if(id = 3, repeat('z', 5000), concat('name-', id, '-of-a-long-text-\\u00e9')),
     cast(repeat(char(id + 1), 20) AS binary),
     if(id % 4 = 0, NULL, named_struct('x', if(id % 8 = 1, double('NaN'), id), 'y', string(id))),
-    array(cast(id AS int), NULL), map('k', id), CAST(NULL AS string)
+    array(cast(id AS int), NULL), map('k', id), CAST(NULL AS string), double('NaN')
   FROM range(0, 60, 1, 1)
 """
 
@@ -64,7 +65,7 @@ def test_entries_are_those_of_iceberg_s_own_writer(
     properties = f"'write.metadata.metrics.default'='{mode}', 'format-version'='2'"
     found = []
     for by_spark in (False, True):
-        name = bench.create(TYPES, properties, partitioned="b")
+        name = bench.create(TYPES, properties, partitioned="b, place")
         bench.sql(f"INSERT INTO {bench.full(name)} {ROWS.replace('id % 2 = 0', 'true')}")
         bench.sql(f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY i")
         before = bench.rows(name)
