@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import file_forms
 from reconciler.loop import reader as reader_module
 from reconciler.loop.ports import Target
@@ -121,25 +122,22 @@ FAULTS: dict[str, tuple[str, Alter]] = {
 
 
 @pytest.fixture(scope="module")
-def altered_table() -> dict[str, str]:
-    return {}
-
-
-def _table(bench: Bench, made: dict[str, str]) -> str:
-    """One table for all faults: none of them is committed."""
-    if "name" not in made:
-        made["name"] = bench.create(COLUMNS, "'format-version'='2'")
-        for start in (0, 100):
-            bench.sql(f"INSERT INTO {bench.full(made['name'])} {ROWS.format(start=start)}")
-        made["rows"] = repr(sorted(bench.rows(made["name"]).items()))
-    return made["name"]
+def altered_table(
+    spark: Any, catalog_config: CatalogConfig, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str]:
+    """One table for all faults, since none of them is committed, and its rows."""
+    bench = Bench(spark, catalog_config, tmp_path_factory.mktemp("altered"))
+    name = bench.create(COLUMNS, "'format-version'='2'")
+    for start in (0, 100):
+        bench.sql(f"INSERT INTO {bench.full(name)} {ROWS.format(start=start)}")
+    return name, repr(sorted(bench.rows(name).items()))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_output_that_differs_is_not_committed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, altered_table: dict[str, str], fault: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, altered_table: tuple[str, str], fault: str
 ) -> None:
-    name, honest = _table(bench, altered_table), witnessing.same_rows
+    (name, rows), honest = altered_table, witnessing.same_rows
     reason, alter = FAULTS[fault]
 
     def replaced(attempt: Any, base: str, tasks: Any, files: Any, *more: Any) -> Any:
@@ -154,7 +152,7 @@ def test_an_output_that_differs_is_not_committed(
         bench.run(request)
     assert reason in caught.value.what, caught.value.what
     assert bench.table(name).currentSnapshot().snapshotId() == request.base_snapshot_id
-    assert repr(sorted(bench.rows(name).items())) == altered_table["rows"]
+    assert repr(sorted(bench.rows(name).items())) == rows
     assert bench.leftovers(name) == [] and not bench.ledger.open_intents(request.table_uuid)
     refused = bench.ledger.refused[request.table_uuid]
     assert {one.path for one in refused} == set(request.actions[0].inputs)
