@@ -205,12 +205,8 @@ def test_after_a_mismatch_the_next_plan_leaves_the_inputs_out_at_no_cost(
     first = looks.look(**pack)
     (action,) = [item.action for item in first.advice.actions if item.action.kind == "BinPack"]
     assert first.pending and len(looks.opened) == 2
-    test_an_output_that_differs_is_not_committed(
-        bench,
-        monkeypatch,
-        {"name": name, "rows": repr(sorted(bench.rows(name).items()))},
-        "one byte",
-    )
+    known = name, repr(sorted(bench.rows(name).items()))
+    test_an_output_that_differs_is_not_committed(bench, monkeypatch, known, "one byte")
     (refused,) = bench.ledger.refused.values()
     looks.store.record_refusals(str(bench.table(name).operations().current().uuid()), refused)
     for _ in range(2):
