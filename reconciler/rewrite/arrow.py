@@ -331,8 +331,9 @@ class Whole:
 
 def gathered(column: pa.ChunkedArray, order: pa.Array) -> pa.ChunkedArray:
     """Return a column's values in an order of the rows."""
-    column = column.unify_dictionaries()
-    return pa.chunked_array(_gathered(one_piece(column), order, column.type), column.type)
+    kind, whole = column.type, one_piece(column.unify_dictionaries())
+    del column  # its pieces are freed before they are there a third time
+    return pa.chunked_array(_gathered(whole, order, kind), kind)
 
 
 def one_piece(column: pa.ChunkedArray) -> pa.Array:

@@ -252,16 +252,14 @@ class _Run:
         tables = [table for part in parts for table in part]
         if not tables:
             return []
-        known = pa.concat_tables(tables)
-        del parts, tables
-        order, cuts = self._ordered(known)
+        del parts
+        order, cuts = self._ordered(pa.concat_tables(tables))
         at = pa.array(order)
-        found = dict(zip(known.schema.names, _arranged(known, at), strict=True))
-        del known
+        found = dict(zip(tables[0].schema.names, _arranged(tables, at), strict=True))
 
         def rest(columns: Sequence[Column]) -> list[pa.ChunkedArray]:
             read = [own for file in self.task.files for own in self._held(file, columns, names)]
-            return _arranged(pa.concat_tables(read), at)
+            return _arranged(read, at)
 
         left = [one for one in self.reader.columns if one.name not in found]
         batches = self._batches(left)
@@ -301,15 +299,16 @@ class _Run:
 
     def _batches(self, columns: Sequence[Column]) -> list[list[Column]]:
         """Return columns that are read together: one, or so many that a row group of theirs is
-        worth opening a file."""
-        footers = [self.reader.footer(file.path)[0] for file in self.task.files]
-        stored = sum(
-            f.row_group(n).total_byte_size for f in footers for n in range(f.num_row_groups)
-        )
-        groups = sum(footer.num_row_groups for footer in footers)
-        most = max(1, min(len(columns), stored // max(1, groups * WORTH_OPENING)))
+        worth opening a file. The largest come first, while few others are in memory."""
+        stored: dict[str, int] = {}
+        for path, size in self._column_bytes().items():
+            top = path.partition(".")[0]
+            stored[top] = stored.get(top, 0) + size
+        ordered = sorted(columns, key=lambda one: -stored.get(one.name, 0))
+        groups = sum(self.reader.footer(f.path)[0].num_row_groups for f in self.task.files)
+        most = max(1, min(len(columns), sum(stored.values()) // max(1, groups * WORTH_OPENING)))
         each = max(1, math.ceil(len(columns) / most))
-        return [list(columns[at : at + each]) for at in range(0, len(columns), each)]
+        return [ordered[at : at + each] for at in range(0, len(columns), each)]
 
     def _spilled(self) -> list[Output]:
         """Write in two passes: the keys give each row its place, rows go through the disk."""
@@ -328,10 +327,11 @@ class _Run:
         return self._written(cuts, lambda _: next(parts))
 
 
-def _arranged(table: pa.Table, order: pa.Array) -> list[pa.ChunkedArray]:
-    """Return each column's values in an order of the rows."""
-    columns = table.columns
-    del table
+def _arranged(tables: list[pa.Table], order: pa.Array) -> list[pa.ChunkedArray]:
+    """Return each column's values in an order of the rows of all tables. Each is freed as soon as
+    it is copied; tables: is empty afterwards."""
+    columns = pa.concat_tables(tables).columns
+    tables.clear()
     return [arrow.gathered(columns.pop(0), order) for _ in range(len(columns))]
 
 

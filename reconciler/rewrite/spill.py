@@ -34,6 +34,13 @@ def _even(rows: int, parts: int) -> list[int]:
     return [rows * (n + 1) // parts - rows * n // parts for n in range(parts)]
 
 
+def by_number(numbers: Int64, most: int) -> Int64:
+    """Return the stable order of rows by numbers below `most`."""
+    if most <= 1 << 16:  # NumPy counts numbers of 16 bits instead of comparing them
+        return np.argsort(numbers.astype(np.uint16), kind="stable")
+    return np.argsort(numbers, kind="stable")
+
+
 class Spill:
     """directory: is removed by its owner, with what is left there. order: the numbers of the rows,
     in the order in which they are written. sizes: rows of each part."""
@@ -53,13 +60,12 @@ class Spill:
         ranks = self._ranks[self._at : self._at + len(table)]
         self._at += len(table)
         parts = np.searchsorted(self._ends, ranks, side="right")
-        order = np.lexsort((ranks, parts))
-        own, begins = np.unique(parts[order], return_index=True)
-        ends, rows = [*begins[1:], len(order)], arrow.Whole(table)
-        for number, begin, end in zip(own, begins, ends, strict=True):
-            chosen = order[begin:end]
-            part = rows.take(chosen).append_column(RANK, pa.array(ranks[chosen]))
-            self._append(int(number), part)
+        order = by_number(parts, self._parts)
+        ends = np.cumsum(np.bincount(parts, minlength=self._parts))
+        rows = arrow.Whole(table.append_column(RANK, pa.array(ranks))).take(order)
+        for number in np.unique(parts).tolist():
+            begin = int(ends[number - 1]) if number else 0
+            self._append(number, rows.slice(begin, int(ends[number]) - begin))
 
     def _append(self, number: int, rows: pa.Table) -> None:
         """Add a stream to the part's file: thousands of parts cannot be open at once."""
@@ -74,7 +80,9 @@ class Spill:
         """Yield the rows of each part in their order."""
         for number in range(self._parts):
             rows = pa.concat_tables(list(self._read(number)))
-            order = np.argsort(rows.column(RANK).to_numpy(), kind="stable")
+            order = np.empty(len(rows), dtype=np.int64)
+            begin = int(self._ends[number - 1]) if number else 0
+            order[rows.column(RANK).to_numpy() - begin] = np.arange(len(rows))
             yield arrow.Whole(rows.drop_columns([RANK])).take(order)
             self._path(number).unlink()
 
