@@ -269,15 +269,11 @@ class _Run:
             self.reader.scratch.forget(file.path)
         table = pa.table({one.name: found.pop(one.name) for one in self.reader.columns})
         ends = itertools.accumulate(sum(cut.groups) for cut in cuts)
-        work = [
-            (
-                self._place(cut),
-                cut,
-                Rest(iter([table.slice(end - sum(cut.groups), sum(cut.groups))])),
-            )
-            for cut, end in zip(cuts, ends, strict=True)
-        ]
-        return self._side_by_side(lambda one: self._write(one[0], one[1], one[2].take), work)
+        work = []
+        for cut, end in zip(cuts, ends, strict=True):
+            own = table.slice(end - sum(cut.groups), sum(cut.groups))
+            work.append((self._place(cut), cut, Rest(iter([own])).take))
+        return self._side_by_side(lambda one: self._write(*one), work)
 
     def _held(
         self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str]
@@ -300,13 +296,15 @@ class _Run:
     def _batches(self, columns: Sequence[Column]) -> list[list[Column]]:
         """Return columns that are read together: one, or so many that a row group of theirs is
         worth opening a file. The largest come first, while few others are in memory."""
+        footers = [self.reader.footer(file.path)[0] for file in self.task.files]
+        groups = [f.row_group(number) for f in footers for number in range(f.num_row_groups)]
         stored: dict[str, int] = {}
-        for path, size in self._column_bytes().items():
-            top = path.partition(".")[0]
-            stored[top] = stored.get(top, 0) + size
+        for chunk in (group.column(leaf) for group in groups for leaf in range(group.num_columns)):
+            top = chunk.path_in_schema.partition(".")[0]
+            stored[top] = stored.get(top, 0) + chunk.total_uncompressed_size
         ordered = sorted(columns, key=lambda one: -stored.get(one.name, 0))
-        groups = sum(self.reader.footer(f.path)[0].num_row_groups for f in self.task.files)
-        most = max(1, min(len(columns), sum(stored.values()) // max(1, groups * WORTH_OPENING)))
+        worth = sum(stored.values()) // max(1, len(groups) * WORTH_OPENING)
+        most = max(1, min(len(columns), worth))
         each = max(1, math.ceil(len(columns) / most))
         return [ordered[at : at + each] for at in range(0, len(columns), each)]
 
