@@ -319,7 +319,7 @@ class _Run:
         sizes = [count for cut in cuts for count in cut.groups]
         rows = spill.Spill(self.reader.scratch.directory, order, sizes)
         del order
-        for table in self._live(self.reader.columns):
+        for table in self._live(self.reader.columns, self._dictionaries()):
             rows.add(table)
         parts = rows.parts()
         return self._written(cuts, lambda _: next(parts))
