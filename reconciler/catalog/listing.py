@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from reconciler.catalog.load import translate_io
@@ -72,6 +73,23 @@ def below_directory(location: str) -> Iterator[Listed]:
                 continue
             if not stat.S_ISLNK(found.st_mode) or is_metadata(name):
                 yield Listed(f"{within}/{name}", found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def changed_ms(io: Any, location: str) -> int:
+    """Return when a file changed last, in milliseconds since 1970; 0 where its storage does not
+    say. io: of the file; None will do for a local one."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    try:
+        if is_local(location):
+            return Path(local_of(location)).stat().st_mtime_ns // 1_000_000
+        if not isinstance(io, PyArrowFileIO):
+            return 0
+        scheme, netloc, path = io.parse_location(location)
+        found = io.fs_by_scheme(scheme, netloc).get_file_info(path)
+    except Exception:  # of any storage
+        return 0
+    return int((found.mtime_ns or 0) // 1_000_000)
 
 
 class Resolver:

@@ -188,7 +188,7 @@ def advise(
         operations=observation.operations,
         manifests=observation.manifest_table,
         damage=damage_of(observation),
-        refusals=ports.refusals(observation),
+        refusals=ports.refusals(target, observation),
     )  # fmt: skip
     sketched = known = np.empty(0, dtype=np.int64)
     if columns and len(files) <= FEW_FILES:

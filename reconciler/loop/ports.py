@@ -77,7 +77,7 @@ class Ports(Protocol):
         """Return those of the data files that have a stored sketch."""
         ...
 
-    def refusals(self, observation: Observation) -> Mapping[str, Refusal]:
+    def refusals(self, target: Target, observation: Observation) -> Mapping[str, Refusal]:
         """Return the files of the table that earlier runs and looks refused, by path."""
         ...
 

@@ -116,7 +116,7 @@ def propose(
         policy_digest=policy_digest, policy_name=policy_name, not_acted_on=not_acted_on,
         now=now, cores=cores, show_literals=show_literals,
     )  # fmt: skip
-    standing = None if refresh else _standing(ports, seen, policy_digest, now)
+    standing = None if refresh else _standing(ports, target, seen, policy_digest, now)
     if settings.audited is not None and standing is not None and standing.id != fresh.id:
         standing = None  # what waits on a branch comes first
     plan = standing or fresh
@@ -191,7 +191,11 @@ def observed_again(placed: PlanOnTable, ports: Ports, now: dt.datetime) -> PlanO
 
 
 def _standing(
-    ports: Ports, observation: Observation, policy_digest: str, now: dt.datetime
+    ports: Ports,
+    target: Target,
+    observation: Observation,
+    policy_digest: str,
+    now: dt.datetime,
 ) -> Plan | None:
     """Return the plan that was proposed before, if it may still be carried out: a file that an
     earlier run refused would fail it again."""
@@ -199,7 +203,7 @@ def _standing(
     if plan is None or plan.empty or judge(plan, head_of(observation), now).fallen is not None:
         return None
     _, pending = judged(plan, observation, now)
-    refused = ports.refusals(observation)
+    refused = ports.refusals(target, observation)
     return None if reads_one_of(observation, (a.action for a in pending), refused) else plan
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from reconciler.advisor.credit import Credit, Price
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.catalog.file_forms import FormCache, read_forms, through
 from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.listing import changed_ms
 from reconciler.catalog.load import data_file_io
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
@@ -141,9 +142,23 @@ class Reader:
     def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
         return self.store.sketched(table_uuid, paths)
 
-    def refusals(self, observation: Observation) -> Mapping[str, Refusal]:
+    def refusals(self, target: Target, observation: Observation) -> Mapping[str, Refusal]:
         known = FormCache(self.cache).known(observation.uuid, sizes_of(observation).items())
-        return {**refused_forms(observation, known), **self.store.refusals(observation.uuid)}
+        recorded = self.store.refusals(observation.uuid)
+        for one in self._restored(target, observation, recorded.values()):
+            del recorded[one.path]
+        return {**refused_forms(observation, known), **recorded}
+
+    def _restored(
+        self, target: Target, observation: Observation, refused: Iterable[Refusal]
+    ) -> list[Refusal]:
+        """Return the refusals of damaged files of the table that have changed since."""
+        paths = {*map(str, observation.files.path), *map(str, observation.delete_files.path)}
+        damaged = [one for one in refused if one.changed_ms and one.path in paths]
+        if not damaged:
+            return []
+        io = data_file_io(target.catalog, target.identifier, self.timeout)
+        return [one for one in damaged if changed_ms(io, one.path) != one.changed_ms]
 
     def check_files(
         self, target: Target, observation: Observation, paths: Sequence[str]

@@ -185,6 +185,8 @@ def fitted(
         return _list(array, column, ids, path, wanted)
     if column.type == MAP:
         return _map(array, column, ids, path, wanted)
+    if pa.types.is_decimal(array.type):
+        _require_digits(array, path)
     if array.type == wanted:
         return array
     if pa.types.is_null(array.type):
@@ -247,6 +249,17 @@ def _is_narrower(column: Column, kind: pa.DataType, wanted: pa.DataType) -> bool
         same_scale = pa.types.is_decimal(kind) and kind.scale == wanted.scale
         return bool(same_scale and kind.precision <= wanted.precision)
     return bool(kind in _WIDENED.get(column.type, ()))
+
+
+def _require_digits(array: pa.Array, path: tuple[str, ...]) -> None:
+    """Raise Unreadable for decimals of more digits than their type has: no reader takes them, and
+    narrower bytes may not hold them."""
+    ends = pc.min_max(array)
+    try:
+        pa.array([ends["min"].as_py(), ends["max"].as_py()], array.type).validate(full=True)
+    except (pa.ArrowInvalid, ArithmeticError) as error:
+        detail = f"values of more digits than {array.type} has"
+        raise Unreadable(".".join(path), detail) from error
 
 
 def _require(holds: bool, array: pa.Array, path: tuple[str, ...]) -> None:

@@ -49,12 +49,13 @@ Raw = dict[str, pa.ChunkedArray]
 class Damaged(Exception):
     """A file that cannot be read, or does not hold what its manifest entry says.
 
-    column: in which this shows, "" if it concerns the file as a whole.
+    detail: a clause without values of the table. column: in which this shows, "" if it concerns the
+    file as a whole. said: what the decoder said.
     """
 
-    def __init__(self, path: str, detail: str, column: str = "") -> None:
+    def __init__(self, path: str, detail: str, column: str = "", said: str = "") -> None:
         super().__init__(f"{path}: {detail}")
-        self.path, self.detail, self.column = path, detail, column
+        self.path, self.detail, self.column, self.said = path, detail, column, said
 
 
 @contextlib.contextmanager
@@ -70,7 +71,7 @@ def decoding(path: str, column: Callable[[], str] = lambda: "") -> Iterator[None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        raise Damaged(path, _why(error), column()) from error
+        raise Damaged(path, "it cannot be decoded", column(), _why(error)) from error
 
 
 def columns_of(table: Table) -> tuple[Column, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOCAL = re.compile(r"(?:file:(?://(?=/))?)?(/.*)", re.DOTALL)
 PARQUET = b"PAR1"
 SCRATCH = "layout-scratch-"
-"""Begins the name of a scratch directory; host and process follow."""
+"""Begins the name of a scratch directory."""
 CHUNK = 8 << 20
 """Bytes copied at a time."""
 
@@ -69,13 +69,15 @@ def _scratch_space() -> Path:
     return Path(tempfile.gettempdir())
 
 
-def _remove_stale(within: Path) -> None:
-    """Remove what killed processes of this host left."""
-    own = f"{SCRATCH}{socket.gethostname()}-"
-    for path in within.glob(f"{own}*"):
-        process = path.name.removeprefix(own).partition("-")[0]
+def of_this_process(begin: str, within: Path) -> str:
+    """Return how the names of this process's directories of a kind begin; remove those that killed
+    processes of this host left. begin: of the names of the kind; host and process follow."""
+    host = f"{begin}{socket.gethostname()}-"
+    for path in within.glob(f"{host}*"):
+        process = path.name.removeprefix(host).partition("-")[0]
         if process.isdigit() and not _lives(int(process)):
             shutil.rmtree(path, ignore_errors=True)
+    return f"{host}{os.getpid()}-"
 
 
 def _lives(process: int) -> bool:
@@ -101,8 +103,7 @@ class Scratch:
 
     def __enter__(self) -> Scratch:
         within = _scratch_space()
-        _remove_stale(within)
-        prefix = f"{SCRATCH}{socket.gethostname()}-{os.getpid()}-"
+        prefix = of_this_process(SCRATCH, within)
         self.directory = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
         return self
 

@@ -111,6 +111,8 @@ class Failure:
     """HOLDS: it holds what cannot be compared. MISSING: it does not exist. MEMORY: there was too
     little of it. STORAGE: its storage, or that of scratch, gave an error. UNFIT: nothing is wrong
     with it, but the engine cannot rewrite it."""
+    said: str = ""
+    """What a decoder said, which may hold values of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class Changed:
     repeated: int
     """Positions that are written more than once."""
     stray: int
-    """Positions in new delete files that are of no row of it."""
+    """Positions in new delete files that are of no row of it, and that no replaced one has."""
     miscounted: int
     """Positions by which the manifest entries of new delete files are wrong."""
 
@@ -375,7 +377,9 @@ class Witness:
         written = [self._position_rows(delete, file.path) for delete in new]
         repeated = sum(map(len, written)) - len(deleted.union(written))
         held = [self._held(delete, own) for delete, own in zip(new, written, strict=True)]
-        stray = sum(held) - sum(int(np.count_nonzero((w >= 0) & (w < file.rows))) for w in written)
+        old = deleted.union([self._position_rows(delete, file.path) for delete in file.deletes])
+        known = old[(old < 0) | (old >= file.rows)]
+        stray = sum(held) - sum(_of_rows(own, file.rows, known) for own in written)
         miscounted = sum(abs(own - delete.rows) for delete, own in zip(new, held, strict=True))
         keys = [tuple(d for d in each if d.keys) for each in (file.deletes, one.after)]
         if keys[0] != keys[1] or (keys[0] and not np.array_equal(before, after)):
@@ -537,6 +541,11 @@ class Refused(Exception):
     def __init__(self, *failures: Failure) -> None:
         super().__init__(*failures)
         self.failures = failures
+
+
+def _of_rows(positions: Positions, rows: int, known: Positions) -> int:
+    """Return how many positions are of rows of a file, or among known ones."""
+    return int(np.count_nonzero((positions >= 0) & (positions < rows) | np.isin(positions, known)))
 
 
 @contextlib.contextmanager

@@ -14,9 +14,21 @@ from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.task_file import Deletes
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
+from reconciler.table.refusals import Refusal
 
 MOST_NAMED = 3
 """Delete files that a message names: any of them may be the unreadable one."""
+
+
+class DamagedInputError(TableDamagedError):
+    """refusals: the input that no plan takes again before it changes."""
+
+    def __init__(
+        self, what: str, *, said: tuple[str, ...], details: tuple[str, ...], do: str,
+        refusals: tuple[Refusal, ...],
+    ) -> None:  # fmt: skip
+        super().__init__(what, said=said, details=details, do=do)
+        self.refusals = refusals
 
 
 def pinpointed(

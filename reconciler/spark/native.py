@@ -6,6 +6,7 @@ the engine cannot write as the table asks goes through Spark (`write`), with the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.witness_memory import in_executor
+from reconciler.catalog.listing import changed_ms
 from reconciler.errors import (
     MemoryExhaustedError,
-    TableDamagedError,
     UnavailableError,
     first_line,
 )
@@ -51,11 +52,13 @@ from reconciler.rewrite.witness import (
 )
 from reconciler.spark import delete_files, iceberg, session, stage, witnessing
 from reconciler.spark.attempt import Attempt
+from reconciler.spark.damage import DamagedInputError
 from reconciler.spark.footer import footer_of
 from reconciler.spark.group import Group
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.task_file import NO_DELETES
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, translate
+from reconciler.table.refusals import DAMAGED, Refusal
 from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
 
 PARQUET = "write.parquet."
@@ -234,9 +237,11 @@ def _moves(table: Any, group: Group) -> tuple[Field, ...]:
 
 
 def _plain(table: Any, group: Group, stored: float) -> float:
-    """Return the bytes of a row before compression, by the footer of the largest input."""
-    file = max(group.inputs, key=lambda one: (one.bytes, one.path))
-    footer = footer_of(table, file.path, file.bytes)
+    """Return the bytes of a row before compression, by the footer of the largest input; those of a
+    stored one without it: whoever reads the file says what is wrong with it."""
+    file, footer = max(group.inputs, key=lambda one: (one.bytes, one.path)), None
+    with contextlib.suppress(Exception):  # of any storage and of the JVM
+        footer = footer_of(table, file.path, file.bytes)
     if footer is None or not footer.num_rows:
         return stored
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -319,14 +324,14 @@ def written(attempt: Attempt, name: str, group: Group, tasks: ScanTasks, table: 
             order_id: int) -> tuple[tuple[Any, ...], Made]:  # fmt: skip
     """Write the group's files; return their org.apache.iceberg.DataFile objects.
 
-    name: of the Spark job. Raises Unfit, TableDamagedError, FileNotFoundError, UnavailableError.
+    name: of the Spark job. Raises Unfit, DamagedInputError, FileNotFoundError, UnavailableError.
     """
     if _by_driver(attempt.spark) or witnessing.is_signed(plan.opening):
         found = carried_out(plan.task, plan.opening, plan.resources, attempt.cancelled.is_set)
     else:
         found = _on_executor(attempt, name, plan)
     if isinstance(found, Failure):
-        raise _raised(attempt, found)
+        raise _raised(attempt, found, plan.opening)
     entries = _Entries(attempt.spark, table, group.action.into, order_id, tasks)
     return tuple(entries.of(file, plan.task.table) for file in found.files), found
 
@@ -344,7 +349,7 @@ def carried_out(
     except FileNotFoundError as error:
         return Failure(str(error.filename), "", "the file does not exist", MISSING)
     except Damaged as error:
-        return Failure(error.path, error.column, error.detail)
+        return Failure(error.path, error.column, error.detail, said=error.said)
     except Unfit as error:
         return Failure("", "", str(error), UNFIT)
     except MemoryError as error:
@@ -377,7 +382,7 @@ def _working(
     return work
 
 
-def _raised(attempt: Attempt, failure: Failure) -> Exception:
+def _raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Exception:
     doing = f"rewrite {attempt.name}"
     if failure.kind == MISSING:
         return FileNotFoundError(2, "No such file or directory", failure.path)
@@ -391,13 +396,21 @@ def _raised(attempt: Attempt, failure: Failure) -> Exception:
         )
     if failure.kind == STORAGE:
         return _of_storage(doing, failure.detail)
-    column = f'column "{failure.column}": ' if failure.column else ""
-    return TableDamagedError(
+    io = None if opening is None else opening.open(failure.path)
+    changed = changed_ms(io, failure.path)
+    refusal = Refusal(failure.path, DAMAGED, failure.column, failure.detail, changed)
+    return DamagedInputError(
         f"could not {doing}: {failure.path} cannot be read",
-        said=(f"{column}{failure.detail}",),
-        details=(LEFT_ALONE,),
+        said=(failure.said,) if failure.said else (),
+        details=(f"{_sentence(refusal)}.", LEFT_ALONE),
         do=RESTORE,
+        refusals=(refusal,) if changed else (),
     )
+
+
+def _sentence(refusal: Refusal) -> str:
+    where = f'Column "{refusal.column}": ' if refusal.column else ""
+    return where + refusal.detail if where else refusal.detail[:1].upper() + refusal.detail[1:]
 
 
 def _of_storage(doing: str, detail: str) -> Exception:

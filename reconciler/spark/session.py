@@ -23,6 +23,7 @@ from typing import Any
 
 from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
 from reconciler.plan.execution import SPARK_APP_PREFIX
+from reconciler.rewrite.storage import of_this_process
 from reconciler.spark import class_archive, rest_filter, runtime
 from reconciler.spark.translate import java_exception, translate
 
@@ -33,6 +34,8 @@ REDACTED = (
 )
 """Names of settings whose values Spark never prints."""
 GIB = 1 << 30
+SCRATCH = "layoutctl-spark-"
+"""Begins the name of a session's directory."""
 PACKAGES = (
     "java.lang.invoke",
     "java.lang.management",
@@ -118,7 +121,7 @@ def _started(conf: Mapping[str, str], app: str, master: str, apart: bool) -> Any
 
     logging.getLogger().addFilter(_not_py4j)
     settings = launch_settings(conf, app, master)
-    scratch = tempfile.TemporaryDirectory(prefix="layoutctl-spark-")
+    scratch = _scratch(settings)
     log = Path(scratch.name) / "jvm.log"
     _quiet_logging(settings, Path(scratch.name))
     spark_conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -143,6 +146,17 @@ def _started(conf: Mapping[str, str], app: str, master: str, apart: bool) -> Any
             spark.conf.set(key, value)
     _open_catalogs(spark, conf)
     return spark
+
+
+def _scratch(settings: dict[str, str]) -> tempfile.TemporaryDirectory[str]:
+    """Return a directory of this process for what a session leaves on disk: its log and, unless the
+    user chose another place, the files of Spark's shuffles, which a killed JVM does not remove."""
+    within = Path(tempfile.gettempdir())
+    prefix = of_this_process(SCRATCH, within)
+    made = tempfile.TemporaryDirectory(prefix=prefix, dir=within)
+    if runs_tasks(settings["spark.master"]) and "SPARK_LOCAL_DIRS" not in os.environ:
+        settings.setdefault("spark.local.dir", made.name)
+    return made
 
 
 def _remember_names(jvm: Any) -> None:

@@ -15,10 +15,11 @@ MOST_KEPT = 20_000
 def refusals_from(groups: Sequence[Mapping[str, Any]]) -> dict[str, Refusal]:
     """Return the refusals of a table by path, from what `with_refusals` returned."""
     return {
-        path: Refusal(path, *group["kind"])
+        path: Refusal(path, reason, column, detail, group.get("changed", {}).get(path, 0))
         for group in groups
+        for reason, column, detail in [group["kind"]]
         for path in group["paths"]
-    }  # fmt: skip
+    }
 
 
 def with_refusals(known: Mapping[str, Refusal], found: Iterable[Refusal]) -> list[dict[str, Any]]:
@@ -29,6 +30,10 @@ def with_refusals(known: Mapping[str, Refusal], found: Iterable[Refusal]) -> lis
         known[one.path] = one
     kept = list(known.values())[-MOST_KEPT:]
     return [
-        {"kind": list(kind), "paths": [one.path for one in ones]}
+        {
+            "kind": list(kind),
+            "paths": [one.path for one in ones],
+            "changed": {one.path: one.changed_ms for one in ones if one.changed_ms},
+        }
         for kind, ones in by_kind(kept).items()
     ]

@@ -2,7 +2,8 @@
 
 A reader may misread such a file, or its rewrite failed its verification. Whoever finds it records
 a refusal (`state.refusals`); a data file never changes under its path, so that a refusal holds
-until the table refers to another file.
+until the table refers to another file. Only a damaged file may be restored in its place: its
+refusal ends when its storage says that it has changed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ NO_FIELD_IDS = "NoFieldIds"
 WRONG_SIZE = "WrongFileSize"
 WRONG_ROWS = "WrongRowCount"
 NOT_VERIFIED = "NotVerified"
+DAMAGED = "Damaged"
 
 REMEDIES: Mapping[str, str] = {
     PHYSICAL_SCHEMA: "write the file again with an Iceberg writer, from its values as they were "
@@ -27,6 +29,7 @@ REMEDIES: Mapping[str, str] = {
     "number of rows",
     NOT_VERIFIED: "compare what several engines read of the file; write it again with an Iceberg "
     "writer if they differ, else report it with the output of layoutctl history TABLE",
+    DAMAGED: "restore the file, or roll the table back to a snapshot that does not need it",
 }
 """What a person can do, by reason."""
 
@@ -43,6 +46,8 @@ class Refusal:
     """Dotted name of the column that shows it, "" if it concerns the file as a whole."""
     detail: str
     """A clause that says what the file holds, such as "timestamp in milliseconds"."""
+    changed_ms: int = 0
+    """When a damaged file had changed last, in milliseconds since 1970; 0 for other reasons."""
 
     @property
     def text(self) -> str:

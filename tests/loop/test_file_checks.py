@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.conditions import ConditionType
 from reconciler.catalog import file_forms
+from reconciler.catalog.listing import changed_ms
 from reconciler.loop import reader as reader_module
 from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.file_checks import sizes_of
@@ -35,7 +37,7 @@ from reconciler.spark.input_forms import foreign
 from reconciler.state.state import StateStore
 from reconciler.table.deletes import DeleteTable, Scope
 from reconciler.table.observation import SnapshotInfo
-from reconciler.table.refusals import NOT_VERIFIED, PHYSICAL_SCHEMA, WRONG_ROWS, Refusal
+from reconciler.table.refusals import DAMAGED, NOT_VERIFIED, PHYSICAL_SCHEMA, WRONG_ROWS, Refusal
 from tests.advisor.worlds import range_workload, workload
 from tests.cli.observations import lineitem
 from tests.conftest import sqlite_catalog
@@ -196,7 +198,7 @@ def test_a_file_with_another_number_of_rows_is_refused(
     for _ in range(2):  # the second look takes what the first one kept
         found = look(config, reader)
         assert bad not in {path for item in found.plan.actions for path in item.action.inputs}
-        assert reader.refusals(found.observation)[bad].reason == WRONG_ROWS
+        assert reader.refusals(Target(config, TARGET), found.observation)[bad].reason == WRONG_ROWS
 
 
 def test_a_standing_plan_that_reads_a_refused_file_stands_no_more(
@@ -213,6 +215,24 @@ def test_a_standing_plan_that_reads_a_refused_file_stands_no_more(
     later = look(config, reader)
     assert not later.frozen
     assert path not in {path for item in later.plan.actions for path in item.action.inputs}
+
+
+def test_a_damaged_file_is_left_out_until_it_is_restored(
+    table: Any, config: CatalogConfig, reader: Reader
+) -> None:
+    add(table, 4)
+    first = look(config, reader).plan
+    path = first.actions[0].action.inputs[0]
+    local = Path(path.removeprefix("file://").removeprefix("file:"))
+    os.utime(local, (10**9, 10**9))
+    damaged = Refusal(path, DAMAGED, "at", "it cannot be decoded", changed_ms(None, path))
+    assert damaged.changed_ms == 10**12
+    reader.store.record_refusals(first.table_uuid, [damaged])
+    for _ in range(2):
+        found = look(config, reader).plan
+        assert path not in {path for item in found.actions for path in item.action.inputs}
+    local.touch()
+    assert look(config, reader).plan.id == first.id
 
 
 def test_a_plan_says_how_many_footers_it_has_not_read(

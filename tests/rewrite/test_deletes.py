@@ -157,6 +157,10 @@ def test_what_new_delete_files_hold_beside_the_rows_of_their_file_is_seen(tmp_pa
     assert changed([*own, ["file:/other", 3]], 3) == (0, 0, 0, 1, 0)
     assert changed([*own, [file.path, 9]], 3) == (0, 0, 0, 1, 0)
     assert changed([*own, [file.path, None]], 3) == (0, 0, 0, 1, 0)
+    beyond = _positions(tmp_path / "beyond", file, [1, 2, 9], 1)
+    new = write(tmp_path / "new", POSITIONS, [*own, [file.path, 9]])
+    of = Delete(new.path, "PARQUET", 2, NOWHERE, True, 3, file.path)
+    assert not _exchanged(file, [beyond], [of]).changed
     assert changed([*own, [file.path, 2]], 3) == (0, 0, 1, 0, 0)
     assert changed(own, 3) == (0, 0, 0, 0, 1)
     assert changed(own[:1], 1) == (1, 0, 0, 0, 0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 import os
 import random
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +34,7 @@ from reconciler.rewrite.witness import (
     Work,
     witnessed,
 )
+from reconciler.spark import session
 from tests.rewrite import model
 from tests.rewrite.model import (
     PRIMITIVES,
@@ -437,6 +440,22 @@ def test_scratch_of_processes_that_are_gone_is_removed(
     assert [path.name for path in tmp_path.iterdir()] == ["layout-scratch-elsewhere-4999999-x"]
 
 
+def test_what_a_killed_session_left_is_removed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    settings = {"spark.master": "local[2]"}
+    with session._scratch(settings) as own:
+        assert settings["spark.local.dir"] == own
+        gone = tmp_path / Path(own).name.replace(f"-{os.getpid()}-", "-4999999-")
+        (gone / "blockmgr-1").mkdir(parents=True)
+        chosen = {"spark.master": "local[2]", "spark.local.dir": "/elsewhere"}
+        with session._scratch(chosen):
+            assert Path(own).exists() and not gone.exists()
+        assert chosen["spark.local.dir"] == "/elsewhere"
+
+
 def test_a_delete_file_that_cannot_be_applied_is_named_itself(tmp_path: Path) -> None:
     column, other = Column(1, "id", "long"), Column(2, "s", "string")
     table = table_of((column, other))
@@ -469,6 +488,7 @@ def test_the_column_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
         with pytest.raises(Damaged) as caught:
             run(tmp_path, table_of(columns), [file], order)
         assert (caught.value.path, caught.value.column) == (file.path, "c2")
+        assert "CRC" in caught.value.said and "CRC" not in caught.value.detail
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -487,6 +507,24 @@ def test_too_little_memory_and_errors_of_the_disk_are_no_damage(
         with pytest.raises(type(raised)) as caught:
             run(tmp_path, table, [file])
         assert caught.value is raised
+
+
+@pytest.mark.parametrize("at_top", [True, False])
+def test_decimals_of_too_many_digits_are_refused(tmp_path: Path, at_top: bool) -> None:
+    """The bytes of a decimal hold larger numbers than its digits."""
+    column = Column(1, "d", "decimal(9,2)")
+    held = column if at_top else Column(2, "l", "list", (replace(column, name="element"),))
+    kind = pa.decimal128(9, 2)
+    unscaled = pa.array([decimal.Decimal(2 * 10**9), decimal.Decimal(5)], pa.decimal128(38, 0))
+    values = pa.Array.from_buffers(kind, 2, unscaled.buffers())
+    if not at_top:
+        marked = pa.list_(arrow_field(held.children[0]))
+        values = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), values, marked)
+    table = pa.Table.from_arrays([values], schema=pa.schema([arrow_field(held)]))
+    file = write_table(tmp_path / "a.parquet", table)
+    with pytest.raises(Damaged) as caught:
+        run(tmp_path, table_of((held,)), [file])
+    assert caught.value.column == ("d" if at_top else "l.element")
 
 
 def test_positions_that_no_row_can_have_hide_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -16,6 +17,8 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert
 from reconciler.spark import native, witnessing
+from reconciler.spark.damage import DamagedInputError
+from reconciler.table.refusals import DAMAGED
 from tests.spark.equality import add_equality_delete
 from tests.spark.tables import Bench
 
@@ -157,3 +160,20 @@ def test_bloom_filters_are_written(bench: Bench) -> None:
 
 def _texts(path: str) -> list[int]:
     return [int(v[:2], 16) if v else -1 for v in pq.read_table(path)["s"].to_pylist()]
+
+
+def test_a_damaged_page_is_recorded(bench: Bench) -> None:
+    """Its file is named with the column, and no plan takes it again before it has changed."""
+    name = bench.create("a bigint, s string", "'write.parquet.compression-codec'='uncompressed'")
+    bench.fill(name, 2, 50, "n, concat('text of row ', string(n))")
+    before = bench.files(name)
+    path = Path(before[1].file_path.removeprefix("file:"))
+    path.write_bytes(path.read_bytes().replace(b"text of row 7", b"text of r0w 7", 1))
+    request = bench.request(name, bench.action(name, Cluster, "a"))
+    with pytest.raises(DamagedInputError) as caught:
+        bench.run(request)
+    (refusal,) = bench.ledger.refused[request.table_uuid]
+    assert (refusal.path, refusal.reason, refusal.column) == (before[1].file_path, DAMAGED, "s")
+    assert refusal.changed_ms == path.stat().st_mtime_ns // 1_000_000
+    assert "CRC" in str(caught.value.said) and "CRC" not in refusal.detail
+    assert bench.files(name) == before and bench.leftovers(name) == []

@@ -177,7 +177,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         own = self.tasks.subset(file.path for file in group.inputs)
         try:
             written = write.rewrite_group(attempt, number, group, own, max(1, self.cores // groups))
-        except witnessing.NotVerified as error:
+        except (witnessing.NotVerified, damage.DamagedInputError) as error:
             self.run.ledger.record_refusals(self.run.request.table_uuid, error.refusals)
             raise
         except Exception as error:
