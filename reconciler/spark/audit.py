@@ -22,7 +22,7 @@ from reconciler.api.check_query import DENIED, refused
 from reconciler.api.schema import AUDITED_TABLE, MAIN_TABLE
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError
 from reconciler.plan.execution import Audit, Intent
-from reconciler.spark import commit, history, iceberg, metadata, metadata_files
+from reconciler.spark import commit, history, iceberg, metadata, metadata_files, standing
 from reconciler.spark.iceberg import LiveTable
 from reconciler.spark.metadata_files import Prepared
 from reconciler.spark.operations import Operation
@@ -41,7 +41,6 @@ from reconciler.table.audits import (
     AUDIT_FORMAT,
     AUDIT_PLAN,
     AUDIT_WAITS,
-    is_own,
     waiting_batches,
 )
 from reconciler.table.retention import MAIN
@@ -415,7 +414,7 @@ def _of_audits(
         for entry in iceberg.each(metadata.refs().entrySet())
     }
     own = {name for name, (head, branch) in refs.items() if branch and name != MAIN
-           and head in ids and _is_own(metadata, head, name)}  # fmt: skip
+           and head in ids and standing.is_of_audit(metadata, head, name)}  # fmt: skip
     heads = {name: _left(live, metadata, refs[name][0], ids) for name in own}
     others = [head for name, (head, _) in refs.items() if name not in heads]
     others += [head for head in heads.values() if head is not None]
@@ -426,11 +425,6 @@ def _of_audits(
         if not any(is_ancestor(live.table, head, int(snapshot.snapshotId())) for head in others)
     ]
     return heads, gone
-
-
-def _is_own(metadata: Any, snapshot_id: int, branch: str) -> bool:
-    found = metadata.snapshot(snapshot_id).summary().get(AUDIT_BRANCH)
-    return is_own({} if found is None else {AUDIT_BRANCH: str(found)}, branch)
 
 
 def _left(live: LiveTable, metadata: Any, head: int, gone: Collection[int]) -> int | None:

@@ -122,7 +122,9 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
             and util.isAncestorOf(table, head_id, int(entry.getValue().snapshotId())),
         )
         for entry in iceberg.each(table.refs().entrySet())
-        if entry.getKey() != "main" and entry.getValue().isBranch() and not _of_audit(table, entry)
+        if entry.getKey() != "main"
+        and entry.getValue().isBranch()
+        and not is_of_audit(table, int(entry.getValue().snapshotId()), str(entry.getKey()))
     )
     if table.properties().get("write.wap.enabled") != "true":
         return branches.Branches(head_id, others)
@@ -141,12 +143,13 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
     )
 
 
-def _of_audit(table: Any, entry: Any) -> bool:
-    """Whether an audit of ours left the branch; the next audit drops it."""
-    snapshot = table.snapshot(entry.getValue().snapshotId())
-    if snapshot is None or snapshot.summary().get(audits.AUDIT) is None:
-        return False
-    return audits.is_own(dict(iceberg.snapshot_info(snapshot).summary), str(entry.getKey()))
+def is_of_audit(table: Any, snapshot_id: int, branch: str) -> bool:
+    """Whether an audit of ours left the branch with this head; the next audit drops it.
+
+    table: a Table or a TableMetadata of Iceberg.
+    """
+    snapshot = table.snapshot(snapshot_id)
+    return snapshot is not None and audits.is_own(iceberg.snapshot_info(snapshot).summary, branch)
 
 
 def judged_snapshot(table: Any, request: ExecutionRequest, name: str) -> int:

@@ -55,9 +55,9 @@ def waits(summary: Mapping[str, str]) -> bool:
 
 
 def is_own(summary: Mapping[str, str], branch: str) -> bool:
-    """Whether the snapshot was committed to this branch; of earlier versions, which did not record
-    it, any branch may be the one."""
-    return summary.get(AUDIT_BRANCH, branch) == branch
+    """Whether an audit committed the snapshot to this branch; of earlier versions, which did not
+    record it, any branch may be the one."""
+    return AUDIT in summary and summary.get(AUDIT_BRANCH, branch) == branch
 
 
 def carried_out(summary: Mapping[str, str]) -> frozenset[tuple[str, str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from reconciler.table.audits import AUDIT, is_own
+from reconciler.table.audits import is_own
 from reconciler.table.observation import Observation
 
 
@@ -59,14 +59,14 @@ def of_observation(observation: Observation) -> Branches:
     """Return the branches without those that an audit of ours left behind: the next run drops
     them."""
     on_main = {snapshot.snapshot_id for snapshot in observation.ancestry}
-    ours = {s.snapshot_id: s.summary for s in observation.other_snapshots if AUDIT in s.summary}
+    beside = {snapshot.snapshot_id: snapshot.summary for snapshot in observation.other_snapshots}
     audited = observation.properties.get("write.wap.enabled") == "true"
     others = tuple(
         Branch(ref.name, ref.snapshot_id, ref.snapshot_id in on_main)
         for ref in observation.refs
         if ref.name != "main"
         and ref.type == "branch"
-        and not (ref.snapshot_id in ours and is_own(ours[ref.snapshot_id], ref.name))
+        and not is_own(beside.get(ref.snapshot_id, {}), ref.name)
     )
     if not audited:
         return Branches(observation.snapshot_id, others)
