@@ -21,13 +21,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from reconciler.api.task_memory import Limits
+from reconciler.api.witness_memory import Limits
 from reconciler.catalog.file_forms import form_from
 from reconciler.errors import first_line
 from reconciler.rewrite import deletes as deleted
-from reconciler.rewrite import hashes
+from reconciler.rewrite import hashes, places
 from reconciler.rewrite.columns import Column, Stored, Unreadable, stored_columns, with_ids
 from reconciler.rewrite.deletes import Delete, Positions
+from reconciler.rewrite.places import Placed
 from reconciler.rewrite.storage import Opening, Scratch, local_path
 from reconciler.table.parquet_schema import NotParquetError
 from reconciler.table.physical import Expected, fault_of
@@ -41,6 +42,7 @@ LZ4 = "LZ4"
 T = TypeVar("T")
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539
 """Reserved field ids of row lineage (format 3)."""
+OTHER_PARTITION = "rows of another partition than its entry says"
 ROW = "file_row_number"
 """DuckDB's name of a row's number in its file."""
 PATH_COLUMN = Column(deleted.PATH_ID, "file_path", "string")
@@ -79,6 +81,8 @@ class DataFile:
     partition: tuple[tuple[int, str, Any], ...] = ()
     """Id and type of each source of an identity field of its spec, and the value in JSON."""
     deletes: tuple[Delete, ...] = ()
+    moved: tuple[Placed, ...] = ()
+    """The partition that its rows moved to, which they must belong to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +270,29 @@ class Witness:
         if form is not None:
             _require_form(self._scratch.path(file.path), form)
         self._stored(file.path)
+        for one in file.moved:
+            if places.misplaced(one, self._values(file, one)):
+                raise Unreadable(self._way(one.source_id)[-1].name, OTHER_PARTITION)
         return bool(file.deletes or self._constants(file) or self._table.lineage)
+
+    def _values(self, file: DataFile, of: Placed) -> list[Any]:
+        """Return the values that show whether the file's rows belong to its partition."""
+        way = self._way(of.source_id)
+        value = hashes.value_of(way, self._stored(file.path), {})
+        read = f"read_parquet({self._sql_paths([file])}, hive_partitioning=false) r"
+        if of.type in places.FLOATS:
+            query = f"SELECT DISTINCT {value} AS v, {hashes.zero_sign(value)} FROM {read}"
+            found = self._sql.execute(f"{query} LIMIT {places.SAMPLE}").fetchall()
+            return [-0.0 if negative else number for number, negative in found]
+        number = places.as_number(of.type, value)
+        if of.sampled:
+            query = f"SELECT DISTINCT {number} FROM {read} LIMIT {places.SAMPLE}"
+            return [row[0] for row in self._sql.execute(query).fetchall()]
+        query = (
+            f"SELECT count(*) - count(v), min(v), max(v) FROM (SELECT {number} AS v FROM {read})"
+        )
+        nulls, *ends = self._sql.execute(query).fetchone()
+        return [*([None] if nulls else []), *(one for one in ends if one is not None)]
 
     def _named(self, batch: Sequence[DataFile], read: Callable[[Sequence[DataFile]], T]) -> T:
         """Return what `read` returns of the batch. Raises Refused, which names the files."""
@@ -371,6 +397,7 @@ class Witness:
 
     def _exchanged(self, one: Exchange) -> tuple[int, Changed | None]:
         file = one.file
+        self._require_own(file)
         before = self._positions(file, file.deletes)
         after = self._positions(file, one.after)
         new = [d for d in one.after if (d.path, d.offset) in one.new]
@@ -419,6 +446,19 @@ class Witness:
             found = self._sql.execute(query, [path]).fetchnumpy()["pos"]
             return np.asarray(found, dtype=np.int64)
 
+    def _require_own(self, file: DataFile) -> None:
+        """Raise Refused if a delete file that names one data file in its manifest entry has
+        positions of others too: some readers apply them there."""
+        for one in file.deletes:
+            if one.data_file and not one.vector:
+                with _naming(one.path):
+                    stored, relation = self._delete_file(one)
+                    named = hashes.value_of((PATH_COLUMN,), stored, {})
+                    query = f"SELECT count(*) FROM {relation} r WHERE {named} IS DISTINCT FROM ?"
+                    (others,) = self._sql.execute(query, [one.data_file]).fetchone()
+                    if others:
+                        raise Unreadable("", "positions of other data files than its entry names")
+
     def _hit(self, file: DataFile, keyed: Sequence[Delete]) -> Positions:
         """Return the rows that equality deletes hide."""
         if not keyed:
@@ -438,6 +478,7 @@ class Witness:
         file = files[0]
         if not file.deletes:
             return source
+        self._require_own(file)
         gone = self._positions(file, file.deletes)
         if len(gone):
             import pyarrow as pa

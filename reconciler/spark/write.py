@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,27 +66,21 @@ class Written:
 
 
 def rewrite_group(
-    attempt: Attempt,
-    number: int,
-    group: Group,
-    tasks: ScanTasks,
-    begun: Callable[[int], None],
-    threads: int = 1,
+    attempt: Attempt, number: int, group: Group, tasks: ScanTasks, threads: int = 1
 ) -> Written:
     """Write the rows of `tasks` to new files under the attempt's prefix, and verify them.
 
-    begun: is called before rows are read, with the memory that this takes as predicted, 0 if Spark
-    does it. threads: of the driver that no other group uses.
+    threads: of the driver that no other group uses.
     """
     started = time.monotonic()
     spark, base = attempt.spark, f"{attempt.id}/{number}"
     hashed = witnessing.checks_hashes(attempt.verify, base)
+    moved = bool(group.action.moves_by)
     table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
     for part in group.action.ordering.key:
         fallback.path_of(attempt.table.schema(), part)
     plan = native.planned(attempt, number, group, tasks, table, threads)
-    begun(0 if isinstance(plan, str) else plan.memory)
     with contextlib.ExitStack() as made:
         reason = plan if isinstance(plan, str) else ""
         if not isinstance(plan, str):
@@ -99,8 +93,9 @@ def rewrite_group(
             by_spark = _by_spark(attempt, group, tasks, table, base, order)
             files, spent = made.enter_context(by_spark)
         rows, verified = witnessing.same_rows(
-            attempt, base, tasks, files, lambda: read_back(attempt, base, files, hashed), hashed
-        )
+            attempt, base, tasks, files, lambda: read_back(attempt, base, files, hashed, moved),
+            hashed,
+        )  # fmt: skip
     return Written(
         number,
         group,
@@ -190,10 +185,11 @@ def check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
         )
 
 
-def read_back(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool) -> Seen:
-    """Return what uncommitted files hold, according to the witness."""
+def read_back(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool, moved: bool) -> Seen:
+    """Return what uncommitted files hold, according to the witness. moved: whether rows moved to
+    another partition spec."""
     with _own_output(attempt):
-        return witnessing.seen_outputs(attempt, base, files, hashed)
+        return witnessing.seen_outputs(attempt, base, files, hashed, moved)
 
 
 def even_split(spark: Any, sizes: Sequence[int]) -> int:

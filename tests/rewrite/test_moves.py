@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import random
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from reconciler.queries.transforms import PARTITIONED_TYPES
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.moves import Partitions
+from reconciler.rewrite.places import Placed
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task, Unfit
-from reconciler.rewrite.witness import DataFile
+from reconciler.rewrite.witness import OTHER_PARTITION, DataFile, Limits, Work, witnessed
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
 from tests.rewrite.test_rewriting import LITTLE, PLENTY, files_of, seen
@@ -105,6 +107,24 @@ def test_every_row_is_in_its_partition(tmp_path: Path, transform: str, kind: str
             one_directory = Path(one.path[5:]).parent
             assert one_directory.parent == tmp_path / "out"
             assert one_directory.name.startswith("v%2F%20%25=")
+        _assert_altered_partitions_are_seen(columns, transform, made)
+
+
+def _assert_altered_partitions_are_seen(
+    columns: tuple[Column, ...], transform: str, made: Made
+) -> None:
+    """An entry that says the partition of another file is named, and one that says its own not."""
+    files, stated = files_of(made), [one.partition[0] for one in made.files]
+    for said in (stated, [*stated[1:], stated[0]]):
+        placed = tuple(
+            replace(file, moved=(Placed(1, columns[0].type, transform, value),))
+            for file, value in zip(files, said, strict=True)
+        )
+        found = witnessed(Work(table_of(columns), placed), range(len(placed)), None, Limits())
+        wrong = {file.path for file in placed} if said != stated else set()
+        assert {(one.path, one.detail) for one in found.failures} == {
+            (path, OTHER_PARTITION) for path in wrong
+        }
 
 
 def test_a_partition_gets_the_files_that_its_rows_need(tmp_path: Path) -> None:

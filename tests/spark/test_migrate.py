@@ -15,6 +15,7 @@ from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
+from reconciler.spark import witnessing
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.equality import add_equality_delete, data_files
@@ -226,6 +227,30 @@ def test_partitions_of_nan_and_of_null_move(bench: Bench) -> None:
     result = bench.run(bench.request(name, *to_spec(bench, name, 1, SpecField(ID, "bucket[2]"))))
     assert result.done and bench.rows(name) == rows and spec_ids(bench, name) == {1: 2}
     intact(bench, name, rows)
+
+
+@pytest.mark.parametrize("writer", ["engine", "spark"])
+def test_an_entry_with_another_partition_than_its_rows_is_not_committed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, writer: str
+) -> None:
+    """The partition of one file is altered after the rows were written."""
+    if writer == "spark":
+        request.getfixturevalue("by_spark")
+    name = table_of(bench, 2)
+    add, moved, _ = to_spec(bench, name, 1, SpecField(TS, "day"))
+    seen_outputs = witnessing.seen_outputs
+
+    def altered(attempt: Any, base: str, files: Any, *more: Any) -> Any:
+        spec = bench.table(name).specs().get(1)
+        builder = bench.spark._jvm.org.apache.iceberg.DataFiles.builder(spec).copy(files[0])
+        first = builder.withPartition(files[-1].partition()).build()
+        return seen_outputs(attempt, base, (first, *files[1:]), *more)
+
+    monkeypatch.setattr(witnessing, "seen_outputs", altered)
+    with pytest.raises(witnessing.NotVerified) as caught:
+        bench.run(bench.request(name, add, moved))
+    assert '"ts"' in caught.value.render()
+    assert spec_ids(bench, name) == {0: 2} and bench.leftovers(name) == []
 
 
 @pytest.mark.rest
