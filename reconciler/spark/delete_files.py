@@ -77,6 +77,15 @@ def of_paths(files: Iterable[DeleteFile], paths: Iterable[str]) -> list[DeleteFi
     return [file for file in files if file.path in wanted]
 
 
+def require_once(table: Any, files: Iterable[DeleteFile]) -> None:
+    """Raise UnsupportedError if one of the delete files is in two manifest entries."""
+    entries: dict[tuple[str, int], list[Any]] = {}
+    for file in files:
+        entries.setdefault(file.identity, []).append(file.java)
+    for identity in sorted(one for one, own in entries.items() if len(own) > 1):
+        raise scan.listed_twice(table, identity[0], entries[identity])
+
+
 def dangling(
     spark: Any, table: Any, snapshot_id: int, files: Sequence[DeleteFile]
 ) -> list[DeleteFile]:

@@ -29,14 +29,26 @@ def by_value(spark: Any, table: Any, snapshot_id: int, tasks: Any) -> Any:
     columns = _uuid_columns(spark, table)
     if not columns or tasks.isEmpty():
         return tasks
-    deletes = spark._jvm.java.util.ArrayList()
-    for files in live_delete_files(spark, table, snapshot_id).values():
-        deletes.addAll(files)
+    deletes = _every(spark, table, snapshot_id)
     keyed = streams.kept(spark, deletes, _has_keys(spark))
     keys = streams.lines(spark, keyed, _keys_of(spark), distinct=True)
     if not any(columns & set(key_ids(text)) for text in keys):
         return tasks
     return _assigned(spark, tasks, _index(spark, table, deletes))
+
+
+def by_rule(spark: Any, table: Any, snapshot_id: int, tasks: Any) -> Any:
+    """Return the snapshot's tasks, in another order, with every delete file that applies by
+    partition and sequence number, whatever bounds say."""
+    return _assigned(spark, tasks, _index(spark, table, _every(spark, table, snapshot_id)))
+
+
+def _every(spark: Any, table: Any, snapshot_id: int) -> Any:
+    """Return a java.util.List of all delete files of the snapshot."""
+    deletes = spark._jvm.java.util.ArrayList()
+    for files in live_delete_files(spark, table, snapshot_id).values():
+        deletes.addAll(files)
+    return deletes
 
 
 def live_delete_files(spark: Any, table: Any, snapshot_id: int) -> dict[int, Any]:

@@ -8,7 +8,7 @@ driver, through the table's own FileIO. What is refused is recorded, so that no 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.catalog.file_forms import File, form_from, read_forms, stated_or_actual
@@ -51,7 +51,11 @@ def refuse_unsound(
     others = foreign(run, expected)
     tables = {path: expected[path, size] for path, size in others}
     forms = read_forms(others, lambda file: _form(run.table, file, rows.get(file[0])))
-    found = _refusals(forms, tables)
+    refuse(run, _refusals(forms, tables))
+
+
+def refuse(run: Run, found: Sequence[Refusal]) -> None:
+    """Raise RefusedInputsError for refused inputs, if there are some, and record them."""
     if not found:
         return
     run.ledger.record_refusals(run.request.table_uuid, found)

@@ -84,7 +84,8 @@ def grouped(spark: Any, table: Any, groups: int) -> Any:
 
     files = stage.metadata_table(spark, table, "FILES").where(f.col("content") == 0)
     order = ["spec_id", *(["partition"] if "partition" in files.columns else []), "file_path"]
-    paths = [row.file_path for row in files.orderBy(*order).select("file_path").collect()]
+    rows = files.orderBy(*order).select("file_path").collect()
+    paths = list(dict.fromkeys(row.file_path for row in rows))  # a file may be in two entries
     share = groups / max(len(paths), 1)
     lines = (f"{int(n * share):0{DIGITS}x}{path}" for n, path in enumerate(paths))
     collectors = spark._jvm.java.util.stream.Collectors

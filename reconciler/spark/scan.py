@@ -8,10 +8,12 @@ of files.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.errors import UnsupportedError
 from reconciler.spark import delete_scope, iceberg, partitions, streams
 from reconciler.spark.partitions import Place
 from reconciler.spark.task_file import TaskFile, task_file
@@ -19,6 +21,8 @@ from reconciler.spark.translate import java_exception
 
 CHUNK = 2_000
 """Number of tasks described by one text."""
+MOST_ENTRIES = 3
+"""Manifest entries of one file that an error names."""
 
 
 class ScanTasks(Mapping[str, TaskFile]):
@@ -109,11 +113,11 @@ def scan_tasks(
 
     columns: ids of the columns whose statistics to read. bare: without their deletes.
     """
-    tasks = _tasks(spark, table, snapshot_id, columns)
-    return _with_files(spark, tasks, paths, bare)
+    tasks = planned_tasks(spark, table, snapshot_id, columns)
+    return _with_files(spark, table, tasks, paths, bare)
 
 
-def _tasks(spark: Any, table: Any, snapshot_id: int, columns: Collection[int]) -> Any:
+def planned_tasks(spark: Any, table: Any, snapshot_id: int, columns: Collection[int]) -> Any:
     """Return a java.util.List of the snapshot's tasks, with all deletes that a reader must
     apply."""
     scan = _with_statistics(spark, table, snapshot_id, columns)
@@ -141,9 +145,8 @@ def tasks_under(
     path_of = iceberg.method(spark, _FILE, "location", _STRING)
     wanted = streams.chain(spark, path_of, streams.contained(spark, deletes))
     under = streams.any_of(spark, _delete_stream(spark), wanted)
-    return _with_files(
-        spark, streams.kept(spark, _tasks(spark, table, snapshot_id, columns), under), bare=True
-    )
+    tasks = streams.kept(spark, planned_tasks(spark, table, snapshot_id, columns), under)
+    return _with_files(spark, table, tasks, bare=True)
 
 
 def delete_marks(spark: Any, tasks: ScanTasks) -> Any:
@@ -154,18 +157,43 @@ def delete_marks(spark: Any, tasks: ScanTasks) -> Any:
     return streams.to_map(spark, every, _task_path(spark), mark_of)
 
 
-def _joined(spark: Any, text_of: Any, separator: str) -> Any:
-    """Return FileScanTask -> the sorted texts of its delete files."""
+def _joined(spark: Any, text_of: Any, separator: str, chosen: Any = None) -> Any:
+    """Return FileScanTask -> the sorted texts of its delete files. chosen: DeleteFile -> whether it
+    counts, None for all."""
+    kept = iceberg.method(spark, streams.STREAM, "filter", streams.STREAM, streams.PREDICATE)
+    some = (
+        []
+        if chosen is None
+        else [streams.given(spark, kept, 1, iceberg.as_lambda(spark, streams.PREDICATE, chosen))]
+    )
     mapped = iceberg.method(spark, streams.STREAM, "map", streams.STREAM, streams.FUNCTION)
     collector = "java.util.stream.Collector"
     collect = iceberg.method(spark, streams.STREAM, "collect", _OBJECT, collector)
     return streams.chain(
         spark,
         _delete_stream(spark),
+        *some,
         streams.given(spark, mapped, 1, _function(spark, text_of)),
         iceberg.method(spark, streams.STREAM, "sorted", streams.STREAM),
         streams.given(spark, collect, 1, spark._jvm.java.util.stream.Collectors.joining(separator)),
     )
+
+
+def of_files(spark: Any, tasks: Any, paths: Iterable[str]) -> Any:
+    """Return a java.util.List of the tasks of these paths. tasks: a java.util.List."""
+    own = streams.chain(spark, _task_path(spark), streams.contained(spark, paths))
+    return streams.kept(spark, tasks, own)
+
+
+def delete_paths(spark: Any, tasks: Any, wanted: Collection[str]) -> dict[str, frozenset[str]]:
+    """Return which of the wanted delete files apply to each file. tasks: a java.util.List of
+    FileScanTask."""
+    location = iceberg.method(spark, _FILE, "location", _STRING)
+    chosen = streams.chain(spark, location, streams.contained(spark, wanted))
+    joined = _joined(spark, location, streams.UNIT, chosen)
+    lines = streams.lines(spark, tasks, joined)
+    of = (frozenset(line.split(streams.UNIT) if line else ()) for line in lines)
+    return dict(zip(streams.lines(spark, tasks, _task_path(spark)), of, strict=True))
 
 
 def touched_by(spark: Any, tasks: ScanTasks, sequences: Collection[int]) -> frozenset[str]:
@@ -206,9 +234,10 @@ def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages
             oldest[int(spec_id), place] = min(
                 int(sequence), oldest.get((int(spec_id), place), int(sequence))
             )
-    wanted = streams.contained(spark, paths)
-    named = streams.kept(spark, tasks, streams.chain(spark, _task_path(spark), wanted))
+    named = of_files(spark, tasks, paths)
     found = streams.lines(spark, named, _task_path(spark))
+    if len(set(found)) < len(found):
+        raise _repeated(spark, table, named)
     sequences = streams.lines(spark, named, _task_sequence(spark))
     return Ages(oldest, dict(zip(found, map(int, sequences), strict=True)))
 
@@ -251,20 +280,48 @@ def planned(spark: Any, scan: Any) -> Any:
 
 
 def _with_files(
-    spark: Any, tasks: Any, paths: Iterable[str] | None = None, bare: bool = False
+    spark: Any, table: Any, tasks: Any, paths: Iterable[str] | None = None, bare: bool = False
 ) -> ScanTasks:
     """Return the tasks with their files' manifest entries; paths: of which files, None for all.
 
-    bare: without their deletes.
+    bare: without their deletes. Raises UnsupportedError for a file in two manifest entries.
     """
-    collectors = spark._jvm.java.util.stream.Collectors
-    identity = spark._jvm.java.util.function.Function.identity()
-    path_of = iceberg.once(spark, "path", lambda: _function(spark, _task_path(spark)))
-    by_path = tasks.stream().collect(collectors.toMap(path_of, identity))
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    itself = handles.identity(iceberg.java_class(spark, _OBJECT))
+    by_path = streams.to_map(spark, tasks, _task_path(spark), itself)
+    if int(by_path.size()) < int(tasks.size()):
+        raise _repeated(spark, table, tasks)
     if paths is not None:
         by_path.keySet().retainAll(iceberg.java_set(spark, paths))
     files = {file.path: file for file in _described(spark, by_path, bare)}
     return ScanTasks(spark, by_path, {path: files[path] for path in sorted(files)})
+
+
+def _repeated(spark: Any, table: Any, tasks: Any) -> UnsupportedError:
+    """Return the error for the first file that two of the tasks have."""
+    paths = streams.lines(spark, tasks, _task_path(spark))
+    (path, _), *_ = sorted(one for one in Counter(paths).items() if one[1] > 1)
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    own = streams.mapped(spark, of_files(spark, tasks, [path]), file_of)
+    return listed_twice(table, path, iceberg.each(own))
+
+
+def listed_twice(table: Any, path: str, files: Iterable[Any]) -> UnsupportedError:
+    """files: the manifest entries of the path, as org.apache.iceberg.ContentFile."""
+    entries = [
+        f"entry {int(file.pos())} of {file.manifestLocation()}, data sequence number "
+        f"{int(file.dataSequenceNumber())}"
+        for file in files
+    ]
+    return UnsupportedError(
+        f"{table.name()} has {path} in {len(entries)} manifest entries",
+        details=(
+            *entries[:MOST_ENTRIES],
+            "A replacement names a path, so that it replaces all of them. Nothing was changed.",
+        ),
+        do="let a writer of the table remove the file, which removes all of its entries, and add "
+        "it once",
+    )
 
 
 def _task_path(spark: Any) -> Any:

@@ -102,9 +102,13 @@ def mapped(spark: Any, items: Any, handle: Any) -> Any:
 
 
 def to_map(spark: Any, items: Any, key: Any, value: Any) -> Any:
-    """Return a java.util.Map of what two handles return for each item; each key once."""
+    """Return a java.util.Map of what two handles return for each item. Of items with one key it
+    holds the first, so that it is shorter than they are."""
     functions = [iceberg.as_lambda(spark, FUNCTION, handle) for handle in (key, value)]
-    return items.stream().collect(spark._jvm.java.util.stream.Collectors.toMap(*functions))
+    handles, kind = spark._jvm.java.lang.invoke.MethodHandles, iceberg.java_class(spark, OBJECT)
+    first = handles.dropArguments(handles.identity(kind), 1, iceberg.java_list(spark, [kind]))
+    keep = iceberg.as_lambda(spark, "java.util.function.BinaryOperator", first)
+    return items.stream().collect(spark._jvm.java.util.stream.Collectors.toMap(*functions, keep))
 
 
 def any_of(spark: Any, stream: Any, element: Any) -> Any:

@@ -12,6 +12,7 @@ narrow the scope: a reader opens the file all the same.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -111,6 +112,13 @@ class DeleteTable:
     def applying(self) -> frozenset[str]:
         """Paths of the files of which any delete applies to a live data file."""
         return frozenset(str(path) for path in self.path[~self.dangling])
+
+    @property
+    def repeated(self) -> Bool:
+        """bool[delete files]: those that are in two manifest entries."""
+        identities = list(zip(self.path.tolist(), self.offset.tolist(), strict=True))
+        times = Counter(identities)
+        return np.array([times[one] > 1 for one in identities], dtype=np.bool_)
 
     @property
     def spent(self) -> Bool:

@@ -15,6 +15,7 @@ PHYSICAL_SCHEMA = "PhysicalSchema"
 NO_FIELD_IDS = "NoFieldIds"
 WRONG_SIZE = "WrongFileSize"
 WRONG_ROWS = "WrongRowCount"
+WRONG_BOUNDS = "WrongBounds"
 NOT_VERIFIED = "NotVerified"
 DAMAGED = "Damaged"
 
@@ -27,6 +28,8 @@ REMEDIES: Mapping[str, str] = {
     "size",
     WRONG_ROWS: "remove the file from the table's metadata, and register it again with its real "
     "number of rows",
+    WRONG_BOUNDS: "let the engine that wrote the file rewrite it, or remove the file from the "
+    "table's metadata and register it again with the bounds of its footer",
     NOT_VERIFIED: "compare what several engines read of the file; write it again with an Iceberg "
     "writer if they differ, else report it with the output of layoutctl history TABLE",
     DAMAGED: "restore the file, or roll the table back to a snapshot that does not need it",

@@ -45,7 +45,7 @@ def world(deletes: Sequence[Delete]) -> tuple[FileTable, DeleteTable]:
     newest = int(files.sequence.max()) + 1
     table = DeleteTable(
         path=np.array([d.path or f"d{n}" for n, d in enumerate(deletes)], dtype=object),
-        offset=np.array([0 if d.scope is Scope.VECTOR else -1 for d in deletes]),
+        offset=np.array([n if d.scope is Scope.VECTOR else -1 for n, d in enumerate(deletes)]),
         scope=np.array([int(d.scope) for d in deletes]),
         spec_id=np.zeros(len(deletes), dtype=np.int64),
         sequence=np.array([0 if d.dangling else newest for d in deletes]),
@@ -281,6 +281,32 @@ def test_nothing_is_planned_for_a_damaged_table() -> None:
     assert (found.rejected[0].reason, str(found.rejected[0].why)) == (
         reasons.NOT_REWRITABLE, "two vectors",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["ConvertDeletes", "CompactDeletes", "RemoveDanglingDeletes"])
+@pytest.mark.parametrize("repeated", ["data file", "delete file"])
+def test_no_delete_file_is_replaced_where_a_file_is_in_two_entries(
+    kind: str, repeated: str
+) -> None:
+    """A replacement names a path, not an entry."""
+    made = {
+        "ConvertDeletes": [Delete(Scope.EQUALITY, 50, snapshot=n) for n in range(6)],
+        "CompactDeletes": [Delete(Scope.PARTITION, 50, snapshot=n) for n in range(6)],
+        "RemoveDanglingDeletes": [Delete(Scope.FILE, 50, 0, dangling=True)] * 2,
+    }
+    files, table = world(made[kind])
+    asked = queries(20.0) if kind == "ConvertDeletes" else workload()
+    given = AdviceInput(files, asked, AUTO, deletes=table, operations=history(6, 6 * DAY))
+    assert kind in kinds(decide(given))
+    paths = files if repeated == "data file" else table
+    path = paths.path.copy()
+    path[1] = path[0]
+    changed = replace(paths, path=path)
+    found = decide(
+        replace(given, table=changed) if paths is files else replace(given, deletes=changed)
+    )
+    assert kind not in kinds(found)
+    assert reasons.NOT_REWRITABLE in reason_of(found)
 
 
 @pytest.mark.parametrize("refused", ["delete file", "data file"])

@@ -122,10 +122,14 @@ def _bounded(bench: Bench, rows: int, bounds: Mapping[int, tuple[bytes, bytes]])
 
 
 def add_position_delete(
-    bench: Bench, name: str, rows: Sequence[tuple[str, int]], partition: str
+    bench: Bench,
+    name: str,
+    rows: Sequence[tuple[str, int]],
+    partition: str,
+    bounds: tuple[bytes, bytes] | None = None,
 ) -> str:
     """Delete rows (path of a data file, position) by one file of the partition, written as they
-    are; return its path."""
+    are; return its path. bounds: of the paths."""
     import pyarrow as pa
 
     where = {
@@ -134,7 +138,11 @@ def add_position_delete(
     }
     path, table = _written(bench, where, POSITION_IDS), bench.table(name)
     builder = bench.spark._jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec())
-    file = _built(builder.ofPositionDeletes(), path, len(rows), partition)
+    builder = builder.ofPositionDeletes()
+    if bounds:
+        of_path = {POSITION_IDS["file_path"]: bounds}
+        builder = builder.withMetrics(_bounded(bench, len(rows), of_path))
+    file = _built(builder, path, len(rows), partition)
     table.newRowDelta().addDeletes(file).commit()
     return f"file:{path}"
 

@@ -113,7 +113,13 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
                 turned += left
             else:
                 turned.append(_turned(situation, made, *why_not))
-    return found + _dangling(situation), turned
+    for made in _dangling(situation):
+        why_not = _unnamed(situation, made)
+        if why_not is None:
+            found.append(made)
+        else:
+            turned.append(_turned(situation, made, *why_not))
+    return found, turned
 
 
 def _switched_off(situation: Situation) -> list[Rejected]:
@@ -317,8 +323,11 @@ def _refusal(situation: Situation, made: Minor) -> Refusal | None:
     settings, table = situation.settings, situation.table
     if _reads_refused(situation, made):
         return reasons.REFUSED_FILES, sentence("it would read files that are refused")
+    unnamed = _unnamed(situation, made)
+    if unnamed is not None:
+        return unnamed
     for unfit in unfit_files(situation.given):
-        if (made.converts or unfit.unnamed) and np.isin(unfit.rows, made.rows).any():
+        if made.converts and np.isin(unfit.rows, made.rows).any():
             return unfit.reason, sentence(f"it would read {unfit.why}")
     conflicting = np.isin(table.partition[made.rows], sorted(settings.deletes.conflicting))
     if conflicting.any():
@@ -337,6 +346,19 @@ def _refusal(situation: Situation, made: Minor) -> Refusal | None:
             "", str(made.operations), " operations since the last maintenance; it costs least "
             "every ", f"{made.due:.3g}",
         )  # fmt: skip
+    return None
+
+
+def _unnamed(situation: Situation, made: Minor) -> Refusal | None:
+    """Return why a path does not name what is replaced: entries of several files have it."""
+    for unfit in unfit_files(situation.given):
+        if unfit.unnamed:
+            return unfit.reason, sentence(f"it would read {unfit.why}")
+    repeated = situation.given.deletes.repeated
+    if repeated.any():
+        path = situation.given.deletes.path[repeated][0]
+        why = f"delete file {path} is in two manifest entries: not supported yet"
+        return reasons.NOT_REWRITABLE, sentence(why)
     return None
 
 

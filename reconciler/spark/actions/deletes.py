@@ -30,6 +30,7 @@ from reconciler.spark import (
     damage,
     delete_files,
     input_forms,
+    left_out,
     metrics,
     replacement,
     scan,
@@ -69,8 +70,9 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
     def _read(self, snapshot_id: int) -> None:
         """Read the delete files of a snapshot, which never changes, unless they are known."""
         if self.read_of != snapshot_id:
-            self.files = delete_files.live(self.run.spark, self.run.table, snapshot_id)
-            self.read_of = snapshot_id
+            files = delete_files.live(self.run.spark, self.run.table, snapshot_id)
+            delete_files.require_once(self.run.table, files)
+            self.files, self.read_of = files, snapshot_id
 
     def check(self) -> None:
         run = self.run
@@ -316,11 +318,13 @@ class CompactExecutor(ReplacingExecutor[CompactDeletes]):
 
 
 class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
-    """seen: what its attempts read, so that a conflict costs only what another writer touched."""
+    """seen: what its attempts read, so that a conflict costs only what another writer touched.
+    checked: the snapshot whose bounds were compared last."""
 
     def __init__(self, run: Run, items: Items[ConvertDeletes]) -> None:
         super().__init__(run, items)
         self.seen = convert.Seen()
+        self.checked: int | None = None
 
     def check(self) -> None:
         super().check()
@@ -330,6 +334,8 @@ class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
         paths = [file.path for file in files]
         under = scan.tasks_under(run.spark, run.table, self.read_of, paths)
         input_forms.refuse_unsound(run, under.values())
+        left_out.refuse(run, self.read_of, files)
+        self.checked = self.read_of
 
     def input_bytes(self, paths: Sequence[str]) -> int:
         """The delete files, and the identity columns of the data files that they apply to and that
@@ -342,6 +348,9 @@ class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
         )
 
     def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
+        if attempt.snapshot_id != self.checked:
+            left_out.refuse(self.run, attempt.snapshot_id, self._inputs())
+            self.checked = attempt.snapshot_id
         return convert.replacement_for(attempt, base, inputs, self.files, self.seen)
 
 
