@@ -13,8 +13,8 @@ from typing import Any
 
 from reconciler.api.documents import Engine, Jobs
 from reconciler.api.reach import STRICT, Reach
+from reconciler.api.task_memory import driver_pod
 from reconciler.api.version import API_VERSION
-from reconciler.api.witness_memory import in_driver
 from reconciler.kube.pods import (
     ATTEMPT_LABEL,
     CATALOG_ANNOTATION,
@@ -43,9 +43,6 @@ DEADLINE_SECONDS = 24 * 3600
 TTL_SECONDS = 24 * 3600
 """After this time an ended Job is removed, even if no operator ran that settled it."""
 
-OVERHEAD_FACTOR = 0.4
-LEAST_OVERHEAD = 384 << 20
-"""Spark's own figures for a Python driver: memory that it and the JVM need beside the heap."""
 MIB = 1 << 20
 
 
@@ -168,7 +165,7 @@ def _service_account(request: JobRequest) -> str:
 
 def _driver(request: JobRequest) -> dict[str, Any]:
     driver = request.engine.driver
-    size = with_overhead(driver.memory_bytes, driver.cores)
+    size = driver_pod(driver.memory_bytes, driver.cores)
     memory = _mebibytes(size * request.memory_factor)
     return {
         "name": CONTAINER,
@@ -213,13 +210,6 @@ def _environment(request: JobRequest) -> list[dict[str, Any]]:
 
 def _field(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-def with_overhead(heap_bytes: int, cores: int) -> int:
-    """Return the memory of a driver's pod for a heap of that size, and for the verification of
-    small work beside it."""
-    own = heap_bytes + max(LEAST_OVERHEAD, OVERHEAD_FACTOR * heap_bytes)
-    return math.ceil(own) + in_driver(heap_bytes, cores)
 
 
 def _mebibytes(size: float) -> str:

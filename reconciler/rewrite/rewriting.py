@@ -96,6 +96,17 @@ def rewritten(
     return Made(tuple(outputs), read, sum(run.spent), spilled)
 
 
+def peak(task: Task, least: int, most: int) -> int:
+    """Return the memory that the task takes at most, as predicted, besides that of the process.
+
+    least: with its rows on disk, of which it holds one row group. most: that it may use.
+    """
+    if not task.order.keys and not task.moves:
+        return least
+    whole = ROWS_FACTOR * sum(file.size for file in task.files)
+    return max(least, whole) if whole <= most else least
+
+
 def _use_pool() -> None:
     """Let Arrow keep freed memory for the next column: its default pool gives it back at once, and
     the system's work on fresh pages was a third of a sort."""

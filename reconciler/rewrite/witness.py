@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from reconciler.api.witness_memory import Limits
+from reconciler.api.task_memory import Limits
 from reconciler.catalog.file_forms import form_from
 from reconciler.errors import first_line
 from reconciler.rewrite import deletes as deleted

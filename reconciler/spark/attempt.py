@@ -6,9 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from reconciler.rewrite.storage import Opening
+
+RENEWED_SECONDS = 300.0
+"""Age from which how files are opened is asked for again: credentials of a catalog expire."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +21,8 @@ class Attempt:
 
     id: names the attempt in summaries and paths. name: the table, for messages. table: the Java
     table as of the read snapshot. prefix: directory of all output. verify: the mode. catalog: its
-    name in Spark. opening: how the witness opens files of another store. cancelled: is set when
-    what runs is not needed any more.
+    name in Spark. asked_opening: asks the catalog how files of another store are opened. cancelled:
+    is set when what runs is not needed any more.
     """
 
     spark: Any
@@ -30,8 +34,29 @@ class Attempt:
     prefix: str
     verify: str
     catalog: str
-    opening: Callable[[], Opening]
+    asked_opening: Callable[[], Opening]
     cancelled: threading.Event = field(default_factory=threading.Event)
+    _known: dict[str, Any] = field(default_factory=dict)
+    """What `once` returned, by name."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what `make` returned when it was first asked for by this name: all groups of an
+        attempt are of one snapshot of one table."""
+        with self._lock:
+            if name not in self._known:
+                self._known[name] = make()
+            return self._known[name]  # type: ignore[no-any-return]
+
+    def opening(self) -> Opening:
+        """Return how files of another store are opened, which is asked for again in time."""
+        with self._lock:
+            now = time.monotonic()
+            made, opening = self._known.get("opening", (-RENEWED_SECONDS, None))
+            if opening is None or now - made >= RENEWED_SECONDS:
+                opening = self.asked_opening()
+                self._known["opening"] = now, opening
+            return opening  # type: ignore[no-any-return]
 
 
 def new_id(plan_id: str, table: Any) -> str:

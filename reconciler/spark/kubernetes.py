@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from reconciler.api.documents import Engine, Jobs
 from reconciler.api.spark_settings import refused_settings
-from reconciler.api.witness_memory import in_executor
+from reconciler.api.task_memory import executor_heap, executor_overhead
 from reconciler.errors import UserError
 from reconciler.kube.pods import EXECUTOR, WORK_DIRECTORY
 
@@ -26,9 +26,6 @@ PREFIX_LENGTH = 47
 PATIENCE_MS = 60_000
 """Timeout for an answer of the API server: Spark's own ten seconds are too short for a busy one."""
 MIB = 1 << 20
-LEAST_OVERHEAD = 384 * MIB
-OVERHEAD_SHARE = 10
-"""Spark's own figures for a JVM: 384 MiB, or a tenth of the heap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,8 @@ def _addresses(pod: DriverPod) -> dict[str, str]:
 
 
 def _sizes(pod: DriverPod, engine: Engine) -> dict[str, str]:
-    """Return the sizes: spec.engine's memory is the heap; the pods get overhead on top."""
+    """Return the sizes: spec.engine's memory of the driver is its heap, that of executors is for
+    Python; the pods get what else they need on top."""
     executors = engine.executors
     slots = executors.instances * executors.cores
     return {
@@ -139,7 +137,7 @@ def _sizes(pod: DriverPod, engine: Engine) -> dict[str, str]:
         "spark.driver.cores": str(engine.driver.cores),
         "spark.executor.instances": str(executors.instances),
         "spark.executor.cores": str(executors.cores),
-        "spark.executor.memory": _memory(executors.memory_bytes, pod),
+        "spark.executor.memory": _memory(executor_heap(executors.cores), pod),
         "spark.default.parallelism": str(slots),
         "spark.dynamicAllocation.enabled": "false",
         "spark.local.dir": f"{WORK_DIRECTORY}/spark",
@@ -154,15 +152,8 @@ def _overhead(pod: DriverPod, engine: Engine, jobs: Jobs) -> dict[str, str]:
     if "spark.executor.memoryOverheadFactor" in jobs.spark_conf:
         return {}
     executors = engine.executors
-    size = overhead(executors.memory_bytes, executors.cores)
+    size = executor_overhead(executors.memory_bytes, executors.cores)
     return {"spark.executor.memoryOverhead": _memory(size, pod)}
-
-
-def overhead(heap_bytes: int, cores: int) -> int:
-    """Return the bytes of an executor's pod beside its heap: Spark's own share, and a Python
-    process per core that verifies what was written."""
-    own = max(LEAST_OVERHEAD, heap_bytes // OVERHEAD_SHARE)
-    return own + in_executor(heap_bytes, cores)
 
 
 def _memory(size: int, pod: DriverPod) -> str:

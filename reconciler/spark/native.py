@@ -9,20 +9,18 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from reconciler.api.witness_memory import in_executor
 from reconciler.catalog.listing import changed_ms
 from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
     first_line,
 )
+from reconciler.format import iec
 from reconciler.rewrite import arrow, rewriting
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import Delete
@@ -50,7 +48,7 @@ from reconciler.rewrite.witness import (
     Failure,
     Table,
 )
-from reconciler.spark import delete_files, iceberg, session, stage, witnessing
+from reconciler.spark import iceberg, resources, session, stage, witnessing
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.damage import DamagedInputError
 from reconciler.spark.footer import footer_of
@@ -76,9 +74,6 @@ BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
-LEAST_MEMORY = 256 << 20
-FREE_SHARE = 0.5
-"""Share of the free memory that all tasks of a driver may use together."""
 KEY_BYTES = 24
 """Memory per row and key: its value, its number, and its place."""
 
@@ -91,6 +86,8 @@ class Plan:
     opening: Opening | None
     """Of files of another store, None if all are local."""
     resources: Resources
+    memory: int
+    """That it takes at most, as predicted."""
 
 
 def planned(
@@ -104,7 +101,7 @@ def planned(
     reason = _unfit(properties)
     if reason:
         return reason
-    shape = witnessing.table_of(attempt.spark, attempt.table)
+    shape = witnessing.table_of(attempt)
     try:
         arrow.schema_of(columns_of(shape))
     except arrow.Unsupported as unsupported:
@@ -114,18 +111,23 @@ def planned(
         return "delete files in ORC or Avro, which the witness reads by the engine's reader"
     files = _files(attempt, group, tasks, deletes)
     rows = _group_rows(properties, table, group)
-    resources = resources_of(attempt.spark, threads)
-    if _needed(group, rows) > resources.memory_bytes:
-        most = resources.memory_bytes >> 20
-        return f"a row group of it needs more than the task's {most} MiB of memory"
+    files_of = [file.path for file in files] + [d.path for f in files for d in f.deletes]
+    paths = tuple(_paths(attempt, number, group, tasks, table))
+    local = all(local_path(path) is not None for path in (*files_of, *paths))
+    opening = None if local else attempt.opening()
+    needed = _needed(group, rows)
+    given = _resources(attempt.spark, opening, needed, threads)
+    if needed > given.memory_bytes:
+        return (
+            f"a row group of it needs {iec(needed)} of memory, and a task has "
+            f"{iec(given.memory_bytes)}"
+        )
     moves = _moves(table, group)
     task = Task(
-        shape, files, _order(group), tuple(_paths(attempt, number, group, tasks, table)), rows,
+        shape, files, _order(group), paths, rows,
         _writer(properties, rows), moves, group.target_bytes / _stored_row(group) if moves else 0.0,
     )  # fmt: skip
-    paths = [file.path for file in files] + [d.path for f in files for d in f.deletes]
-    local = all(local_path(path) is not None for path in (*paths, *task.paths))
-    return Plan(task, None if local else attempt.opening(), resources)
+    return Plan(task, opening, given, rewriting.peak(task, needed, given.memory_bytes))
 
 
 def _unfit(properties: Mapping[str, str]) -> str:
@@ -186,8 +188,7 @@ def _applied(attempt: Attempt, tasks: ScanTasks) -> dict[str, tuple[Delete, ...]
     rules of its own."""
     if all(file.deletes == NO_DELETES for file in tasks.values()):
         return {}
-    live = delete_files.live(attempt.spark, attempt.table, attempt.snapshot_id)
-    known = {file.identity: witnessing.delete_of(file) for file in live}
+    known = {file.identity: witnessing.delete_of(file) for file in witnessing.live_files(attempt)}
     keyed = {path: one for (path, _), one in known.items() if one.keys}
     return {
         path: (
@@ -281,40 +282,19 @@ def _partition(tasks: ScanTasks) -> Any:
     return tasks.java_tasks([first]).get(0).file().partition()
 
 
-# Resources
+def _resources(spark: Any, opening: Opening | None, needed: int, threads: int) -> Resources:
+    """Return what a task may use. needed: bytes, for which it takes several slots of an executor if
+    one has too little memory. threads: of the driver, if it runs there."""
+    if _by_driver(spark, opening):
+        return resources.of_driver(spark, threads)
+    one = resources.of_executor(spark)
+    cpus = -(-needed // one.memory_bytes)
+    return resources.of_executor(spark, max(1, min(cpus, resources.slots(spark))))
 
 
-def resources_of(spark: Any, threads: int) -> Resources:
-    """Return what one task may use. threads: of the driver, if it runs there."""
-    heap, cores = session.task_memory(spark)
-    if not _by_driver(spark):
-        return Resources(in_executor(heap, cores) // cores)
-    runtime = spark._jvm.java.lang.Runtime.getRuntime()
-    reserved = heap - int(runtime.totalMemory())
-    free = int((_available() - reserved) * FREE_SHARE) * threads // cores
-    return Resources(max(LEAST_MEMORY, free), threads)
-
-
-def _by_driver(spark: Any) -> bool:
-    return session.runs_tasks(str(spark.sparkContext.master))
-
-
-def _available() -> int:
-    """Return the bytes that this process and others may still allocate, of the machine or of its
-    control group."""
-    limits = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        found = [line.split() for line in meminfo.read_text().splitlines()]
-        limits = [int(w[1]) << 10 for w in found if w[0] == "MemAvailable:"] or limits
-    group = Path("/sys/fs/cgroup")
-    try:
-        most = (group / "memory.max").read_text().strip()
-        if most != "max":
-            limits.append(int(most) - int((group / "memory.current").read_text()))
-    except OSError:  # no control group of version 2
-        pass
-    return min(limits)
+def _by_driver(spark: Any, opening: Opening | None) -> bool:
+    local = session.runs_tasks(str(spark.sparkContext.master))
+    return local or witnessing.is_signed(opening)
 
 
 # Running
@@ -326,7 +306,7 @@ def written(attempt: Attempt, name: str, group: Group, tasks: ScanTasks, table: 
 
     name: of the Spark job. Raises Unfit, DamagedInputError, FileNotFoundError, UnavailableError.
     """
-    if _by_driver(attempt.spark) or witnessing.is_signed(plan.opening):
+    if _by_driver(attempt.spark, plan.opening):
         found = carried_out(plan.task, plan.opening, plan.resources, attempt.cancelled.is_set)
     else:
         found = _on_executor(attempt, name, plan)
@@ -359,11 +339,17 @@ def carried_out(
 
 
 def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
     context = attempt.spark.sparkContext
     witnessing.use_this_python(context)
     context.setJobGroup(name, f"layoutctl rewrite {attempt.name}")
     work = _working(plan.task, plan.opening, plan.resources)
-    (found,) = context.parallelize([0], 1).map(work).collect()
+    rdd = context.parallelize([0], 1)
+    if plan.resources.threads > 1:
+        cpus = TaskResourceRequests().cpus(plan.resources.threads)
+        rdd = rdd.withResources(ResourceProfileBuilder().require(cpus).build)
+    (found,) = rdd.map(work).collect()
     return found  # type: ignore[no-any-return]
 
 
@@ -392,7 +378,7 @@ def _raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Exce
         return MemoryExhaustedError(
             f"could not {doing}: there was too little memory for the rows of a row group",
             details=(failure.detail, LEFT_ALONE),
-            do="free memory of the machine, or raise spark.executor.memoryOverhead in a cluster",
+            do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
         )
     if failure.kind == STORAGE:
         return _of_storage(doing, failure.detail)

@@ -302,12 +302,10 @@ def _share_classes(settings: dict[str, str]) -> None:
 
 
 def _default_memory() -> str:
-    """Return half of the machine's memory, between 1 and 31 GiB: groups are sized to fit the heap.
-
-    From 32 GiB on, a JVM's references take twice the bytes.
-    """
+    """Return a quarter of the machine's memory, between 1 and 8 GiB: the JVM commits, and writes
+    what falls back to Spark; most rows are moved by threads of this process."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return f"{max(1, min(31, total // 2 // GIB))}g"
+    return f"{max(1, min(8, total // 4 // GIB))}g"
 
 
 def _quiet_logging(settings: dict[str, str], scratch: Path) -> None:
@@ -338,19 +336,6 @@ def _start_error(error: Exception, log: Path) -> ReconcilerError:
 def runs_tasks(master: str) -> bool:
     """Whether Spark's tasks run in the driver's own process: not so in local-cluster."""
     return master.partition("[")[0] == "local"
-
-
-def task_memory(spark: Any) -> tuple[int, int]:
-    """Return (heap bytes, parallel tasks) of each JVM that runs tasks: executors, or our own."""
-    context = spark.sparkContext
-    if runs_tasks(str(context.master)):
-        heap = int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
-        return heap, max(1, int(context.defaultParallelism))
-    sizes = spark._jvm.org.apache.spark.network.util.JavaUtils
-    settings = context.getConf()
-    heap = int(sizes.byteStringAsMb(settings.get("spark.executor.memory", "1g"))) << 20
-    cores = int(settings.get("spark.executor.cores", "1"))
-    return heap, max(1, cores // int(settings.get("spark.task.cpus", "1")))
 
 
 def await_executors(spark: Any, seconds: float) -> None:

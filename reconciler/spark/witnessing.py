@@ -18,7 +18,7 @@ from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import Verification
-from reconciler.api.witness_memory import Limits
+from reconciler.api.task_memory import Limits
 from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
@@ -43,7 +43,15 @@ from reconciler.rewrite.witness import (
     Work,
     witnessed,
 )
-from reconciler.spark import delete_files, iceberg, partitions, scan, session, stage
+from reconciler.spark import (
+    delete_files,
+    iceberg,
+    partitions,
+    resources,
+    scan,
+    session,
+    stage,
+)
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.metrics import TaskMetrics
@@ -104,7 +112,12 @@ def opening_of(config: CatalogConfig, identifier: tuple[str, ...]) -> Opening:
 # Describing
 
 
-def table_of(spark: Any, table: Any) -> Table:
+def table_of(attempt: Attempt) -> Table:
+    """Return the attempt's table."""
+    return attempt.once("table", lambda: _described(attempt.spark, attempt.table))
+
+
+def _described(spark: Any, table: Any) -> Table:
     columns = columns_of(_schema(spark, table.schema()))
     ways: dict[int, tuple[Column, ...]] = {}
     for schema in iceberg.java_values(table.schemas()):
@@ -122,8 +135,16 @@ def _schema(spark: Any, schema: Any) -> Any:
 
 def live_deletes(attempt: Attempt) -> Deletes:
     """Return the delete files of the attempt's snapshot by what they apply to."""
-    files = delete_files.live(attempt.spark, attempt.table, attempt.snapshot_id)
-    return Deletes(delete_of(file) for file in files)
+    return attempt.once("deletes by place", lambda: Deletes(map(delete_of, live_files(attempt))))
+
+
+def live_files(attempt: Attempt) -> list[DeleteFile]:
+    """Return the delete files of the attempt's snapshot."""
+
+    def asked() -> list[DeleteFile]:
+        return delete_files.live(attempt.spark, attempt.table, attempt.snapshot_id)
+
+    return attempt.once("delete files", asked)
 
 
 def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
@@ -144,7 +165,7 @@ def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
 
 def inputs_of(attempt: Attempt, tasks: ScanTasks, deletes: Deletes | None) -> tuple[DataFile, ...]:
     """Return the committed files of tasks. deletes: that may apply, None for none."""
-    sources = _identities(attempt.table)
+    sources = attempt.once("identity fields", lambda: _identities(attempt.table))
     places = {} if deletes is None else scan.places(attempt.spark, attempt.table, tasks)
     found = []
     for path, task in tasks.items():
@@ -251,8 +272,7 @@ def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
             f"verification of {attempt.name} failed: there was too little memory to compare "
             f"{first.path}",
             details=(first.detail, NOTHING),
-            do="give Spark a larger heap: the witness may take a quarter of it "
-            "(LAYOUTCTL_DRIVER_MEMORY, or spec.engine's memory in a cluster)",
+            do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
         )
     if first.kind != HOLDS:
         raise UnavailableError(
@@ -286,24 +306,14 @@ def _paths(work: Work) -> Iterable[str]:
 def _in_threads(
     attempt: Attempt, work: Work, bins: Sequence[Sequence[int]], opening: Opening | None
 ) -> list[Seen]:
-    threads = min(len(bins), _driver_cores(attempt.spark))
-    heap = int(attempt.spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
-    limits = Limits.beside(heap, threads)
+    threads = min(len(bins), resources.driver_cores(attempt.spark))
+    limits = Limits.within(resources.of_driver(attempt.spark).memory_bytes)
 
     def one(numbers: Sequence[int]) -> Seen:
         return witnessed(work, numbers, opening, limits, attempt.cancelled.is_set)
 
     with ThreadPoolExecutor(threads, thread_name_prefix="witness") as pool:
         return list(pool.map(one, bins))
-
-
-def _driver_cores(spark: Any) -> int:
-    """Return the cores that are the driver's own: in a cluster, its pod has memory for as many
-    threads, and the machine below it has more cores."""
-    context = spark.sparkContext
-    if session.runs_tasks(str(context.master)):
-        return os.cpu_count() or 1
-    return max(1, int(context.getConf().get("spark.driver.cores", "1")))
 
 
 def _on_executors(
@@ -317,7 +327,7 @@ def _on_executors(
     use_this_python(context)
     context.setJobGroup(name, f"layoutctl verify {attempt.name}")
     parts = [_part(work, numbers) for numbers in bins]
-    limits = Limits.beside(*session.task_memory(attempt.spark))
+    limits = Limits.within(resources.of_executor(attempt.spark).memory_bytes)
     return list(context.parallelize(parts, len(parts)).map(_reading(opening, limits)).collect())
 
 
@@ -378,7 +388,7 @@ def same_rows(
     NotVerified if the rows are not the same ones.
     """
     deletes = live_deletes(attempt) if _may_apply(attempt, tasks) else None
-    work = Work(table_of(attempt.spark, attempt.table), inputs_of(attempt, tasks, deletes))
+    work = Work(table_of(attempt), inputs_of(attempt, tasks, deletes))
     work = replace(work, hashed=hashed)
     try:
         read = look(attempt, f"{base}/verify", work)
@@ -417,13 +427,17 @@ def seen_outputs(
 ) -> Seen:
     """Return what uncommitted files hold. moved: whether rows moved to another partition spec.
     Raises Unseen, FileNotFoundError."""
-    table = table_of(attempt.spark, attempt.table)
-    form = Expected(_schema(attempt.spark, attempt.table.schema()))
     outputs = outputs_of(files)
     if moved:
         outputs = _moved(attempt, files, outputs)
-    work = Work(table, outputs, hashed=hashed, form=form)
+    work = Work(table_of(attempt), outputs, hashed=hashed, form=form_of(attempt))
     return look(attempt, f"{base}/verify", work)
+
+
+def form_of(attempt: Attempt) -> Expected:
+    """Return what new files of the attempt's table must hold."""
+    schema = attempt.table.schema
+    return attempt.once("form", lambda: Expected(_schema(attempt.spark, schema())))
 
 
 def same_deletes(
@@ -450,7 +464,7 @@ def same_deletes(
         Exchange(file, later.of(file.path, file.sequence, places[file.path]), identities)
         for file in inputs_of(attempt, tasks, Deletes(map(delete_of, files)))
     )
-    work = Work(table_of(attempt.spark, attempt.table), exchanges=exchanges)
+    work = Work(table_of(attempt), exchanges=exchanges)
     try:
         seen = look(attempt, f"{base}/verify", work)
     except Unseen as unseen:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,11 +66,17 @@ class Written:
 
 
 def rewrite_group(
-    attempt: Attempt, number: int, group: Group, tasks: ScanTasks, threads: int = 1
+    attempt: Attempt,
+    number: int,
+    group: Group,
+    tasks: ScanTasks,
+    begun: Callable[[int], None],
+    threads: int = 1,
 ) -> Written:
     """Write the rows of `tasks` to new files under the attempt's prefix, and verify them.
 
-    threads: of the driver that no other group uses.
+    begun: is called before rows are read, with the memory that this takes as predicted, 0 if Spark
+    does it. threads: of the driver that no other group uses.
     """
     started = time.monotonic()
     spark, base = attempt.spark, f"{attempt.id}/{number}"
@@ -81,6 +87,7 @@ def rewrite_group(
     for part in group.action.ordering.key:
         fallback.path_of(attempt.table.schema(), part)
     plan = native.planned(attempt, number, group, tasks, table, threads)
+    begun(0 if isinstance(plan, str) else plan.memory)
     with contextlib.ExitStack() as made:
         reason = plan if isinstance(plan, str) else ""
         if not isinstance(plan, str):

@@ -266,7 +266,7 @@ def applied(**changes: Any) -> ApplySummary:
 
 
 EVENTS = (
-    "recluster 1/7  58 files 15.1 GiB  reading",
+    "recluster 1/7  58 files 15.1 GiB  reading in at most 1.9 GiB of memory",
     "recluster 1/7  58 files 15.1 GiB  read ok  sort ok  verify rows 256,114,202 = 256,114,202, "
     "hash equal  commit 7318…0221",
     "recluster 5/7  56 files 15.0 GiB  CONFLICT: a MERGE (snapshot 7319…0540) replaced 2 of its "

@@ -23,8 +23,8 @@ from reconciler.api.documents import (
     Variable,
     VariableSource,
 )
-from reconciler.api.witness_memory import Limits
-from reconciler.kube.manifests import JobRequest, job, with_overhead
+from reconciler.api.task_memory import driver_pod
+from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL, executor_template
 from tests.api.test_run_document import document, run_document
@@ -140,9 +140,8 @@ def test_the_job_and_its_pod_carry_the_label_that_liveness_is_asked_by() -> None
 
 @given(st.integers(1 << 20, 1 << 42), st.integers(1, 16))
 def test_the_container_is_larger_than_the_heap(heap: int, cores: int) -> None:
-    """By Spark's own figures, and by what the driver's threads take that verify small work."""
-    witness = cores * Limits.beside(heap, cores).memory_bytes
-    assert with_overhead(heap, cores) >= heap + (384 << 20) + witness
+    """By Spark's own figures, and by 128 MiB at least for each thread that compares small work."""
+    assert driver_pod(heap, cores) >= heap + ((384 + 128 * cores) << 20)
 
 
 def test_a_retry_after_out_of_memory_has_half_as_much_again() -> None:

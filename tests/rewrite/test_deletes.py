@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from reconciler.api.witness_memory import Limits
+from reconciler.api.task_memory import Limits
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import MAGIC, PATH_ID, POSITION_ID, Delete, Deletes
 from reconciler.rewrite.witness import DataFile, Exchange, Work, witnessed

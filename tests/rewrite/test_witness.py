@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reconciler.api.witness_memory import Limits
+from reconciler.api.task_memory import Limits
 from reconciler.rewrite import witness as reading
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
 from reconciler.rewrite.witness import (

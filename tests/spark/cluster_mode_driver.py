@@ -24,14 +24,18 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
-from reconciler.spark import fallback, native, runtime, session, witnessing
+from reconciler.spark import fallback, native, resources, runtime, session, witnessing
 from reconciler.spark.sketches import on_executors
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import delete_paths
 from tests.spark.tables import Bench
 
-MASTER = "local-cluster[2,1,1024]"
-EXECUTOR = {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
+MASTER = "local-cluster[2,2,1024]"
+EXECUTOR = {
+    "spark.executor.memory": "768m",
+    "spark.executor.memoryOverhead": "1408m",
+    "spark.executor.cores": "2",
+}
 VERIFY = (1, 0)
 """Numbers of the first delete maintenance and of the first group of an attempt."""
 BACKEND = "CoarseGrainedExecutorBackend"
@@ -61,7 +65,10 @@ def cluster_by_key(bench: Bench) -> None:
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 3")
     del before[next(row for row in before if row.startswith("Row(id=3,"))]
+    needed = native._needed
     for curve, key in ((None, ("id",)), (Hilbert, ("id", "v"))):
+        if curve is not None:  # more than one slot of an executor has
+            native._needed = lambda *_: 500 << 20
         more = {} if curve is None else {"curve": curve}
         action = bench.action(name, Cluster, *key, target_bytes=size // 4, **more)
         result = bench.run(bench.request(name, action, plan=f"p-{curve}", group_bytes=1))
@@ -75,6 +82,8 @@ def cluster_by_key(bench: Bench) -> None:
             )
             assert len(ranges) == 4
             assert all(left[1] < right[0] for left, right in itertools.pairwise(ranges))
+    native._needed = needed
+    assert not any("by Spark" in event.text for event in bench.events)
     assert bench.leftovers(name) == []
     print("passed cluster", flush=True)
 
@@ -164,7 +173,7 @@ def main() -> int:
     spark = session.start(conf, app="cluster mode", master=MASTER, apart=True)
     try:
         session.await_executors(spark, 60)
-        assert session.task_memory(spark) == (1 << 30, 1)
+        assert resources.of_executor(spark).memory_bytes == (512 - 128) << 20
         print("passed memory", flush=True)
         bench = Bench(spark, sqlite_catalog(directory), directory)
         cluster_by_key(bench)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -10,10 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
-from reconciler.api.witness_memory import Limits
+from reconciler.api.task_memory import (
+    LEAST_TASK,
+    PYTHON,
+    Limits,
+    executor_heap,
+    executor_overhead,
+    of_task,
+    outside_heap,
+)
 from reconciler.errors import UserError
 from reconciler.kube.pods import executor_template
-from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf, overhead
+from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf
 
 GIB = 1 << 30
 ENGINE = Engine(EngineType.KUBERNETES_JOB, Driver(1, 2 * GIB), Executors(4, 2, 4 * GIB), 2)
@@ -66,27 +73,45 @@ def test_the_policy_sizes_driver_and_executors() -> None:
     made = conf(pod())
     assert made["spark.executor.instances"] == "4"
     assert made["spark.executor.cores"] == "2"
-    assert made["spark.executor.memory"] == "4096m"
+    assert made["spark.executor.memory"] == "1024m"
     assert made["spark.driver.memory"] == "2048m"
     assert made["spark.default.parallelism"] == "8"
 
 
 def test_a_retry_after_out_of_memory_raises_both() -> None:
     made = conf(pod(LAYOUT_MEMORY_PERCENT="150"))
-    assert made["spark.executor.memory"] == "6144m"
+    assert made["spark.executor.memory"] == "1536m"
     assert made["spark.driver.memory"] == "3072m"
 
 
-def test_pods_of_executors_hold_the_python_processes_that_verify() -> None:
-    """Of 4 GiB and two cores: a tenth of the heap, and twice 512 MiB of DuckDB with Python."""
-    assert conf(pod())["spark.executor.memoryOverhead"] == f"{math.ceil(409.6 + 2 * 768)}m"
-    small = Limits.beside(1 << 30, 4)
-    assert small.memory_bytes == 128 << 20
-    assert overhead(1 << 30, 4) == (384 + 4 * (128 + 256)) << 20
+def test_pods_of_executors_give_their_memory_to_python() -> None:
+    """Of 4 GiB and two cores: all of it, beside a small heap and what its JVM takes besides."""
+    assert conf(pod())["spark.executor.memoryOverhead"] == f"{384 + 4096}m"
     own = Jobs(spark_conf={"spark.executor.memoryOverhead": "1g"})
     assert conf(pod(), own)["spark.executor.memoryOverhead"] == "1g"
     factor = Jobs(spark_conf={"spark.executor.memoryOverheadFactor": "0.5"})
     assert "spark.executor.memoryOverhead" not in conf(pod(), factor)
+
+
+@given(st.integers(1 << 20, 1 << 42), st.integers(1, 64))
+def test_no_task_gets_memory_that_its_pod_does_not_have(memory: int, cores: int) -> None:
+    heap, beside = executor_heap(cores), executor_overhead(memory, cores)
+    task = of_task(beside, heap, cores)
+    assert outside_heap(heap) + cores * (PYTHON + task) <= beside
+    assert Limits.within(task).memory_bytes <= task
+    wanted = memory // cores - PYTHON
+    assert task == max(LEAST_TASK, wanted)
+
+
+@given(st.integers(2 << 30, 1 << 42), st.integers(1, 8))
+def test_a_pod_is_no_larger_than_with_the_heap_that_spark_needed_to_sort(
+    memory: int, cores: int
+) -> None:
+    """Of at least 512 MiB for each core, without which Python had too little."""
+    memory = max(memory, cores << 29)
+    by_spark = memory + max(384 << 20, memory // 10) + cores * (256 << 20)
+    by_spark += cores * min(512 << 20, max(128 << 20, memory // (4 * cores)))
+    assert executor_heap(cores) + executor_overhead(memory, cores) <= by_spark + (1 << 20)
 
 
 def test_the_catalog_may_tune_but_not_override() -> None:

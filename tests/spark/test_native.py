@@ -87,8 +87,12 @@ def test_entries_are_those_of_iceberg_s_own_writer(
 
 def test_a_task_on_an_executor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python process of Spark's rewrites and compares, as in a cluster."""
-    monkeypatch.setattr(native, "_by_driver", lambda spark: False)
+    monkeypatch.setattr(native, "_by_driver", lambda spark, opening: False)
     monkeypatch.setattr(witnessing, "_by_driver", lambda master, size, opening: False)
+    described, honest = [], witnessing._described
+    monkeypatch.setattr(
+        witnessing, "_described", lambda *of: (described.append(of), honest(*of))[1]
+    )
     name = bench.create("id bigint, s string", "'format-version'='3', "
                         "'write.delete.mode'='merge-on-read'")  # fmt: skip
     bench.fill(name, 2, 50, "file * 50 + n, string(n)")
@@ -101,6 +105,7 @@ def test_a_task_on_an_executor(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     (file,) = bench.files(name)
     written = pq.read_table(file.file_path.removeprefix("file:"))["id"].to_pylist()
     assert written == sorted(written, reverse=True) and len(written) == 88
+    assert len(described) == 1, "engine and witness share what is asked of the table"
     assert bench.leftovers(name) == []
 
 

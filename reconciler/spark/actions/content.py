@@ -160,7 +160,7 @@ class ContentExecutor(Executor[SomeContent], ABC):
             prefix=f"{stage.data_location(run.table)}/layout-{attempt_id}",
             verify=run.request.verify,
             catalog=run.request.catalog.name,
-            opening=lambda: witnessing.opening_of(run.request.catalog, run.request.table),
+            asked_opening=lambda: witnessing.opening_of(run.request.catalog, run.request.table),
         )
 
     def _give_up(self, attempt: Attempt, opened: Intent) -> None:

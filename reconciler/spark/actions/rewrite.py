@@ -169,14 +169,20 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
 
     def _rewrite(self, attempt: Attempt, number: int, groups: int, group: Group) -> Written:
         title = _title(group, number, groups)
-        event = Event(
-            "start", f"{title}  reading", group.action_id, number + 1, groups, group.bytes
-        )
-        self.run.on_event(event)
         self.started[number] = group
+
+        def begun(memory: int) -> None:
+            within = f" in at most {iec(memory)} of memory" if memory else ""
+            text = f"{title}  reading{within}"
+            self.run.on_event(
+                Event("start", text, group.action_id, number + 1, groups, group.bytes)
+            )
+
         own = self.tasks.subset(file.path for file in group.inputs)
         try:
-            written = write.rewrite_group(attempt, number, group, own, max(1, self.cores // groups))
+            written = write.rewrite_group(
+                attempt, number, group, own, begun, max(1, self.cores // groups)
+            )
         except (witnessing.NotVerified, damage.DamagedInputError) as error:
             self.run.ledger.record_refusals(self.run.request.table_uuid, error.refusals)
             raise
