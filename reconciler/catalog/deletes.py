@@ -123,6 +123,7 @@ def _table(files: FileTable, found: DeleteFiles, specs: Mapping[int, PartitionSp
         partition=found.partition,
         data_row=data_row,
         group=np.where(np.isin(scope, (Scope.PARTITION, Scope.EQUALITY)), group, NO_FILE),
+        other_format=~(entries.parquet | vector),
         equality_ids=tuple(entries.equality_ids.get(row, ()) for row in range(len(entries))),
     )
     return replace(deletes, dangling=_dangling(files, deletes))

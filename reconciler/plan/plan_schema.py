@@ -114,7 +114,7 @@ _ACTION = {
                  "cpuMillis", "millis", "readNow", "readAfter", "removedFiles", "removedBytes",
                  "targetBytes"),
                 _INTEGER,
-            ),
+            ) | {"bySpark": _TEXT},
         },
     },
 }  # fmt: skip

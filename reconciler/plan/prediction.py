@@ -57,6 +57,7 @@ class Prediction:
     the key's text counts (`rewrite_cost.KEY_TEXT`); columns: of the table's schema.
     removed_files, removed_bytes: files deleted because nothing needs them any more; the estimate is
     then "exact" | "at most".
+    by_spark: why its rows go through Spark, which costs more, None if they do not or are none.
     foreign: what a document holds besides, by its name there.
     """
 
@@ -90,6 +91,7 @@ class Prediction:
     columns: int | None = None
     kind: str | None = None
     policy: str | None = None
+    by_spark: str | None = None
     foreign: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -213,9 +215,11 @@ def predictions_of(actions: Iterable[Mapping[str, Any]]) -> list[Prediction]:
 
 
 def label_of(action: Mapping[str, Any]) -> str:
-    """Return what the document of a planned action calls it: its label, else its type."""
-    label = Prediction.from_document(action[PREDICTED]).label
-    return str(action["type"]) if label is None else label
+    """Return what the document of a planned action calls it: its label, else its type; and why its
+    rows go through Spark, if they do."""
+    predicted = Prediction.from_document(action[PREDICTED])
+    label = str(action["type"]) if predicted.label is None else predicted.label
+    return f"{label} (through Spark: {predicted.by_spark})" if predicted.by_spark else label
 
 
 def whole(value: float) -> int:

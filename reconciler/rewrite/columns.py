@@ -85,6 +85,16 @@ def every(
             yield from every(column.children, way)
 
 
+def leaves(columns: Sequence[Column], within: str = "") -> Iterator[tuple[str, str]]:
+    """Yield dotted name and type of each column that holds values, in lists and maps too."""
+    for column in columns:
+        name = f"{within}{column.name}"
+        if column.type in (STRUCT, LIST, MAP):
+            yield from leaves(column.children, f"{name}.")
+        else:
+            yield name, column.type
+
+
 def stored_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[Stored, ...]:
     """Return the columns of a file from DuckDB's `parquet_schema`, in the order of its rows."""
     root, end = _stored(rows, 0, "")

@@ -21,10 +21,10 @@ from reconciler.errors import (
     first_line,
 )
 from reconciler.format import iec
-from reconciler.rewrite import arrow, rewriting
-from reconciler.rewrite.columns import Column
+from reconciler.rewrite import rewriting
+from reconciler.rewrite.columns import Column, leaves
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.read import Damaged, columns_of
+from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import (
     ATTEMPT,
@@ -56,19 +56,20 @@ from reconciler.spark.group import Group
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.task_file import NO_DELETES
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, translate
+from reconciler.table.left_to_spark import (
+    BLOOM,
+    CODEC,
+    DEFAULT_CODEC,
+    DICTIONARY,
+    LEVEL,
+    PAGE_BYTES,
+    PAGE_LIMIT,
+    ROW_GROUP,
+    why_left_to_spark,
+)
 from reconciler.table.refusals import DAMAGED, Refusal
 from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
 
-PARQUET = "write.parquet."
-CODEC, LEVEL = f"{PARQUET}compression-codec", f"{PARQUET}compression-level"
-PAGE_BYTES, PAGE_LIMIT = f"{PARQUET}page-size-bytes", f"{PARQUET}page-row-limit"
-DICTIONARY = f"{PARQUET}dict-size-bytes"
-KNOWN = frozenset({
-    CODEC, LEVEL, PAGE_BYTES, PAGE_LIMIT, DICTIONARY, stage.ROW_GROUP,
-    f"{PARQUET}row-group-check-min-record-count", f"{PARQUET}row-group-check-max-record-count",
-})  # fmt: skip
-"""Properties of the Parquet writer that the engine follows; a table with others is Spark's."""
-BLOOM = f"{PARQUET}bloom-filter-"
 BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 """Most bytes of a Bloom filter, and its share of false positives, by default."""
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
@@ -98,17 +99,11 @@ def planned(
     table: as `stage.overridden` returns it. threads: of the driver that no other group uses.
     """
     properties = _properties(table)
-    reason = _unfit(properties)
+    shape, deletes = witnessing.table_of(attempt), _applied(attempt, tasks)
+    formats = {delete.format for own in deletes.values() for delete in own}
+    reason = why_left_to_spark(leaves(shape.columns), properties, formats)
     if reason:
         return reason
-    shape = witnessing.table_of(attempt)
-    try:
-        arrow.schema_of(columns_of(shape))
-    except arrow.Unsupported as unsupported:
-        return f"a column of a type that Arrow does not have: {unsupported}"
-    deletes = _applied(attempt, tasks)
-    if any(d.format not in ("PARQUET", "PUFFIN") for of in deletes.values() for d in of):
-        return "delete files in ORC or Avro, which the witness reads by the engine's reader"
     files = _files(attempt, group, tasks, deletes)
     rows = _group_rows(properties, table, group)
     files_of = [file.path for file in files] + [d.path for f in files for d in f.deletes]
@@ -130,18 +125,6 @@ def planned(
     return Plan(task, opening, given, rewriting.peak(task, needed, given.memory_bytes))
 
 
-def _unfit(properties: Mapping[str, str]) -> str:
-    """Return which property of the writer the engine does not follow, "" for none."""
-    odd = sorted(
-        name for name in properties
-        if name.startswith(PARQUET) and not name.startswith(BLOOM) and name not in KNOWN
-    )  # fmt: skip
-    if odd:
-        return f"the property {odd[0]}"
-    codec = properties.get(CODEC, stage.DEFAULT_CODEC).lower()
-    return "" if codec in CODECS else f"the codec {codec}"
-
-
 def _properties(table: Any) -> dict[str, str]:
     given = table.properties()
     return {str(name): str(given.get(name)) for name in iceberg.each(given.keySet())}
@@ -153,7 +136,7 @@ def _writer(given: Mapping[str, str], group_rows: int) -> Writer:
     def number(name: str, default: int) -> int:
         return int(given.get(name) or default)
 
-    codec, level = CODECS[given.get(CODEC, stage.DEFAULT_CODEC).lower()]
+    codec, level = CODECS[given.get(CODEC, DEFAULT_CODEC).lower()]
     if level is not None:
         level = number(LEVEL, level)
     return Writer(
@@ -211,7 +194,7 @@ def _files(
 
 def _group_rows(properties: Mapping[str, str], table: Any, group: Group) -> int:
     """Return the rows of a row group of the table's size, as the writer in the JVM would end it."""
-    configured = int(properties.get(stage.ROW_GROUP) or stage.DEFAULT_ROW_GROUP)
+    configured = int(properties.get(ROW_GROUP) or stage.DEFAULT_ROW_GROUP)
     stored = _stored_row(group)
     page = int(properties.get(PAGE_LIMIT) or PAGE_ROWS)
     return max(1, round(rows_of_row_group(configured, stored, _plain(table, group, stored), page)))

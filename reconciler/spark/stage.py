@@ -17,9 +17,6 @@ from reconciler.api.served_properties import names_code, staged_properties
 from reconciler.spark import iceberg
 
 DATA_PATH = "write.data.path"
-ROW_GROUP = "write.parquet.row-group-size-bytes"
-CODEC = "write.parquet.compression-codec"
-DEFAULT_CODEC = "zstd"
 """Of a table that names none. Iceberg's documentation says so, and its libraries write new tables
 with it, but its Java writer takes gzip where another library created the table: the rows would take
 other sizes than those that the plan knows."""

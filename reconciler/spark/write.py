@@ -29,6 +29,7 @@ from reconciler.spark.metrics import TaskMetrics
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.translate import java_text, translate
 from reconciler.spark.witnessing import Unseen
+from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, ROW_GROUP
 
 MIN_SPLIT = 4 << 20
 """Below this many bytes of written files another task costs more than it saves."""
@@ -168,11 +169,11 @@ def _by_spark(
 
 def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
     changes = {stage.DATA_PATH: attempt.prefix}
-    for name, value in ((stage.BATCH_ROWS, str(READ_ROWS)), (stage.CODEC, stage.DEFAULT_CODEC)):
+    for name, value in ((stage.BATCH_ROWS, str(READ_ROWS)), (CODEC, DEFAULT_CODEC)):
         if attempt.table.properties().get(name) is None:
             changes[name] = value
     if group.action.row_group_bytes:
-        changes[stage.ROW_GROUP] = str(group.action.row_group_bytes)
+        changes[ROW_GROUP] = str(group.action.row_group_bytes)
     return changes
 
 

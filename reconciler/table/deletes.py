@@ -76,7 +76,9 @@ class DeleteTable:
     blob. snapshot_id: the snapshot that added it. partition: values of the spec's fields.
     data_row: row in the file table of the data file that it names, NOT_LIVE if it is gone, NO_FILE
     if it names none. group: index into FileTable.partitions of the scope of a partition, NOT_LIVE
-    without a live data file, NO_FILE for the other scopes. dangling: no live data file matches it.
+    without a live data file, NO_FILE for the other scopes. other_format: it is neither a Parquet
+    file nor a vector.
+    dangling: no live data file matches it.
     counted: of position deletes of a partition the rows that live data files can have lost to it,
     else 0. rows: bounds of the rows that are deleted, None if the table has no delete file.
     """
@@ -93,6 +95,7 @@ class DeleteTable:
     data_row: Int64 = field(default_factory=_none)
     group: Int64 = field(default_factory=_none)
     equality_ids: tuple[tuple[int, ...], ...] = ()
+    other_format: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     dangling: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     counted: Float64 = field(default_factory=lambda: np.zeros(0, dtype=np.float64))
     rows: DeletedRows | None = None

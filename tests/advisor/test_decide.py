@@ -126,6 +126,19 @@ def test_small_files_are_packed_without_a_workload_and_once():
     assert advise(after, NONE).actions == ()
 
 
+def test_a_plan_says_which_rows_go_through_spark_and_keeps_its_identity():
+    files = _table(rows_per_file=200).file_table()
+    odd = TableMetadata({"write.parquet.compression-codec": "lz4"})
+    plain, told = (
+        decide(AdviceInput(files, NONE, replace(SETTINGS, mode="None", metadata=metadata))).actions
+        for metadata in (TableMetadata({}), odd)
+    )
+    assert {item.predicted.by_spark for item in plain} == {None}
+    assert all("lz4" in item.predicted.by_spark for item in told)
+    assert [item.action.canonical() for item in plain] == [item.action.canonical() for item in told]
+    assert all("bySpark" not in item.predicted.document() for item in plain)
+
+
 @pytest.mark.parametrize("mode", ["None", "Declared", "no bounds"])
 @pytest.mark.parametrize("deleted", [0.0, 0.3, 0.9])
 def test_plan_and_execution_count_files_by_the_rows_that_are_left(deleted, mode):

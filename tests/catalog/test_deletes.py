@@ -84,6 +84,7 @@ def delete_files(*rows: dict[str, Any]) -> DeleteFiles:
         empty,
         path=texts([f"delete-{n}" for n in range(count)]),
         content=longs("content", 1),
+        parquet=np.ones(count, dtype=np.bool_),
         records=longs("records", 1),
         bytes=longs("bytes", 100),
         referenced=texts([row.get("referenced", "") for row in rows]),

@@ -180,6 +180,7 @@ def fewer_files() -> dict[str, Any]:
     for action, opening in ((by_date, GIB), (by_both, 19 * GIB)):
         action["key"] = [{"column": "l_shipdate", "direction": "asc"}]
         action["predicted"] |= {"saving": 20 * GIB, "savingOpening": opening, "savingDenser": 0}
+    by_date["predicted"]["bySpark"] = "the table's codec is lz4"
     return document
 
 

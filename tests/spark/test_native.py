@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from reconciler.catalog.observe import observe_table
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert
@@ -144,6 +145,8 @@ def test_delete_files_that_the_witness_reads_by_the_engine_s_reader_are_left_to_
     bench.fill(name, 1, 50, "n, string(n)")
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 7 = 3")
     before = bench.rows(name)
+    seen = observe_table(bench.config, ("jobs", name), bench.directory / "cache")
+    assert seen.delete_files.other_format.tolist() == [True], "the plan can say it"
     assert bench.run(bench.request(name, bench.action(name, Cluster, "s"))).done
     assert bench.rows(name) == before and before.total() == 43
     (event,) = [event for event in bench.events if event.phase == "verified"]
