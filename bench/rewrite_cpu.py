@@ -1,4 +1,4 @@
-"""CPU seconds of rewrites: what they take in a user's JVM, and the model's constants fitted to it.
+"""CPU seconds of rewrites: what they take in a user's session, and the constants fitted to it.
 
     python -m bench.rewrite_cpu [--seed N] [--kinds a,b] [--log FILE] [--fit]
 
@@ -58,9 +58,7 @@ class Measured:
 
     def modelled(self, model: ByRows) -> float:
         return sum(
-            model.cpu_seconds(one.rows, one.files, self.fresh and one.first)
-            for one in self.samples
-            if one.rows is not None
+            model.cpu_seconds(one.rows, one.files) for one in self.samples if one.rows is not None
         )
 
 
@@ -171,7 +169,7 @@ def report(measured: Sequence[Measured]) -> str:
     )
     values = ", ".join(f"{name} {value:.3g}" for name, value in asdict(best).items())
     notes += f". Fitted to all: {values}."
-    return write_section("CPU in a user's JVM", "python -m bench.rewrite_cpu --fit", rows, notes)
+    return write_section("CPU by rows", "python -m bench.rewrite_cpu --fit", rows, notes)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import numpy as np
 
 from bench.tables.drawn import Drawn
 from bench.tables.play import Place, Played, Read, Seen, read_of
-from reconciler.plan.prediction import Prediction, predictions_of, total
+from reconciler.plan.prediction import predictions_of, total
 from reconciler.plan.rejected import merged
-from reconciler.queries.rewrite_cost import Rows, warming
+from reconciler.queries.rewrite_cost import CPU_OF_FIRST
 from reconciler.table.filetable import Float64, Int64
 
 Numbers = dict[str, Any]
@@ -73,17 +73,8 @@ def _warm_up(place: Place, played: Played) -> float:
     does not need."""
     if place.started is not None:
         return 0.0
-    first: dict[str, Prediction] = {}
-    for item in played.plan.plan.actions:
-        if item.action.work is not None:
-            first.setdefault(item.action.work, item.predicted)
-    return sum(warming(kind, _rows(predicted)) for kind, predicted in first.items())
-
-
-def _rows(predicted: Prediction) -> Rows | None:
-    if predicted.text_bytes is None or predicted.columns is None:
-        return None
-    return Rows(predicted.rows or 0, predicted.text_bytes, predicted.columns)
+    kinds = {item.action.work for item in played.plan.plan.actions}
+    return sum(CPU_OF_FIRST[kind] for kind in kinds if kind is not None)
 
 
 def _span(line: Numbers | None, found: float) -> Numbers:

@@ -25,7 +25,7 @@ from reconciler.advisor.situation import ARRIVAL, Situation, Sliced
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrival_order, places
 from reconciler.queries.predicate import fields_of
-from reconciler.queries.rewrite_cost import BY_ROWS, NO_ROWS, Rows
+from reconciler.queries.rewrite_cost import NO_ROWS, Rows
 from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 from reconciler.table.schema import Schema
@@ -144,8 +144,6 @@ def _shares(situation: Situation, rows: Int64) -> Float64:
         fixed = time.cpu_seconds(SORT, 0, first=False, rows=none)  # of each action
         opening = time.cpu_seconds(SORT, 0, files=1, first=False, rows=none) - fixed
         left = settings.most_cpu_seconds - time.cpu_seconds(SORT, 0)
-        if text is not None:  # a small action warms up less
-            left = max(left, (settings.most_cpu_seconds - fixed) / (1.0 + BY_ROWS[SORT].warming))
         share = np.maximum(share, (opening + _cpu(situation, rows, text)) / max(left, 1e-9))
     return share
 

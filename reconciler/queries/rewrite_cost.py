@@ -66,64 +66,57 @@ class ThroughputSample:
 
 
 CPU_PER_BYTE: Mapping[str, float] = {
-    "pack": 1.9e-7, "sort": 2.6e-7, "compact-deletes": 2e-6, "convert-deletes": 1.2e-7,
+    "pack": 4.4e-8, "sort": 6e-8, "compact-deletes": 2e-6, "convert-deletes": 1.2e-7,
 }  # fmt: skip
 MORE_TO_SORT = 1.0 - CPU_PER_BYTE["pack"] / CPU_PER_BYTE["sort"]
 """Share of a rewrite's cost that sorting adds to merging the same files."""
+READ_CPU_PER_BYTE = 4.75e-8
+"""CPU seconds in which Spark's vectorised reader reads a stored byte, on the same tables."""
 
-CPU_PER_FILE = 0.005
+CPU_PER_FILE = 0.003
 CPU_PER_ACTION: Mapping[str, float] = {
-    "pack": 0.1, "sort": 0.15, "compact-deletes": 0.05, "convert-deletes": 0.05,
+    "pack": 0.045, "sort": 0.045, "compact-deletes": 0.05, "convert-deletes": 0.05,
 }  # fmt: skip
 CPU_OF_FIRST: Mapping[str, float] = {
-    "pack": 0.1, "sort": 1.75, "compact-deletes": 0.8, "convert-deletes": 1.0,
+    "pack": 0.05, "sort": 0.05, "compact-deletes": 0.8, "convert-deletes": 1.0,
 }  # fmt: skip
-"""CPU seconds of reading, sorting, writing and verifying, by kind: measured on TPC-H tables of 0.2
-to 173 MB in 3 to 60 files, each the first work of a fresh JVM, and on 21 partitions of one table in
-one JVM; maintenance of deletes on two buckets of lineitem, 1.5 million rows in 39 MB, with 6 to 16
-delete files. The first action of a kind also pays for compiling its code."""
+"""CPU seconds of reading, sorting, writing and verifying, by kind: rewrites as BY_ROWS, on the same
+tables; maintenance of deletes on two buckets of lineitem, 1.5 million rows in 39 MB, with 6 to 16
+delete files. The first action of a kind also pays for what is loaded or compiled once: little for
+rewrites, which pass no JVM."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByRows:
-    """CPU seconds of the same where rows are known: of a row, a value of a column in it, a byte of
-    text, a file and an action. The first action pays for compiling its code: the share `warming` of
-    its rows' CPU, because tables of 300,000 rows end before all of it is compiled, and at most
-    `first`."""
+    """CPU seconds of the same where rows are known."""
 
     row: float
+    """Of a row."""
     value: float
+    """Of a column in a row."""
     text: float
-    file: float = 0.001
-    action: float = 0.05
-    first: float = 0.7
-    warming: float = 0.65
+    """Of a byte of text."""
+    file: float = CPU_PER_FILE
+    """Of a file that is read."""
+    action: float = 0.045
+    """Of an action."""
 
     def rows_cpu(self, rows: Rows) -> float:
         return (self.row + self.value * rows.columns) * rows.count + self.text * rows.text
 
-    def warm_up(self, rows: Rows) -> float:
-        return min(self.first, self.warming * self.rows_cpu(rows))
-
-    def cpu_seconds(self, rows: Rows, files: int, first: bool) -> float:
-        work = self.action + self.file * files + self.rows_cpu(rows)
-        return work + (self.warm_up(rows) if first else 0.0)
+    def cpu_seconds(self, rows: Rows, files: int) -> float:
+        return self.action + self.file * files + self.rows_cpu(rows)
 
 
 BY_ROWS: Mapping[str, ByRows] = {
-    "pack": ByRows(0.9e-6, 2.3e-7, 3.6e-8), "sort": ByRows(1.3e-6, 3.2e-7, 5.2e-8),
+    "pack": ByRows(1.0e-7, 5.0e-8, 2e-9), "sort": ByRows(3.2e-7, 7.2e-8, 2e-9),
 }  # fmt: skip
-"""Random numbers take three times as many stored bytes as TPC-H's rows for the same work, and a row
-of 16 columns several times as long as one of 3. Fitted to 27 rewrites of 20 kinds of tables, of
-40,000 to 6 million rows in 3 to 16 columns, 2 to 200 files and 1 to 8 actions (bench/RESULTS.md,
-"CPU by rows"), most of them written with gzip by a JVM without its optimising compiler. Of twelve
-rewrites with zstd in a JVM as users have it, half were within 30 %; a fit to them did no better on
-kinds that it had not seen ("CPU in a user's JVM"). Packing has the same share of sorting as per
-byte."""
+"""Fitted to rewrites of 21 kinds of tables, of 25,000 to 1.2 million rows in 3 to 62 columns, 1 to
+200 files and 1 to 9 actions, and of lineitem at scale 1 (bench/RESULTS.md, "CPU by rows"): two
+thirds are within 25 %."""
 
 KEY_TEXT = 5.0
-"""Bytes of other text that a byte of the key's text costs as much as: it is compared, too. Codes of
-20 bytes took 6 microseconds a row more than numbers do, which payload of that size does not."""
+"""Bytes of other text that a byte of the key's text costs as much as: it is compared, too."""
 
 MOSTLY_WORK = 0.5
 """Least part of an action's modelled CPU that its rows or bytes are, for it to tell of the
@@ -221,16 +214,10 @@ class Throughput:
 def modelled_cpu(kind: str, size: int, files: int, first: bool, rows: Rows | None = None) -> float:
     """Return the CPU seconds of rewriting `size` bytes of `files` files, verification included."""
     if rows is not None and kind in BY_ROWS:
-        return BY_ROWS[kind].cpu_seconds(rows, files, first)
-    work = CPU_PER_ACTION[kind] + CPU_PER_FILE * files + CPU_PER_BYTE[kind] * size
+        work = BY_ROWS[kind].cpu_seconds(rows, files)
+    else:
+        work = CPU_PER_ACTION[kind] + CPU_PER_FILE * files + CPU_PER_BYTE[kind] * size
     return work + (CPU_OF_FIRST[kind] if first else 0.0)
-
-
-def warming(kind: str, rows: Rows | None) -> float:
-    """Return the CPU seconds that the first action of a kind takes more than a later one."""
-    if rows is not None and kind in BY_ROWS:
-        return BY_ROWS[kind].warm_up(rows)
-    return CPU_OF_FIRST[kind]
 
 
 PRIOR_THROUGHPUT = Throughput()

@@ -15,7 +15,7 @@ from reconciler.advisor.advice import Settings
 from reconciler.advisor.deletes.apply_cost import apply_seconds
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading
-from reconciler.queries.rewrite_cost import CPU_PER_BYTE
+from reconciler.queries.rewrite_cost import READ_CPU_PER_BYTE
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.deletes import DeleteTable, equality_deleted
 from reconciler.table.filetable import Bool, FileTable, Float64
@@ -49,9 +49,9 @@ class Burden:
 def read_bytes_of(settings: Settings, seconds: Any) -> Any:
     """Return CPU seconds (a number or an array) as bytes read, the unit of costs and savings.
 
-    A byte read costs 1/rho of the CPU time of a byte rewritten.
+    A byte takes READ_CPU_PER_BYTE on a machine of the speed that rewrites had.
     """
-    per_byte = settings.throughput.cpu_scale["pack"] * CPU_PER_BYTE["pack"] / settings.rho.value
+    per_byte = settings.throughput.cpu_scale["pack"] * READ_CPU_PER_BYTE
     return seconds / per_byte
 
 
