@@ -300,8 +300,7 @@ def given_back(every: Sequence[Decay], one: Decay, cached: bool) -> tuple[float,
 
 
 def rewriting(found: Found) -> list[float]:
-    """Return what our rewrites took of the CPU of their constants, of which
-    `machine_speed.LASTING` says how much that is in a session that lasts."""
+    """Return what our rewrites took of the CPU of their constants."""
     return [
         one.cpu_seconds / modelled_cpu(one.kind, one.bytes, one.files, one.first)
         for samples in found.ledger.values()

@@ -63,7 +63,6 @@ from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
-from reconciler.queries.machine_speed import LASTING
 from reconciler.queries.rewrite_cost import ThroughputSample
 from reconciler.spark import session
 from tests.spark.equality import add_equality_delete, delete_paths
@@ -329,7 +328,7 @@ def _report(bed: Bed, found: Found, command: str, taken: float, rounds: int) -> 
         "of TPC-H's orders at the same scale, which nothing was fitted to. "
         f"{fitted(found)} Goal: within 25 %. {len(ratios)} rewrites took "
         f"{statistics.median(ratios):.2f} of the CPU of their constants ({min(ratios):.2f} to "
-        f"{max(ratios):.2f}), as `machine_speed.LASTING`, {LASTING}, says of a session that lasts. "
+        f"{max(ratios):.2f}). "
         f"The bench took {taken:.0f} s."
     )
     write_section("Write modes", command, modes(found), notes)

@@ -16,12 +16,6 @@ import numpy as np
 
 QUANTILE = 1.2816
 """Standard deviations from the middle of a normal distribution to its 10 and 90 % quantiles."""
-LASTING = 0.45
-"""What rewrites of 20 MB each, 16 columns wide, take of the CPU of their own constants in a session
-that lasts, on the machine and with the code of the statements' constants. Rewrites were priced in
-runs of seconds, most of which ends before the compiler has optimised the code. Inferred from a
-calibration of `bench.deletes`; eight rewrites of 5 MB each, after ten MERGEs in one session, took
-0.41 to 0.54, in the middle 0.46."""
 UNKNOWN = 2.0
 """A machine of which nothing is known takes a half to twice the CPU, in 80 of 100."""
 KIN, FOREIGN = 1.5, 2.0
@@ -72,7 +66,7 @@ def speed_of(packed: Sequence[float], sorted_: Sequence[float], runs: Sequence[f
     precision, weighted = 1.0 / _variance(UNKNOWN), 0.0
     for ratios, relation in groups:
         if ratios:
-            logs = np.log(ratios) - math.log(LASTING)
+            logs = np.log(ratios)
             middle = float(np.median(logs))
             squares = NOISE_COUNT * _variance(NOISE) + float(((logs - middle) ** 2).sum())
             each = squares / (NOISE_COUNT + len(logs))

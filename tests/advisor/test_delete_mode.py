@@ -19,7 +19,6 @@ from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, cpu_calibration, throughput
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Calibration
-from reconciler.queries.machine_speed import LASTING
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
 from reconciler.table.deletes import Scope
 from reconciler.table.metadata import TableMetadata
@@ -280,12 +279,12 @@ def test_a_merge_into_a_bucketed_table_names_the_bucket_counts_that_need_no_shuf
 
 def rewrites(count: int, ratio: float) -> list[LedgerEntry]:
     """Of 100 MB each, which took so many times the CPU of the constants."""
-    cpu = 21.5 * ratio
+    cpu = 4.5 * ratio
     return [
         LedgerEntry(
             "u", f"p-{n}", n,
             Outcome("t", 1, "a01", COMMITTED, 1, 100 * MB, 100 * MB, 9, 1, 1, cpu, cpu),
-            Prediction(kind="BinPack", cpu_millis=21_500),
+            Prediction(kind="BinPack", cpu_millis=4_500),
         )
         for n in range(count)
     ]  # fmt: skip
@@ -293,9 +292,9 @@ def rewrites(count: int, ratio: float) -> list[LedgerEntry]:
 
 def test_measured_rewrites_calibrate_the_costs_of_all_modes() -> None:
     """A machine that takes twice the CPU for rewrites probably takes more for statements too."""
-    entries = rewrites(6, 2.0 * LASTING)
+    entries = rewrites(6, 2.0)
     measured, calibration = throughput(entries), cpu_calibration(entries)
-    assert measured.label == "measured" and calibration.low == pytest.approx(2.0 * LASTING)
+    assert measured.label == "measured" and calibration.low == pytest.approx(2.0)
     slow, prior = (
         advice(merges(), throughput=t, cpu_calibration=c).modes[0]
         for t, c in ((measured, Calibration(1.0, 1.0, 1.0, 6)), (PRIOR_THROUGHPUT, Calibration()))

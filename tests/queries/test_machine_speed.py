@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from reconciler.queries.machine_speed import LASTING, UNKNOWN, UNKNOWN_SPEED, Speed, speed_of
+from reconciler.queries.machine_speed import UNKNOWN, UNKNOWN_SPEED, Speed, speed_of
 from reconciler.queries.rewrite_cost import (
     RunTimes,
     ThroughputSample,
@@ -26,7 +26,7 @@ def test_without_measurements_a_machine_may_be_twice_as_fast_or_as_slow() -> Non
 
 
 def test_the_range_narrows_with_the_evidence_and_its_spread_widens_it() -> None:
-    slow = 2.0 * LASTING
+    slow = 2.0
     ladder = [
         UNKNOWN_SPEED,
         speed_of([], [], [slow]),
@@ -48,7 +48,7 @@ def test_the_range_narrows_with_the_evidence_and_its_spread_widens_it() -> None:
 
 def test_some_doubt_stays_however_much_was_measured() -> None:
     """Rewrites are not statements: what they say of these has an end."""
-    few, many = speed_of([LASTING] * 20, [], []), speed_of([LASTING] * 20_000, [], [])
+    few, many = speed_of([1.0] * 20, [], []), speed_of([1.0] * 20_000, [], [])
     assert few.scale == many.scale == pytest.approx(1.0)
     assert width(few) == pytest.approx(width(many), rel=0.05)
     assert many.high > 1.3
@@ -57,8 +57,8 @@ def test_some_doubt_stays_however_much_was_measured() -> None:
 @pytest.mark.parametrize("kind", ["pack", "sort"])
 def test_the_ledger_of_the_table_comes_before_runs_on_others(kind: str) -> None:
     model = modelled_cpu(kind, 10**8, 20, True)
-    own = [ThroughputSample(kind, 10**8, 3.0 * LASTING * model, 1.0, 20)]
-    runs = [RunTimes(None, 1.0, 1, tasks=1.0, cpu=0.4, model=2.0)]
+    own = [ThroughputSample(kind, 10**8, 3.0 * model, 1.0, 20)]
+    runs = [RunTimes(None, 1.0, 1, tasks=1.0, cpu=1.0, model=2.0)]
     mine, theirs = throughput_from(own, runs).speed, throughput_from([], runs).speed
     assert (mine.label, mine.actions, mine.runs) == ("measured", 1, 0)
     assert (theirs.label, theirs.actions, theirs.runs) == ("other tables", 0, 1)

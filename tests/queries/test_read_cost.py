@@ -175,45 +175,43 @@ def test_runs_on_other_tables_forecast_the_first_plan_of_a_table():
     assert [each.label for each in (prior, found, own)] == ["model", "other tables", "measured"]
 
 
-MEASURED = [
-    ("sort", 173.3e6, 55, 50.4), ("sort", 173.3e6, 55, 46.7), ("sort", 68.9e6, 60, 18.7),
-    ("sort", 57.9e6, 60, 16.9), ("sort", 41.6e6, 22, 11.1), ("sort", 16.2e6, 15, 7.1),
-    ("sort", 9.0e6, 55, 5.2), ("pack", 33.7e6, 41, 6.6), ("pack", 11.5e6, 14, 2.4),
-    ("pack", 4.1e6, 5, 1.0), ("pack", 2.5e6, 55, 0.9),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("kind", "size", "files", "cpu"), MEASURED)
-def test_before_any_outcome_cpu_is_forecast_within_a_quarter_of_what_rewrites_took(
-    kind, size, files, cpu
-):
-    assert Throughput().cpu_seconds(kind, int(size), files) == pytest.approx(cpu, rel=0.25)
-
-
 REWRITES = {
-    "orders": (532_120, 5, 0, 20, True, 2.36), "nulls": (651_240, 3, 0, 18, True, 3.21),
-    "skewed": (495_100, 3, 0, 20, True, 2.29), "prices": (635_835, 3, 0, 15, True, 2.53),
-    "unnamed_sizes": (1_156_472, 5, 0, 8, True, 4.42),
-    "many_small": (85_200, 3, 0, 200, True, 0.52),
-    "trips": (551_166, 5, 0, 28, False, 2.46), "clicks": (927_472, 4, 0, 26, False, 3.14),
-    "nested": (207_960, 4, 0, 15, False, 1.0), "low_cardinality": (504_963, 3, 0, 19, False, 1.56),
-    "coupons": (522_558, 3, 20 * KEY_TEXT, 18, False, 5.72),
-    "two_columns": (715_700, 3, 0, 25, False, 3.44),
-    "16 columns and text": (180_000, 16, 27, 12, False, 1.62),
-    "long text": (240_000, 4, 60, 12, False, 1.28),
-    "lineitem": (6_001_215, 16, 27, 55, True, 48.5), "o": (1_500_000, 9, 49, 60, True, 18.7),
+    "orders": (262_668, 5, 0, 28, 4_473_164, 0.35), "sensors": (25_244, 4, 0, 1, 286_138, 0.05),
+    "trips": (551_166, 5, 0, 28, 5_580_219, 0.44), "nulls": (744_165, 3, 0, 23, 8_643_291, 0.42),
+    "wide": (85_320, 62, 0, 28, 11_800_167, 0.84), "clicks": (927_472, 4, 0, 26, 9_816_637, 0.54),
+    "logs": (270_000, 15, 0, 36, 10_577_518, 0.64),
+    "coupons": (517_431, 3, 20 * KEY_TEXT, 23, 6_236_610, 0.66),
+    "sensors_busy": (176_240, 4, 0, 20, 2_166_990, 0.22),
+    "nested": (207_960, 4, 0, 15, 1_644_524, 0.24), "skewed": (434_416, 3, 0, 16, 5_679_234, 0.30),
+    "low_cardinality": (334_908, 3, 0, 12, 3_481_584, 0.23),
+    "many_small": (90_800, 3, 0, 200, 1_473_835, 0.56),
+    "two_columns": (979_872, 3, 0, 24, 17_830_554, 0.93),
+    "prices": (551_370, 3, 0, 15, 5_658_268, 0.35),
+    "dashboards": (69_228, 3, 0, 2, 686_811, 0.08),
+    "unnamed_sizes": (1_156_472, 5, 0, 8, 46_965_959, 1.29),
+    "lineitem": (6_001_215, 16, 27, 8, 156_000_000, 7.6),
 }  # fmt: skip
 """Kinds of tables that were sorted: rows, columns, bytes of text in each row as it counts, files,
-whether the JVM is fresh, CPU seconds on a shared machine."""
+bytes, CPU seconds with verification on a shared machine."""
 
 
-def test_known_rows_forecast_the_cpu_of_many_kinds_of_tables():
+def test_before_any_outcome_cpu_is_forecast_by_rows_of_many_kinds_of_tables():
     errors = []
-    for count, columns, text, files, first, cpu in REWRITES.values():
+    for count, columns, text, files, _, cpu in REWRITES.values():
         rows = Rows(count, count * text, columns)
-        errors.append(abs(Throughput().cpu_seconds("sort", 0, files, first, rows) / cpu - 1.0))
+        errors.append(abs(Throughput().cpu_seconds("sort", 0, files, False, rows) / cpu - 1.0))
     assert np.median(errors) < 0.25
-    assert max(errors) < 0.55
+    assert max(errors) < 0.4
+
+
+def test_by_bytes_alone_cpu_is_forecast_less_well():
+    """Random numbers take more stored bytes for the same work."""
+    found = [
+        Throughput().cpu_seconds("sort", size, files, False) / cpu
+        for *_, files, size, cpu in REWRITES.values()
+    ]
+    assert np.median(np.abs(np.array(found) - 1.0)) < 0.3
+    assert min(found) > 0.7 and max(found) < 2.3
 
 
 def test_a_key_of_text_costs_more_than_text_beside_it_and_columns_cost_each():
@@ -221,13 +219,14 @@ def test_a_key_of_text_costs_more_than_text_beside_it_and_columns_cost_each():
         return Throughput().cpu_seconds("sort", 0, 1, False, Rows(100_000, 100_000 * text, columns))
 
     assert cpu(20 * KEY_TEXT) - cpu(0) == pytest.approx(KEY_TEXT * (cpu(20) - cpu(0)))
-    assert cpu(0, 16) > 2.0 * cpu(0, 3)
+    assert cpu(0, 16) > 1.5 * cpu(0, 3)
 
 
-def test_one_jvm_warms_up_once():
-    """21 partitions of a table of 2.2 M rows in 252 files took 22 CPU s in one JVM."""
-    one = [Throughput().cpu_seconds("sort", 55_000_000 // 21, 12, n == 0) for n in range(21)]
-    assert sum(one) == pytest.approx(22, rel=0.25)
+def test_actions_of_one_plan_pay_once_for_what_is_loaded_once():
+    """9 partitions of 43,416 rows each took 0.69 CPU s."""
+    rows = Rows(43_416, 0.0, 3)
+    each = [Throughput().cpu_seconds("sort", 0, 4, n == 0, rows) for n in range(9)]
+    assert sum(each) == pytest.approx(0.69, rel=0.25)
     model = Throughput()
     alone, after = (model.cpu_seconds("sort", 1 << 20, 4, first) for first in (True, False))
     slow = [
