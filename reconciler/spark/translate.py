@@ -117,7 +117,8 @@ def _disk_full(doing: str, text: str) -> ReconcilerError:
     return UnavailableError(
         f"could not {doing}: no space left on the device",
         details=("Sorting needs room for spills in the temporary directory, and for the output.",),
-        do="free space, or point spark.local.dir to a larger disk, and run the command again",
+        do="free space, or point TMPDIR and spark.local.dir to a larger disk, then run the command "
+        "again",
     )
 
 
