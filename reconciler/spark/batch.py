@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.errors import AuditFailedError, BlockedError, ReconcilerError, UnknownCommitError
+from reconciler.errors import (
+    AuditFailedError,
+    BlockedError,
+    InternalError,
+    ReconcilerError,
+    UnknownCommitError,
+)
 from reconciler.format import count, iec, plural
 from reconciler.plan.execution import (
     COMMITTED,
@@ -226,6 +232,13 @@ def _refused(run: Run, intent: Intent, sent: commit.Refused, parts: Sequence[Par
         raise translate(sent.unwritable, f"commit to {run.shown}") from sent.unwritable
     if sent.audit:
         raise audit_failed(run.shown, sent.why)
+    if sent.invalid:
+        raise InternalError(
+            f"Iceberg's library does not make the snapshot of a commit to {run.shown}",
+            said=(sent.why,),
+            details=("Nothing was sent to the catalog; what was written was removed.",),
+            do="keep the plan and report it as a bug; no row of the table was changed",
+        )
     if sent.fenced:
         raise BlockedError(
             f"{run.shown}: {sent.why}",

@@ -42,6 +42,7 @@ DENIED_STATES = ("42501", "42000")
 25006, a read-only transaction, is not one: Iceberg sends a statement again if its connection is
 lost, so that after a failover in the middle of a commit a standby may refuse the second statement.
 """
+SNAPSHOT_MADE = "org.apache.iceberg.SnapshotProducer.apply"
 RESENDS = 5
 RESEND_SECONDS = 1.0
 
@@ -63,8 +64,9 @@ class Refused:
     conflict: another writer's change, inputs must be checked again; denied: we may not commit to
     this table at all; fenced: another run took the attempt for dead and removed its files; live:
     the branch that could not be published after a rewrite of main; unwritable: the storage's error,
-    if it is full or read-only; audit: the policy's check refused it; otherwise the catalog refused
-    the commit without a reason of these.
+    if it is full or read-only; audit: the policy's check refused it; invalid: Iceberg's library
+    does not make such a snapshot; otherwise the catalog refused the commit without a reason of
+    these.
     """
 
     why: str
@@ -75,11 +77,12 @@ class Refused:
     live: str = ""
     unwritable: Exception | None = None
     audit: bool = False
+    invalid: bool = False
 
     @property
     def final(self) -> bool:
         """Whether sending the same again would be refused again."""
-        return self.conflict or self.denied or self.fenced or bool(self.live)
+        return self.conflict or self.denied or self.fenced or self.invalid or bool(self.live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +283,9 @@ def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
         why = "the catalog accepted the commit but does not show it"
         return Unknown(why, lost=False, asserted=guard.asserted)
     refused = _classify(live.spark, error, guard)
-    if isinstance(refused, Refused):
+    if isinstance(refused, Refused) and refused.invalid:  # Iceberg does not clean up after these
+        metadata_files.remove_of_commits(live, (prepared.uuid,), prepared.base)
+    elif isinstance(refused, Refused):
         metadata_files.remove_unwanted(live, prepared)
     return refused
 
@@ -301,6 +306,8 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Refused | Unknown:
     thrown, why = java_exception(error), java_message(error)
     if thrown is not None and is_denied(spark, thrown):
         return Refused(why, conflict=False, denied=True)
+    if thrown is not None and _is_invalid(spark, thrown):
+        return Refused(why, conflict=False, invalid=True)
     if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
         unwritable = error if is_unwritable(error) else None
         return Unknown(why, lost=False, asserted=guard.asserted, unwritable=unwritable)
@@ -311,6 +318,15 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Refused | Unknown:
     if guard.live_branch:
         return Refused(why, conflict=False, live=guard.live_branch)
     return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
+
+
+def _is_invalid(spark: Any, thrown: Any) -> bool:
+    """Whether Iceberg's library found the commit wrong while it made the snapshot, before it asked
+    the catalog: for example more rows than are replaced ("Invalid REPLACE operation")."""
+    if not iceberg.is_a(spark, thrown, "java.lang.IllegalArgumentException"):
+        return False
+    frames = {f"{one.getClassName()}.{one.getMethodName()}" for one in thrown.getStackTrace()}
+    return SNAPSHOT_MADE in frames
 
 
 def is_denied(spark: Any, thrown: Any) -> bool:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import BlockedError, LiveBranchesError
+from reconciler.errors import BlockedError, InternalError, LiveBranchesError, UnavailableError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.spark import commit
+from reconciler.spark import commit, operations
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from tests.spark.tables import Bench, intact
 
@@ -200,6 +200,29 @@ def test_an_error_inside_the_check_is_settled_not_guessed(
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []
     assert bench.ledger.open_intents(request.table_uuid) == ()
+
+
+def test_a_snapshot_that_iceberg_does_not_make_is_no_unknown_outcome(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows would be added than are replaced; no request was sent."""
+    name = _table(bench)
+    fill = operations.RewriteFiles.fill
+
+    def doubled(self: Any, update: Any, base: int) -> None:
+        fill(self, update, base)
+        spec = bench.table(name).spec()
+        builder = bench.spark._jvm.org.apache.iceberg.DataFiles.builder(spec).copy(self.added[0])
+        update.addFile(builder.withPath(f"{self.added[0].location()}-2").build())
+
+    monkeypatch.setattr(operations.RewriteFiles, "fill", doubled)
+    request = bench.request(name, bench.action(name, Cluster, "id"))
+    with pytest.raises(InternalError) as caught:
+        bench.run(request)
+    assert not isinstance(caught.value, UnavailableError)
+    assert bench.table(name).currentSnapshot().snapshotId() == request.base_snapshot_id
+    assert bench.ledger.open_intents(request.table_uuid) == ()
+    intact(bench, name)
 
 
 def test_a_rolled_back_plan_is_not_done_again(bench: Bench) -> None:
