@@ -203,14 +203,14 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         """Return the batch's groups when all are written; None if another writer replaced their
         inputs."""
         waiting = set(futures)
-        while waiting:
-            if self.run.stopping():
-                return []
+        while waiting and not self.run.stopping():
             finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
             for future in finished:
                 error = future.exception()
                 if error is not None and not self._is_conflict(groups, members, error):
                     raise error
+        if self.run.stopping():
+            return []
         failed = [i for i, f in zip(members, futures, strict=True) if f.exception() is not None]
         if not failed:
             return [future.result() for future in futures]
