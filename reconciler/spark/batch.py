@@ -193,7 +193,8 @@ def _settle(
         why = java_message(error)
         raise UnknownCommitError(
             f"whether a commit to {run.shown} arrived is unknown",
-            details=(f"{sent.why}; then: {why}", "Its files were kept."),
+            said=(f"{sent.why}; then: {why}",),
+            details=("Its files were kept.",),
             do=again,
         ) from error
     committed = outcomes[0].snapshot_id

@@ -344,6 +344,6 @@ def is_denied(spark: Any, thrown: Any) -> bool:
 def denied(shown: str, why: str) -> AccessDeniedError:
     return AccessDeniedError(
         f"the catalog refuses commits to {shown}",
-        details=(why,),
+        said=(why,),
         do="grant the catalog's user, or its token, the right to change the table",
     )

@@ -124,7 +124,7 @@ def apply(spark: Any, table: Any, change: Change) -> tuple[ActionState, str]:
         table.refresh()
         return ActionState(Validity.PENDING), detail
     if unknown:
-        raise _unknown(table, unknown, "The table does not show the change yet.")
+        raise _unknown(table, "The table does not show the change yet.", unknown)
     raise UnavailableError(
         f"{table.name()}: other writers keep changing its metadata",
         details=(f"{RESENDS} commits in a row were rejected because of concurrent changes.",),
@@ -182,9 +182,10 @@ def _why_unknown(spark: Any, error: Exception) -> str:
     return "" if lost else java_message(error)
 
 
-def _unknown(table: Any, *details: str) -> UnknownCommitError:
+def _unknown(table: Any, detail: str, *said: str) -> UnknownCommitError:
     return UnknownCommitError(
         f"it is unknown whether a change of the metadata of {table.name()} arrived",
-        details=details,
+        details=(detail,),
+        said=said,
         do="run the command again: it checks, and repeats the change only if needed",
     )
