@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.api.catalog_config import CatalogConfig
 from tests.cluster import processes
@@ -20,6 +20,15 @@ from tests.rest_server import S3_PINS, RestServer, pinned_jars
 REGION = "eu-central-1"
 BUCKET = "lake"
 KEYS = {"s3.access-key-id": "gateway-user", "s3.secret-access-key": "gateway-secret-0123456789"}
+
+
+class Request(NamedTuple):
+    """operation: "s3_GetObject". key: within the bucket. agent: the rest of the line, which names
+    the client."""
+
+    operation: str
+    key: str
+    agent: str
 
 
 class S3Store:
@@ -31,10 +40,11 @@ class S3Store:
         sidecar.mkdir()
         port = processes.free_port()
         self.endpoint = f"http://127.0.0.1:{port}"
-        log = directory / "gateway.log"
+        log, self._requests = directory / "gateway.log", directory / "requests.log"
         self.process = processes.spawn(
             [str(program), "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet",
-             "--health", "/health", "posix", "--sidecar", str(sidecar), str(self.data)],
+             "--health", "/health", "--access-log", str(self._requests), "posix",
+             "--sidecar", str(sidecar), str(self.data)],
             log,
             {
                 **os.environ,
@@ -64,6 +74,12 @@ class S3Store:
         below = FileSelector(prefix.removeprefix("s3://"), recursive=True, allow_not_found=True)
         found = self.files().get_file_info(below)
         return {f"s3://{item.path}" for item in found if item.type == FileType.File}
+
+    def requests(self) -> list[Request]:
+        """What clients asked for until now, by the server's access log."""
+        lines = (line.split() for line in self._requests.read_text().splitlines())
+        named = (words for words in lines if len(words) > 10 and words[7].startswith("s3_"))
+        return [Request(words[7], words[8], " ".join(words[10:])) for words in named]
 
     def _wait_until_up(self, log: Path) -> None:
         for _ in range(300):

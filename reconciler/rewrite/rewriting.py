@@ -22,10 +22,11 @@ from reconciler.rewrite import arrow, spill
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.moves import Partitions
+from reconciler.rewrite.places import Placed
 from reconciler.rewrite.read import Reader, dictionary_columns
 from reconciler.rewrite.storage import Opening, Scratch, local_path
 from reconciler.rewrite.task import ATTEMPT, NUMBER, Made, Output, Resources, Task
-from reconciler.rewrite.witness import DataFile
+from reconciler.rewrite.witness import Check, Compared, DataFile, compared
 from reconciler.rewrite.write import writing
 
 ROWS_FACTOR = 15
@@ -74,26 +75,40 @@ def rewritten(
     resources: Resources,
     stopping: Callable[[], bool] = lambda: False,
     attempt: str = "0",
+    check: Check | None = None,
 ) -> Made:
     """Write the files of a task, of which none is left if it fails.
 
-    attempt: names this run of the task among others. Raises Stopped, read.Damaged,
+    attempt: names this run of the task among others. check: has the files compared with the inputs
+    before they are stored, and none is if they differ. Raises Stopped, read.Damaged,
     FileNotFoundError.
     """
     _use_pool()
-    with Scratch(opening) as scratch:
+    with Scratch(opening, keeps=check is not None) as scratch:
         run = _Run(task, Reader(task.table, scratch), resources, stopping, attempt)
         try:
             with run.clocked():
                 outputs, spilled = run.carried_out()
-            for place in run.places:
-                scratch.store(place.path, place.location)
+            found = None if check is None else _compared(check, run, outputs, scratch)
+            if found is None or found.same:
+                for place in run.places:
+                    scratch.store(place.path, place.location)
         except BaseException:
             for place in run.places:
                 place.path.unlink(missing_ok=True)
+                scratch.drop(place.location)
             raise
     read = sum(file.size for file in task.files)
-    return Made(tuple(outputs), read, sum(run.spent), spilled)
+    return Made(tuple(outputs), read, sum(run.spent), spilled, found)
+
+
+def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scratch) -> Compared:
+    for place in run.places:
+        scratch.adopt(place.location, place.path)
+    files = [
+        DataFile(one.path, one.rows, one.size, moved=_placed(run.task, one)) for one in outputs
+    ]
+    return compared(check, files, scratch, run.stopping)
 
 
 def peak(task: Task, least: int, most: int) -> int:
@@ -105,6 +120,11 @@ def peak(task: Task, least: int, most: int) -> int:
         return least
     whole = ROWS_FACTOR * sum(file.size for file in task.files)
     return max(least, whole) if whole <= most else least
+
+
+def _placed(task: Task, output: Output) -> tuple[Placed, ...]:
+    pairs = zip(task.moves, output.partition, strict=True)
+    return tuple(Placed(f.source_id, f.type, f.transform, value) for f, value in pairs)
 
 
 def _use_pool() -> None:

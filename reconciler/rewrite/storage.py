@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -96,8 +97,9 @@ class Scratch:
     The names have no character that SQL or a pattern of paths would take for more than itself.
     """
 
-    def __init__(self, opening: Opening | None) -> None:
-        self._opening = opening
+    def __init__(self, opening: Opening | None, *, keeps: bool = False) -> None:
+        """keeps: files stay although one reader forgets them: another one reads them too."""
+        self._opening, self._keeps = opening, keeps
         self._known: dict[str, Path] = {}
         self._numbers = itertools.count()
 
@@ -139,26 +141,49 @@ class Scratch:
 
     def forget(self, location: str) -> None:
         """Free what a file takes in scratch."""
-        known = self._known.pop(location, None)
+        known = None if self._keeps else self._known.pop(location, None)
         if known is not None:
             known.unlink(missing_ok=True)
+
+    def adopt(self, location: str, file: Path) -> None:
+        """Read the file from here, although it belongs elsewhere."""
+        self._known[location] = file
 
     def fresh(self) -> Path:
         """Return a path at which nothing is yet."""
         return self.directory / f"{next(self._numbers)}.new"
 
     def store(self, file: Path, location: str) -> None:
-        """Put a complete file where it belongs; nothing to do for one that is written there."""
+        """Put a complete file where it belongs; nothing to do for one that is written there.
+
+        Raises OSError unless the storage then has as many bytes. Nothing is left if this fails: a
+        stream that is left by an error completes what it has so far.
+        """
         from reconciler.catalog.network import on_behalf
 
         if local_path(location) is not None:
             return
         assert self._opening is not None
         with on_behalf(self._opening.reach):
-            io = self._opening.open(location)
-            with file.open("rb") as source, io.new_output(location).create(overwrite=True) as to:
-                shutil.copyfileobj(source, to, CHUNK)
-        file.unlink()
+            io, size = self._opening.open(location), file.stat().st_size
+            try:
+                with file.open("rb") as source, io.new_output(location).create(True) as to:
+                    shutil.copyfileobj(source, to, CHUNK)
+                stored = len(io.new_input(location))
+                if stored != size:
+                    raise OSError(f"{location} has {stored} bytes, of {size} that were written")
+            except BaseException as error:
+                with contextlib.suppress(Exception):
+                    io.delete(location)
+                if isinstance(error, Exception):  # of any storage
+                    raise OSError(f"{type(error).__name__}: {first_line(error)}") from error
+                raise
+
+    def drop(self, location: str) -> None:
+        """Remove a file that was stored; the driver removes it if that fails."""
+        if local_path(location) is None and self._opening is not None:
+            with contextlib.suppress(Exception):
+                self._opening.open(location).delete(location)
 
     def recoded(self) -> bool:
         """Store files whose codec DuckDB does not know (LZ4 in Hadoop's frames) with another one,

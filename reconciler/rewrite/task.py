@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.rewrite.witness import DataFile, Table
+from reconciler.rewrite.witness import Compared, DataFile, Table
 
 ATTEMPT, NUMBER = "ATTEMPT", "NUMBER"
 """In the name of a file to write: the place of the attempt's name, and of the file's number."""
@@ -113,6 +113,8 @@ class Output:
     """Bounds of columns with values that are too long for a footer's statistics."""
     partition: tuple[Any, ...] = ()
     """Values of the fields by which rows moved, in JSON."""
+    footer: bytes = b""
+    """The end of the file, from its footer on: nobody reads it again for its entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,9 @@ class Made:
     """Of all its threads."""
     spilled: bool = False
     """Whether rows went through the disk, because they do not fit the task's memory."""
+    compared: Compared | None = None
+    """With the inputs, before the files were stored; they are not if rows differ. None if nobody
+    asked, which is where files are written in place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,14 +181,17 @@ class Witness:
         opening: Opening | None,
         limits: Limits,
         stopping: Callable[[], bool] = lambda: False,
+        scratch: Scratch | None = None,
     ) -> None:
+        """scratch: in which files are that somebody else keeps, None for one of its own."""
         self._table, self._limits, self._stopping = table, limits, stopping
-        self._scratch = Scratch(opening)
+        self._scratch, self._shared = scratch or Scratch(opening), scratch is not None
         self._footers: dict[str, tuple[Stored, ...]] = {}
         self._keys: dict[tuple[tuple[str, ...], tuple[int, ...]], str] = {}
 
     def __enter__(self) -> Witness:
-        self._scratch.__enter__()
+        if not self._shared:
+            self._scratch.__enter__()
         self._sql = connect(self._limits, str(self._scratch.directory))
         return self
 
@@ -199,7 +202,8 @@ class Witness:
         at: TracebackType | None,
     ) -> None:
         self._sql.close()
-        self._scratch.__exit__(kind, error, at)
+        if not self._shared:
+            self._scratch.__exit__(kind, error, at)
 
     # Rows
 
@@ -700,13 +704,14 @@ def witnessed(
     opening: Opening | None,
     limits: Limits,
     stopping: Callable[[], bool] = lambda: False,
+    scratch: Scratch | None = None,
 ) -> Seen:
     """Return what a task finds of the work's files, or exchanges, of these numbers. Where it is to
-    stop, it raises Stopped before the next file."""
+    stop, it raises Stopped before the next file. scratch: as `Witness` takes it."""
     started = time.thread_time()
     seen = Seen()
     try:
-        with Witness(work.table, opening, limits, stopping) as reader:
+        with Witness(work.table, opening, limits, stopping, scratch) as reader:
             seen = _read(reader, work, numbers)
     except Refused as refused:
         seen = Seen(failures=refused.failures)
@@ -726,3 +731,55 @@ def _read(reader: Witness, work: Work, numbers: Sequence[int]) -> Seen:
     if work.by_column:
         return Seen(columns=reader.columns(files))
     return Seen(reader.fingerprint(files, work.hashed, work.form))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """How the files of a rewrite are compared before they are stored."""
+
+    inputs: Work
+    """What is replaced, with the deletes that the witness's own rules apply."""
+    form: Expected
+    """What new files must hold."""
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the witness found before and after a rewrite."""
+
+    before: Seen
+    after: Seen = Seen()
+    differing: tuple[str, ...] = ()
+    """Columns whose values differ, if the rows do."""
+
+    @property
+    def same(self) -> bool:
+        failed = self.before.failures or self.after.failures
+        return not failed and self.before.fingerprint == self.after.fingerprint
+
+
+def compared(
+    check: Check, outputs: Sequence[DataFile], scratch: Scratch, stopping: Callable[[], bool]
+) -> Compared:
+    """Compare the inputs, where they were fetched to, with outputs that are still in scratch."""
+
+    def see(work: Work) -> Seen:
+        numbers = range(len(work.files))
+        return witnessed(work, numbers, None, check.limits, stopping, scratch)
+
+    before = see(check.inputs)
+    if before.failures:
+        return Compared(before)
+    after = see(replace(check.inputs, files=tuple(outputs), form=check.form))
+    found = Compared(before, after)
+    if found.same or after.failures or before.fingerprint.rows != after.fingerprint.rows:
+        return found
+    alone = replace(check.inputs, by_column=True)
+    sums = see(alone).columns, see(replace(alone, files=tuple(outputs))).columns
+    return replace(found, differing=differing(*sums))
+
+
+def differing(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the columns whose sums of hashes differ."""
+    return tuple(name for name in before if before[name] != after.get(name, 0))

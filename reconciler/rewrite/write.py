@@ -7,6 +7,7 @@ it would otherwise leave a readable file of some of the rows.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import STRUCT, Column
 from reconciler.rewrite.task import Output, Writer
 
+TRAILER_BYTES = 8
 STATISTIC_BYTES = 4_096
 """Longest value that Arrow keeps in a footer's statistics."""
 
@@ -103,6 +105,7 @@ class FileWriter:
             tuple(_begin(footer.row_group(n)) for n in range(footer.num_row_groups)),
             self._nans,
             {i: bounds for i in self._long if (bounds := self._bounds(footer, i)) is not None},
+            footer=_tail(self.path, footer.serialized_size),
         )
 
     def _count(self, column: Column, values: Any) -> None:
@@ -138,6 +141,13 @@ class FileWriter:
                 return None
             found.append((known.min_raw, known.max_raw))
         return min(low for low, _ in found), max(high for _, high in found)
+
+
+def _tail(path: Path, footer_bytes: int) -> bytes:
+    """Return the footer with its length and the magic bytes behind it."""
+    with path.open("rb") as file:
+        file.seek(-(footer_bytes + TRAILER_BYTES), os.SEEK_END)
+        return file.read()
 
 
 def _stored(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

@@ -5,6 +5,7 @@ Called once the attempt is fenced, or for our own attempt when none of its work 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +21,7 @@ from reconciler.table.paths import is_local, local_of
 HADOOP_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 HIDDEN = re.compile(r"\..*\.crc")
 """Files of checksums, which Hadoop lists with none of the others and deletes with theirs."""
+S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 PREFIX_OPERATIONS = "org.apache.iceberg.io.SupportsPrefixOperations"
 
 
@@ -49,6 +51,7 @@ def remove_leftovers(
     """
     if "/layout-" not in prefix:  # not a directory of ours
         return Removed()
+    end_uploads(spark, table, prefix)
     found = listing(spark, table, prefix)
     if not found:
         remove_empty_directories(spark, table, prefix)
@@ -67,6 +70,29 @@ def remove_leftovers(
     if len(leftovers) == len(found):
         remove_empty_directories(spark, table, prefix)
     return Removed(len(leftovers), sum(leftovers.values()), refused)
+
+
+def end_uploads(spark: Any, table: Any, prefix: str) -> None:
+    """End uploads in parts below the prefix that a killed task has begun.
+
+    No listing shows them, and S3 keeps their parts. A store that refuses to list uploads keeps them
+    until its own rules for incomplete ones apply.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    io = table.io()
+    if not iceberg.is_a(spark, io, S3_IO):
+        return
+    bucket, _, key = prefix.partition("://")[2].partition("/")
+    asked = spark._jvm.software.amazon.awssdk.services.s3.model
+    with contextlib.suppress(Py4JJavaError):
+        client = io.client(prefix)
+        request = asked.ListMultipartUploadsRequest.builder().bucket(bucket).prefix(f"{key}/")
+        for page in iceberg.each(client.listMultipartUploadsPaginator(request.build())):
+            for upload in iceberg.each(page.uploads()):
+                ended = asked.AbortMultipartUploadRequest.builder().bucket(bucket)
+                ended = ended.key(upload.key()).uploadId(upload.uploadId())
+                client.abortMultipartUpload(ended.build())
 
 
 def unclaimed(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.api.task_memory import Limits
 from reconciler.catalog.listing import changed_ms
 from reconciler.errors import (
     MemoryExhaustedError,
@@ -44,9 +45,11 @@ from reconciler.rewrite.witness import (
     MISSING,
     STORAGE,
     UNFIT,
+    Check,
     DataFile,
     Failure,
     Table,
+    Work,
 )
 from reconciler.spark import iceberg, resources, session, stage, witnessing
 from reconciler.spark.attempt import Attempt
@@ -75,6 +78,7 @@ BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
+PARQUET_MAGIC = b"PAR1"
 KEY_BYTES = 24
 """Memory per row and key: its value, its number, and its place."""
 
@@ -89,14 +93,24 @@ class Plan:
     resources: Resources
     memory: int
     """That it takes at most, as predicted."""
+    check: Check | None
+    """How the task compares its files before it stores them; None for local ones, which it writes
+    in place."""
 
 
 def planned(
-    attempt: Attempt, number: int, group: Group, tasks: ScanTasks, table: Any, threads: int = 1
+    attempt: Attempt,
+    number: int,
+    group: Group,
+    tasks: ScanTasks,
+    table: Any,
+    inputs: Work,
+    threads: int = 1,
 ) -> Plan | str:
     """Return the engine's task for the group, or why it has none.
 
-    table: as `stage.overridden` returns it. threads: of the driver that no other group uses.
+    table: as `stage.overridden` returns it. inputs: as the witness sees them. threads: of the
+    driver that no other group uses.
     """
     properties = _properties(table)
     shape, deletes = witnessing.table_of(attempt), _applied(attempt, tasks)
@@ -122,7 +136,12 @@ def planned(
         shape, files, _order(group), paths, rows,
         _writer(properties, rows), moves, group.target_bytes / _stored_row(group) if moves else 0.0,
     )  # fmt: skip
-    return Plan(task, opening, given, rewriting.peak(task, needed, given.memory_bytes))
+    check = None
+    if opening is not None:
+        limits = Limits.within(given.memory_bytes)
+        check = Check(inputs, witnessing.form_of(attempt), limits)
+    memory = rewriting.peak(task, needed, given.memory_bytes)
+    return Plan(task, opening, given, memory, check)
 
 
 def _properties(table: Any) -> dict[str, str]:
@@ -283,32 +302,35 @@ def _by_driver(spark: Any, opening: Opening | None) -> bool:
 # Running
 
 
-def written(attempt: Attempt, name: str, group: Group, tasks: ScanTasks, table: Any, plan: Plan,
-            order_id: int) -> tuple[tuple[Any, ...], Made]:  # fmt: skip
-    """Write the group's files; return their org.apache.iceberg.DataFile objects.
+def written(attempt: Attempt, name: str, plan: Plan) -> Made:
+    """Write the group's files.
 
     name: of the Spark job. Raises Unfit, DamagedInputError, FileNotFoundError, UnavailableError.
     """
     if _by_driver(attempt.spark, plan.opening):
-        found = carried_out(plan.task, plan.opening, plan.resources, attempt.cancelled.is_set)
+        found = carried_out(plan, attempt.cancelled.is_set)
     else:
         found = _on_executor(attempt, name, plan)
     if isinstance(found, Failure):
         raise _raised(attempt, found, plan.opening)
+    return found
+
+
+def entries_of(attempt: Attempt, group: Group, tasks: ScanTasks, table: Any, plan: Plan,
+               order_id: int, made: Made) -> tuple[Any, ...]:  # fmt: skip
+    """Return the files as org.apache.iceberg.DataFile objects."""
     entries = _Entries(attempt.spark, table, group.action.into, order_id, tasks)
-    return tuple(entries.of(file, plan.task.table) for file in found.files), found
+    return tuple(entries.of(file, plan.task.table) for file in made.files)
 
 
 def carried_out(
-    task: Task,
-    opening: Opening | None,
-    resources: Resources,
-    stopping: Callable[[], bool] = lambda: False,
-    attempt: str = "0",
+    plan: Plan, stopping: Callable[[], bool] = lambda: False, attempt: str = "0"
 ) -> Made | Failure:
     """Return what a task made, or why it made nothing."""
     try:
-        return rewriting.rewritten(task, opening, resources, stopping, attempt)
+        return rewriting.rewritten(
+            plan.task, plan.opening, plan.resources, stopping, attempt, plan.check
+        )
     except FileNotFoundError as error:
         return Failure(str(error.filename), "", "the file does not exist", MISSING)
     except Damaged as error:
@@ -327,7 +349,7 @@ def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
     context = attempt.spark.sparkContext
     witnessing.use_this_python(context)
     context.setJobGroup(name, f"layoutctl rewrite {attempt.name}")
-    work = _working(plan.task, plan.opening, plan.resources)
+    work = _working(plan)
     rdd = context.parallelize([0], 1)
     if plan.resources.threads > 1:
         cpus = TaskResourceRequests().cpus(plan.resources.threads)
@@ -336,9 +358,7 @@ def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
     return found  # type: ignore[no-any-return]
 
 
-def _working(
-    task: Task, opening: Opening | None, resources: Resources
-) -> Callable[[int], Made | Failure]:
+def _working(plan: Plan) -> Callable[[int], Made | Failure]:
     """Return the function of a Spark task; each attempt of it writes files of its own names."""
 
     def work(_: int) -> Made | Failure:
@@ -346,7 +366,7 @@ def _working(
 
         context = TaskContext.get()
         number = 0 if context is None else context.taskAttemptId()
-        return carried_out(task, opening, resources, attempt=str(number))
+        return carried_out(plan, attempt=str(number))
 
     return work
 
@@ -413,7 +433,8 @@ class _Entries:
     def of(self, file: Output, shape: Table) -> Any:
         core, table = self.spark._jvm.org.apache.iceberg, self.table
         config = core.MetricsConfig.forTable(table)
-        metrics = core.parquet.ParquetUtil.fileMetrics(table.io().newInputFile(file.path), config)
+        whole = core.inmemory.InMemoryInputFile(file.path, PARQUET_MAGIC + file.footer)
+        metrics = core.parquet.ParquetUtil.fileMetrics(whole, config)
         if file.nans or file.bounds:
             metrics = self._completed(metrics, file, config, shape)
         spec = table.specs().get(self.spec_id)

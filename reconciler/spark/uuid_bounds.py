@@ -13,15 +13,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from reconciler.catalog.parquet import leaves_with_ids
 from reconciler.spark.footer import footer_of
 from reconciler.table.uuid_order import BYTES, UUID, alike_in_all_orders
 
 Bounds = tuple[bytes, bytes]
+MAGIC = b"PAR1"
 
 
 def enclosing(parts: Iterable[Bounds | None]) -> Bounds | None:
@@ -38,18 +42,23 @@ def _may_stay(bounds: Bounds) -> bool:
     return bool(alike_in_all_orders(low, high)[0])
 
 
-def corrected(spark: Any, table: Any, files: Sequence[Any]) -> tuple[Any, ...]:
+def corrected(
+    spark: Any,
+    table: Any,
+    files: Sequence[Any],
+    footers: Mapping[str, bytes] = MappingProxyType({}),
+) -> tuple[Any, ...]:
     """Return uncommitted DataFiles of the table with bounds of UUID columns that are true for every
     reader, and without those that cannot be.
 
-    A table without such columns costs one call. A footer is read only of a file with several row
-    groups whose bounds may stay.
+    footers: ends of files, by path, which need not be read again. A table without such columns
+    costs one call. A footer is used only of a file with several row groups whose bounds may stay.
     """
     schema = str(spark._jvm.org.apache.iceberg.SchemaParser.toJson(table.schema()))
     columns = sorted(columns_of(schema))
     if not columns:
         return tuple(files)
-    return tuple(_corrected(spark, table, file, columns) for file in files)
+    return tuple(_corrected(spark, table, file, columns, footers) for file in files)
 
 
 def columns_of(schema: str) -> set[int]:
@@ -89,13 +98,15 @@ class _Entry:
                 side.put(column, self.spark._jvm.java.nio.ByteBuffer.wrap(end))
 
 
-def _corrected(spark: Any, table: Any, file: Any, columns: Sequence[int]) -> Any:
+def _corrected(
+    spark: Any, table: Any, file: Any, columns: Sequence[int], footers: Mapping[str, bytes]
+) -> Any:
     core, java = spark._jvm.org.apache.iceberg, spark._jvm.java.util
     if file.lowerBounds() is None or file.upperBounds() is None:
         return file
     entry = _Entry(spark, java.HashMap(file.lowerBounds()), java.HashMap(file.upperBounds()))
     given = {column: entry.of(column) for column in columns}
-    true = _true_bounds(table, file, given)
+    true = _true_bounds(table, file, given, footers)
     changed = [column for column, ends in given.items() if ends and true[column] != tuple(ends)]
     if not changed:
         return file
@@ -109,20 +120,28 @@ def _corrected(spark: Any, table: Any, file: Any, columns: Sequence[int]) -> Any
     return core.DataFiles.builder(spec).copy(file).withMetrics(metrics).build()
 
 
-def _true_bounds(table: Any, file: Any, given: dict[int, list[bytes]]) -> dict[int, Bounds | None]:
+def _true_bounds(
+    table: Any, file: Any, given: dict[int, list[bytes]], footers: Mapping[str, bytes]
+) -> dict[int, Bounds | None]:
     """Return the bounds that may stay of each column."""
     both = {column: (ends[0], ends[1]) for column, ends in given.items() if len(ends) == 2}
     kept = {column: ends for column, ends in both.items() if _may_stay(ends)}
     splits = file.splitOffsets()
     if kept and (splits is None or int(splits.size()) > 1):
-        exact = _of_row_groups(table, file, list(kept))
+        exact = _of_row_groups(table, file, list(kept), footers)
         kept = {c: ends for c, ends in exact.items() if ends and _may_stay(ends)}
     return {column: kept.get(column) for column in given}
 
 
-def _of_row_groups(table: Any, file: Any, columns: Sequence[int]) -> dict[int, Bounds | None]:
+def _of_row_groups(
+    table: Any, file: Any, columns: Sequence[int], footers: Mapping[str, bytes]
+) -> dict[int, Bounds | None]:
     """Return the bounds of columns by the file's footer; None where a row group has none."""
-    footer = footer_of(table, str(file.location()), int(file.fileSizeInBytes()))
+    known = footers.get(str(file.location()))
+    if known:
+        footer = pq.read_metadata(pa.BufferReader(MAGIC + known))
+    else:
+        footer = footer_of(table, str(file.location()), int(file.fileSizeInBytes()))
     if footer is None:
         return {}
     leaves = leaves_with_ids(footer.schema.to_arrow_schema())

@@ -34,6 +34,7 @@ from reconciler.rewrite.witness import (
     HOLDS,
     MEMORY,
     MISSING,
+    Compared,
     DataFile,
     Exchange,
     Failure,
@@ -41,6 +42,7 @@ from reconciler.rewrite.witness import (
     Seen,
     Table,
     Work,
+    differing,
     witnessed,
 )
 from reconciler.spark import (
@@ -379,17 +381,14 @@ def same_rows(
     base: str,
     tasks: ScanTasks,
     files: Sequence[Any],
+    work: Work,
     read_back: Callable[[], Seen],
-    hashed: bool,
 ) -> tuple[int, TaskMetrics]:
     """Return the number of rows that are in the inputs and in the outputs, and what it took.
 
-    files: uncommitted org.apache.iceberg.DataFile; read_back: returns what they hold. Raises
-    NotVerified if the rows are not the same ones.
+    files: uncommitted org.apache.iceberg.DataFile; read_back: returns what they hold. work: the
+    inputs. Raises NotVerified if the rows are not the same ones.
     """
-    deletes = live_deletes(attempt) if _may_apply(attempt, tasks) else None
-    work = Work(table_of(attempt), inputs_of(attempt, tasks, deletes))
-    work = replace(work, hashed=hashed)
     try:
         read = look(attempt, f"{base}/verify", work)
     except Unseen as unseen:
@@ -399,15 +398,54 @@ def same_rows(
         found = read_back()
     except Unseen as unseen:
         raise _misread(attempt, tasks, unseen.failures[0]) from unseen
+
+    def columns() -> tuple[str, ...]:
+        return _differing(attempt, base, work, outputs)
+
+    return _judged(attempt, work, outputs, read, found, columns)
+
+
+def compared_by_task(
+    attempt: Attempt, work: Work, outputs: tuple[DataFile, ...], found: Compared
+) -> tuple[int, TaskMetrics]:
+    """Return what `same_rows` does of files that the task itself had compared."""
+    try:
+        _raise_first(attempt, found.before.failures)
+    except Unseen as unseen:
+        raise _not_seen(attempt, unseen.failures) from unseen
+    try:
+        _raise_first(attempt, found.after.failures)
+    except Unseen as unseen:
+        paths = [file.path for file in work.files]
+        raise _misread(attempt, paths, unseen.failures[0]) from unseen
+    return _judged(attempt, work, outputs, found.before, found.after, lambda: found.differing)
+
+
+def _judged(
+    attempt: Attempt,
+    work: Work,
+    outputs: tuple[DataFile, ...],
+    read: Seen,
+    found: Seen,
+    columns: Callable[[], tuple[str, ...]],
+) -> tuple[int, TaskMetrics]:
+    """Raises NotVerified unless the rows are the same. columns: returns those that differ."""
     if read.fingerprint != found.fingerprint:
-        raise _other_rows(attempt, base, work, outputs, read.fingerprint, found.fingerprint)
+        raise _other_rows(attempt, work, columns, read.fingerprint, found.fingerprint)
     counted = sum(file.rows for file in outputs)
     if counted != found.fingerprint.rows:
         what = f"wrote {count(found.fingerprint.rows)} rows, of which its manifests count "
-        raise _refused(attempt, list(tasks), f"{what}{count(counted)}")
+        paths = [file.path for file in work.files]
+        raise _refused(attempt, paths, f"{what}{count(counted)}")
     return read.fingerprint.rows, metrics_of(work, read) + metrics_of(
         replace(work, files=outputs), found
     )
+
+
+def inputs_as_seen(attempt: Attempt, tasks: ScanTasks, hashed: bool) -> Work:
+    """Return the inputs, with the deletes that the witness's own rules apply to them."""
+    deletes = live_deletes(attempt) if _may_apply(attempt, tasks) else None
+    return Work(table_of(attempt), inputs_of(attempt, tasks, deletes), hashed=hashed)
 
 
 def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
@@ -509,25 +547,24 @@ def _deletes_refused(
 
 def _other_rows(
     attempt: Attempt,
-    base: str,
     work: Work,
-    outputs: tuple[DataFile, ...],
+    differing_columns: Callable[[], tuple[str, ...]],
     read: Fingerprint,
     found: Fingerprint,
 ) -> NotVerified:
     paths = [file.path for file in work.files]
     if read.rows != found.rows:
         return _refused(attempt, paths, f"read {count(read.rows)} rows, wrote {count(found.rows)}")
-    columns = _differing(attempt, base, work, outputs)
+    columns = differing_columns()
     where = f" in {_listed('column', columns)}" if columns else ", though those of no column alone"
     what = f"both have {count(found.rows)} rows, but their contents differ{where}"
     return _refused(attempt, paths, what, columns[0] if len(columns) == 1 else "")
 
 
-def _misread(attempt: Attempt, tasks: ScanTasks, failure: Failure) -> NotVerified:
+def _misread(attempt: Attempt, paths: Iterable[str], failure: Failure) -> NotVerified:
     """Return the error for an output in a form that readers may misread: no row was compared."""
     what = f"what was written has {_clause(failure)}"
-    return _refused(attempt, list(tasks), what, failure.column)
+    return _refused(attempt, list(paths), what, failure.column)
 
 
 def _refused(attempt: Attempt, paths: Sequence[str], what: str, column: str = "") -> NotVerified:
@@ -548,7 +585,7 @@ def _differing(
     alone = replace(work, by_column=True)
     before = look(attempt, f"{base}/verify", alone).columns
     after = look(attempt, f"{base}/verify", replace(alone, files=outputs)).columns
-    return tuple(name for name in before if before[name] != after.get(name, 0))
+    return differing(before, after)
 
 
 def _not_seen(attempt: Attempt, failures: tuple[Failure, ...]) -> NotVerified:

@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
 from reconciler.rewrite.task import Unfit
-from reconciler.rewrite.witness import Seen
+from reconciler.rewrite.witness import DataFile, Seen, Work
 from reconciler.spark import (
     fallback,
     metadata,
@@ -87,22 +87,24 @@ def rewrite_group(
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
     for part in group.action.ordering.key:
         fallback.path_of(attempt.table.schema(), part)
-    plan = native.planned(attempt, number, group, tasks, table, threads)
+    inputs = witnessing.inputs_as_seen(attempt, tasks, hashed)
+    plan = native.planned(attempt, number, group, tasks, table, inputs, threads)
     begun(0 if isinstance(plan, str) else plan.memory)
     with contextlib.ExitStack() as made:
         reason = plan if isinstance(plan, str) else ""
         if not isinstance(plan, str):
-            engine = _by_engine(attempt, group, tasks, table, base, order, plan)
+            engine = _by_engine(attempt, group, tasks, table, base, order, plan, inputs)
             try:
-                files, spent = made.enter_context(engine)
+                found = made.enter_context(engine)
             except Unfit as unfit:
                 reason = str(unfit)
         if reason:
             by_spark = _by_spark(attempt, group, tasks, table, base, order)
-            files, spent = made.enter_context(by_spark)
-        rows, verified = witnessing.same_rows(
-            attempt, base, tasks, files, lambda: read_back(attempt, base, files, hashed, moved),
-            hashed,
+            found = made.enter_context(by_spark)
+        files = found.files
+        rows, verified = found.verified or witnessing.same_rows(
+            attempt, base, tasks, files, inputs,
+            lambda: read_back(attempt, base, files, hashed, moved),
         )  # fmt: skip
     return Written(
         number,
@@ -111,15 +113,27 @@ def rewrite_group(
         rows,
         sum(int(file.fileSizeInBytes()) for file in files),
         hashed,
-        spent + metrics.of_job_group(spark, f"{base}/write"),
+        found.spent + metrics.of_job_group(spark, f"{base}/write"),
         verified,
         time.monotonic() - started,
         reason,
     )
 
 
-Files = tuple[tuple[Any, ...], TaskMetrics]
-"""org.apache.iceberg.DataFile objects, and what a task of the engine took."""
+NO_TASK = TaskMetrics()
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What was written and is not committed."""
+
+    files: tuple[Any, ...]
+    """org.apache.iceberg.DataFile objects."""
+    spent: TaskMetrics = NO_TASK
+    """By a task of the engine."""
+    verified: tuple[int, TaskMetrics] | None = None
+    """What `witnessing.same_rows` returns, where the task compared its files before it stored them:
+    on every store but the local file system."""
 
 
 @contextlib.contextmanager
@@ -131,14 +145,20 @@ def _by_engine(
     base: str,
     order: int,
     plan: native.Plan,
+    inputs: Work,
 ) -> Iterator[Files]:
     """Provide files of `reconciler.rewrite`; they are deleted if anything fails meanwhile."""
-    files, made = native.written(attempt, f"{base}/write", group, tasks, table, plan, order)
+    made, verified = native.written(attempt, f"{base}/write", plan), None
     try:
+        if made.compared is not None:
+            outputs = tuple(DataFile(file.path, file.rows, file.size) for file in made.files)
+            with _own_output(attempt):
+                verified = witnessing.compared_by_task(attempt, inputs, outputs, made.compared)
+        files = native.entries_of(attempt, group, tasks, table, plan, order, made)
         check_prefix(attempt, files)
-        with _own_output(attempt):
-            files = uuid_bounds.corrected(attempt.spark, table, files)
-        yield files, TaskMetrics(made.cpu_seconds, made.read_bytes)
+        footers = {file.path: file.footer for file in made.files}
+        files = uuid_bounds.corrected(attempt.spark, table, files, footers)
+        yield Files(files, TaskMetrics(made.cpu_seconds, made.read_bytes), verified)
     except BaseException:
         with contextlib.suppress(Exception):
             discard(attempt.table, [file.path for file in made.files])
@@ -160,7 +180,7 @@ def _by_spark(
             check_prefix(attempt, files)
             with _own_output(attempt):
                 files = uuid_bounds.corrected(attempt.spark, table, files)
-            yield files, TaskMetrics()
+            yield Files(files)
         except BaseException:
             with contextlib.suppress(Exception):
                 discard(attempt.table, [str(file.location()) for file in new_files()])

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -25,7 +27,8 @@ from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, 
 from reconciler.loop.driver_job import drive, load_plan
 from reconciler.loop.local_actor import LocalActor
 from reconciler.plan.actions.cluster import Cluster
-from reconciler.spark import commit, execute, history, processes
+from reconciler.rewrite import rewriting
+from reconciler.spark import commit, execute, history, processes, witnessing
 from reconciler.spark.translate import translated
 from reconciler.table.orphans import Search
 from tests.cli.in_process import Cli, runner
@@ -37,6 +40,9 @@ from tests.spark.tables import Bench
 pytestmark = [pytest.mark.rest]
 
 CATALOG = "on_s3"
+ABORTED = "s3_AbortMultipartUpload"
+FETCHING = "aws-sdk-cpp"
+"""The client of pyarrow, by which whole files are fetched; the JVM reads footers by its own."""
 
 
 @pytest.fixture(autouse=True)
@@ -206,14 +212,79 @@ def test_what_a_crash_left_on_s3_is_removed(
         with pytest.raises(UnknownCommitError):
             bench.run(request)
     assert unreferenced(table, s3_store)
+    (attempt,) = {one.prefix for one in bench.ledger.open_intents(request.table_uuid)}
+    begun = s3_store.files().open_output_stream(f"{attempt.removeprefix('s3://')}/killed.parquet")
+    begun.write(b"x" * (11 << 20))  # more than one part; never completed
+    begun.flush()
+    mark = len(s3_store.requests())
     settled = execute.resume(
         config, request.table, on_s3, bench.ledger, bench.lease, bench.events.append
     )
     assert settled == 1
+    ended = [one for one in s3_store.requests()[mark:] if one.operation == ABORTED]
+    assert [one.key.rpartition("/")[2] for one in ended] == ["killed.parquet"]
     assert unreferenced(table, s3_store) == set()
     assert bench.run(request).done
     assert bench.rows(name) == before
     assert unreferenced(table, s3_store) == set()
+
+
+def test_each_input_is_fetched_once_and_no_output_is_read_before_the_commit(
+    config: CatalogConfig, on_s3: Any, s3_store: S3Store, tmp_path: Path
+) -> None:
+    bench = Bench(on_s3, config, tmp_path)
+    name = bench.create("id bigint, s string")
+    for number in range(3):
+        made = f"SELECT /*+ COALESCE(1) */ id * 3 + {number}, repeat(uuid(), 9) FROM range(9000)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {made}")
+    before, inputs = bench.rows(name), {file.file_path for file in bench.files(name)}
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    action = bench.action(name, Cluster, "id", target_bytes=size // 3)
+    mark = len(s3_store.requests())
+    assert bench.run(bench.request(name, action)).done
+    asked = [(one.operation, f"s3://{BUCKET}/{one.key}") for one in s3_store.requests()[mark:]]
+    fetched = Counter(
+        f"s3://{BUCKET}/{one.key}"
+        for one in s3_store.requests()[mark:]
+        if one.operation == "s3_GetObject" and FETCHING in one.agent
+    )
+    assert fetched == dict.fromkeys(inputs, 1), "engine and witness read one copy"
+    outputs = {file.file_path for file in bench.files(name)}
+    assert len(outputs) > 1 and not outputs & inputs
+    for path in outputs:
+        of = [operation for operation, key in asked if key == path]
+        assert (of.count("s3_GetObject"), of.count("s3_HeadObject")) == (0, 1)
+    assert bench.rows(name) == before
+    listed = s3_store.listing(f"{connect(config).load_table(('jobs', name)).location()}/data")
+    assert listed == outputs | inputs
+
+
+def test_what_differs_is_not_stored(
+    config: CatalogConfig, on_s3: Any, s3_store: S3Store, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    bench = Bench(on_s3, config, tmp_path)
+    name = bench.create("id bigint, s string")
+    bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, string(id) FROM range(50)")
+    before, honest = bench.rows(name), rewriting.compared
+
+    def altered(check: Any, outputs: Any, scratch: Any, stopping: Any) -> Any:
+        path = scratch.path(outputs[0].path)
+        rows = pq.read_table(path)
+        other = pa.array([*rows["s"].to_pylist()[1:], "x"], pa.string())
+        position = rows.schema.get_field_index("s")
+        changed = rows.set_column(position, rows.schema.field(position), other)
+        pq.write_table(changed, path, store_schema=False)
+        return honest(check, outputs, scratch, stopping)
+
+    monkeypatch.setattr(rewriting, "compared", altered)
+    mark = len(s3_store.requests())
+    with pytest.raises(witnessing.NotVerified) as caught:
+        bench.run(bench.request(name, bench.action(name, Cluster, "id")))
+    assert '"s"' in caught.value.what and '"id"' not in caught.value.what
+    written = [one for one in s3_store.requests()[mark:] if "Multipart" in one.operation]
+    assert not [one for one in written if one.key.endswith(".parquet")]
+    assert bench.rows(name) == before
 
 
 def test_plans_and_shared_state_lie_on_s3(
