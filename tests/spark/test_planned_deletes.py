@@ -33,7 +33,7 @@ def _planned(
     target = Target(bench.config, ("jobs", name))
     seen = observe_table(bench.config, target.identifier, directory / "cache")
     nothing: Any = SimpleNamespace(  # no queries, no footers
-        refusals=lambda uuid: {}, check_files=lambda target, seen, paths: Checked()
+        refusals=lambda *given: {}, check_files=lambda target, seen, paths: Checked()
     )
     return seen, advise(target, seen, batch_fragments([], ()), settings, nothing)[0]
 
