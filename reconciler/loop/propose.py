@@ -47,21 +47,26 @@ def open_bytes_of(plan: Plan | None) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOnTable:
-    """A plan, judged against a table as it was observed.
-
-    states: how each action of the plan stands, by its id. pending: the actions that remain.
-    row_groups: of the footers that the plan's readings are based on.
-    """
+    """A plan, judged against a table as it was observed."""
 
     target: Target
+    """The table, and the catalog that has it."""
     policy: TableLayoutPolicy
+    """By which the plan was made."""
     observation: Observation
+    """The table as it is now."""
     evidence: Evidence
+    """The known queries on the table."""
     row_group_bytes: int
+    """Size of a row group that the policy or the table asks for."""
     plan: Plan
+    """What is judged."""
     states: Mapping[str, ActionState]
+    """How each action of the plan stands, by its id."""
     pending: tuple[PlannedAction, ...]
+    """The actions that remain, in the plan's order."""
     row_groups: RowGroups | None = None
+    """Of the footers that the plan's readings are based on; None if none was read."""
 
     @property
     def open_bytes(self) -> int:
@@ -76,17 +81,18 @@ class PlanOnTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal(PlanOnTable):
-    """A plan with everything it was made from.
-
-    frozen: the plan was not made now but is a standing one; newer: the plan that would be made now,
-    if it differs from the frozen one.
-    """
+    """A plan with everything it was made from."""
 
     settings: Settings
+    """Of the decision, from the policy and the ledger."""
     history: History
+    """What the state store has of the table."""
     advice: Advice
+    """What would be decided now."""
     frozen: bool
+    """Whether the plan was not made now but is a standing one."""
     newer: Plan | None
+    """The plan that would be made now, if it differs from the frozen one."""
 
     @property
     def stale_workload(self) -> bool:

@@ -57,16 +57,20 @@ RUN_TIMES = "times of runs"
 
 @dataclass
 class Reader:
-    """timeout: seconds for the catalog to answer. claims_as: the owner name of this process.
-    exclude_columns: names of columns whose conditions are not used, nor their values sketched.
-    read_sketches: reads the sample of a whole table."""
+    """Reads what a proposal needs of tables, their state and their queries."""
 
     store: Store
+    """The state that executions and imports have recorded."""
     cache: Path
+    """Directory of what was read of manifests and footers before."""
     timeout: float = 30.0
+    """Seconds for the catalog to answer."""
     claims_as: str = ""
+    """The name under which this process holds claims."""
     exclude_columns: tuple[str, ...] = ()
+    """Names of columns whose conditions are not used, nor their values sketched."""
     read_sketches: ReadSketches = read_directly
+    """Reads the sample of a whole table."""
 
     def observe(self, target: Target) -> Observation:
         return observe_table(

@@ -327,9 +327,8 @@ class Whole:
     """Rows of a table that are gathered at random: each column is in one piece."""
 
     def __init__(self, table: pa.Table) -> None:
-        unified = table.unify_dictionaries()
-        self._schema = unified.schema
-        self._columns = [one_piece(column) for column in unified.columns]
+        self._schema = table.schema
+        self._columns = [one_piece(column) for column in table.columns]
 
     def take(self, order: Any) -> pa.Table:
         """Return the rows of these numbers, in the table's types. order: int64[rows]."""
@@ -344,13 +343,13 @@ class Whole:
 
 def gathered(column: pa.ChunkedArray, order: pa.Array) -> pa.ChunkedArray:
     """Return a column's values in an order of the rows."""
-    kind, whole = column.type, one_piece(column.unify_dictionaries())
+    kind, whole = column.type, one_piece(column)
     del column  # its pieces are freed before they are there a third time
     return pa.chunked_array(_gathered(whole, order, kind), kind)
 
 
 def one_piece(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column's values as one array. Its dictionaries, if any, are the same one.
+    """Return a column's values as one array, with one dictionary if they have some.
 
     Where 32-bit offsets may not do for all of them, the array's type is that with 64-bit offsets.
     """
@@ -358,6 +357,7 @@ def one_piece(column: pa.ChunkedArray) -> pa.Array:
         return column.chunk(0)
     if not column.num_chunks:
         return pa.nulls(0, column.type)
+    column = column.unify_dictionaries()
     if column.nbytes > OFFSET_BYTES:
         column = column.cast(wide(column.type))
     return pa.concat_arrays(column.chunks)

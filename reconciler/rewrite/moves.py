@@ -5,9 +5,10 @@ The transforms are those of Iceberg's Rust library (pyiceberg-core), on whole ar
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -46,21 +47,26 @@ class Partitions:
         """Return the values of a partition, as manifests write them in JSON."""
         at = int(self._first[number])
         pairs = zip(self._fields, self._values, strict=True)
-        try:
+        with _dated():
             return tuple(json_value(own[at].as_py(), field.type) for field, own in pairs)
-        except (OverflowError, ValueError) as error:
-            raise Unfit("a partition of a date that Python does not have") from error
 
     def path(self, number: int) -> str:
         """Return the directory of a partition, as Iceberg's writers name it."""
         parts = []
         for field, value in zip(self._fields, self.entry(number), strict=True):
-            try:
+            with _dated():
                 text = _text(field.transform, value)
-            except OverflowError as error:
-                raise Unfit("a partition of a date that Python does not have") from error
             parts.append(f"{quote(field.name, safe='')}={quote(text, safe='')}")
         return "/".join(parts)
+
+
+@contextlib.contextmanager
+def _dated() -> Iterator[None]:
+    """Raise Unfit where Python has no such date."""
+    try:
+        yield
+    except (OverflowError, ValueError) as error:
+        raise Unfit("a partition of a date that Python does not have") from error
 
 
 def _transformed(field: Field, values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -41,13 +41,13 @@ def permutation(
         scores = np.stack([
             _score(own, key) for own, key in zip(values, order.keys, strict=True)
         ])  # fmt: skip
-        return _sorted([*first, along(scores)], rows)
+        return stable_order([*first, along(scores)], rows)
     parts = [
         part
         for own, key in zip(values, order.keys, strict=True)
         for part in sort_parts(own, descending=key.descending)
     ]
-    return _sorted([*first, *parts], rows)
+    return stable_order([*first, *parts], rows)
 
 
 def along(scores: curves.Scores) -> Int64:
@@ -78,14 +78,14 @@ def _score(values: pa.ChunkedArray, key: Key) -> curves.Scores:
 
 
 def _floats(values: pa.ChunkedArray) -> curves.Scores:
-    whole = _whole(values)
+    whole = arrow.one_piece(values)
     return np.asarray(whole.fill_null(0.0).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _numbers(values: pa.ChunkedArray) -> tuple[Int64 | None, Int64]:
     """Return a class per row (-1 NULL, 0 a value, 1 NaN; None if all are values), and an integer
     that sorts like the value."""
-    whole = _whole(values)
+    whole = arrow.one_piece(values)
     nulls = whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None
     if pa.types.is_floating(whole.type):
         return _of_floats(whole, nulls)
@@ -141,14 +141,7 @@ def _unscaled(whole: pa.Array) -> Int64:
     return halves[2 * whole.offset : 2 * (whole.offset + len(whole)) : 2].astype(np.int64)
 
 
-def _whole(values: pa.ChunkedArray) -> pa.Array:
-    """Return the values as one array; of a nested key, its own."""
-    if pa.types.is_dictionary(values.type):
-        values = values.unify_dictionaries()
-    return arrow.one_piece(values)
-
-
-def _sorted(parts: Sequence[Int64], rows: int) -> Int64:
+def stable_order(parts: Sequence[Int64], rows: int) -> Int64:
     """Return the stable order by integers, the most significant first."""
     found: Int64 | None = None
     for part in reversed(parts):

@@ -144,7 +144,7 @@ class Reader:
         if not len(paths):
             return {}
         encoded = pa.chunked_array([chunk.dictionary_encode() for chunk in paths])
-        encoded = arrow.one_piece(encoded.unify_dictionaries())
+        encoded = arrow.one_piece(encoded)
         numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         at = arrow.one_piece(pa.chunked_array(rows)).fill_null(-1).to_numpy(zero_copy_only=False)
         order = np.argsort(numbers, kind="stable")
@@ -416,7 +416,7 @@ def _numbered(chunks: Sequence[pa.Array]) -> tuple[Positions, int]:
     if not chunks:
         return np.zeros(0, dtype=np.int64), 1
     if any(pa.types.is_dictionary(chunk.type) for chunk in chunks):
-        encoded = arrow.one_piece(pa.chunked_array(map(_encoded, chunks)).unify_dictionaries())
+        encoded = arrow.one_piece(pa.chunked_array(map(_encoded, chunks)))
     else:
         encoded = arrow.one_piece(pa.chunked_array(map(_comparable, chunks))).dictionary_encode()
     numbers = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)

@@ -111,6 +111,11 @@ def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scrat
     return compared(check, files, scratch, run.stopping)
 
 
+def in_one_pass(task: Task) -> int:
+    """Return the memory that the task's rows take while they are sorted, as predicted."""
+    return ROWS_FACTOR * sum(file.size for file in task.files)
+
+
 def peak(task: Task, least: int, most: int) -> int:
     """Return the memory that the task takes at most, as predicted, besides that of the process.
 
@@ -118,7 +123,7 @@ def peak(task: Task, least: int, most: int) -> int:
     """
     if not task.order.keys and not task.moves:
         return least
-    whole = ROWS_FACTOR * sum(file.size for file in task.files)
+    whole = in_one_pass(task)
     return max(least, whole) if whole <= most else least
 
 
@@ -164,7 +169,7 @@ class _Run:
     def carried_out(self) -> tuple[list[Output], bool]:
         if not self.task.order.keys and not self.task.moves:
             return self._packed(), False
-        if ROWS_FACTOR * sum(file.size for file in self.task.files) <= self.resources.memory_bytes:
+        if in_one_pass(self.task) <= self.resources.memory_bytes:
             with contextlib.suppress(_TooLarge):
                 return self._sorted(), False
         return self._spilled(), True

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from reconciler.rewrite import arrow
+from reconciler.rewrite.order import stable_order
 
 RANK = "__layout_rank"
 CODEC = "lz4"
@@ -34,13 +35,6 @@ def _even(rows: int, parts: int) -> list[int]:
     return [rows * (n + 1) // parts - rows * n // parts for n in range(parts)]
 
 
-def by_number(numbers: Int64, most: int) -> Int64:
-    """Return the stable order of rows by numbers below `most`."""
-    if most <= 1 << 16:  # NumPy counts numbers of 16 bits instead of comparing them
-        return np.argsort(numbers.astype(np.uint16), kind="stable")
-    return np.argsort(numbers, kind="stable")
-
-
 class Spill:
     """directory: is removed by its owner, with what is left there. order: the numbers of the rows,
     in the order in which they are written. sizes: rows of each part."""
@@ -60,7 +54,7 @@ class Spill:
         ranks = self._ranks[self._at : self._at + len(table)]
         self._at += len(table)
         parts = np.searchsorted(self._ends, ranks, side="right")
-        order = by_number(parts, self._parts)
+        order = stable_order([parts], len(parts))
         ends = np.cumsum(np.bincount(parts, minlength=self._parts))
         rows = arrow.Whole(table.append_column(RANK, pa.array(ranks))).take(order)
         for number in np.unique(parts).tolist():

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.rewrite.places import FLOATS
 from reconciler.spark import delete_scope, iceberg, input_forms, scan
 from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.run import Run
@@ -20,7 +21,6 @@ from reconciler.table.refusals import WRONG_BOUNDS, Refusal
 
 READERS = 16
 """Footers that are read at once: a store answers each after tens of milliseconds."""
-FLOATS = ("float", "double")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from reconciler.rewrite import rewriting
 from reconciler.rewrite.columns import Column, leaves
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.read import Damaged
-from reconciler.rewrite.storage import Opening, local_path
+from reconciler.rewrite.storage import PARQUET, Opening, local_path
 from reconciler.rewrite.task import (
     ATTEMPT,
     NUMBER,
@@ -78,7 +78,6 @@ BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
-PARQUET_MAGIC = b"PAR1"
 KEY_BYTES = 24
 """Memory per row and key: its value, its number, and its place."""
 
@@ -433,7 +432,7 @@ class _Entries:
     def of(self, file: Output, shape: Table) -> Any:
         core, table = self.spark._jvm.org.apache.iceberg, self.table
         config = core.MetricsConfig.forTable(table)
-        whole = core.inmemory.InMemoryInputFile(file.path, PARQUET_MAGIC + file.footer)
+        whole = core.inmemory.InMemoryInputFile(file.path, PARQUET + file.footer)
         metrics = core.parquet.ParquetUtil.fileMetrics(whole, config)
         if file.nans or file.bounds:
             metrics = self._completed(metrics, file, config, shape)
@@ -522,6 +521,8 @@ def _cut(column: Column, ends: tuple[bytes, bytes], mode: str) -> tuple[bytes | 
 
 def _is_text(*values: bytes) -> bool:
     try:
-        return all(value.decode() is not None for value in values)
+        for value in values:
+            value.decode()
     except UnicodeDecodeError:
         return False
+    return True

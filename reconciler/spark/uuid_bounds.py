@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.catalog.parquet import leaves_with_ids
+from reconciler.rewrite.storage import PARQUET
 from reconciler.spark.footer import footer_of
 from reconciler.table.uuid_order import BYTES, UUID, alike_in_all_orders
 
 Bounds = tuple[bytes, bytes]
-MAGIC = b"PAR1"
 
 
 def enclosing(parts: Iterable[Bounds | None]) -> Bounds | None:
@@ -139,7 +139,7 @@ def _of_row_groups(
     """Return the bounds of columns by the file's footer; None where a row group has none."""
     known = footers.get(str(file.location()))
     if known:
-        footer = pq.read_metadata(pa.BufferReader(MAGIC + known))
+        footer = pq.read_metadata(pa.BufferReader(PARQUET + known))
     else:
         footer = footer_of(table, str(file.location()), int(file.fileSizeInBytes()))
     if footer is None:

@@ -230,14 +230,20 @@ def _seen_by_duckdb(bench: Bench, name: str, duckdb: Any) -> Counter[str]:
     return Counter(f"Row(id={i}, k={k}, s={s!r})" for i, k, s in rows)
 
 
-@pytest.mark.parametrize("tried", [3, pytest.param(50, marks=pytest.mark.soak)])
-def test_maintenance_of_deletes_changes_no_live_row(bench: Bench, duckdb: Any, tried: int) -> None:
-    @settings(
+def histories_of(tried: int) -> settings:
+    """Return the settings of a property over so many histories, which are not made smaller: each
+    takes seconds."""
+    return settings(
         max_examples=tried,
         deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
+
+
+@pytest.mark.parametrize("tried", [3, pytest.param(50, marks=pytest.mark.soak)])
+def test_maintenance_of_deletes_changes_no_live_row(bench: Bench, duckdb: Any, tried: int) -> None:
+    @histories_of(tried)
     @given(history=histories())
     def holds(history: History) -> None:
         _assert_kept(bench, duckdb, history)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.demo import witness
@@ -24,7 +24,7 @@ from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench
-from tests.spark.test_delete_histories import maintenance
+from tests.spark.test_delete_histories import histories_of, maintenance
 
 pytestmark = pytest.mark.spark
 
@@ -204,12 +204,7 @@ def duckdb() -> Iterator[Any]:
 def test_maintenance_changes_no_row_whatever_becomes_of_the_keys(
     bench: Bench, duckdb: Any, tried: int
 ) -> None:
-    @settings(
-        max_examples=tried,
-        deadline=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @histories_of(tried)
     @given(history=histories())
     def holds(history: tuple[int, list[tuple[Any, ...]]]) -> None:
         _assert_kept(bench, duckdb, history)

@@ -23,23 +23,24 @@ from reconciler.table.filetable import Bool, FileTable, Float64
 
 @dataclass(frozen=True)
 class Burden:
-    """Arrays have shape [files], float64.
-
-    reads: whole readings of the file over the horizon. positions, keys: rows of the position and
-    equality delete files that a reader of the file loads. key_sets: distinct sets of identity
-    columns among them. hidden: rows that equality deletes hide, if each key is of one row. dead:
-    deleted rows, by position or by key. seconds: CPU seconds of applying deletes in one reading.
-    key_bytes: of the equality delete files.
-    """
+    """What deletes cost the readers of each file; arrays have shape [files], float64."""
 
     reads: Float64
+    """Whole readings of the file over the horizon."""
     positions: Float64
+    """Rows of the position delete files that a reader of the file loads."""
     keys: Float64
+    """Rows of the equality delete files that a reader of the file loads."""
     key_sets: Float64
+    """Distinct sets of identity columns among these."""
     hidden: Float64
+    """Rows that equality deletes hide, if each key is of one row."""
     dead: Float64
+    """Rows that are deleted, by position or by key."""
     seconds: Float64
+    """CPU seconds of applying deletes in one reading."""
     key_bytes: Float64
+    """Bytes of the equality delete files."""
 
     def density(self, files: FileTable) -> Float64:
         """Return the share of deleted rows, per file."""

@@ -20,11 +20,14 @@ from reconciler.table.schema import PartitionSpec, Schema, SpecField
 
 @dataclass(frozen=True, slots=True)
 class Rewrite(PartitionAction, ABC):
-    """target_bytes, row_group_bytes: data file and row group size to write; 0 = the table's own."""
+    """Writes the rows of data files into others."""
 
     ordering: Ordering = ARRIVAL
+    """In which rows are written."""
     target_bytes: int = 0
+    """Size of a data file to write; 0: the table's own."""
     row_group_bytes: int = 0
+    """Size of a row group to write; 0: the table's own."""
 
     work: ClassVar[str | None] = "sort"
     rewrites_data: ClassVar[bool] = True

@@ -43,18 +43,18 @@ class ActionState:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an action is judged by.
-
-    done: the head's ancestors carry its id. live: content files of the head, at least those of the
-    action. changed: its inputs with deletes that the plan does not know. applying: delete files
-    that apply to a live data file.
-    """
+    """What an action is judged by."""
 
     done: bool = False
+    """Whether the head's ancestors carry the action's id."""
     live: Collection[str] = ()
+    """Paths of content files of the head, at least those of the action."""
     changed: Collection[str] = ()
+    """Paths of its inputs with deletes that the plan does not know."""
     applying: Collection[str] = ()
+    """Paths of delete files that apply to a live data file."""
     metadata: TableMetadata = field(default_factory=TableMetadata)
+    """The table's metadata as it is now."""
 
 
 def with_columns(state: ActionState, facts: Facts, needed: Iterable[int]) -> ActionState:
