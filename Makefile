@@ -13,7 +13,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 
 # Every Spark session of the demo, the tests and `apply` starts in two thirds of the time with it.
 $(VENV)/.classes: $(VENV)/.ready
-	$(BIN)/python -m reconciler.spark.class_data && touch $@ || true
+	$(BIN)/python -m reconciler.spark.session.class_data && touch $@ || true
 
 setup: $(VENV)/.classes  ## the virtual environment with every extra, from the lock file
 

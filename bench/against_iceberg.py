@@ -32,7 +32,7 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic
-from reconciler.spark import iceberg, session
+from reconciler.spark.session import iceberg, session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.tables import Bench
 

@@ -36,7 +36,7 @@ from reconciler.plan.actions.delete_maintenance import (
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
-from reconciler.spark import session
+from reconciler.spark.session import session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench

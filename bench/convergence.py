@@ -34,7 +34,7 @@ from reconciler.loop.ports import Target
 from reconciler.loop.step import CONVERGED, Step, StepResult, run_until_converged
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
-from reconciler.spark import session
+from reconciler.spark.session import session
 from reconciler.state.state import StateStore
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 

@@ -33,7 +33,7 @@ from bench.delete_modes import (
 )
 from reconciler.plan.actions.base import Action
 from reconciler.queries.rewrite_cost import ThroughputSample
-from reconciler.spark import iceberg, session
+from reconciler.spark.session import iceberg, session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.tables import Bench
 

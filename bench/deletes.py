@@ -64,7 +64,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.queries.rewrite_cost import ThroughputSample
-from reconciler.spark import session
+from reconciler.spark.session import session
 from tests.spark.equality import add_equality_delete, delete_paths
 
 FEW = 3

@@ -21,7 +21,7 @@ from typing import Any
 from bench.results import write_section
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.step import CONVERGED
-from reconciler.spark import session
+from reconciler.spark.session import session
 from tests.conftest import SMALL_SESSION, rest_spark_conf
 from tests.flink.job import UpsertJob, checkpoints, create_table, on_rest, source_of_truth
 from tests.flink.maintained import Maintained

@@ -21,7 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from bench.results import write_section
 from reconciler.loop.step import CONVERGED
-from reconciler.spark import session
+from reconciler.spark.session import session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.flink.job import UpsertJob, checkpoints, create_table, on_sqlite, source_of_truth
 from tests.flink.maintained import Maintained

@@ -18,7 +18,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from bench.results import write_section
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
-from reconciler.spark import metrics, session, write_deletes
+from reconciler.spark.deletes import write_deletes
+from reconciler.spark.session import metrics, session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import delete_paths
 from tests.spark.tables import Bench

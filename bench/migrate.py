@@ -29,7 +29,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.execution import ExecutionResult
-from reconciler.spark import iceberg, session
+from reconciler.spark.session import iceberg, session
 from reconciler.table.schema import SpecField
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.tables import Bench

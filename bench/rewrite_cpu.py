@@ -31,7 +31,7 @@ from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import run_step
 from reconciler.plan.ledger import samples_of
 from reconciler.queries.rewrite_cost import BY_ROWS, ByRows, Rows, ThroughputSample
-from reconciler.spark import session
+from reconciler.spark.session import session
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import Float64
 

@@ -21,7 +21,7 @@ from bench.busy_deletes import is_conflict
 from bench.results import write_section
 from reconciler.errors import StalePlanError
 from reconciler.loop.step import run_step
-from reconciler.spark import session
+from reconciler.spark.session import session
 from tests.flink.maintained import ALL, Maintained
 from tests.spark.tables import Bench
 

@@ -30,7 +30,7 @@ from reconciler.advisor.deletes.mode_cost import (
     write_seconds,
 )
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
-from reconciler.spark import session
+from reconciler.spark.session import session
 
 SIZES = (750_000, 1_500_000, 3_000_000)
 TIMES = 3

@@ -22,7 +22,7 @@ from typing import Any
 from bench.cpu import cpu_seconds
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.recluster import Recluster
-from reconciler.spark import session
+from reconciler.spark.session import session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.spark.tables import Bench
 

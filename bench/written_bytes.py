@@ -30,7 +30,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.queries.table_view import row_group_count, table_view
-from reconciler.spark import session
+from reconciler.spark.session import session
 from reconciler.state.sketch import sample_rows
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import SortColumn

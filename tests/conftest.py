@@ -228,7 +228,7 @@ def rest_side(rest_catalog: CatalogConfig) -> Any:
 @pytest.fixture(scope="session")
 def spark(warehouse: Path, iceberg_catalog: Any) -> Iterator[Any]:
     """Spark's side of the catalog "rec": one session, two cores, a small heap."""
-    from reconciler.spark import runtime, session
+    from reconciler.spark.session import runtime, session
 
     running = session.start(
         {

@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-from reconciler.spark import runtime
+from reconciler.spark.session import runtime
 
 POSTGRES_JDBC = runtime.Jar(
     "org.postgresql",

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from reconciler.spark import runtime
+from reconciler.spark.session import runtime
 
 _PINS = Path(__file__).parent / "rest_server_jars.txt"
 S3_PINS = Path(__file__).parent / "rest_server_s3_jars.txt"

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from reconciler.spark import runtime
+from reconciler.spark.session import runtime
 from tests.conftest import MARKED_BY_FIXTURE
 
 pytest_plugins = ["pytester"]

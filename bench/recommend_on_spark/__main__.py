@@ -55,7 +55,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec
 from reconciler.plan.actions.set_properties import SetProperties
-from reconciler.spark import session
+from reconciler.spark.session import session
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import Float64
 

@@ -29,7 +29,7 @@ from bench.tables.kinds import KINDS
 from bench.tables.play import NAMESPACE, Place, play, without_spark
 from bench.tables.witness import watch
 from reconciler.demo import witness
-from reconciler.spark import session
+from reconciler.spark.session import session
 from tests.conftest import SMALL_SESSION, sqlite_spark_conf
 
 LOG = Path("build/bench-tables.jsonl")

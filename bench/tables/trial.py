@@ -12,7 +12,7 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.plan.ordering import Ordering
-from reconciler.spark import execute
+from reconciler.spark.schedule import execute
 from reconciler.table.filetable import Int64
 from tests.spark.ledger import FileLease, FileLedger
 

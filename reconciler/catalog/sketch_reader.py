@@ -3,7 +3,7 @@
 1,024 systematic rows by default, so that correlations of two columns can be judged. Only some of a
 file's row groups are read, down to one if they are large. A row group that was not read borrows
 rows of the most similar one that was, adjusted to its own bounds and counts. The same code runs in
-this process (`read_directly`) and on Spark's executors (`spark.sketches`).
+this process (`read_directly`) and on Spark's executors (`spark.schedule.sketches`).
 """
 
 from __future__ import annotations

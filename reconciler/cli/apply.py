@@ -71,7 +71,7 @@ def register(app: typer.Typer) -> None:
         """Carry out a plan: rewrite, verify, commit; then observe again."""
         from reconciler.cli.following import given
         from reconciler.errors import EXIT_INTERRUPTED
-        from reconciler.spark.stop import stop_signals
+        from reconciler.spark.session.stop import stop_signals
 
         jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
         ended: list[_Ended] = []

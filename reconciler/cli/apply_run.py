@@ -168,7 +168,7 @@ def _made_under_another(proposal: Proposal, step: Step) -> str:
 def _confirmed(proposal: Proposal) -> bool:
     from reconciler.format import iec
     from reconciler.plan.prediction import total
-    from reconciler.spark.stop import interruptible
+    from reconciler.spark.session.stop import interruptible
 
     size = total(a.predicted for a in proposal.pending).bytes_in
     what = f"Rewrite {iec(size)} on this machine?"

@@ -51,7 +51,7 @@ class _Job:
         """Return the exit code; never raise."""
         from reconciler import errors
         from reconciler.loop.driver_job import last_words, said_by, shortfall
-        from reconciler.spark.stop import stop_signals
+        from reconciler.spark.session.stop import stop_signals
 
         logging.basicConfig(handlers=[_JsonHandler(self)], level=logging.WARNING, force=True)
         try:
@@ -216,7 +216,7 @@ def _recommendation(run: RecommendRun, catalog: CatalogConfig) -> dict[str, Any]
     from reconciler.loop.executor_sampling import ExecutorSampling
     from reconciler.loop.reader import Reader
     from reconciler.loop.recommend_job import bound_process, recommend_for
-    from reconciler.spark.kubernetes import driver_pod
+    from reconciler.spark.session.kubernetes import driver_pod
     from reconciler.state.state import cache_directory
 
     bound_process(run.cpu_limit_seconds)

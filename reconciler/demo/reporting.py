@@ -20,7 +20,7 @@ from typing import Any
 from reconciler.demo.data import CATALOG, NAMESPACE, Place
 from reconciler.demo.tpch import Query
 from reconciler.errors import UnavailableError
-from reconciler.spark import class_archive, runtime
+from reconciler.spark.session import class_archive, runtime
 
 MARK = "demo-result "
 AFTERWARDS = "afterwards"

@@ -115,7 +115,7 @@ def opening(demo: Demo) -> None:
 def _versions() -> str:
     from importlib.metadata import version
 
-    from reconciler.spark import runtime
+    from reconciler.spark.session import runtime
 
     runtime.check_java()
     parts = [f"{name} {version(name)}" for name in ("pyspark", "pyiceberg", "tpchgen-cli")]

@@ -283,7 +283,7 @@ def last_words(error: BaseException, spark: Any = None) -> LastWords:
     cause = next((c for kind, c in _CAUSES if isinstance(error, kind)), Cause.UNKNOWN)
     message, do = _message_of(error)
     if cause in (Cause.UNAVAILABLE, Cause.UNKNOWN) and spark is not None:
-        from reconciler.spark.session import jvm_end
+        from reconciler.spark.session.session import jvm_end
 
         ended = jvm_end(spark, JVM_EXIT_SECONDS)
         if ended is not None:
@@ -349,8 +349,8 @@ def session_starter(
 
     from reconciler.catalog.properties import spark_conf
     from reconciler.kube.pods import executor_template
-    from reconciler.spark import session
-    from reconciler.spark.kubernetes import driver_pod, kubernetes_conf
+    from reconciler.spark.session import session
+    from reconciler.spark.session.kubernetes import driver_pod, kubernetes_conf
 
     pod, jobs = driver_pod(environ), run.catalog.spec.jobs
 

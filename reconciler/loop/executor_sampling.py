@@ -39,8 +39,8 @@ class ExecutorSampling:
     def __call__(
         self, io: FileIO, schema: Schema, fields: Sequence[Field], requests: Requests, now_ms: int
     ) -> Sequence[Sketch]:
-        from reconciler.spark.session import stop
-        from reconciler.spark.sketches import can_be_carried, on_executors
+        from reconciler.spark.schedule.sketches import can_be_carried, on_executors
+        from reconciler.spark.session.session import stop
 
         size = sum(request.size for request in requests)
         if size <= DIRECT_BYTES or not can_be_carried(io):

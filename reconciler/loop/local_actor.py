@@ -61,7 +61,7 @@ class LocalActor(Reader):
         should_stop: Callable[[], bool],
     ) -> ExecutionResult:
         from reconciler.catalog.load import refuse_read_only
-        from reconciler.spark.execute import execute
+        from reconciler.spark.schedule.execute import execute
 
         refuse_read_only(request.catalog)
         read = next((path for action in request.actions for path in action.inputs), "")
@@ -80,7 +80,7 @@ class LocalActor(Reader):
         """
         if not self.store.open_intents(observation.uuid):
             return 0
-        from reconciler.spark.execute import resume
+        from reconciler.spark.schedule.execute import resume
 
         return resume(
             target.catalog,
@@ -112,7 +112,7 @@ class LocalActor(Reader):
         known_shapes = [batch for batch in shapes if not batch.full_scan and batch.projection]
         if self.spark is None or not known_shapes or len(known) >= MOST_MEASUREMENTS:
             return
-        from reconciler.spark.read_cost import measure_rho
+        from reconciler.spark.schedule.read_cost import measure_rho
 
         commonest = max(known_shapes, key=lambda b: (float(b.weight.sum()), b.shape_id))
         known_fields = observation.schema.by_id
@@ -135,7 +135,7 @@ class LocalActor(Reader):
         """Return the Spark session, started at the first call. path: of a file that it will
         read."""
         if self.spark is None:
-            from reconciler.spark.session import start
+            from reconciler.spark.session.session import start
 
             self.spark = start(spark_conf(catalog, path), f"apply {subject}")
             self._started = True
@@ -144,7 +144,7 @@ class LocalActor(Reader):
     def close(self) -> None:
         """Stop the session that was started here."""
         if self._started:
-            from reconciler.spark.session import stop
+            from reconciler.spark.session.session import stop
 
             stop(self.spark)
             self.spark, self._started = None, False

@@ -2,7 +2,7 @@
 
 An ordering knows its canonical form, how sampled rows sort by it, which files must be rewritten
 together for it to hold, and how people read it. A new ordering is a class here, an entry in
-ORDERINGS, and how rows are ordered by it (`rewrite.order`, `spark.fallback`).
+ORDERINGS, and how rows are ordered by it (`rewrite.order`, `spark.fallback.fallback`).
 """
 
 from __future__ import annotations

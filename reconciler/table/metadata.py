@@ -13,7 +13,7 @@ _TERM_COLUMN = re.compile(r"\((\d+)\) ")
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """Read by `catalog.metadata` for plans, and by `spark.metadata` for executions.
+    """Read by `catalog.metadata` for plans, and by `spark.commit.metadata` for executions.
 
     sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
     format_version: of Apache Iceberg's table specification. specs: per partition spec the canonical

@@ -29,7 +29,7 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder, wanted_terms
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
 from reconciler.queries.predicate import TRUE
-from reconciler.spark.group import InputFile, make_groups
+from reconciler.spark.schedule.group import InputFile, make_groups
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, Refusal
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, SortColumn

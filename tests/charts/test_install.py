@@ -303,7 +303,7 @@ DRIVER = """
 import os, tempfile
 from pyspark.sql import SparkSession
 from reconciler.api import documents as d
-from reconciler.spark.kubernetes import driver_pod, kubernetes_conf
+from reconciler.spark.session.kubernetes import driver_pod, kubernetes_conf
 
 engine = d.Engine(
     d.EngineType.KUBERNETES_JOB, d.Driver(1, 512 << 20), d.Executors(1, 1, 512 << 20), 1

@@ -28,8 +28,10 @@ from reconciler.loop.driver_job import drive, load_plan
 from reconciler.loop.local_actor import LocalActor
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.rewrite import rewriting
-from reconciler.spark import commit, execute, history, processes, witnessing
-from reconciler.spark.translate import translated
+from reconciler.spark.commit import commit, history
+from reconciler.spark.schedule import execute, witnessing
+from reconciler.spark.session import processes
+from reconciler.spark.session.translate import translated
 from reconciler.table.orphans import Search
 from tests.cli.in_process import Cli, runner
 from tests.loop.runs import prepared

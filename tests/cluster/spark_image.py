@@ -13,7 +13,7 @@ ENTRYPOINT = [sys.executable, str(ROOT / "images/job/entrypoint.py")]
 
 def environment() -> dict[str, str]:
     """ENV of the image. One address a pod: by a shared one, Spark takes shuffle files for local."""
-    from reconciler.spark import runtime
+    from reconciler.spark.session import runtime
 
     passed_on = ("JAVA_HOME", "JDK_JAVA_OPTIONS", "LAYOUTCTL_CACHE", "XDG_CACHE_HOME")
     return {

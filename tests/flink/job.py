@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.spark import runtime
+from reconciler.spark.session import runtime
 from tests.rest_server import pinned_jars
 
 _HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from reconciler.kube.pods import USER, WORK_DIRECTORY
-from reconciler.spark import runtime
+from reconciler.spark.session import runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted(ROOT.glob("images/*/Dockerfile"))
@@ -102,7 +102,7 @@ def test_jars_are_copied_by_the_command_that_the_image_runs(
         (tmp_path / jar.file_name).write_text(jar.module)
     (tmp_path / "out").mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "reconciler.spark.runtime", str(tmp_path / "out")],
+        [sys.executable, "-m", "reconciler.spark.session.runtime", str(tmp_path / "out")],
         env={**os.environ, "LAYOUTCTL_CACHE": str(tmp_path)},
         cwd=ROOT,
         check=False,

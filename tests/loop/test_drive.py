@@ -31,7 +31,7 @@ from reconciler.loop.step import Step
 from reconciler.plan.conflicts import NO_CONFLICTS, Conflicts
 from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import Reservation
-from reconciler.spark import processes
+from reconciler.spark.session import processes
 from reconciler.state.plan_store import PlanStore
 from reconciler.table.retention import PLAN_ID
 from tests.loop.runs import OWNER, Prepared, prepared

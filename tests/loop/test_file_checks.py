@@ -33,7 +33,7 @@ from reconciler.loop.waiting import excepted
 from reconciler.plan.execution import Intent
 from reconciler.plan.reasons import NOT_REWRITABLE
 from reconciler.render import markdown, plan_text
-from reconciler.spark.input_forms import foreign
+from reconciler.spark.schedule.input_forms import foreign
 from reconciler.state.state import StateStore
 from reconciler.table.deletes import DeleteTable, Scope
 from reconciler.table.observation import SnapshotInfo

@@ -15,7 +15,7 @@ from reconciler.errors import BlockedError
 from reconciler.loop.reader import Reader
 from reconciler.loop.remaining import shown_document
 from reconciler.loop.step import PENDING, state_of
-from reconciler.spark.standing import refuse_later_times
+from reconciler.spark.commit.standing import refuse_later_times
 from reconciler.table.clock import REMEDY, TOLERATED_MS, ahead_text
 from tests.loop.test_file_checks import (  # noqa: F401 (fixtures)
     add,

@@ -11,7 +11,7 @@ import pytest
 from reconciler.errors import InternalError
 from reconciler.loop.local_actor import LocalActor
 from reconciler.queries.fragments import batch_fragments
-from reconciler.spark import read_cost
+from reconciler.spark.schedule import read_cost
 from reconciler.state.state import Store
 from tests.advisor.worlds import DAY, range_query
 from tests.cli.observations import lineitem

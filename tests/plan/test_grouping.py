@@ -21,8 +21,8 @@ from reconciler.plan.grouping import (
     unbounded,
 )
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
-from reconciler.spark.group import InputFile, make_groups
-from reconciler.spark.inputs import decode_bound
+from reconciler.spark.schedule.group import InputFile, make_groups
+from reconciler.spark.schedule.inputs import decode_bound
 from reconciler.table.schema import SortColumn
 from reconciler.table.values import cut_bound
 from tests.table.tables import ROW_BYTES, File, table_of

@@ -34,7 +34,7 @@ from reconciler.rewrite.witness import (
     Work,
     witnessed,
 )
-from reconciler.spark import session
+from reconciler.spark.session import session
 from tests.rewrite import model
 from tests.rewrite.model import (
     PRIMITIVES,

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.errors import EXIT_UNAVAILABLE, ReconcilerError
 from reconciler.rewrite.storage import Opening, Scratch
-from reconciler.spark import native
+from reconciler.spark.schedule import native
 
 
 @dataclass

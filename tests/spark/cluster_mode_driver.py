@@ -24,8 +24,10 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
-from reconciler.spark import fallback, native, resources, runtime, session, witnessing
-from reconciler.spark.sketches import on_executors
+from reconciler.spark.fallback import fallback
+from reconciler.spark.schedule import native, witnessing
+from reconciler.spark.schedule.sketches import on_executors
+from reconciler.spark.session import resources, runtime, session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import delete_paths
 from tests.spark.tables import Bench

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.errors import StalePlanError
 from reconciler.plan.execution import COMMITTED, ExecutionRequest
-from reconciler.spark import iceberg, processes
+from reconciler.spark.session import iceberg, processes
 from tests.gateway import TWICE, Gateway
 from tests.spark.tables import Bench, dead_writer
 

@@ -29,8 +29,9 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.execution import Event
-from reconciler.spark import iceberg, metadata, session
-from reconciler.spark.scan import scan_tasks
+from reconciler.spark.commit import metadata
+from reconciler.spark.schedule.scan import scan_tasks
+from reconciler.spark.session import iceberg, session
 from reconciler.table.retention import Retention, old
 from tests.conftest import SMALL_SESSION, rest_spark_conf, sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import add_equality_delete, delete_paths, on_disk

@@ -240,7 +240,7 @@ def _wrapped(column: str, values: Any, kind: Any) -> Any:
 
 def java_file(table: Any, path: str) -> Any:
     """Return the live data file of this path, an org.apache.iceberg.DataFile."""
-    from reconciler.spark import iceberg
+    from reconciler.spark.session import iceberg
 
     tasks = iceberg.each(table.newScan().planFiles())
     return next(task.file() for task in tasks if str(task.file().location()) == path)

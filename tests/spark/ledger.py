@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.errors import BlockedError
 from reconciler.plan.execution import ATTEMPT_CLOSED, UNKNOWN_OUTCOME, Intent, Outcome
-from reconciler.spark import processes
+from reconciler.spark.session import processes
 from reconciler.table.refusals import Refusal
 
 

@@ -18,7 +18,8 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
-from reconciler.spark import execute, iceberg, processes
+from reconciler.spark.schedule import execute
+from reconciler.spark.session import iceberg, processes
 from reconciler.table.schema import SortColumn
 from tests.spark.ledger import FileLease, FileLedger
 

@@ -31,7 +31,7 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.render import plan_text
 from reconciler.rewrite.deletes import MAGIC
-from reconciler.spark import witnessing
+from reconciler.spark.schedule import witnessing
 from reconciler.state.state import StateStore
 from tests.loop.test_file_checks import NOW
 from tests.loop.test_step import policy

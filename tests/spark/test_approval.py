@@ -19,8 +19,9 @@ from reconciler.plan.actions.delete_maintenance import ConvertDeletes
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import WAITING, Audit, ExecutionRequest, ExecutionResult
-from reconciler.spark import audit, commit, fence, iceberg
 from reconciler.spark.actions import audited
+from reconciler.spark.commit import audit, commit, fence
+from reconciler.spark.session import iceberg
 from reconciler.table.audits import WaitingBatch, carried_out
 from tests.spark.disturbed import killed_at
 from tests.spark.equality import add_equality_delete, delete_paths

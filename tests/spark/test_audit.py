@@ -10,8 +10,9 @@ from reconciler.api.check_query import refused
 from reconciler.errors import AuditFailedError, BlockedError
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.execution import Audit, ExecutionRequest
-from reconciler.spark import audit, iceberg
-from reconciler.spark.iceberg import LiveTable
+from reconciler.spark.commit import audit
+from reconciler.spark.session import iceberg
+from reconciler.spark.session.iceberg import LiveTable
 from reconciler.table.audits import AUDIT
 from tests.spark.disturbed import killed_at
 from tests.spark.tables import Bench, intact

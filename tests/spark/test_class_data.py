@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.spark import class_archive, class_data, session
+from reconciler.spark.session import class_archive, class_data, session
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_the_jvm_has_its_classes_from_it(tmp_path: Path) -> None:
     assert class_data.make() == path
     loaded = tmp_path / "loaded"
     program = f"""
-from reconciler.spark import session
+from reconciler.spark.session import session
 conf = {{"spark.driver.extraJavaOptions": "-Xlog:class+load:file={loaded}"}}
 spark = session.start(conf, app="test", master="local[1]")
 assert spark.range(100).selectExpr("sum(id)").collect()[0][0] == 4950

@@ -15,7 +15,7 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.spark import iceberg, rest_filter, runtime
+from reconciler.spark.session import iceberg, rest_filter, runtime
 from tests.class_properties import ALL, ICEBERG
 from tests.conftest import rest_spark_conf
 from tests.hostile_catalog import PLACES, HostileCatalog

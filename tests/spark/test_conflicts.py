@@ -15,8 +15,8 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.spark import commit, operations
 from reconciler.spark.actions.rewrite import RewriteExecutor
+from reconciler.spark.commit import commit, operations
 from tests.spark.tables import Bench, intact
 
 pytestmark = pytest.mark.spark

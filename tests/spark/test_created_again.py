@@ -11,7 +11,7 @@ import pytest
 from reconciler.errors import EXIT_USER, StalePlanError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
-from reconciler.spark import commit
+from reconciler.spark.commit import commit
 from tests.spark.equality import on_disk
 from tests.spark.tables import Bench
 

@@ -13,8 +13,9 @@ from reconciler.catalog.observe import observe_table
 from reconciler.errors import TableDamagedError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
-from reconciler.spark import delete_files, position_sets, stage, write_deletes
-from reconciler.spark.scan import scan_tasks
+from reconciler.spark.deletes import delete_files, position_sets, write_deletes
+from reconciler.spark.fallback import stage
+from reconciler.spark.schedule.scan import scan_tasks
 from reconciler.table.damage import damage_of
 from tests.spark.equality import add_equality_delete, data_files, delete_paths, on_disk
 from tests.spark.tables import Bench

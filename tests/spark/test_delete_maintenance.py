@@ -26,15 +26,15 @@ from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
-from reconciler.spark import (
+from reconciler.spark.deletes import (
     convert,
-    iceberg,
     position_files,
     position_sets,
     positions,
-    witnessing,
     write_deletes,
 )
+from reconciler.spark.schedule import witnessing
+from reconciler.spark.session import iceberg
 from reconciler.table.schema import SortColumn
 from tests.spark.equality import (
     add_equality_delete,

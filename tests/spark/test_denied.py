@@ -10,7 +10,7 @@ from reconciler.errors import AccessDeniedError
 from reconciler.loop.driver_job import _message_of
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.set_properties import SetProperties
-from reconciler.spark import commit
+from reconciler.spark.commit import commit
 from tests.gateway import DENIED, Gateway
 from tests.spark.tables import Bench
 

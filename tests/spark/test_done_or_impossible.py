@@ -42,7 +42,7 @@ from reconciler.plan.execution import ExecutionRequest, ExecutionResult
 from reconciler.plan.plan import Plan, freeze
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import head_of, judge
-from reconciler.spark import iceberg
+from reconciler.spark.session import iceberg
 from reconciler.table.orphans import Search
 from reconciler.table.schema import SortColumn, SpecField
 from tests.spark.disturbed import killed_at

@@ -24,7 +24,7 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import ExecutionRequest
-from reconciler.spark import iceberg
+from reconciler.spark.session import iceberg
 from reconciler.table.refusals import WRONG_BOUNDS
 from tests.spark.equality import (
     add_equality_delete,

@@ -12,8 +12,8 @@ import pytest
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.state import Validity
-from reconciler.spark import metadata
 from reconciler.spark.actions.expire_snapshots import ExpireExecutor
+from reconciler.spark.commit import metadata
 from reconciler.table.retention import Retention, kept
 from tests.spark.tables import Bench, intact
 

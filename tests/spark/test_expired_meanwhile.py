@@ -16,7 +16,7 @@ from reconciler.errors import TableDamagedError, VerificationError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.spark import write
+from reconciler.spark.schedule import write
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
-from reconciler.spark.group import InputFile, batches, make_groups
+from reconciler.spark.schedule.group import InputFile, batches, make_groups
 from reconciler.table.schema import SortColumn
 
 MIB = 1 << 20

@@ -19,8 +19,9 @@ from reconciler.plan.actions.delete_maintenance import RemoveDanglingDeletes
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
-from reconciler.spark import batch, commit, iceberg, metadata, reachable
 from reconciler.spark.actions.one_by_one import OneByOneExecutor
+from reconciler.spark.commit import batch, commit, metadata, reachable
+from reconciler.spark.session import iceberg
 from tests.spark.disturbed import killed_at
 from tests.spark.equality import add_equality_delete, data_files, delete_paths, on_disk
 from tests.spark.tables import Bench, intact

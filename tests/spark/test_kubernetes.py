@@ -20,7 +20,7 @@ from reconciler.api.task_memory import (
 )
 from reconciler.errors import UserError
 from reconciler.kube.pods import executor_template
-from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf
+from reconciler.spark.session.kubernetes import DriverPod, driver_pod, kubernetes_conf
 
 GIB = 1 << 30
 ENGINE = Engine(EngineType.KUBERNETES_JOB, Driver(1, 2 * GIB), Executors(4, 2, 4 * GIB), 2)

@@ -25,8 +25,9 @@ from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import COMMITTED, FAILED, WAITING, Audit, ExecutionRequest
-from reconciler.spark import audit, history, iceberg, metadata
 from reconciler.spark.actions.expire_snapshots import ExpireExecutor
+from reconciler.spark.commit import audit, history, metadata
+from reconciler.spark.session import iceberg
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
 from tests.loop.test_step import policy

@@ -18,7 +18,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
-from reconciler.spark import metrics
+from reconciler.spark.session import metrics
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
 

@@ -12,11 +12,11 @@ from reconciler.plan.actions.partition_specs import AddSpec, SpecField, SwitchSp
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Validity
-from reconciler.spark import metadata
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 from reconciler.spark.actions.partition_specs import AddSpecExecutor, SwitchSpecExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
 from reconciler.spark.actions.set_sort_order import SortOrderExecutor
+from reconciler.spark.commit import metadata
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.spark.metrics import stage_of
+from reconciler.spark.session.metrics import stage_of
 
 
 @pytest.mark.spark

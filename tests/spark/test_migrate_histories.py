@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec
 from reconciler.plan.execution import Event
-from reconciler.spark import commit
+from reconciler.spark.commit import commit
 from reconciler.table.schema import SpecField
 from tests.spark.equality import add_equality_delete, upsert
 from tests.spark.tables import Bench

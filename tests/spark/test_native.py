@@ -17,8 +17,8 @@ from reconciler.catalog.observe import observe_table
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert
-from reconciler.spark import native, witnessing
-from reconciler.spark.damage import DamagedInputError
+from reconciler.spark.schedule import native, witnessing
+from reconciler.spark.schedule.damage import DamagedInputError
 from reconciler.table.refusals import DAMAGED
 from tests.spark.equality import add_equality_delete
 from tests.spark.tables import Bench

@@ -17,7 +17,9 @@ import pytest
 from reconciler.demo.witness import connect
 from reconciler.errors import InternalError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
-from reconciler.spark import fit, partitions, scan, write_deletes
+from reconciler.spark.commit import fit
+from reconciler.spark.deletes import write_deletes
+from reconciler.spark.schedule import partitions, scan
 from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 

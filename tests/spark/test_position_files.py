@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reconciler.spark import position_files
+from reconciler.spark.deletes import position_files
 
 PATHS = ["file:/t/data/b.parquet", "file:/t/data/a.parquet"]
 IDS = (position_files.PATH_ID, position_files.POSITION_ID)

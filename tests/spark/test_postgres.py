@@ -14,8 +14,9 @@ from reconciler.errors import UnavailableError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.execution import COMMITTED
-from reconciler.spark import fence, iceberg
-from reconciler.spark.iceberg import LiveTable
+from reconciler.spark.commit import fence
+from reconciler.spark.session import iceberg
+from reconciler.spark.session.iceberg import LiveTable
 from reconciler.state.shared_backend import SharedBackend
 from reconciler.state.state_tables import StateTables
 from tests.postgres import USER, CuttingProxy, Postgres

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.spark import reachable
+from reconciler.spark.commit import reachable
 
 
 def table(location: str, **properties: str) -> Any:

@@ -35,8 +35,9 @@ from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
-from reconciler.spark import audit, fence, iceberg
-from reconciler.spark.iceberg import LiveTable
+from reconciler.spark.commit import audit, fence
+from reconciler.spark.session import iceberg
+from reconciler.spark.session.iceberg import LiveTable
 from reconciler.state import state_tables
 from reconciler.state.shared_backend import SharedBackend
 from reconciler.state.state_tables import StateTables

@@ -27,8 +27,8 @@ from reconciler.errors import (
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import ExecutionRequest
-from reconciler.spark import damage
-from reconciler.spark.damage import first_unreadable
+from reconciler.spark.schedule import damage
+from reconciler.spark.schedule.damage import first_unreadable
 from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_SIZE
 from tests.spark.tables import Bench
 

@@ -19,7 +19,8 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Audit
-from reconciler.spark import commit, iceberg, metadata, processes
+from reconciler.spark.commit import commit, metadata
+from reconciler.spark.session import iceberg, processes
 from reconciler.table.orphans import Search
 from reconciler.table.retention import Retention, kept
 from tests.spark.disturbed import killed_at

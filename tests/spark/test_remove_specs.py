@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.state import Validity
-from reconciler.spark import metadata
 from reconciler.spark.actions.remove_specs import RemoveSpecsExecutor
+from reconciler.spark.commit import metadata
 from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.tables import Bench, intact
 

@@ -25,8 +25,10 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.execution import COMMITTED
-from reconciler.spark import execute, fence, history, iceberg
-from reconciler.spark.iceberg import LiveTable
+from reconciler.spark.commit import fence, history
+from reconciler.spark.schedule import execute
+from reconciler.spark.session import iceberg
+from reconciler.spark.session.iceberg import LiveTable
 from reconciler.table.schema import SortColumn
 from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
 from tests.spark.disturbed import expires_between

@@ -14,7 +14,7 @@ import requests
 from reconciler.api.reach import STRICT
 from reconciler.api.served_properties import names_code
 from reconciler.catalog.network import on_behalf
-from reconciler.spark.rest_filter import RestFilter, _known_error, filtered
+from reconciler.spark.session.rest_filter import RestFilter, _known_error, filtered
 from tests.class_properties import ALL
 from tests.hostile_catalog import CONFIG, CREDENTIALS, OVERRIDES, PLACES, HostileCatalog
 

@@ -14,8 +14,10 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest, Intent
-from reconciler.spark import cleanup, commit, execute, fence, history, lease, processes, write
-from reconciler.spark.iceberg import LiveTable
+from reconciler.spark.commit import cleanup, commit, fence, history
+from reconciler.spark.schedule import execute, lease, write
+from reconciler.spark.session import processes
+from reconciler.spark.session.iceberg import LiveTable
 from tests.conftest import rest_spark_conf
 from tests.rest_server import RestServer
 from tests.spark.tables import Bench, dead_writer

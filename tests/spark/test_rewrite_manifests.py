@@ -11,8 +11,8 @@ from reconciler.catalog.observe import observe_table
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
-from reconciler.spark import manifests
 from reconciler.spark.actions import rewrite_manifests
+from reconciler.spark.commit import manifests
 from tests.spark.tables import Bench, intact
 
 pytestmark = pytest.mark.spark

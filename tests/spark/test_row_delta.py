@@ -13,8 +13,10 @@ from reconciler.errors import UnknownCommitError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event, ExecutionRequest, Intent
-from reconciler.spark import commit, execute, history, iceberg, processes
-from reconciler.spark.iceberg import LiveTable
+from reconciler.spark.commit import commit, history
+from reconciler.spark.schedule import execute
+from reconciler.spark.session import iceberg, processes
+from reconciler.spark.session.iceberg import LiveTable
 from tests.spark.equality import delete_paths, on_disk
 from tests.spark.tables import Bench, dead_writer
 

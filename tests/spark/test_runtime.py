@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import UserError
-from reconciler.spark import runtime
+from reconciler.spark.session import runtime
 from tests.said import Said
 
 

@@ -16,9 +16,10 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import Validity
-from reconciler.spark import inputs, stage
-from reconciler.spark.scan import scan_tasks
-from reconciler.spark.task_file import NO_DELETES
+from reconciler.spark.fallback import stage
+from reconciler.spark.schedule import inputs
+from reconciler.spark.schedule.scan import scan_tasks
+from reconciler.spark.schedule.task_file import NO_DELETES
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark

@@ -17,8 +17,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions
 
 import reconciler.spark as spark_package
-from reconciler.spark import class_archive
-from reconciler.spark.session import PACKAGES, _same_sigint, launch_settings
+from reconciler.spark.session import class_archive
+from reconciler.spark.session.session import PACKAGES, _same_sigint, launch_settings
 
 pytestmark = pytest.mark.spark
 
@@ -85,7 +85,7 @@ def test_objects_dropped_while_the_jvm_ends_are_not_sent_to_it() -> None:
     """py4j logs a traceback for every word that a JVM which ends does not answer."""
     program = """
 import time
-from reconciler.spark import session
+from reconciler.spark.session import session
 spark = session.start({}, app="test", master="local[1]")
 kept = [spark._jvm.java.lang.Object() for _ in range(200)]
 process = spark.sparkContext._gateway.proc

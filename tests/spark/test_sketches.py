@@ -22,8 +22,8 @@ from reconciler.catalog.sketch_reader import ReadSketches, SketchRequest, read_d
 from reconciler.errors import ReconcilerError, UserError
 from reconciler.loop import executor_sampling
 from reconciler.loop.executor_sampling import ExecutorSampling
-from reconciler.spark import session
-from reconciler.spark.sketches import balanced, on_executors
+from reconciler.spark.schedule.sketches import balanced, on_executors
+from reconciler.spark.session import session
 from reconciler.state.sketch import TableSample, least_bytes, sample_table, sampled_files
 from reconciler.state.state import StateStore
 from reconciler.table.observation import Observation

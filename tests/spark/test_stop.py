@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from reconciler.spark.stop import interruptible, stop_signals
+from reconciler.spark.session.stop import interruptible, stop_signals
 
 
 def send(number: int) -> None:

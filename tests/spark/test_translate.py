@@ -21,8 +21,8 @@ from reconciler.errors import (
     UnsupportedError,
     UserError,
 )
-from reconciler.spark import translate as translation
-from reconciler.spark.translate import lost_jvm, translate
+from reconciler.spark.session import translate as translation
+from reconciler.spark.session.translate import lost_jvm, translate
 from tests.said import Said
 
 
@@ -151,8 +151,8 @@ def test_a_killed_jvm_is_reported_during_any_call() -> None:
     has neither class nor text any more. py4j raises a different exception for each."""
     program = """
 import json, os, signal, sys, threading, time
-from reconciler.spark import session
-from reconciler.spark.translate import translated
+from reconciler.spark.session import session
+from reconciler.spark.session.translate import translated
 
 spark = session.start({}, app="test", master="local[1]")
 things = spark._jvm.java.util.ArrayList()

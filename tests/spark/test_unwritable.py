@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError
 from reconciler.plan.actions.cluster import Cluster
-from reconciler.spark import commit
+from reconciler.spark.commit import commit
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark

@@ -24,7 +24,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
-from reconciler.spark import uuid_bounds
+from reconciler.spark.fallback import uuid_bounds
 from reconciler.table.schema import SortColumn
 from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench

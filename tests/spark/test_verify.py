@@ -24,8 +24,9 @@ from reconciler.errors import VerificationError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.execution import ExecutionRequest
-from reconciler.spark import fallback, scan, witnessing
 from reconciler.spark.actions import rewrite
+from reconciler.spark.fallback import fallback
+from reconciler.spark.schedule import scan, witnessing
 from tests.spark.equality import add_avro_equality_delete, add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 

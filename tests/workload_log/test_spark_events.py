@@ -55,7 +55,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from reconciler.spark import runtime
+from reconciler.spark.session import runtime
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from pyiceberg.catalog.sql import SqlCatalog
 

@@ -42,7 +42,7 @@ from reconciler.spark.actions.rewrite_manifests import ManifestsExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
 from reconciler.spark.actions.set_sort_order import SortOrderExecutor
 from reconciler.spark.actions.upgrade_format import UpgradeExecutor
-from reconciler.spark.run import Run
+from reconciler.spark.schedule.run import Run
 
 EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     SetProperties: PropertiesExecutor,

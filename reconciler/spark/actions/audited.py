@@ -14,32 +14,22 @@ from typing import Any
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, Event, Outcome
-from reconciler.spark import (
-    audit,
-    batch,
-    cleanup,
-    commit,
-    delete_files,
-    fence,
-    iceberg,
-    metadata,
-    scan,
-    specs,
-    standing,
-    witnessing,
-)
 from reconciler.spark.actions.base import Executor
-from reconciler.spark.attempt import Attempt
-from reconciler.spark.batch import Part
-from reconciler.spark.operations import (
+from reconciler.spark.commit import audit, batch, cleanup, commit, fence, metadata, specs, standing
+from reconciler.spark.commit.batch import Part
+from reconciler.spark.commit.operations import (
     MoveFiles,
     Operation,
     RemoveDeletes,
     RewriteFiles,
     RowDelta,
 )
-from reconciler.spark.run import Run
-from reconciler.spark.vanished import may_have_vanished
+from reconciler.spark.deletes import delete_files
+from reconciler.spark.schedule import scan, witnessing
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.run import Run
+from reconciler.spark.schedule.vanished import may_have_vanished
+from reconciler.spark.session import iceberg
 from reconciler.table.audits import AUDIT_BASE, AUDIT_FORMAT, WaitingBatch, waiting_batches
 from reconciler.table.metadata import TableMetadata
 

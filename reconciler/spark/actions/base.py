@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState
-from reconciler.spark.run import Run
+from reconciler.spark.schedule.run import Run
 
 SomeAction = TypeVar("SomeAction", bound=Action)
 

@@ -18,10 +18,13 @@ from reconciler.plan.actions.content import ContentAction
 from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import Intent, Outcome
 from reconciler.plan.standing import Fallen
-from reconciler.spark import cleanup, fence, iceberg, stage, standing, vanished, witnessing
 from reconciler.spark.actions.base import Executor
-from reconciler.spark.attempt import Attempt
-from reconciler.spark.translate import lost_jvm
+from reconciler.spark.commit import cleanup, fence, standing
+from reconciler.spark.fallback import stage
+from reconciler.spark.schedule import vanished, witnessing
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.session import iceberg
+from reconciler.spark.session.translate import lost_jvm
 
 POLL_SECONDS = 0.2
 

@@ -23,29 +23,18 @@ from reconciler.plan.actions.delete_maintenance import (
 )
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.plan.execution import FAILED, Event, Outcome
-from reconciler.spark import (
-    batch,
-    compact,
-    convert,
-    damage,
-    delete_files,
-    input_forms,
-    left_out,
-    metrics,
-    replacement,
-    scan,
-    standing,
-    vanished,
-    witnessing,
-)
 from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
-from reconciler.spark.attempt import Attempt
-from reconciler.spark.batch import Part
-from reconciler.spark.delete_files import DeleteFile
-from reconciler.spark.operations import Operation, RemoveDeletes, RowDelta
-from reconciler.spark.partitions import Place
-from reconciler.spark.replacement import Replacement
-from reconciler.spark.run import Run
+from reconciler.spark.commit import batch, standing
+from reconciler.spark.commit.batch import Part
+from reconciler.spark.commit.operations import Operation, RemoveDeletes, RowDelta
+from reconciler.spark.deletes import compact, convert, delete_files, left_out, replacement
+from reconciler.spark.deletes.delete_files import DeleteFile
+from reconciler.spark.deletes.replacement import Replacement
+from reconciler.spark.schedule import damage, input_forms, scan, vanished, witnessing
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.partitions import Place
+from reconciler.spark.schedule.run import Run
+from reconciler.spark.session import metrics
 
 SomeDeletes = TypeVar("SomeDeletes", bound=DeleteMaintenance)
 Items = Sequence[tuple[str, SomeDeletes]]

@@ -17,8 +17,9 @@ from reconciler.errors import VerificationError
 from reconciler.format import count, iec
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import iceberg, metadata, reachable
 from reconciler.spark.actions.metadata_change import MetadataExecutor
+from reconciler.spark.commit import metadata, reachable
+from reconciler.spark.session import iceberg
 from reconciler.table.retention import Retention, kept
 
 

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from reconciler.plan.actions.state import Validity
-from reconciler.spark import metadata
 from reconciler.spark.actions.base import SomeAction
 from reconciler.spark.actions.one_by_one import OneByOneExecutor
-from reconciler.spark.metadata import Change
+from reconciler.spark.commit import metadata
+from reconciler.spark.commit.metadata import Change
 
 
 class MetadataExecutor(OneByOneExecutor[SomeAction], ABC):

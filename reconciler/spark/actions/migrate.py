@@ -8,9 +8,9 @@ from typing import Any
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.spark.actions.rewrite import RewriteExecutor
-from reconciler.spark.attempt import Attempt
-from reconciler.spark.operations import MoveFiles, RewriteFiles
-from reconciler.spark.scan import ScanTasks
+from reconciler.spark.commit.operations import MoveFiles, RewriteFiles
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.scan import ScanTasks
 
 
 class MigrateExecutor(RewriteExecutor):

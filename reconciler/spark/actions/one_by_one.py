@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, Outcome
-from reconciler.spark import metadata
 from reconciler.spark.actions.base import Executor, SomeAction
+from reconciler.spark.commit import metadata
 
 
 @dataclass(frozen=True, slots=True)

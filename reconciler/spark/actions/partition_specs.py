@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from reconciler.plan.actions.partition_specs import AddSpec, SpecChange, SwitchSpec
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import iceberg, specs
 from reconciler.spark.actions.metadata_change import MetadataExecutor
+from reconciler.spark.commit import specs
+from reconciler.spark.session import iceberg
 
 SomeChange = TypeVar("SomeChange", bound=SpecChange)
 

@@ -15,9 +15,9 @@ from reconciler.catalog.listing import Resolver
 from reconciler.format import count, iec, plural
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import cleanup, metadata, reachable
 from reconciler.spark.actions.one_by_one import OneByOneExecutor
-from reconciler.spark.run import Run
+from reconciler.spark.commit import cleanup, metadata, reachable
+from reconciler.spark.schedule.run import Run
 from reconciler.table.orphans import Candidates, Listed, Search, old_files
 from reconciler.table.paths import key_of
 

@@ -12,8 +12,10 @@ from typing import Any
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import iceberg, metadata, reachable, stage
 from reconciler.spark.actions.metadata_change import MetadataExecutor
+from reconciler.spark.commit import metadata, reachable
+from reconciler.spark.fallback import stage
+from reconciler.spark.session import iceberg
 
 
 class RemoveSpecsExecutor(MetadataExecutor[RemoveSpecs]):

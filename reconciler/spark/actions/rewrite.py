@@ -11,31 +11,21 @@ from reconciler.format import count, iec, plural
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import FAILED, Event, Outcome
-from reconciler.spark import (
-    batch,
-    damage,
-    delete_files,
-    iceberg,
-    input_forms,
-    inputs,
-    metadata,
-    scan,
-    stage,
-    standing,
-    vanished,
-    witnessing,
-    write,
-)
 from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
-from reconciler.spark.attempt import Attempt
-from reconciler.spark.batch import Part
-from reconciler.spark.delete_files import DeleteFile
-from reconciler.spark.group import Group, batches, make_groups
-from reconciler.spark.operations import RewriteFiles
-from reconciler.spark.run import Run
-from reconciler.spark.scan import ScanTasks, scan_tasks
-from reconciler.spark.task_file import Deletes
-from reconciler.spark.write import Written
+from reconciler.spark.commit import batch, metadata, standing
+from reconciler.spark.commit.batch import Part
+from reconciler.spark.commit.operations import RewriteFiles
+from reconciler.spark.deletes import delete_files
+from reconciler.spark.deletes.delete_files import DeleteFile
+from reconciler.spark.fallback import stage
+from reconciler.spark.schedule import damage, input_forms, inputs, scan, vanished, witnessing, write
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.group import Group, batches, make_groups
+from reconciler.spark.schedule.run import Run
+from reconciler.spark.schedule.scan import ScanTasks, scan_tasks
+from reconciler.spark.schedule.task_file import Deletes
+from reconciler.spark.schedule.write import Written
+from reconciler.spark.session import iceberg
 from reconciler.table.schema import SortColumn
 
 HOT_MILLISECONDS = 60_000

@@ -15,11 +15,16 @@ from reconciler.format import count, iec
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.plan.execution import Event, Outcome
-from reconciler.spark import batch, metadata_files
 from reconciler.spark.actions.content import ContentExecutor
-from reconciler.spark.attempt import Attempt
-from reconciler.spark.batch import Part
-from reconciler.spark.manifests import RewrittenManifests, grouped, live_entries, live_manifests
+from reconciler.spark.commit import batch, metadata_files
+from reconciler.spark.commit.batch import Part
+from reconciler.spark.commit.manifests import (
+    RewrittenManifests,
+    grouped,
+    live_entries,
+    live_manifests,
+)
+from reconciler.spark.schedule.attempt import Attempt
 
 
 class ManifestsExecutor(ContentExecutor[RewriteManifests]):

@@ -12,8 +12,9 @@ from typing import Any
 
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
-from reconciler.spark import iceberg, metadata
 from reconciler.spark.actions.metadata_change import MetadataExecutor
+from reconciler.spark.commit import metadata
+from reconciler.spark.session import iceberg
 
 REPLACE = "replace"
 

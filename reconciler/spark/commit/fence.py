@@ -1,0 +1,333 @@
+"""Settles attempts with an unknown outcome: committed, or fenced and cleaned up (design 5).
+
+An attempt is fenced when no late request of it can succeed any more. Either the head has moved past
+the one that the request was made for, without it; or the catalog is a local SQLite file and the
+attempt's processes are gone; or an empty append that carries `layout.fence` moves the head. Only
+then may its files be removed, and only then may another attempt use its inputs.
+
+If its processes cannot be observed (another host, another container), the attempt may yet send its
+first commit. The append then names the whole attempt, and an attempt that finds itself named in a
+snapshot newer than the one it read does not commit (`commit.Guard`).
+
+The head that counts is that of the last request, not the snapshot from which the rows were read: a
+batch is sent on top of other writers' appends and of our own earlier batches. Only the process that
+sent it knows that head; after a crash it is unknown, and a moved head proves nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.errors import BlockedError, UnavailableError
+from reconciler.format import count, iec
+from reconciler.plan.execution import (
+    ATTEMPT_CLOSED,
+    COMMITTED,
+    FAILED,
+    Event,
+    Intent,
+    Lease,
+    Ledger,
+    Outcome,
+)
+from reconciler.spark.commit import audit, cleanup, history, metadata_files
+from reconciler.spark.commit.history import Committed
+from reconciler.spark.session import iceberg, processes
+from reconciler.spark.session.iceberg import LiveTable
+from reconciler.spark.session.translate import CLEANABLE, java_exception
+
+JVM_EXIT_SECONDS = 90.0
+"""Wait for a JVM that lost its driver: it ends by itself after the commit that it was sending."""
+
+OnEvent = Callable[[Event], None]
+
+
+def resolve(
+    catalog: CatalogConfig,
+    identifier: tuple[str, ...],
+    live: LiveTable,
+    ledger: Ledger,
+    lease: Lease,
+    on_event: OnEvent,
+) -> int:
+    """Settle every open attempt of the table and return their number.
+
+    identifier: the table's name in the catalog. Call it with the lease held, before any work.
+    """
+    table, name = live.table, live.name
+    intents = ledger.open_intents(str(table.operations().current().uuid()))
+    by_attempt: dict[str, list[Intent]] = {}
+    for intent in intents:
+        by_attempt.setdefault(intent.attempt_id, []).append(intent)
+    if by_attempt:
+        audit.drop(live, attempts=by_attempt)
+    for attempt_id, members in sorted(by_attempt.items()):
+        members.sort(key=lambda intent: intent.batch)
+        gone = _sender_gone(members, lease, attempt_id, name)
+        sent = [intent for intent in members if intent.batch > 0]
+        if not gone:
+            _fence_attempt(live, members[0], sent, on_event)
+        removed = size = 0
+        failed: list[str] = []
+        for intent in sent:
+            outcomes = settle(catalog, live, intent, gone, on_event)
+            failed += intent.commits if outcomes[0].state == FAILED else ()
+            # Its commit to the branch may have arrived while this one waited.
+            audit.drop(live, attempts=by_attempt)
+            files, of_them = metadata_files.remove_of_commits(
+                live, intent.commits, intent.base_snapshot_id
+            )
+            ledger.record_outcomes(intent, outcomes)
+            removed, size = removed + files, size + of_them
+        left = cleanup.remove_leftovers(
+            live.spark,
+            table,
+            name,
+            members[0].prefix,
+            others=(catalog, identifier),
+            commits=failed,
+        )
+        removed, size = removed + left.files, size + left.bytes
+        _close(ledger, members)
+        rest = f"; the rest stays: {left.refused}" if left.refused else ""
+        on_event(
+            Event(
+                "resumed",
+                f"cleaned up after an interrupted attempt: {count(removed)} leftover files "
+                f"({iec(size)}) removed{rest}",
+                bytes=size,
+            )
+        )
+    return len(by_attempt)
+
+
+def _close(ledger: Ledger, members: Sequence[Intent]) -> None:
+    opened = [intent for intent in members if intent.batch == 0]
+    for intent in opened:
+        ledger.record_outcomes(intent, (closed(intent),))
+
+
+def closed(intent: Intent) -> Outcome:
+    """Return the single outcome of batch 0: the attempt's prefix holds only referenced files."""
+    return Outcome(intent.attempt_id, 0, "", ATTEMPT_CLOSED, None, 0, 0, 0, 0, 0, 0.0, 0.0)
+
+
+def _sender_gone(members: Sequence[Intent], lease: Lease, attempt_id: str, name: str) -> bool:
+    """Whether the attempt's processes are known to be dead; a JVM that is still ending is waited
+    for.
+
+    False if they ran elsewhere, where they cannot be observed. An attempt that still runs here is
+    not settled.
+    """
+    writer = members[0].writer
+    if writer and not processes.is_local(writer):
+        return False
+    if writer and processes.wait_until_dead(writer, JVM_EXIT_SECONDS):
+        return True
+    if not writer and lease.writer_is_dead(members[0].table_uuid, attempt_id):
+        return True
+    raise BlockedError(
+        f"another attempt on {name} is still running ({attempt_id})",
+        do="wait for it to end, or stop it, then run the command again",
+    )
+
+
+def settle(
+    catalog: CatalogConfig,
+    live: LiveTable,
+    intent: Intent,
+    sender_gone: bool,
+    on_event: OnEvent,
+    asserted: int | None = None,
+) -> tuple[Outcome, ...]:
+    """Return the outcomes of one batch: committed if it is in history, else failed once it is
+    fenced.
+
+    sender_gone: the processes that sent the commit are dead, or the call has returned. asserted:
+    the head that the last request was made for, None if unknown.
+    """
+    found = history.search(live, intent)
+    if found is None and not (
+        _fenced(live.table, catalog, sender_gone, asserted) or _marked(live.table, intent)
+    ):
+        found = _fence_by_append(live, intent, on_event)
+    if found is not None:
+        return committed_outcomes(live.table, intent, found)
+    return tuple(
+        Outcome(intent.attempt_id, intent.batch, action, FAILED, None, 0, 0, 0, 0, 0, 0.0, 0.0,
+                "never reached the table")
+        for action in intent.action_ids
+    )  # fmt: skip
+
+
+def _fenced(table: Any, catalog: CatalogConfig, sender_gone: bool, asserted: int | None) -> bool:
+    if sender_gone and is_local_sqlite(catalog):
+        return True
+    head = table.currentSnapshot()
+    if asserted is None or head is None or int(head.snapshotId()) == asserted:
+        return False
+    return iceberg.ancestors_until(table, asserted)[1]
+
+
+def is_local_sqlite(catalog: CatalogConfig) -> bool:
+    """Whether the catalog is a local SQLite file: commits are system calls of the sender, so that
+    none can arrive after its death."""
+    return str(catalog.properties.get("uri", "")).startswith("sqlite")
+
+
+def _marked(table: Any, intent: Intent) -> bool:
+    """Whether history already shows that the batch is fenced."""
+    newer, _ = iceberg.ancestors_until(table, intent.base_snapshot_id)
+    return any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer)
+
+
+def _fence_attempt(
+    live: LiveTable, opened: Intent, sent: Sequence[Intent], on_event: OnEvent
+) -> None:
+    """Fence the attempt: from now on none of its batches can be committed, sent already or not.
+
+    opened: batch 0, or the first that is open. sent: the batches without a recorded outcome.
+    """
+    live.table.refresh()
+    if _marked(live.table, replace(opened, batch=0)):
+        return
+    if not all(history.search(live, one) for one in sent):
+        _wait_for_requests(on_event)
+    live.table.refresh()
+    append_mark(live, opened.attempt_id, 0)
+
+
+def _fence_by_append(live: LiveTable, intent: Intent, on_event: OnEvent) -> Committed | None:
+    """Wait for the request timeout, then move the head unless someone else did."""
+    _wait_for_requests(on_event)
+    found = history.search(live, intent)
+    if found is not None:
+        return found
+    append_mark(live, intent.attempt_id, intent.batch)
+    return history.search(live, intent)
+
+
+def _wait_for_requests(on_event: OnEvent) -> None:
+    seconds = history.REQUEST_TIMEOUT_SECONDS
+    on_event(
+        Event(
+            "fence",
+            f"the outcome of a commit is unknown; waiting {seconds:.0f} s, then an empty append "
+            "makes sure that it cannot arrive late",
+        )
+    )
+    time.sleep(seconds)
+
+
+def append_mark(live: LiveTable, attempt_id: str, batch: int) -> None:
+    """Append the snapshot that fences the batch, once, whatever the answer is."""
+    mark = f"{attempt_id}/{batch}"
+    base = live.table.currentSnapshot()
+    guard = _MarkGuard(live, mark, None if base is None else int(base.snapshotId()))
+    prepared = metadata_files.prepare(live.spark, live.table, live.table.newFastAppend())
+    error = None
+    try:
+        prepared.update.set(iceberg.FENCE, mark)
+        prepared.update.validateWith(guard)
+        prepared.update.commit()
+    except Exception as thrown:
+        error = thrown
+    try:
+        live.table.refresh()
+        appended = guard.find()
+    except Exception as failed:
+        raise _unfenced(attempt_id) from failed
+    if appended is not None:
+        metadata_files.tidy(live, prepared, answered=error is None)
+        return
+    if error is None:  # it was accepted, and has expired or was rolled back since
+        return
+    if _cannot_arrive(live, error):
+        metadata_files.remove_unwanted(live, prepared)
+    raise _unfenced(attempt_id) from error
+
+
+def _cannot_arrive(live: LiveTable, error: Exception) -> bool:
+    thrown = java_exception(error)
+    return thrown is not None and iceberg.is_a(live.spark, thrown, CLEANABLE)
+
+
+def _unfenced(attempt_id: str) -> UnavailableError:
+    return UnavailableError(
+        f"attempt {attempt_id} could not be fenced: the catalog does not accept commits",
+        details=("Until it is fenced, its files stay and nothing is rewritten.",),
+        do="run the command again when the catalog works",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _MarkGuard:
+    """Ends Iceberg's loop once the mark is in the table.
+
+    Iceberg would take the snapshot that it finds for the target of a rollback, and drop what others
+    committed after it.
+    """
+
+    live: LiveTable
+    mark: str
+    base: int | None
+
+    def find(self) -> int | None:
+        """Return the snapshot with the mark in the last refreshed table."""
+        metadata = self.live.table.operations().current()
+        base = -1 if self.base is None else self.base
+        for snapshot in iceberg.added_since(metadata, base):
+            summary = snapshot.summary()
+            if summary is not None and summary.get(iceberg.FENCE) == self.mark:
+                return int(snapshot.snapshotId())
+        return None
+
+    def validate(self, snapshots: Any) -> bool | None:
+        """Return None, as in commit.Guard, to leave the loop with an error that is not
+        cleanable."""
+        return True if self.find() is None else None
+
+    def errorMessage(self) -> str:
+        return ""
+
+    class Java:
+        implements = ["org.apache.iceberg.SnapshotAncestryValidator"]
+
+
+def committed_outcomes(table: Any, intent: Intent, found: Committed) -> tuple[Outcome, ...]:
+    """Return outcomes from the intent and the snapshot's summary, for a batch whose executor died
+    before recording them.
+
+    A batch of several actions has one summary: its sums are given to the first of them.
+    """
+    snapshot = table.snapshot(found.snapshot_id)
+    summary = {} if snapshot is None else dict(snapshot.summary())  # {}: it has expired since
+
+    def number(key: str) -> int:
+        return int(summary.get(key, "0"))
+
+    first = Outcome(
+        intent.attempt_id,
+        intent.batch,
+        intent.action_ids[0],
+        COMMITTED,
+        found.snapshot_id,
+        number("removed-files-size"),
+        number("added-files-size"),
+        number("added-records") + number("added-position-deletes"),
+        len(intent.inputs),
+        len(intent.outputs),
+        0.0,
+        0.0,
+        "from the snapshot's summary",
+    )
+    rest = tuple(
+        Outcome(intent.attempt_id, intent.batch, action, COMMITTED, found.snapshot_id,
+                0, 0, 0, 0, 0, 0.0, 0.0, f"counted with {intent.action_ids[0]}")
+        for action in intent.action_ids[1:]
+    )  # fmt: skip
+    return (first, *rest)

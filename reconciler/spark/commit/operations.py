@@ -1,0 +1,205 @@
+"""The Iceberg operations that commit our work, each as a value: its content and its own checks.
+
+`commit` sends them, guards every request, and searches for them afterwards. What applies to all of
+them (the table, its schema, its history) is checked there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from reconciler.format import plural
+from reconciler.plan.actions.partition_specs import same_spec
+from reconciler.spark.commit import specs
+from reconciler.spark.deletes import delete_files
+from reconciler.spark.deletes.delete_files import DeleteFile
+from reconciler.spark.schedule.scan import ScanTasks, scan_tasks, tasks_under
+from reconciler.spark.session import iceberg
+from reconciler.spark.session.iceberg import SnapshotInfo
+from reconciler.table.schema import SpecField, spec_terms
+
+
+class Operation(Protocol):
+    on_branches: ClassVar[bool]
+    """Whether it is audited on a branch: a change of manifests alone changes no row."""
+
+    def begin(self, table: Any) -> Any:
+        """Return the empty org.apache.iceberg.SnapshotUpdate."""
+        ...
+
+    def fill(self, update: Any, base_snapshot_id: int) -> None:
+        """Name every file that it adds and removes, and what Iceberg is to check.
+
+        base_snapshot_id: the snapshot that the work was made from.
+        """
+        ...
+
+    def unfit(self, table: Any) -> str:
+        """Return why the table's present specs do not admit it, "" if they do."""
+        ...
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        """Return why it does not fit the head any more, "" if it does.
+
+        changing: other writers' snapshots since, without appends; not empty.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteFiles:
+    """Data files with the same rows take the place of others.
+
+    tasks: the inputs, with the deletes that were applied to them. sequence_number: of the snapshot
+    that was read; the outputs keep it, so that later deletes apply to them too.
+    """
+
+    tasks: ScanTasks
+    added: Sequence[Any]
+    sequence_number: int
+
+    on_branches: ClassVar[bool] = True
+
+    def begin(self, table: Any) -> Any:
+        return table.newRewrite()
+
+    def fill(self, update: Any, base_snapshot_id: int) -> None:
+        update.validateFromSnapshot(base_snapshot_id)
+        update.dataSequenceNumber(self.sequence_number)
+        self.tasks.remove_in(update)
+        for file in self.added:
+            update.addFile(file)
+
+    def unfit(self, table: Any) -> str:
+        return ""
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        """Equality deletes added since do not count: they apply to the outputs too."""
+        live = scan_tasks(spark, table, head, self.tasks)
+        gone = len(self.tasks) - len(live)
+        deleted = sum(
+            file.deletes.positions != self.tasks[path].deletes.positions
+            or bool(self.tasks[path].deletes.equality - file.deletes.equality)
+            for path, file in live.items()
+        )
+        by = describe(changing[0])
+        if gone:
+            return f"{by} replaced {gone} of its files"
+        return f"{by} changed the deletes of {deleted} of its files" if deleted else ""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFiles(RewriteFiles):
+    """Data files of one partition spec take the place of files of another one.
+
+    spec_id, fields: of the outputs' spec.
+    """
+
+    spec_id: int = 0
+    fields: tuple[SpecField, ...] = ()
+
+    def unfit(self, table: Any) -> str:
+        """Return why the outputs' spec is not the one that they were written for: it may have been
+        removed, and its id given to another one."""
+        spec = table.specs().get(self.spec_id)
+        if spec is None:
+            return f"partition spec {self.spec_id} was removed"
+        if not same_spec(spec_terms(specs.fields_of(spec)), self.fields):
+            return f"partition spec {self.spec_id} is another one now"
+        return ""
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        """An equality delete of a partitioned spec applies only to data files of that spec: one of
+        the inputs' spec would miss the outputs, so that deleted rows came back, and one of the
+        outputs' spec would delete rows of inputs to which it did not apply."""
+        for snapshot in changing:
+            added = delete_files.partitioned_equality(spark, table, snapshot.id)
+            if added:
+                files = plural(added, "equality delete file")
+                return f"{describe(snapshot)} added {files} of a partitioned spec"
+        return super(MoveFiles, self).conflict(spark, table, head, changing)
+
+
+@dataclass(frozen=True, slots=True)
+class RowDelta:
+    """Delete files are added or removed; the data files stay.
+
+    tasks: every data file that a delete file of `added` or `removed` applies to. The rows that
+    readers see must stay the same: what `removed` deletes, `added` deletes too.
+
+    Never a RewriteFiles, which would let another writer's rewrite of the same data files bring
+    deleted rows back. Rows and deletes that others add meanwhile do not conflict: their sequence
+    number is higher, so no removed delete applied to them.
+    """
+
+    tasks: ScanTasks
+    added: Sequence[DeleteFile] = ()
+    removed: Sequence[DeleteFile] = ()
+
+    on_branches: ClassVar[bool] = True
+
+    def begin(self, table: Any) -> Any:
+        return table.newRowDelta()
+
+    def fill(self, update: Any, base_snapshot_id: int) -> None:
+        update.validateFromSnapshot(base_snapshot_id)
+        update.validateDeletedFiles()  # a delete file to be removed must still be there
+        self.tasks.require_in(update)
+        for file in self.added:
+            update.addDeletes(file.java)
+        for file in self.removed:
+            update.removeDeletes(file.java)
+
+    def unfit(self, table: Any) -> str:
+        return ""
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        """A rewrite may keep a sequence number to which a delete file still applies."""
+        by = describe(changing[0])
+        gone = len(self.tasks) - len(scan_tasks(spark, table, head, self.tasks, bare=True))
+        if gone:
+            return f"{by} replaced {gone} of its files"
+        wide = [file.path for file in self.removed if not file.data_file]
+        under = set(tasks_under(spark, table, head, wide)) - set(self.tasks) if wide else ()
+        return (
+            f"{by} added {plural(len(under), 'file')} to which its deletes apply" if under else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDeletes:
+    """Delete files that apply to no data file are removed.
+
+    An append cannot make one of them apply again: its sequence number is higher. A rewrite that
+    keeps a lower one can.
+    """
+
+    files: Sequence[DeleteFile]
+
+    on_branches: ClassVar[bool] = True
+
+    def begin(self, table: Any) -> Any:
+        return table.newRowDelta()
+
+    def fill(self, update: Any, base_snapshot_id: int) -> None:
+        update.validateFromSnapshot(base_snapshot_id)
+        update.validateDeletedFiles()
+        for file in self.files:
+            update.removeDeletes(file.java)
+
+    def unfit(self, table: Any) -> str:
+        return ""
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        applied = len(self.files) - len(delete_files.dangling(spark, table, head, self.files))
+        by = describe(changing[0])
+        return f"{by} added files to which {applied} of its deletes apply" if applied else ""
+
+
+def describe(snapshot: SnapshotInfo) -> str:
+    """Return a short description of another writer's snapshot."""
+    verb = {"overwrite": "an overwrite or MERGE", "delete": "a DELETE", "replace": "a rewrite"}
+    what = verb.get(snapshot.operation, snapshot.operation)
+    return f"{what} (snapshot {iceberg.short(snapshot.id)})"

@@ -1,0 +1,1 @@
+"""Delete files: what applies to which rows, and their conversion and compaction."""

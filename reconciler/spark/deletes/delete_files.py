@@ -1,0 +1,158 @@
+"""The delete files of a snapshot, read from its manifests: also those that apply to nothing.
+
+Their scope follows the reader's rule (Apache Iceberg table specification, "Scan planning"): a
+delete file of one data file names it, a position delete file of a partition applies to its data
+files of at most its own sequence number, an equality delete file to those of lower ones, in its
+partition or, if its spec is unpartitioned, in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.spark.deletes import delete_scope
+from reconciler.spark.schedule import partitions, scan
+from reconciler.spark.schedule.partitions import Place
+from reconciler.spark.schedule.scan import ScanTasks
+from reconciler.spark.session import iceberg, streams
+
+DELETE = "org.apache.iceberg.DeleteFile"
+FILE = "org.apache.iceberg.ContentFile"
+PUFFIN = "PUFFIN"
+EQUALITY = "EQUALITY_DELETES"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """java: the org.apache.iceberg.DeleteFile. place: its partition; everywhere: its spec is
+    unpartitioned. data_file: the only data file that it
+    applies to, "" for a wider scope. keys: field ids of an equality delete file. rows, size: as in
+    the manifest; of a vector its own."""
+
+    java: Any = field(compare=False, repr=False)
+    path: str
+    offset: int
+    place: Place
+    everywhere: bool
+    sequence: int
+    data_file: str
+    keys: tuple[int, ...]
+    vector: bool
+    rows: int
+    size: int
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """As in `task_file.Deletes.positions`."""
+        return self.path, self.offset
+
+
+def live(spark: Any, table: Any, snapshot_id: int) -> list[DeleteFile]:
+    """Return the delete files that the snapshot's manifests list."""
+    return [
+        file
+        for spec_id, files in delete_scope.live_delete_files(spark, table, snapshot_id).items()
+        for file in _described(spark, files, table.specs().get(spec_id))
+    ]
+
+
+def written(spark: Any, table: Any, files: Sequence[Any]) -> list[DeleteFile]:
+    """Return new org.apache.iceberg.DeleteFile objects as values; their sequence number is 0 until
+    they are committed."""
+    found: list[DeleteFile] = []
+    for spec_id in sorted({int(file.specId()) for file in files}):
+        own = iceberg.java_list(spark, [file for file in files if int(file.specId()) == spec_id])
+        found += _described(spark, own, table.specs().get(spec_id))
+    return found
+
+
+def data_files_of(spark: Any, table: Any, tasks: ScanTasks, place: Place) -> ScanTasks:
+    """Return the tasks of one partition."""
+    places = scan.places(spark, table, tasks)
+    return tasks.subset(path for path, at in places.items() if at == place)
+
+
+def of_paths(files: Iterable[DeleteFile], paths: Iterable[str]) -> list[DeleteFile]:
+    wanted = frozenset(paths)
+    return [file for file in files if file.path in wanted]
+
+
+def require_once(table: Any, files: Iterable[DeleteFile]) -> None:
+    """Raise UnsupportedError if one of the delete files is in two manifest entries."""
+    entries: dict[tuple[str, int], list[Any]] = {}
+    for file in files:
+        entries.setdefault(file.identity, []).append(file.java)
+    for identity in sorted(one for one, own in entries.items() if len(own) > 1):
+        raise scan.listed_twice(table, identity[0], entries[identity])
+
+
+def dangling(
+    spark: Any, table: Any, snapshot_id: int, files: Sequence[DeleteFile]
+) -> list[DeleteFile]:
+    """Return those of the files that apply to no live data file of the snapshot."""
+    ages = scan.ages(spark, table, snapshot_id, {file.data_file for file in files})
+    return [file for file in files if not _applies(file, ages)]
+
+
+def _applies(file: DeleteFile, ages: scan.Ages) -> bool:
+    if file.data_file:
+        age = ages.of_path.get(file.data_file)
+        return age is not None and age <= file.sequence
+    if file.keys and file.everywhere:
+        oldest = min(ages.oldest.values(), default=None)
+    else:
+        oldest = ages.oldest.get(file.place)
+    return oldest is not None and oldest <= file.sequence - bool(file.keys)
+
+
+def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
+    """files: a java.util.List of DeleteFile, of one spec."""
+    keys_of = streams.lines(spark, files, partitions.file_key(spark, spec))
+    rows = streams.lines(spark, files, iceberg.once(spark, "delete row", lambda: _row(spark)))
+    spec_id, everywhere = int(spec.specId()), bool(spec.isUnpartitioned())
+    found = []
+    for java, key, row in zip(iceberg.each(files), keys_of, rows, strict=True):
+        path, offset, length, sequence, named, keys, kind, count, size = row.split(streams.UNIT)
+        found.append(
+            DeleteFile(
+                java, path, _number(offset), (spec_id, key), everywhere, _number(sequence),
+                "" if named == "null" else named, delete_scope.key_ids(keys), kind == PUFFIN,
+                int(count), _number(length) or int(size),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _row(spark: Any) -> Any:
+    """Return DeleteFile -> its values in one text."""
+    names_of = iceberg.static_method(
+        spark, "org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation",
+        streams.STRING, DELETE,
+    )  # fmt: skip
+    return streams.row(
+        spark, DELETE,
+        iceberg.method(spark, FILE, "location", streams.STRING),
+        iceberg.method(spark, DELETE, "contentOffset", streams.LONG),
+        iceberg.method(spark, DELETE, "contentSizeInBytes", streams.LONG),
+        iceberg.method(spark, FILE, "dataSequenceNumber", streams.LONG),
+        names_of,
+        iceberg.method(spark, FILE, "equalityFieldIds", "java.util.List"),
+        iceberg.method(spark, FILE, "format", "org.apache.iceberg.FileFormat"),
+        iceberg.method(spark, FILE, "recordCount", "long"),
+        iceberg.method(spark, FILE, "fileSizeInBytes", "long"),
+    )  # fmt: skip
+
+
+def _number(text: str) -> int:
+    return 0 if text == "null" else int(text)
+
+
+def partitioned_equality(spark: Any, table: Any, snapshot_id: int) -> int:
+    """Return the number of equality delete files of partitioned specs that the snapshot added; a
+    spec that was removed since counts as partitioned."""
+    specs = table.specs()
+    added = iceberg.each(table.snapshot(snapshot_id).addedDeleteFiles(table.io()))
+    of = [specs.get(f.specId()) for f in added if str(f.content().toString()) == EQUALITY]
+    return sum(spec is None or bool(spec.isPartitioned()) for spec in of)

@@ -1,0 +1,89 @@
+"""Delete files that take the place of others, before they are verified and committed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.errors import VerificationError
+from reconciler.format import count
+from reconciler.spark.deletes import delete_files, write_deletes
+from reconciler.spark.deletes.delete_files import DeleteFile
+from reconciler.spark.fallback import stage
+from reconciler.spark.schedule import write
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.scan import ScanTasks
+from reconciler.spark.session import metrics
+from reconciler.spark.session.metrics import TaskMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """tasks: every data file to which an added or removed delete file applies. proof: what was
+    compared, for people; "" before it was. metrics, verify_metrics: of reading and writing, and of
+    verifying, by Spark's tasks and by the driver where it does the work. seconds: of both."""
+
+    tasks: ScanTasks | None = None
+    added: Sequence[DeleteFile] = ()
+    removed: Sequence[DeleteFile] = ()
+    proof: str = ""
+    metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    verify_metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    seconds: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Deleted positions in the added files."""
+        return sum(file.rows for file in self.added)
+
+
+def job_group(attempt: Attempt, name: str, what: str) -> None:
+    attempt.spark.sparkContext.setJobGroup(name, f"layoutctl {what} {attempt.name}")
+
+
+def output_table(attempt: Attempt) -> Any:
+    """Return the table as of the attempt, with the attempt's directory for what is written."""
+    return stage.overridden(attempt.spark, attempt.table, {stage.DATA_PATH: attempt.prefix})
+
+
+@contextlib.contextmanager
+def uncommitted(attempt: Attempt, files: list[Any]) -> Iterator[list[Any]]:
+    """Delete the new files (org.apache.iceberg.DeleteFile) if anything fails before the end."""
+    try:
+        write.check_prefix(attempt, files)
+        yield files
+    except BaseException:
+        with contextlib.suppress(Exception):
+            write.discard(attempt.table, write_deletes.paths(files))
+        raise
+
+
+def described(attempt: Attempt, files: Sequence[Any]) -> list[DeleteFile]:
+    return delete_files.written(attempt.spark, attempt.table, files)
+
+
+def mismatch(attempt: Attempt, what: str) -> VerificationError:
+    return VerificationError(
+        f"verification of {attempt.name} failed: {what}",
+        details=("No delete file was replaced; what was written was removed.",),
+        do="keep the plan and report it as a bug; no row of the table was changed",
+    )
+
+
+def of_driver(
+    attempt: Attempt,
+    tasks: ScanTasks,
+    added: Sequence[DeleteFile],
+    removed: Sequence[DeleteFile],
+    begun: float,
+) -> Replacement:
+    """Return what the driver has written, with what it took. begun: its CPU seconds before."""
+    spent = metrics.driver_cpu_seconds(attempt.spark) - begun
+    return Replacement(tasks, added, removed, metrics=TaskMetrics(spent))
+
+
+def compared(number: int) -> str:
+    """`verify deleted rows 1,200 = 1,200`."""
+    return f"verify deleted rows {count(number)} = {count(number)}"

@@ -1,0 +1,1 @@
+"""Rewrites by Spark's reader and writer: what `reconciler.rewrite` cannot write."""

@@ -1,0 +1,164 @@
+"""Finds the unreadable input of a group: errors of Spark and Parquet seldom name the file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
+from reconciler.rewrite.storage import Scratch, local_path
+from reconciler.spark.deletes.delete_files import DeleteFile
+from reconciler.spark.fallback import stage
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.scan import ScanTasks
+from reconciler.spark.schedule.task_file import Deletes
+from reconciler.spark.session.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
+from reconciler.table.refusals import Refusal
+
+MOST_NAMED = 3
+"""Delete files that a message names: any of them may be the unreadable one."""
+
+
+class DamagedInputError(TableDamagedError):
+    """refusals: the input that no plan takes again before it changes."""
+
+    def __init__(
+        self, what: str, *, said: tuple[str, ...], details: tuple[str, ...], do: str,
+        refusals: tuple[Refusal, ...],
+    ) -> None:  # fmt: skip
+        super().__init__(what, said=said, details=details, do=do)
+        self.refusals = refusals
+
+
+def pinpointed(
+    attempt: Attempt, number: int, tasks: ScanTasks, error: Exception
+) -> TableDamagedError | None:
+    """Return the error of group `number` with the file that caused it, found by reading its inputs
+    again.
+
+    They are read about once more. None if no file causes it, or if the error names the file. A
+    missing file is not handled here: another writer may have removed it, which is a conflict.
+    """
+    doing = f"rewrite {attempt.name}"
+    if isinstance(error, ReconcilerError):
+        return None
+    mapped, paths = translate(error, doing), sorted(tasks)
+    if not _may_be_damage(error, mapped) or is_missing_file(error):
+        return None
+    if any(path in mapped.render() for path in paths):
+        return None
+
+    def readable(some: Sequence[str]) -> bool:
+        set_id = f"{attempt.id}/{number}/damage"
+        with stage.staged(attempt.spark, attempt.table, set_id, tasks.java_tasks(some)):
+            try:
+                stage.read(attempt.spark, set_id).write.format("noop").mode("overwrite").save()
+            except Exception as again:
+                if not _may_be_damage(again, translate(again, doing)):
+                    raise
+                return False
+        return True
+
+    path = None
+    with contextlib.suppress(Exception):  # of a run that is being stopped, for one
+        path = first_unreadable(paths, readable, surely=isinstance(mapped, TableDamagedError))
+    if path is None:
+        return None
+    deletes = _files_of(tasks[path].deletes)
+    or_deletes = ", or a delete file on it," if deletes else ""
+    details = (
+        mapped.details if isinstance(mapped, TableDamagedError) else (*mapped.details, LEFT_ALONE)
+    )
+    return TableDamagedError(
+        f"could not {doing}: {path}{or_deletes} cannot be read",
+        details=(*_listed(deletes), *details),
+        do=RESTORE,
+    )
+
+
+def _files_of(deletes: Deletes) -> list[str]:
+    return sorted({path for path, _ in deletes.positions} | deletes.equality)
+
+
+def _listed(deletes: Sequence[str]) -> tuple[str, ...]:
+    if not deletes:
+        return ()
+    shown, rest = ", ".join(deletes[:MOST_NAMED]), len(deletes) - MOST_NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    return (f"Its {'delete file is' if len(deletes) == 1 else 'delete files are'} {shown}{more}.",)
+
+
+def pinpointed_delete(
+    attempt: Attempt, files: Sequence[DeleteFile], error: Exception
+) -> TableDamagedError | None:
+    """Return the error with the delete file that cannot be read; None if all of them can.
+
+    files: that the failed work read. Parquet files are read whole by Arrow, which shares no code
+    with the reader that failed; others are left to `pinpointed`.
+    """
+    doing = f"rewrite {attempt.name}"
+    if isinstance(error, ReconcilerError) or is_missing_file(error):
+        return None
+    if not _may_be_damage(error, translate(error, doing)):
+        return None
+    parquet = [file.path for file in files if str(file.java.format().name()) == "PARQUET"]
+    local = all(local_path(path) is not None for path in parquet)
+    with Scratch(None if local else attempt.opening()) as scratch:
+        for path in parquet:
+            if not _is_readable(scratch.path(path)):
+                return TableDamagedError(
+                    f"could not {doing}: {path} cannot be read", details=(LEFT_ALONE,), do=RESTORE
+                )
+            scratch.forget(path)
+    return None
+
+
+def _is_readable(file: Path) -> bool:
+    """Whether Arrow decodes every page of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            for _ in opened.iter_batches(use_threads=False):
+                pass
+    except (OSError, pa.ArrowException):
+        return False
+    return True
+
+
+def _may_be_damage(error: Exception, mapped: ReconcilerError) -> bool:
+    """Whether damage may be the cause: decoders raise almost any error for invalid data.
+
+    Errors that Spark raises before it reads, and the end of a cancelled job, are excluded.
+    """
+    from pyspark.errors import AnalysisException
+
+    if isinstance(error, AnalysisException):
+        return False
+    if isinstance(mapped, InternalError):
+        return not any("cancelled" in detail.lower() for detail in mapped.details)
+    return type(mapped) is TableDamagedError
+
+
+def first_unreadable(
+    paths: Sequence[str], readable: Callable[[Sequence[str]], bool], *, surely: bool
+) -> str | None:
+    """Return the first path that cannot be read, by halves; None if all of them can.
+
+    surely: the error indicates damage. Any other error may come from the storage: then a file is
+    blamed only if another one can be read.
+    """
+    if readable(paths):
+        return None
+    left = paths
+    while len(left) > 1:
+        half = left[: len(left) // 2]
+        left = left[len(half) :] if readable(half) else half
+    if len(paths) > 1 and readable(left):
+        return None
+    others = [path for path in paths if path != left[0]][:1]
+    if surely or (others and readable(others) and not readable(left)):
+        return left[0]
+    return None

@@ -1,0 +1,113 @@
+"""Refuses inputs whose Parquet schema is not what the Iceberg specification allows, before anything
+is written.
+
+The planner leaves such files out as far as it reads footers; here every input is checked, on the
+driver, through the table's own FileIO. What is refused is recorded, so that no plan takes it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from reconciler.catalog.file_forms import File, form_from, read_forms, stated_or_actual
+from reconciler.errors import RefusedInputsError
+from reconciler.format import plural
+from reconciler.plan.execution import plan_of_file
+from reconciler.spark.deletes.delete_files import DeleteFile
+from reconciler.spark.fallback.footer import tail_of
+from reconciler.spark.schedule.run import Run
+from reconciler.spark.schedule.task_file import TaskFile
+from reconciler.table.parquet_schema import NotParquetError
+from reconciler.table.physical import (
+    NAME_MAPPING,
+    POSITION_DELETES,
+    Expected,
+    Form,
+    fault_of,
+    only,
+)
+from reconciler.table.refusals import REMEDIES, Refusal
+
+MOST_NAMED = 3
+"""Files that the error names; the record has all of them."""
+
+
+def refuse_unsound(
+    run: Run, files: Iterable[TaskFile] = (), deletes: Iterable[DeleteFile] = ()
+) -> None:
+    """Raise RefusedInputsError if a reader may misread one of the files; record all of them.
+
+    Files that our own commits wrote need no check, and vectors are no Parquet files.
+    """
+    columns, files = _columns(run), tuple(files)
+    rows = {file.path: file.rows for file in files}
+    expected: dict[File, Expected] = {(file.path, file.size): columns for file in files}
+    for file in deletes:
+        if not file.vector:
+            table = only(columns, file.keys) if file.keys else POSITION_DELETES
+            expected[file.path, file.size] = table
+    others = foreign(run, expected)
+    tables = {path: expected[path, size] for path, size in others}
+    forms = read_forms(others, lambda file: _form(run.table, file, rows.get(file[0])))
+    refuse(run, _refusals(forms, tables))
+
+
+def refuse(run: Run, found: Sequence[Refusal]) -> None:
+    """Raise RefusedInputsError for refused inputs, if there are some, and record them."""
+    if not found:
+        return
+    run.ledger.record_refusals(run.request.table_uuid, found)
+    more = len(found) - MOST_NAMED
+    raise RefusedInputsError(
+        f"{plural(len(found), 'input')} of plan {run.request.plan_id} may not be rewritten",
+        details=(
+            *(one.text for one in found[:MOST_NAMED]),
+            *((f"and {more} more",) if more > 0 else ()),
+            "Nothing was written. A new plan leaves them out.",
+        ),
+        do=REMEDIES[found[0].reason],
+    )
+
+
+def foreign(run: Run, files: Collection[File]) -> list[File]:
+    """Return the files that no attempt of ours wrote, by the ledger: any writer can choose a path
+    like ours. The ledger is read only if some path is like ours."""
+    if not any(plan_of_file(path) for path, _ in files):
+        return list(files)
+    own = run.ledger.outputs_of(run.request.table_uuid)
+    return [file for file in files if file[0] not in own]
+
+
+def _columns(run: Run) -> Expected:
+    parser = run.spark._jvm.org.apache.iceberg.SchemaParser
+    mapping = run.table.properties().get(NAME_MAPPING)
+    return Expected(json.loads(str(parser.toJson(run.table.schema()))), mapping)
+
+
+def _refusals(forms: Mapping[str, Form], tables: Mapping[str, Expected]) -> list[Refusal]:
+    found = []
+    for path in sorted(forms):
+        fault = fault_of(forms[path], tables[path])
+        if fault is not None:
+            found.append(Refusal(path, fault.reason, fault.column, fault.detail))
+    return found
+
+
+def _form(table: Any, file: File, rows: int | None) -> Form | None:
+    """Return the file's form, None if its footer cannot be read: its rows cannot be either, and
+    the reader of these says why."""
+    path, size = file
+
+    def tail_at(end: int, wanted: int) -> bytes:
+        return tail_of(table, path, end, wanted)[:wanted]
+
+    try:
+        try:
+            return form_from(lambda wanted: tail_at(size, wanted), size, rows)
+        except NotParquetError:
+            actual = int(table.io().newInputFile(path).getLength())
+            return stated_or_actual(tail_at, size, actual)
+    except Exception:  # of any storage and of the JVM
+        return None

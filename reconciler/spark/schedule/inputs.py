@@ -1,0 +1,193 @@
+"""Describes an action's inputs from their manifest entries, and refuses those not yet safe to
+rewrite."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from reconciler.errors import UnsupportedError, unsupported_format
+from reconciler.queries import transforms
+from reconciler.spark.schedule.group import InputFile
+from reconciler.spark.schedule.task_file import TaskFile
+from reconciler.spark.session import iceberg
+from reconciler.spark.session.translate import java_exception
+from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
+from reconciler.table.values import Scalar
+
+INTEGERS = ("boolean", "int", "long", "date", "time")
+DATE_BYTES = 4
+DAY_NANOS = 86_400_000_000_000
+
+
+def refuse_table(spark: Any, table: Any, name: str) -> None:
+    """Raise UnsupportedError for a table that cannot be changed faithfully yet."""
+    supported = (1, 2, 3)
+    version = int(spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table))
+    if version not in supported:
+        raise unsupported_format(name, version)
+    if table.properties().get("encryption.key-id") is not None:
+        raise _refusal(name, "is encrypted", "leave it out of the policy")
+    reserved = [name for name in _names(table.schema()) if name in METADATA_COLUMNS]
+    if reserved:
+        raise _refusal(
+            name,
+            f"has columns with names that Iceberg reserves: {', '.join(reserved)}",
+            "rename them, or leave it out of the policy (tables.exclude)",
+        )
+    parser = spark._jvm.org.apache.iceberg.SchemaParser
+    alike = names_alike(json.loads(str(parser.toJson(table.schema()))))
+    if alike:
+        raise _refusal(
+            name,
+            f"has columns whose names differ only in case: {', '.join(alike)}",
+            "rename them, or leave it out of the policy (tables.exclude)",
+        )
+    foreign = _columns_unknown_to_spark(spark, table.schema())
+    if foreign:
+        raise _refusal(
+            name,
+            f"has columns of types that Spark cannot write: {', '.join(foreign)}",
+            "leave it out of the policy (tables.exclude)",
+        )
+
+
+def refuse_files(table: Any, files: Mapping[str, TaskFile], name: str) -> None:
+    """Raise UnsupportedError for inputs that a rewrite cannot reproduce faithfully yet."""
+    broken = _specs_without_their_columns(table)
+    for path, file in files.items():
+        if file.spec_id in broken:
+            raise _refusal(name, f"has dropped the column that partitions {path}", None)
+        if file.format != "PARQUET":
+            raise _refusal(name, f"has a data file of format {file.format}: {path}", None)
+        if file.encrypted:
+            raise _refusal(name, f"has an encrypted data file: {path}", None)
+
+
+def _names(schema: Any) -> list[str]:
+    return [str(field.name()) for field in iceberg.each(schema.columns())]
+
+
+def _specs_without_their_columns(table: Any) -> frozenset[int]:
+    """Return the ids of specs with a dropped source column, also of a void field, as format
+    version 1 keeps it; Iceberg cannot serialise their files."""
+    schema = table.schema()
+    return frozenset(
+        int(spec.specId())
+        for spec in iceberg.java_values(table.specs())
+        if any(schema.findField(field.sourceId()) is None for field in iceberg.each(spec.fields()))
+    )
+
+
+def _columns_unknown_to_spark(spark: Any, schema: Any) -> list[str]:
+    """Return "name (type)" of each column that has no type in Spark, such as a time of day."""
+    if _known_to_spark(spark, schema):
+        return []
+    fields = list(iceberg.each(schema.columns()))
+    alone = [schema.select(iceberg.java_list(spark, [field.name()])) for field in fields]
+    return [
+        f"{field.name()} ({field.type().toString()})"
+        for field, projected in zip(fields, alone, strict=True)
+        if not _known_to_spark(spark, projected)
+    ]
+
+
+def _known_to_spark(spark: Any, schema: Any) -> bool:
+    try:
+        spark._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(schema)
+    except Exception as error:
+        thrown = java_exception(error)
+        unknown = "java.lang.UnsupportedOperationException"
+        if thrown is None or not iceberg.is_a(spark, thrown, unknown):
+            raise
+        return False
+    return True
+
+
+def _refusal(name: str, why: str, do: str | None) -> UnsupportedError:
+    return UnsupportedError(
+        f"{name} {why}",
+        details=("Rewriting it is not supported yet. The table was left as it was.",),
+        do=do or "leave these files out of the plan (tables.exclude, or another partition)",
+    )
+
+
+def columns_to_describe(keys: Iterable[Sequence[SortColumn]]) -> set[int]:
+    """Return the ids of the columns whose statistics `describe` needs: of the keys."""
+    return {column.field_id for key in keys for column in key}
+
+
+def describe(
+    table: Any, files: Mapping[str, TaskFile], key: Sequence[SortColumn]
+) -> list[InputFile]:
+    """Return the chosen files (with statistics of `columns_to_describe`) as values, in order of
+    path."""
+    first = table.schema().findField(key[0].field_id) if key else None
+    kind = str(first.type()) if first is not None else ""
+    described = []
+    for path in sorted(files):
+        file = files[path]
+        low = high = None
+        if first is not None:
+            field_id = key[0].field_id
+            low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
+        live = 1.0 - min(1.0, file.deleted / max(file.rows, 1))
+        described.append(
+            InputFile(
+                path, file.size, file.rows, low, high, int(file.size * live), file.sequence
+            )
+        )  # fmt: skip
+    return described
+
+
+def by_target(
+    table: Any, files: Mapping[str, TaskFile], field: SpecField, described: Sequence[InputFile]
+) -> list[InputFile]:
+    """Return the described files with bounds of their target partitions in place of the key's.
+
+    field: keeps the order of values, so that a file's rows are in no partition outside them.
+    """
+    kind = str(table.schema().findField(field.source_id).type())
+    found = []
+    for file in described:
+        task = files[file.path]
+        ends = [_bound(bounds, field.source_id, kind) for bounds in (task.lower, task.upper)]
+        null = task.nulls.get(field.source_id, 1) > 0
+        low, high = None, None
+        if None not in ends and transforms.groupable(kind):
+            low, high = transforms.apply(field.transform, kind, np.array(ends)).tolist()
+        found.append(replace(file, low=low, high=high, null=null))
+    return found
+
+
+def _bound(bounds: Mapping[int, bytes], field_id: int, kind: str) -> Scalar | None:
+    data = bounds.get(field_id)
+    return None if data is None else decode_bound(kind, data)
+
+
+def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
+    """Return a single-value serialised bound, comparable within its column; None if not comparable
+    here.
+
+    Files written before a column was widened hold the narrower form, so the length decides: an int
+    for a long, a date for a timestamp.
+    """
+    if iceberg_type.startswith("timestamp") and len(data) == DATE_BYTES:
+        per_day = DAY_NANOS if iceberg_type.startswith("timestamp_ns") else DAY_NANOS // 1_000
+        return int.from_bytes(data, "little", signed=True) * per_day
+    if iceberg_type in INTEGERS or iceberg_type.startswith("timestamp"):
+        return int.from_bytes(data, "little", signed=True)
+    if iceberg_type in ("float", "double"):
+        value = float(struct.unpack("<f" if len(data) == 4 else "<d", data)[0])
+        return None if math.isnan(value) else value
+    if iceberg_type.startswith("decimal"):
+        return int.from_bytes(data, "big", signed=True)
+    if iceberg_type in ("string", "binary", "uuid") or iceberg_type.startswith("fixed"):
+        return data
+    return None

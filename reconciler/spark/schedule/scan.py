@@ -1,0 +1,492 @@
+"""Scan tasks of a snapshot: JVM objects for staging and commits, and their manifest entries.
+
+An action may have a hundred thousand inputs. They cross from the JVM as a few large texts, and
+operations on many tasks run inside the JVM: the number of py4j calls does not grow with the number
+of files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.errors import UnsupportedError
+from reconciler.spark.deletes import delete_scope
+from reconciler.spark.schedule import partitions
+from reconciler.spark.schedule.partitions import Place
+from reconciler.spark.schedule.task_file import TaskFile, task_file
+from reconciler.spark.session import iceberg, streams
+from reconciler.spark.session.translate import java_exception
+
+CHUNK = 2_000
+"""Number of tasks described by one text."""
+MOST_ENTRIES = 3
+"""Manifest entries of one file that an error names."""
+
+
+class ScanTasks(Mapping[str, TaskFile]):
+    """Files by path, in order of path, with their org.apache.iceberg.FileScanTask in the JVM."""
+
+    def __init__(self, spark: Any, tasks: Any, files: Mapping[str, TaskFile]) -> None:
+        self._spark, self._tasks, self._files = spark, tasks, files
+
+    def __getitem__(self, path: str) -> TaskFile:
+        return self._files[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def subset(self, paths: Iterable[str]) -> ScanTasks:
+        """Return the tasks of those paths that are present."""
+        chosen = {path: self._files[path] for path in sorted(set(paths)) if path in self._files}
+        tasks = self._spark._jvm.java.util.HashMap(self._tasks)
+        tasks.keySet().retainAll(iceberg.java_set(self._spark, chosen))
+        return ScanTasks(self._spark, tasks, chosen)
+
+    def java_tasks(self, paths: Sequence[str]) -> Any:
+        """Return a java.util.List of the tasks of these paths, in this order."""
+        lines = iceberg.java_lines(self._spark, paths)
+        lookup = iceberg.method(self._spark, "java.util.Map", "get", "java.lang.Object", _OBJECT)
+        of_path = _function(self._spark, lookup.bindTo(self._tasks))
+        return lines.map(of_path).collect(self._spark._jvm.java.util.stream.Collectors.toList())
+
+    def task_of(self) -> Any:
+        """Return path -> its FileScanTask, as a MethodHandle."""
+        lookup = iceberg.method(self._spark, "java.util.Map", "get", _OBJECT, _OBJECT)
+        found = lookup.bindTo(self._tasks)
+        return found.asType(_type(self._spark, _FILE_TASK, _STRING))
+
+    def require_in(self, update: Any) -> None:
+        """Let a RowDelta fail if one of the files is not in the table any more."""
+        update.validateDataFilesExist(iceberg.java_set(self._spark, self._files))
+
+    def remove_in(self, update: Any) -> None:
+        """Name every file, and every delete file of it alone, as replaced by a RewriteFiles."""
+        spark = self._spark
+        rewrite = "org.apache.iceberg.RewriteFiles"
+        tasks = iceberg.java_values(self._tasks)
+        file_of = iceberg.method(spark, _TASK, "file", _FILE)
+        remove = iceberg.method(
+            spark, rewrite, "deleteFile", rewrite, "org.apache.iceberg.DataFile"
+        ).bindTo(update)
+        tasks.stream().map(_function(spark, file_of)).forEach(
+            iceberg.as_lambda(spark, _CONSUMER, remove)
+        )
+        if not any(file.deletes.positions for file in self._files.values()):
+            return
+        remove_deletes = iceberg.method(
+            spark, rewrite, "deleteFile", rewrite, "org.apache.iceberg.DeleteFile"
+        ).bindTo(update)
+        scoped = iceberg.static_method(
+            spark, "org.apache.iceberg.util.ContentFileUtil", "isFileScoped", "boolean",
+            "org.apache.iceberg.DeleteFile",
+        )  # fmt: skip
+        deletes = tasks.stream().flatMap(_function(spark, _delete_stream(spark)))
+        deletes.filter(iceberg.as_lambda(spark, _PREDICATE, scoped)).forEach(
+            iceberg.as_lambda(spark, _CONSUMER, remove_deletes)
+        )
+
+
+_OBJECT = "java.lang.Object"
+_TASK = "org.apache.iceberg.ContentScanTask"
+_FILE_TASK = "org.apache.iceberg.FileScanTask"
+_FILE = "org.apache.iceberg.ContentFile"
+_SPEC = "org.apache.iceberg.PartitionSpec"
+_PARSER = "org.apache.iceberg.ContentFileParser"
+_CONSUMER = "java.util.function.Consumer"
+_PREDICATE = "java.util.function.Predicate"
+
+
+def scan_tasks(
+    spark: Any,
+    table: Any,
+    snapshot_id: int,
+    paths: Iterable[str],
+    columns: Collection[int] = (),
+    bare: bool = False,
+) -> ScanTasks:
+    """Return the tasks of those of `paths` that are live in the snapshot.
+
+    columns: ids of the columns whose statistics to read. bare: without their deletes.
+    """
+    tasks = planned_tasks(spark, table, snapshot_id, columns)
+    return _with_files(spark, table, tasks, paths, bare)
+
+
+def planned_tasks(spark: Any, table: Any, snapshot_id: int, columns: Collection[int]) -> Any:
+    """Return a java.util.List of the snapshot's tasks, with all deletes that a reader must
+    apply."""
+    scan = _with_statistics(spark, table, snapshot_id, columns)
+    return delete_scope.by_value(spark, table, snapshot_id, planned(spark, scan))
+
+
+def _with_statistics(spark: Any, table: Any, snapshot_id: int, columns: Collection[int]) -> Any:
+    scan = table.newScan().useSnapshot(snapshot_id)
+    schema = scan.schema()  # the snapshot's own: a column may be renamed or new since
+    names = [name for name in map(schema.findColumnName, sorted(columns)) if name is not None]
+    return scan.includeColumnStats(iceberg.java_list(spark, names)) if names else scan
+
+
+def tasks_under(
+    spark: Any,
+    table: Any,
+    snapshot_id: int,
+    deletes: Iterable[str],
+    columns: Collection[int] = (),
+) -> ScanTasks:
+    """Return the tasks of the live data files to which one of these delete files applies.
+
+    Their deletes are not described: each of a thousand data files may have a thousand of them.
+    """
+    path_of = iceberg.method(spark, _FILE, "location", _STRING)
+    wanted = streams.chain(spark, path_of, streams.contained(spark, deletes))
+    under = streams.any_of(spark, _delete_stream(spark), wanted)
+    tasks = streams.kept(spark, planned_tasks(spark, table, snapshot_id, columns), under)
+    return _with_files(spark, table, tasks, bare=True)
+
+
+def delete_marks(spark: Any, tasks: ScanTasks) -> Any:
+    """Return a java.util.Map from path to a text that says which delete files apply to the file."""
+    every = tasks.java_tasks(list(tasks)) if tasks else iceberg.java_list(spark, [])
+    location = iceberg.method(spark, _FILE, "location", _STRING)
+    mark_of = _joined(spark, location, streams.UNIT)
+    return streams.to_map(spark, every, _task_path(spark), mark_of)
+
+
+def _joined(spark: Any, text_of: Any, separator: str, chosen: Any = None) -> Any:
+    """Return FileScanTask -> the sorted texts of its delete files. chosen: DeleteFile -> whether it
+    counts, None for all."""
+    kept = iceberg.method(spark, streams.STREAM, "filter", streams.STREAM, streams.PREDICATE)
+    some = (
+        []
+        if chosen is None
+        else [streams.given(spark, kept, 1, iceberg.as_lambda(spark, streams.PREDICATE, chosen))]
+    )
+    mapped = iceberg.method(spark, streams.STREAM, "map", streams.STREAM, streams.FUNCTION)
+    collector = "java.util.stream.Collector"
+    collect = iceberg.method(spark, streams.STREAM, "collect", _OBJECT, collector)
+    return streams.chain(
+        spark,
+        _delete_stream(spark),
+        *some,
+        streams.given(spark, mapped, 1, _function(spark, text_of)),
+        iceberg.method(spark, streams.STREAM, "sorted", streams.STREAM),
+        streams.given(spark, collect, 1, spark._jvm.java.util.stream.Collectors.joining(separator)),
+    )
+
+
+def of_files(spark: Any, tasks: Any, paths: Iterable[str]) -> Any:
+    """Return a java.util.List of the tasks of these paths. tasks: a java.util.List."""
+    own = streams.chain(spark, _task_path(spark), streams.contained(spark, paths))
+    return streams.kept(spark, tasks, own)
+
+
+def delete_paths(spark: Any, tasks: Any, wanted: Collection[str]) -> dict[str, frozenset[str]]:
+    """Return which of the wanted delete files apply to each file. tasks: a java.util.List of
+    FileScanTask."""
+    location = iceberg.method(spark, _FILE, "location", _STRING)
+    chosen = streams.chain(spark, location, streams.contained(spark, wanted))
+    joined = _joined(spark, location, streams.UNIT, chosen)
+    lines = streams.lines(spark, tasks, joined)
+    of = (frozenset(line.split(streams.UNIT) if line else ()) for line in lines)
+    return dict(zip(streams.lines(spark, tasks, _task_path(spark)), of, strict=True))
+
+
+def touched_by(spark: Any, tasks: ScanTasks, sequences: Collection[int]) -> frozenset[str]:
+    """Return the files that a snapshot of one of these sequence numbers wrote, or deleted rows of
+    by position."""
+    content = iceberg.method(spark, _FILE, "content", "org.apache.iceberg.FileContent")
+    number = iceberg.method(spark, _FILE, "dataSequenceNumber", "java.lang.Long")
+    wanted = {f"POSITION_DELETES{streams.UNIT}{sequence}" for sequence in sequences}
+    every = tasks.java_tasks(list(tasks)) if tasks else iceberg.java_list(spark, [])
+    of_deletes = _joined(spark, streams.row(spark, _FILE, content, number), "\x1e")
+    paths = streams.lines(spark, every, _task_path(spark))
+    texts = streams.lines(spark, every, of_deletes)
+    return frozenset(
+        path
+        for path, text in zip(paths, texts, strict=True)
+        if tasks[path].sequence in sequences or not wanted.isdisjoint(text.split("\x1e"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Data sequence numbers of live data files. oldest: the lowest by partition. of_path: of the
+    files asked for."""
+
+    oldest: Mapping[Place, int]
+    of_path: Mapping[str, int]
+
+
+def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages:
+    tasks = planned(spark, table.newScan().useSnapshot(snapshot_id))
+    oldest: dict[Place, int] = {}
+    specs = table.specs()
+    for spec_id in streams.lines(spark, tasks, _task_spec(spark), distinct=True):
+        own = streams.kept(spark, tasks, _task_is_of_spec(spark, int(spec_id)))
+        spec = specs.get(int(spec_id))
+        for line in streams.lines(spark, own, _task_age(spark, spec), distinct=True):
+            sequence, place = line.split(" ", 1)
+            oldest[int(spec_id), place] = min(
+                int(sequence), oldest.get((int(spec_id), place), int(sequence))
+            )
+    named = of_files(spark, tasks, paths)
+    found = streams.lines(spark, named, _task_path(spark))
+    if len(set(found)) < len(found):
+        raise _repeated(spark, table, named)
+    sequences = streams.lines(spark, named, _task_sequence(spark))
+    return Ages(oldest, dict(zip(found, map(int, sequences), strict=True)))
+
+
+def places(spark: Any, table: Any, tasks: ScanTasks) -> dict[str, Place]:
+    """Return the place of each file."""
+    found: dict[str, Place] = {}
+    for spec_id in {file.spec_id for file in tasks.values()}:
+        own = tasks.java_tasks([path for path, file in tasks.items() if file.spec_id == spec_id])
+        paths = streams.lines(spark, own, _task_path(spark))
+        aged = streams.lines(spark, own, _task_age(spark, table.specs().get(spec_id)))
+        ats = ((spec_id, line.split(" ", 1)[1]) for line in aged)
+        found |= dict(zip(paths, ats, strict=True))
+    return found
+
+
+def _task_is_of_spec(spark: Any, spec_id: int) -> Any:
+    """Return FileScanTask -> whether its file's spec has the id."""
+    wanted = streams.contained(spark, [str(spec_id)])
+    return streams.chain(spark, _task_spec(spark), wanted)
+
+
+def _task_age(spark: Any, spec: Any) -> Any:
+    """Return FileScanTask -> "sequence number, space, key of its partition"."""
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    place = streams.chain(spark, file_of, partitions.file_key(spark, spec))
+    joined = iceberg.method(spark, _STRING, "concat", _STRING, _STRING)
+    sequence = streams.chain(spark, _task_sequence(spark), streams.given(spark, joined, 1, " "))
+    return streams.spread(spark, _FILE_TASK, joined, sequence, place)
+
+
+def planned(spark: Any, scan: Any) -> Any:
+    """Return a java.util.List of a scan's tasks, one per file."""
+    planned = scan.planFiles()
+    try:
+        lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+        return lists.newArrayList(planned.iterator())
+    finally:
+        planned.close()
+
+
+def _with_files(
+    spark: Any, table: Any, tasks: Any, paths: Iterable[str] | None = None, bare: bool = False
+) -> ScanTasks:
+    """Return the tasks with their files' manifest entries; paths: of which files, None for all.
+
+    bare: without their deletes. Raises UnsupportedError for a file in two manifest entries.
+    """
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    itself = handles.identity(iceberg.java_class(spark, _OBJECT))
+    by_path = streams.to_map(spark, tasks, _task_path(spark), itself)
+    if int(by_path.size()) < int(tasks.size()):
+        raise _repeated(spark, table, tasks)
+    if paths is not None:
+        by_path.keySet().retainAll(iceberg.java_set(spark, paths))
+    files = {file.path: file for file in _described(spark, by_path, bare)}
+    return ScanTasks(spark, by_path, {path: files[path] for path in sorted(files)})
+
+
+def _repeated(spark: Any, table: Any, tasks: Any) -> UnsupportedError:
+    """Return the error for the first file that two of the tasks have."""
+    paths = streams.lines(spark, tasks, _task_path(spark))
+    (path, _), *_ = sorted(one for one in Counter(paths).items() if one[1] > 1)
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    own = streams.mapped(spark, of_files(spark, tasks, [path]), file_of)
+    return listed_twice(table, path, iceberg.each(own))
+
+
+def listed_twice(table: Any, path: str, files: Iterable[Any]) -> UnsupportedError:
+    """files: the manifest entries of the path, as org.apache.iceberg.ContentFile."""
+    entries = [
+        f"entry {int(file.pos())} of {file.manifestLocation()}, data sequence number "
+        f"{int(file.dataSequenceNumber())}"
+        for file in files
+    ]
+    return UnsupportedError(
+        f"{table.name()} has {path} in {len(entries)} manifest entries",
+        details=(
+            *entries[:MOST_ENTRIES],
+            "A replacement names a path, so that it replaces all of them. Nothing was changed.",
+        ),
+        do="let a writer of the table remove the file, which removes all of its entries, and add "
+        "it once",
+    )
+
+
+def _task_path(spark: Any) -> Any:
+    """Return FileScanTask -> path, as a MethodHandle."""
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    path_of = iceberg.method(spark, _FILE, "location", _STRING)
+    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file_of, path_of)
+
+
+_STRING = "java.lang.String"
+
+
+def _delete_stream(spark: Any) -> Any:
+    """Return FileScanTask -> stream of its delete files, as a MethodHandle."""
+    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
+    stream_of = iceberg.method(
+        spark, "java.util.Collection", "stream", "java.util.stream.Stream"
+    ).asType(_type(spark, "java.util.stream.Stream", "java.util.List"))
+    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(list_of, stream_of)
+
+
+def _function(spark: Any, handle: Any) -> Any:
+    return iceberg.as_lambda(spark, streams.FUNCTION, handle)
+
+
+def _type(spark: Any, returns: str, *parameters: str) -> Any:
+    return iceberg.method_type(spark, returns, *parameters)
+
+
+def _described(spark: Any, by_path: Any, bare: bool) -> Iterator[TaskFile]:
+    """Yield every task from Iceberg's own JSON of its file, and of its deletes if it has some and
+    they are wanted.
+
+    The sequence number and the partition spec are read separately: the JSON lacks the one, and
+    copies lack the other.
+    """
+    lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+    tasks = spark._jvm.java.util.ArrayList(iceberg.java_values(by_path))
+    to_sequence = iceberg.once(spark, "sequence", lambda: _function(spark, _task_sequence(spark)))
+    to_spec = iceberg.once(spark, "spec", lambda: _function(spark, _task_spec(spark)))
+    chunks = lists.partition(tasks, CHUNK)
+    for number in range(int(chunks.size())):
+        chunk = chunks.get(number)
+        specs, sequences = _lines(spark, chunk, to_spec), _lines(spark, chunk, to_sequence)
+        for body, spec_id, sequence in zip(
+            _bodies(spark, chunk, bare), specs, sequences, strict=True
+        ):
+            yield task_file(body, int(spec_id), int(sequence))
+
+
+def _lines(spark: Any, chunk: Any, to_text: Any) -> list[str]:
+    """Return one line of text per task, transferred together."""
+    joining = spark._jvm.java.util.stream.Collectors.joining("\n")
+    # Not splitlines(): Iceberg's JSON does not escape U+0085, U+2028 and similar.
+    return str(chunk.stream().map(to_text).collect(joining)).split("\n")
+
+
+def _bodies(spark: Any, chunk: Any, bare: bool) -> list[dict[str, Any]]:
+    """Return Iceberg's JSON of each task.
+
+    Iceberg cannot serialise files of a partition spec whose fields were all dropped (a table of
+    format version 1 keeps them, as void), or of a spec whose column was dropped. The partition is
+    not needed here, so copies without a partition are serialised instead.
+    """
+    printed = _file_json if bare else _task_json
+    to_json = iceberg.once(spark, printed.__name__, lambda: _function(spark, printed(spark)))
+    try:
+        return [json.loads(line) for line in _lines(spark, chunk, to_json)]
+    except Exception as error:
+        if java_exception(error) is None:
+            raise
+        return _bodies_of_copies(spark, chunk, bare)
+
+
+def _bodies_of_copies(spark: Any, chunk: Any, bare: bool) -> list[dict[str, Any]]:
+    core = spark._jvm.org.apache.iceberg
+    nowhere = core.PartitionSpec.unpartitioned()
+    to_json = iceberg.once(spark, "copied json", lambda: _function(spark, _copy_json(spark)))
+    bodies = [{"data-file": json.loads(line)} for line in _lines(spark, chunk, to_json)]
+    if bare:
+        return bodies
+    is_whole = iceberg.once(spark, "whole", lambda: _function(spark, _task_has_no_deletes(spark)))
+    for number, whole in enumerate(_lines(spark, chunk, is_whole)):
+        if whole == "false":
+            copies = [
+                core.FileMetadata.deleteFileBuilder(nowhere).copy(file).build()
+                for file in iceberg.each(chunk.get(number).deletes())
+            ]
+            bodies[number]["delete-files"] = [
+                json.loads(core.ContentFileParser.toJson(copy, nowhere)) for copy in copies
+            ]
+    return bodies
+
+
+def _copy_json(spark: Any) -> Any:
+    """Return FileScanTask -> JSON of its file as if it were of no partition."""
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    builder, data_file = "org.apache.iceberg.DataFiles$Builder", "org.apache.iceberg.DataFile"
+    nowhere = spark._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+    begun = iceberg.static_method(
+        spark, "org.apache.iceberg.DataFiles", "builder", builder, _SPEC
+    ).bindTo(nowhere)
+    copied = handles.foldArguments(
+        iceberg.method(spark, builder, "copy", builder, data_file), begun
+    )
+    copy = handles.filterReturnValue(copied, iceberg.method(spark, builder, "build", data_file))
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    copy_of = handles.filterReturnValue(file_of, copy.asType(_type(spark, data_file, _FILE)))
+    printed = iceberg.static_method(spark, _PARSER, "toJson", _STRING, _FILE, _SPEC)
+    where = iceberg.java_array(spark, _OBJECT, [nowhere])
+    to_json = handles.insertArguments(printed, 1, where)
+    return handles.filterReturnValue(copy_of, to_json.asType(_type(spark, _STRING, data_file)))
+
+
+def _task_is_bare(spark: Any) -> Any:
+    """Return FileScanTask -> whether no delete file applies to it."""
+    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
+    is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
+    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(list_of, is_empty)
+
+
+def _task_has_no_deletes(spark: Any) -> Any:
+    """Return FileScanTask -> "true" or "false"."""
+    text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "boolean")
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    return handles.filterReturnValue(_task_is_bare(spark), text_of)
+
+
+def _task_sequence(spark: Any) -> Any:
+    """Return FileScanTask -> data sequence number as text."""
+    handles, long = spark._jvm.java.lang.invoke.MethodHandles, "java.lang.Long"
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    number_of = iceberg.method(spark, _FILE, "dataSequenceNumber", long)
+    text_of = iceberg.method(spark, long, "toString", _STRING)
+    return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
+
+
+def _task_spec(spark: Any) -> Any:
+    """Return FileScanTask -> id of its file's partition spec as text."""
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    number_of = iceberg.method(spark, _FILE, "specId", "int")
+    text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "int")
+    return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
+
+
+def _task_json(spark: Any) -> Any:
+    """Return FileScanTask -> JSON: of the whole task if it has deletes, else of its file (much
+    shorter).
+
+    One line each: Iceberg prints JSON without line breaks.
+    """
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    whole = iceberg.static_method(
+        spark, "org.apache.iceberg.ScanTaskParser", "toJson", _STRING,
+        _FILE_TASK,
+    )  # fmt: skip
+    return handles.guardWithTest(_task_is_bare(spark), _file_json(spark), whole)
+
+
+def _file_json(spark: Any) -> Any:
+    """Return FileScanTask -> JSON of its file."""
+    file_json = iceberg.static_method(spark, _PARSER, "toJson", _STRING, _FILE, _SPEC)
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    spec_of = iceberg.method(spark, "org.apache.iceberg.PartitionScanTask", "spec", _SPEC)
+    return streams.spread(spark, _FILE_TASK, file_json, file_of, spec_of)

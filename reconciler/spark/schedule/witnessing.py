@@ -1,0 +1,620 @@
+"""Asks the witness (`reconciler.rewrite`) what files hold, before anything is committed.
+
+Small work and that of a local master is done by threads of the driver; the rest by Spark's Python
+processes, which get names of files and return sums. Nothing of a row crosses to the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.documents import Verification
+from reconciler.api.task_memory import Limits
+from reconciler.errors import (
+    MemoryExhaustedError,
+    UnavailableError,
+    UnsupportedError,
+    VerificationError,
+)
+from reconciler.format import count, plural
+from reconciler.rewrite.columns import Column, columns_of, every
+from reconciler.rewrite.deletes import Delete, Deletes
+from reconciler.rewrite.places import Placed
+from reconciler.rewrite.storage import Opening, local_path
+from reconciler.rewrite.witness import (
+    HOLDS,
+    MEMORY,
+    MISSING,
+    Compared,
+    DataFile,
+    Exchange,
+    Failure,
+    Fingerprint,
+    Seen,
+    Table,
+    Work,
+    differing,
+    witnessed,
+)
+from reconciler.spark.deletes import delete_files
+from reconciler.spark.deletes.delete_files import DeleteFile
+from reconciler.spark.fallback import stage
+from reconciler.spark.schedule import partitions, scan
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.scan import ScanTasks
+from reconciler.spark.schedule.task_file import NO_DELETES
+from reconciler.spark.session import iceberg, resources, session
+from reconciler.spark.session.metrics import TaskMetrics
+from reconciler.table.physical import Expected
+from reconciler.table.refusals import NOT_VERIFIED, Refusal
+
+DIRECT_BYTES = 64 << 20
+"""Most stored bytes of another store that the driver compares itself: a Python process of an
+executor takes a second to start."""
+FILE_COST = 1 << 20
+"""Bytes that are read in the time that it takes to open a file."""
+MAPPING = "schema.name-mapping.default"
+MOST_NAMED = 3
+"""Files that a message names."""
+
+
+class NotVerified(VerificationError):
+    """refusals: the inputs that no plan takes again before they change."""
+
+    def __init__(
+        self, what: str, *, details: tuple[str, ...], do: str, refusals: Iterable[Refusal]
+    ) -> None:
+        super().__init__(what, details=details, do=do)
+        self.refusals = tuple(refusals)
+
+
+class Unseen(Exception):
+    """Files hold what the witness cannot compare."""
+
+    def __init__(self, failures: tuple[Failure, ...]) -> None:
+        super().__init__(f"{failures[0].path}: {_clause(failures[0])}")
+        self.failures = failures
+
+
+def checks_hashes(mode: str, group_id: str) -> bool:
+    """Whether the rows of a group are hashed; Sampled hashes one group in eight, chosen by its
+    id."""
+    if mode == Verification.SAMPLED:
+        return hashlib.sha256(group_id.encode()).digest()[0] % 8 == 0
+    return mode == Verification.FULL
+
+
+def opening_of(config: CatalogConfig, identifier: tuple[str, ...]) -> Opening:
+    """Return how files of the table are opened, with the credentials that its catalog gives."""
+    from reconciler.catalog.load import connect, load_table
+
+    catalog = connect(config)
+    try:
+        properties = load_table(catalog, config, identifier).io.properties
+    except UnsupportedError:  # of a column type that pyiceberg does not know
+        properties = catalog.properties
+    kept = {key: value for key, value in properties.items() if isinstance(value, str)}
+    return Opening(kept, config.reach)
+
+
+# Describing
+
+
+def table_of(attempt: Attempt) -> Table:
+    """Return the attempt's table."""
+    return attempt.once("table", lambda: _described(attempt.spark, attempt.table))
+
+
+def _described(spark: Any, table: Any) -> Table:
+    columns = columns_of(_schema(spark, table.schema()))
+    ways: dict[int, tuple[Column, ...]] = {}
+    for schema in iceberg.java_values(table.schemas()):
+        known = columns_of(_schema(spark, schema))
+        ways |= {way[-1].field_id: way for way in every(known)}
+    ways |= {way[-1].field_id: way for way in every(columns)}
+    mapping = table.properties().get(MAPPING)
+    lineage = iceberg.format_version(table) >= stage.LINEAGE_VERSION
+    return Table(columns, ways, None if mapping is None else str(mapping), lineage)
+
+
+def _schema(spark: Any, schema: Any) -> Any:
+    return json.loads(str(spark._jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
+
+
+def live_deletes(attempt: Attempt) -> Deletes:
+    """Return the delete files of the attempt's snapshot by what they apply to."""
+    return attempt.once("deletes by place", lambda: Deletes(map(delete_of, live_files(attempt))))
+
+
+def live_files(attempt: Attempt) -> list[DeleteFile]:
+    """Return the delete files of the attempt's snapshot."""
+
+    def asked() -> list[DeleteFile]:
+        return delete_files.live(attempt.spark, attempt.table, attempt.snapshot_id)
+
+    return attempt.once("delete files", asked)
+
+
+def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
+    """sequence: of a file that is not committed yet."""
+    return Delete(
+        path=file.path,
+        format="PUFFIN" if file.vector else str(file.java.format().name()),
+        sequence=file.sequence if sequence is None else sequence,
+        place=file.place,
+        everywhere=file.everywhere,
+        rows=file.rows,
+        data_file=file.data_file,
+        keys=file.keys,
+        offset=file.offset,
+        length=file.size,
+    )
+
+
+def inputs_of(attempt: Attempt, tasks: ScanTasks, deletes: Deletes | None) -> tuple[DataFile, ...]:
+    """Return the committed files of tasks. deletes: that may apply, None for none."""
+    sources = attempt.once("identity fields", lambda: _identities(attempt.table))
+    places = {} if deletes is None else scan.places(attempt.spark, attempt.table, tasks)
+    found = []
+    for path, task in tasks.items():
+        values = sources.get(task.spec_id, ())
+        partition = tuple(
+            (field_id, kind, task.partition[at])
+            for at, field_id, kind in values
+            if at < len(task.partition)
+        )
+        of = () if deletes is None else deletes.of(path, task.sequence, places[path])
+        found.append(
+            DataFile(path, task.rows, task.size, task.sequence, task.first_row_id, partition, of)
+        )
+    return tuple(found)
+
+
+def _identities(table: Any) -> dict[int, list[tuple[int, int, str]]]:
+    """Return the identity fields of each spec: their number, source id and the source's type."""
+    schema, found = table.schema(), {}
+    for spec in iceberg.java_values(table.specs()):
+        fields = [
+            (at, int(field.sourceId()), str(schema.findField(field.sourceId()).type()))
+            for at, field in enumerate(iceberg.each(spec.fields()))
+            if field.transform().isIdentity() and schema.findField(field.sourceId()) is not None
+        ]
+        found[int(spec.specId())] = fields
+    return found
+
+
+def outputs_of(files: Sequence[Any]) -> tuple[DataFile, ...]:
+    """Return org.apache.iceberg.DataFile objects that are not committed yet."""
+    return tuple(
+        DataFile(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files
+    )
+
+
+def _moved(
+    attempt: Attempt, files: Sequence[Any], outputs: Sequence[DataFile]
+) -> tuple[DataFile, ...]:
+    """Return outputs with the partition that their entries say. files: as DataFile of Iceberg."""
+    places = partitions.of_files(attempt.spark, attempt.table, files)
+    fields = {spec_id: _fields(attempt.table, spec_id) for spec_id, _ in places}
+    return tuple(
+        replace(
+            output,
+            moved=tuple(
+                replace(field, value=json.loads(key).get(number))
+                for number, field in fields[spec_id].items()
+            ),
+        )
+        for output, (spec_id, key) in zip(outputs, places, strict=True)
+    )
+
+
+def _fields(table: Any, spec_id: int) -> dict[str, Placed]:
+    """Return the fields of a spec whose column the table has, by field id as JSON has it."""
+    schema = table.schema()
+    return {
+        str(field.fieldId()): Placed(
+            int(field.sourceId()), str(schema.findType(field.sourceId())),
+            str(field.transform().toString()), None,
+        )
+        for field in iceberg.each(table.specs().get(spec_id).fields())
+        if schema.findType(field.sourceId()) is not None
+    }  # fmt: skip
+
+
+# Asking
+
+
+def look(attempt: Attempt, name: str, work: Work) -> Seen:
+    """Return what the files of the work hold together. name: of its Spark jobs.
+
+    Raises Unseen, FileNotFoundError for a file that does not exist, MemoryExhaustedError, and
+    UnavailableError where a storage gives an error.
+    """
+    sizes = [file.size + FILE_COST for file in (work.files or [one.file for one in work.exchanges])]
+    local = all(local_path(path) is not None for path in _paths(work))
+    opening = None if local else attempt.opening()
+    context = attempt.spark.sparkContext
+    slots = max(1, int(context.defaultParallelism))
+    bins = balanced(sizes, slots)
+    if not bins:
+        return Seen()
+    if _by_driver(str(context.master), sum(sizes), opening):
+        found = _in_threads(attempt, work, bins, opening)
+    else:
+        found = _on_executors(attempt, name, work, bins, opening)
+    seen = Seen()
+    for one in found:
+        seen += one
+    _raise_first(attempt, seen.failures)
+    return seen
+
+
+def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
+    if not failures:
+        return
+    first = next((one for one in failures if one.kind != HOLDS), failures[0])
+    if first.kind == MISSING:
+        raise FileNotFoundError(2, "No such file or directory", first.path)
+    if first.kind == MEMORY:
+        raise MemoryExhaustedError(
+            f"verification of {attempt.name} failed: there was too little memory to compare "
+            f"{first.path}",
+            details=(first.detail, NOTHING),
+            do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
+        )
+    if first.kind != HOLDS:
+        raise UnavailableError(
+            f"verification of {attempt.name} failed: {first.path} could not be read",
+            details=(first.detail, NOTHING),
+            do="check the storage, and the space in the temporary directory, then run it again",
+        )
+    raise Unseen(failures)
+
+
+def _by_driver(master: str, size: int, opening: Opening | None) -> bool:
+    """Whether the driver compares the files itself: work that is small, that of a local master, and
+    that of a catalog that signs each request."""
+    return session.runs_tasks(master) or size <= DIRECT_BYTES or is_signed(opening)
+
+
+def is_signed(opening: Opening | None) -> bool:
+    """Whether the catalog signs each request, which it does for the driver alone."""
+    return opening is not None and bool(opening.properties.get("s3.signer"))
+
+
+def _paths(work: Work) -> Iterable[str]:
+    for file in work.files:
+        yield file.path
+        yield from (one.path for one in file.deletes)
+    for exchange in work.exchanges:
+        yield exchange.file.path
+        yield from (one.path for one in (*exchange.file.deletes, *exchange.after))
+
+
+def _in_threads(
+    attempt: Attempt, work: Work, bins: Sequence[Sequence[int]], opening: Opening | None
+) -> list[Seen]:
+    threads = min(len(bins), resources.driver_cores(attempt.spark))
+    limits = Limits.within(resources.of_driver(attempt.spark).memory_bytes)
+
+    def one(numbers: Sequence[int]) -> Seen:
+        return witnessed(work, numbers, opening, limits, attempt.cancelled.is_set)
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="witness") as pool:
+        return list(pool.map(one, bins))
+
+
+def _on_executors(
+    attempt: Attempt,
+    name: str,
+    work: Work,
+    bins: Sequence[Sequence[int]],
+    opening: Opening | None,
+) -> list[Seen]:
+    context = attempt.spark.sparkContext
+    use_this_python(context)
+    context.setJobGroup(name, f"layoutctl verify {attempt.name}")
+    parts = [_part(work, numbers) for numbers in bins]
+    limits = Limits.within(resources.of_executor(attempt.spark).memory_bytes)
+    return list(context.parallelize(parts, len(parts)).map(_reading(opening, limits)).collect())
+
+
+def use_this_python(context: Any) -> None:
+    """Let executors run this interpreter: "python3" may be another one, on this machine or in this
+    image."""
+    if "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+
+
+def _part(work: Work, numbers: Sequence[int]) -> Work:
+    if work.exchanges:
+        return replace(work, exchanges=tuple(work.exchanges[n] for n in numbers))
+    return replace(work, files=tuple(work.files[n] for n in numbers))
+
+
+def _reading(opening: Opening | None, limits: Limits) -> Callable[[Work], Seen]:
+    """Return the function of a task."""
+
+    def read(work: Work) -> Seen:
+        return witnessed(work, range(len(work.files or work.exchanges)), opening, limits)
+
+    return read
+
+
+def balanced(sizes: Sequence[int], tasks: int) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers of the sizes in at most `tasks` bins of about equal sums, largest first
+    (longest processing time first), none of them empty."""
+    number = max(0, min(tasks, len(sizes)))
+    bins: list[list[int]] = [[] for _ in range(number)]
+    heap = [(0, 0, i) for i in range(number)]
+    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        load, files, i = heapq.heappop(heap)
+        bins[i].append(item)
+        heapq.heappush(heap, (load + sizes[item], files + 1, i))
+    return tuple(tuple(found) for found in bins)
+
+
+def metrics_of(work: Work, seen: Seen) -> TaskMetrics:
+    read = sum(file.size for file in work.files)
+    return TaskMetrics(seen.cpu_seconds, read)
+
+
+# Judging
+
+
+def same_rows(
+    attempt: Attempt,
+    base: str,
+    tasks: ScanTasks,
+    files: Sequence[Any],
+    work: Work,
+    read_back: Callable[[], Seen],
+) -> tuple[int, TaskMetrics]:
+    """Return the number of rows that are in the inputs and in the outputs, and what it took.
+
+    files: uncommitted org.apache.iceberg.DataFile; read_back: returns what they hold. work: the
+    inputs. Raises NotVerified if the rows are not the same ones.
+    """
+    try:
+        read = look(attempt, f"{base}/verify", work)
+    except Unseen as unseen:
+        raise _not_seen(attempt, unseen.failures) from unseen
+    outputs = outputs_of(files)
+    try:
+        found = read_back()
+    except Unseen as unseen:
+        raise _misread(attempt, tasks, unseen.failures[0]) from unseen
+
+    def columns() -> tuple[str, ...]:
+        return _differing(attempt, base, work, outputs)
+
+    return _judged(attempt, work, outputs, read, found, columns)
+
+
+def compared_by_task(
+    attempt: Attempt, work: Work, outputs: tuple[DataFile, ...], found: Compared
+) -> tuple[int, TaskMetrics]:
+    """Return what `same_rows` does of files that the task itself had compared."""
+    try:
+        _raise_first(attempt, found.before.failures)
+    except Unseen as unseen:
+        raise _not_seen(attempt, unseen.failures) from unseen
+    try:
+        _raise_first(attempt, found.after.failures)
+    except Unseen as unseen:
+        paths = [file.path for file in work.files]
+        raise _misread(attempt, paths, unseen.failures[0]) from unseen
+    return _judged(attempt, work, outputs, found.before, found.after, lambda: found.differing)
+
+
+def _judged(
+    attempt: Attempt,
+    work: Work,
+    outputs: tuple[DataFile, ...],
+    read: Seen,
+    found: Seen,
+    columns: Callable[[], tuple[str, ...]],
+) -> tuple[int, TaskMetrics]:
+    """Raises NotVerified unless the rows are the same. columns: returns those that differ."""
+    if read.fingerprint != found.fingerprint:
+        raise _other_rows(attempt, work, columns, read.fingerprint, found.fingerprint)
+    counted = sum(file.rows for file in outputs)
+    if counted != found.fingerprint.rows:
+        what = f"wrote {count(found.fingerprint.rows)} rows, of which its manifests count "
+        paths = [file.path for file in work.files]
+        raise _refused(attempt, paths, f"{what}{count(counted)}")
+    return read.fingerprint.rows, metrics_of(work, read) + metrics_of(
+        replace(work, files=outputs), found
+    )
+
+
+def inputs_as_seen(attempt: Attempt, tasks: ScanTasks, hashed: bool) -> Work:
+    """Return the inputs, with the deletes that the witness's own rules apply to them."""
+    deletes = live_deletes(attempt) if _may_apply(attempt, tasks) else None
+    return Work(table_of(attempt), inputs_of(attempt, tasks, deletes), hashed=hashed)
+
+
+def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
+    """Return whether deletes may apply to the files.
+
+    Iceberg's scan leaves out an equality delete whose bounds do not meet those of the data file;
+    other readers, and the witness, compare keys.
+    """
+    if any(task.deletes != NO_DELETES for task in tasks.values()):
+        return True
+    summary = attempt.table.snapshot(attempt.snapshot_id).summary()
+    return str(summary.get("total-equality-deletes") or "unknown") != "0"
+
+
+def seen_outputs(
+    attempt: Attempt, base: str, files: Sequence[Any], hashed: bool, moved: bool
+) -> Seen:
+    """Return what uncommitted files hold. moved: whether rows moved to another partition spec.
+    Raises Unseen, FileNotFoundError."""
+    outputs = outputs_of(files)
+    if moved:
+        outputs = _moved(attempt, files, outputs)
+    work = Work(table_of(attempt), outputs, hashed=hashed, form=form_of(attempt))
+    return look(attempt, f"{base}/verify", work)
+
+
+def form_of(attempt: Attempt) -> Expected:
+    """Return what new files of the attempt's table must hold."""
+    schema = attempt.table.schema
+    return attempt.once("form", lambda: Expected(_schema(attempt.spark, schema())))
+
+
+def same_deletes(
+    attempt: Attempt,
+    base: str,
+    tasks: ScanTasks,
+    files: Sequence[DeleteFile],
+    added: Sequence[DeleteFile],
+    removed: Sequence[DeleteFile],
+) -> tuple[int, TaskMetrics]:
+    """Return how many rows of data files are deleted, before and after delete files are replaced,
+    and what it took to compare them.
+
+    files: all delete files of the attempt's snapshot; added ones are not committed yet. Raises
+    NotVerified unless the same rows are deleted.
+    """
+    gone = {file.identity for file in removed}
+    new = [delete_of(file, attempt.sequence_number + 1) for file in added]
+    kept = [delete_of(file) for file in files if file.identity not in gone]
+    later = Deletes((*kept, *new))
+    places = scan.places(attempt.spark, attempt.table, tasks)
+    identities = frozenset(file.identity for file in added)
+    exchanges = tuple(
+        Exchange(file, later.of(file.path, file.sequence, places[file.path]), identities)
+        for file in inputs_of(attempt, tasks, Deletes(map(delete_of, files)))
+    )
+    work = Work(table_of(attempt), exchanges=exchanges)
+    try:
+        seen = look(attempt, f"{base}/verify", work)
+    except Unseen as unseen:
+        own = {file.path for file in added}
+        bad = next((one for one in unseen.failures if one.path in own), None)
+        if bad is not None:
+            what = f"what replaces them cannot be read: {_clause(bad)}"
+            raise _deletes_refused(attempt, removed, what) from unseen
+        raise _not_seen(attempt, unseen.failures) from unseen
+    if seen.changed:
+        raise _other_deletes(attempt, removed, seen)
+    return seen.hidden, metrics_of(work, seen)
+
+
+def _other_deletes(attempt: Attempt, removed: Sequence[DeleteFile], seen: Seen) -> NotVerified:
+    sums = (
+        (sum(one.back for one in seen.changed), "would be back"),
+        (sum(one.gone for one in seen.changed), "others would be hidden"),
+        (sum(one.repeated for one in seen.changed), "are written twice"),
+        (sum(one.stray for one in seen.changed), "are written that no row has"),
+        (sum(one.miscounted for one in seen.changed), "are miscounted by manifests"),
+    )
+    parts = ", ".join(f"{count(number)} {what}" for number, what in sums if number)
+    first = f"Of {plural(len(seen.changed), 'data file')}, the first is {seen.changed[0].path}."
+    return _deletes_refused(
+        attempt, removed, f"of {count(seen.hidden)} deleted rows {parts}", first
+    )
+
+
+def _deletes_refused(
+    attempt: Attempt, removed: Sequence[DeleteFile], what: str, *details: str
+) -> NotVerified:
+    paths = dict.fromkeys(file.path for file in removed)
+    detail = f"replacing it failed its verification: {what}"
+    return NotVerified(
+        f"verification of {attempt.name} failed: {what}",
+        details=(*details, "No delete file was replaced; what was written was removed.", LEFT_OUT),
+        do=REPORT,
+        refusals=[Refusal(path, NOT_VERIFIED, "", detail) for path in paths],
+    )
+
+
+def _other_rows(
+    attempt: Attempt,
+    work: Work,
+    differing_columns: Callable[[], tuple[str, ...]],
+    read: Fingerprint,
+    found: Fingerprint,
+) -> NotVerified:
+    paths = [file.path for file in work.files]
+    if read.rows != found.rows:
+        return _refused(attempt, paths, f"read {count(read.rows)} rows, wrote {count(found.rows)}")
+    columns = differing_columns()
+    where = f" in {_listed('column', columns)}" if columns else ", though those of no column alone"
+    what = f"both have {count(found.rows)} rows, but their contents differ{where}"
+    return _refused(attempt, paths, what, columns[0] if len(columns) == 1 else "")
+
+
+def _misread(attempt: Attempt, paths: Iterable[str], failure: Failure) -> NotVerified:
+    """Return the error for an output in a form that readers may misread: no row was compared."""
+    what = f"what was written has {_clause(failure)}"
+    return _refused(attempt, list(paths), what, failure.column)
+
+
+def _refused(attempt: Attempt, paths: Sequence[str], what: str, column: str = "") -> NotVerified:
+    """paths: the inputs of the group."""
+    detail = f"a rewrite of {plural(len(paths), 'file')} failed its verification: {what}"
+    return NotVerified(
+        f"verification of {attempt.name} failed: {what}",
+        details=(f"It rewrote {_named(paths)}.", DROPPED, LEFT_OUT),
+        do=REPORT,
+        refusals=[Refusal(path, NOT_VERIFIED, column, detail) for path in paths],
+    )
+
+
+def _differing(
+    attempt: Attempt, base: str, work: Work, outputs: tuple[DataFile, ...]
+) -> tuple[str, ...]:
+    """Return the columns whose values differ between inputs and outputs."""
+    alone = replace(work, by_column=True)
+    before = look(attempt, f"{base}/verify", alone).columns
+    after = look(attempt, f"{base}/verify", replace(alone, files=outputs)).columns
+    return differing(before, after)
+
+
+def _not_seen(attempt: Attempt, failures: tuple[Failure, ...]) -> NotVerified:
+    more = len(failures) - MOST_NAMED
+    first, of = failures[0].path, f", of {len(failures)} such files," if len(failures) > 1 else ""
+    return NotVerified(
+        f"verification of {attempt.name} failed: {first}{of} cannot be compared",
+        details=(
+            *(f"{one.path}: {_clause(one)}." for one in failures[:MOST_NAMED]),
+            *((f"and {more} more",) if more > 0 else ()),
+            DROPPED,
+            LEFT_OUT,
+        ),
+        do=REPORT,
+        refusals=[Refusal(one.path, NOT_VERIFIED, one.column, one.detail) for one in failures],
+    )
+
+
+def _clause(failure: Failure) -> str:
+    return f'{failure.detail} in column "{failure.column}"' if failure.column else failure.detail
+
+
+def _listed(name: str, values: Sequence[str]) -> str:
+    shown = ", ".join(f'"{value}"' for value in values[:MOST_NAMED])
+    more = f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
+    return f"{name if len(values) == 1 else name + 's'} {shown}{more}"
+
+
+def _named(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[:MOST_NAMED])
+    return f"{shown} and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else shown
+
+
+NOTHING = "Nothing of this group was committed; its files were removed. The inputs stay in plans."
+DROPPED = "Nothing of this group was committed; its files were removed."
+LEFT_OUT = "Later plans leave these files out until the table replaces them."
+REPORT = "compare what several engines read of these files, and report it as a bug if they agree"

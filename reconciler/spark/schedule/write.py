@@ -1,0 +1,253 @@
+"""Rewrites one group: write, then let the witness compare. Nothing is committed here.
+
+Runs in its own thread beside other groups (see `actions.rewrite`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
+from reconciler.rewrite.task import Unfit
+from reconciler.rewrite.witness import DataFile, Seen, Work
+from reconciler.spark.commit import metadata
+from reconciler.spark.fallback import fallback, stage, uuid_bounds
+from reconciler.spark.schedule import native, witnessing
+from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.group import Group
+from reconciler.spark.schedule.scan import ScanTasks
+from reconciler.spark.schedule.witnessing import Unseen
+from reconciler.spark.session import metrics
+from reconciler.spark.session.metrics import TaskMetrics
+from reconciler.spark.session.translate import java_text, translate
+from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, ROW_GROUP
+
+MIN_SPLIT = 4 << 20
+"""Below this many bytes of written files another task costs more than it saves."""
+READ_ROWS = 1024
+"""Rows decoded at a time: the vectors of all columns stay in a core's cache, unlike those of
+Iceberg's 5,000 rows. A table's own setting takes precedence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A group's verified, uncommitted output."""
+
+    number: int
+    """Of the group in its attempt."""
+    group: Group
+    files: tuple[Any, ...]
+    """org.apache.iceberg.DataFile objects."""
+    rows: int
+    """In them, and in the inputs without the deleted ones."""
+    bytes: int
+    """Of the files."""
+    hashed: bool
+    """Whether the rows were compared by their hashes, or only counted."""
+    metrics: TaskMetrics
+    """Of reading and writing."""
+    verify_metrics: TaskMetrics
+    seconds: float
+    """Of everything."""
+    by_spark: str = ""
+    """Why Spark wrote it, "" if the engine did."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(str(file.location()) for file in self.files)
+
+
+def rewrite_group(
+    attempt: Attempt,
+    number: int,
+    group: Group,
+    tasks: ScanTasks,
+    begun: Callable[[int], None],
+    threads: int = 1,
+) -> Written:
+    """Write the rows of `tasks` to new files under the attempt's prefix, and verify them.
+
+    begun: is called before rows are read, with the memory that this takes as predicted, 0 if Spark
+    does it. threads: of the driver that no other group uses.
+    """
+    started = time.monotonic()
+    spark, base = attempt.spark, f"{attempt.id}/{number}"
+    hashed = witnessing.checks_hashes(attempt.verify, base)
+    moved = bool(group.action.moves_by)
+    table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
+    order = metadata.sort_order_id(attempt.table, group.action.ordering)
+    for part in group.action.ordering.key:
+        fallback.path_of(attempt.table.schema(), part)
+    inputs = witnessing.inputs_as_seen(attempt, tasks, hashed)
+    plan = native.planned(attempt, number, group, tasks, table, inputs, threads)
+    begun(0 if isinstance(plan, str) else plan.memory)
+    with contextlib.ExitStack() as made:
+        reason = plan if isinstance(plan, str) else ""
+        if not isinstance(plan, str):
+            engine = _by_engine(attempt, group, tasks, table, base, order, plan, inputs)
+            try:
+                found = made.enter_context(engine)
+            except Unfit as unfit:
+                reason = str(unfit)
+        if reason:
+            by_spark = _by_spark(attempt, group, tasks, table, base, order)
+            found = made.enter_context(by_spark)
+        files = found.files
+        rows, verified = found.verified or witnessing.same_rows(
+            attempt, base, tasks, files, inputs,
+            lambda: read_back(attempt, base, files, hashed, moved),
+        )  # fmt: skip
+    return Written(
+        number,
+        group,
+        files,
+        rows,
+        sum(int(file.fileSizeInBytes()) for file in files),
+        hashed,
+        found.spent + metrics.of_job_group(spark, f"{base}/write"),
+        verified,
+        time.monotonic() - started,
+        reason,
+    )
+
+
+NO_TASK = TaskMetrics()
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What was written and is not committed."""
+
+    files: tuple[Any, ...]
+    """org.apache.iceberg.DataFile objects."""
+    spent: TaskMetrics = NO_TASK
+    """By a task of the engine."""
+    verified: tuple[int, TaskMetrics] | None = None
+    """What `witnessing.same_rows` returns, where the task compared its files before it stored them:
+    on every store but the local file system."""
+
+
+@contextlib.contextmanager
+def _by_engine(
+    attempt: Attempt,
+    group: Group,
+    tasks: ScanTasks,
+    table: Any,
+    base: str,
+    order: int,
+    plan: native.Plan,
+    inputs: Work,
+) -> Iterator[Files]:
+    """Provide files of `reconciler.rewrite`; they are deleted if anything fails meanwhile."""
+    made, verified = native.written(attempt, f"{base}/write", plan), None
+    try:
+        if made.compared is not None:
+            outputs = tuple(DataFile(file.path, file.rows, file.size) for file in made.files)
+            with _own_output(attempt):
+                verified = witnessing.compared_by_task(attempt, inputs, outputs, made.compared)
+        files = native.entries_of(attempt, group, tasks, table, plan, order, made)
+        check_prefix(attempt, files)
+        footers = {file.path: file.footer for file in made.files}
+        files = uuid_bounds.corrected(attempt.spark, table, files, footers)
+        yield Files(files, TaskMetrics(made.cpu_seconds, made.read_bytes), verified)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            discard(attempt.table, [file.path for file in made.files])
+        raise
+
+
+@contextlib.contextmanager
+def _by_spark(
+    attempt: Attempt, group: Group, tasks: ScanTasks, table: Any, base: str, order: int
+) -> Iterator[Files]:
+    """Provide files that Spark wrote; they are deleted if anything fails meanwhile."""
+    with stage.rewriting(attempt.spark, table, f"{base}/out") as new_files:
+        try:
+            _job_group(attempt, group, f"{base}/write")
+            with fallback.Source(attempt.spark, table, base, tasks) as source:
+                frame = fallback.arranged(source, group, attempt.catalog)
+                stage.write(frame, f"{base}/out", group.action.into, stage.WHOLE_FILE, order)
+            files = tuple(new_files())
+            check_prefix(attempt, files)
+            with _own_output(attempt):
+                files = uuid_bounds.corrected(attempt.spark, table, files)
+            yield Files(files)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                discard(attempt.table, [str(file.location()) for file in new_files()])
+            raise
+
+
+def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
+    changes = {stage.DATA_PATH: attempt.prefix}
+    for name, value in ((stage.BATCH_ROWS, str(READ_ROWS)), (CODEC, DEFAULT_CODEC)):
+        if attempt.table.properties().get(name) is None:
+            changes[name] = value
+    if group.action.row_group_bytes:
+        changes[ROW_GROUP] = str(group.action.row_group_bytes)
+    return changes
+
+
+def _job_group(attempt: Attempt, group: Group, name: str) -> None:
+    description = f"layoutctl {group.action.kind} {attempt.name}"
+    attempt.spark.sparkContext.setJobGroup(name, description)
+
+
+def check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
+    marker = f"/{attempt.prefix.rpartition('/')[2]}/"
+    strays = [str(file.location()) for file in files if marker not in str(file.location())]
+    if strays:
+        raise UserError(
+            f"{attempt.name} has a location provider that ignores write.data.path",
+            details=(f"It placed an output file at {strays[0]}.", "Nothing was committed."),
+            do="leave the table out of the policy, or use Iceberg's own location provider",
+        )
+
+
+def read_back(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool, moved: bool) -> Seen:
+    """Return what uncommitted files hold, according to the witness. moved: whether rows moved to
+    another partition spec."""
+    with _own_output(attempt):
+        return witnessing.seen_outputs(attempt, base, files, hashed, moved)
+
+
+def even_split(spark: Any, sizes: Sequence[int]) -> int:
+    """Return the bytes that one task reads of files of these sizes, so that all cores are busy to
+    the end."""
+    return max(MIN_SPLIT, sum(sizes) // (2 * int(spark.sparkContext.defaultParallelism)))
+
+
+def discard(table: Any, paths: Sequence[str]) -> None:
+    """Delete output files that were never sent in a commit, or whose commit was refused."""
+    for path in paths:
+        table.io().deleteFile(path)
+
+
+@contextlib.contextmanager
+def _own_output(attempt: Attempt) -> Iterator[None]:
+    """What this run wrote is read back: damage found here is of none of the table's files."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, Unseen) and error.failures[0].column:
+            raise  # whole, but not as it must be: the writer's fault
+        doing = f"read back what was written for {attempt.name}"
+        if not isinstance(error, Unseen) and not isinstance(
+            translate(error, doing), TableDamagedError
+        ):
+            raise
+        why = java_text(error).rpartition(" | ")[2]
+        raise VerificationError(
+            f"verification of {attempt.name} failed: a file that this run wrote cannot be read",
+            details=(
+                first_line(why),
+                witnessing.DROPPED,
+                "All files of the table are as they were.",
+            ),
+            do=f"see what else changes or removes files below {attempt.prefix.rpartition('/')[0]} "
+            "(a removal of orphan files, for example), then run the command again",
+        ) from error

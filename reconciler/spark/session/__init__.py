@@ -1,0 +1,1 @@
+"""The JVM: how a session starts, is configured and is measured, and Java objects in Python."""

@@ -1,0 +1,71 @@
+"""Spark's measurements of the jobs of one group: CPU seconds and job counts, by job group."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from reconciler.spark.session import iceberg
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetrics:
+    """cpu_seconds: of all tasks. input_bytes: read from storage. jobs, stages: number that ran."""
+
+    cpu_seconds: float = 0.0
+    input_bytes: int = 0
+    jobs: int = 0
+    stages: int = 0
+
+    def __add__(self, other: TaskMetrics) -> TaskMetrics:
+        return TaskMetrics(
+            self.cpu_seconds + other.cpu_seconds,
+            self.input_bytes + other.input_bytes,
+            self.jobs + other.jobs,
+            self.stages + other.stages,
+        )
+
+
+def of_job_group(spark: Any, group: str) -> TaskMetrics:
+    """Return the sums over the stages of a finished job group; skipped stages count as nothing."""
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    store = context.statusStore()
+    total = TaskMetrics()
+    for job_id in context.statusTracker().getJobIdsForGroup(group):
+        stages = store.job(job_id).stageIds()
+        ran = [stages.apply(i) for i in range(stages.size())]
+        total += TaskMetrics(jobs=1)
+        for stage_id in ran:
+            stage = stage_of(store, stage_id)
+            if stage is not None and stage.numCompleteTasks() > 0:
+                total += TaskMetrics(stage.executorCpuTime() / 1e9, stage.inputBytes(), 0, 1)
+    return total
+
+
+def driver_cpu_seconds(spark: Any) -> float:
+    """Return the CPU seconds that the driver's JVM and this process have used so far, in all of
+    their threads."""
+    name = "com.sun.management.OperatingSystemMXBean"
+    used = iceberg.method(spark, name, "getProcessCpuTime", "long")
+    bean = spark._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
+    return (
+        int(used.bindTo(bean).invokeWithArguments(iceberg.java_list(spark, []))) / 1e9
+        + time.process_time()
+    )
+
+
+def stage_of(store: Any, stage_id: int) -> Any | None:
+    """Return the last attempt of a stage; None if Spark dropped it.
+
+    Above spark.ui.retainedStages, Spark first drops the stages that never ran.
+    """
+    try:
+        return store.lastStageAttempt(stage_id)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == "java.util.NoSuchElementException":
+            return None
+        raise
