@@ -189,19 +189,22 @@ class UnknownCommitError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding in a document: `layoutctl validate` lists all of them at once.
-
-    line, column: 1-based, 0 when unknown. field: JSON-path-like, e.g. spec.budgets[0].per.
-    severity: "error" fails validation, "warning" does not.
-    """
+    """One finding in a document: `layoutctl validate` lists all of them at once."""
 
     file: str
+    """Name of the file."""
     line: int
+    """Line in the file, from 1; 0 if it is unknown."""
     column: int
+    """Column in the line, from 1; 0 if it is unknown."""
     field: str
+    """Path of the field, such as spec.budgets[0].per."""
     message: str
+    """What is wrong."""
     hint: str = ""
+    """What to write instead, "" if nothing can be suggested."""
     severity: str = "error"
+    """"error" fails the validation, "warning" does not."""
 
 
 class InvalidDocuments(UserError):

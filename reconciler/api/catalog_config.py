@@ -10,19 +10,20 @@ from reconciler.api.reach import Reach
 
 @dataclass(frozen=True, slots=True)
 class CatalogConfig:
-    """One Iceberg catalog, for pyiceberg and Spark alike.
-
-    name: the name both sides use; it is data in SQL catalogs. type: "sql" | "rest".
-    properties: pyiceberg's spelling, secrets included; never print or store them.
-    source: where it was found, for messages ("--catalog", ".pyiceberg.yaml", ...).
-    own: from the local configuration of the person who runs us: only such properties may name a
-    class to load. reach: what its calls may reach in a cluster, where others write its document;
-    None on a person's own machine.
-    """
+    """One Iceberg catalog, for pyiceberg and Spark alike."""
 
     name: str
+    """The name that both sides use. SQL catalogs store it with each table."""
     type: str
+    """The kind of catalog, "sql" or "rest"."""
     properties: Mapping[str, str] = field(repr=False)
+    """Connection properties in pyiceberg's spelling. They include secrets: never print or store
+    them."""
     source: str = ""
+    """Where the catalog was found, for messages ("--catalog", ".pyiceberg.yaml" and the like)."""
     own: bool = False
+    """Whether the properties come from the local configuration of the person who runs this process.
+    Only such properties may name a class to load."""
     reach: Reach | None = None
+    """What its calls may reach in a cluster, where others write its document; None on a person's
+    own machine."""

@@ -13,16 +13,18 @@ REST, SQL = "rest", "sql"
 
 @dataclass(frozen=True, slots=True)
 class CatalogProperty:
-    """name: pyiceberg's spelling. spark: Spark's, "" if Spark has none or it is derived.
-
-    types: catalog types it belongs to. secret: only from a secret or pyiceberg's configuration.
-    """
+    """One connection property that a catalog's document or its secret may set."""
 
     name: str
+    """The property's name in pyiceberg's spelling."""
     spark: str
+    """The property's name in Spark, "" if Spark has none or derives it."""
     types: frozenset[str]
+    """The catalog types that the property belongs to."""
     description: str
+    """What the property does, for the reference."""
     secret: bool = False
+    """Whether it may come only from a secret or from pyiceberg's configuration."""
 
 
 _BOTH = frozenset({REST, SQL})

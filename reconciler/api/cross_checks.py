@@ -28,20 +28,24 @@ TABLES: Path = ("spec", "tables")
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The readable parts of one document that others may contradict.
-
-    name, catalog: "" if unreadable. include: (place in the list, pattern). exclude: None if it is
-    not certain what the policy leaves out.
-    """
+    """The readable parts of one document that others may contradict."""
 
     document: RawDocument
+    """The document as read, with the place of each value."""
     kind: str
+    """The document's kind."""
     namespace: str
+    """Its namespace."""
     name: str
+    """Its name, "" if that cannot be read."""
     created: str = ""
+    """RFC 3339 time at which the API server stored it, "" for a document from a file."""
     catalog: str = ""
+    """Name of the catalog that it refers to, "" if that cannot be read."""
     include: tuple[tuple[int, str], ...] = ()
+    """The table patterns that a policy includes, each with its place in the list."""
     exclude: tuple[str, ...] | None = ()
+    """The table patterns that a policy excludes; None if it is not certain what it leaves out."""
 
     @property
     def place(self) -> str:

@@ -157,13 +157,18 @@ class Clustering:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """target_bytes, row_group_bytes: None is Auto."""
+    """spec.layout.files: how large files are, and when they are merged."""
 
     target_bytes: Annotated[int | None, "targetSize", "size"]
+    """Wanted bytes of a data file; None for Auto."""
     row_group_bytes: Annotated[int | None, "rowGroupSize", "size"]
+    """Wanted bytes of a row group; None for Auto."""
     distribution_mode: DistributionMode
+    """How writers distribute rows to tasks (the table's `write.distribution-mode`)."""
     min_input_files: int
+    """Fewest small files that are worth a merge."""
     quiet_period_seconds: Annotated[int, "quietPeriod", "duration"]
+    """Seconds without changes by other writers before a partition is rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,27 +234,38 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """approval: whether a batch stays on the branch until a person approves it. branch: set if
-    and only if check is, or approval is required."""
+    """spec.safety: what is checked before the result of a rewrite is visible."""
 
     verify: Verification
+    """How many of the written rows are compared with the rows read."""
     allow_live_branches: bool
+    """Whether to rewrite tables that have branches other than main."""
     approval: ResultApproval
+    """Whether a batch stays on the branch until a person approves it."""
     branch: str | None = None
+    """The branch on which results wait; set if and only if `check` is, or approval is required."""
     check: str | None = None
+    """The query that each batch has to pass on the branch; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
-    """per_seconds, or schedule (cron), time_zone (None is UTC) and duration_seconds."""
+    """One entry of spec.budgets: either a rolling window, or a schedule with a duration."""
 
     name: str
+    """The budget's name, unique within the policy."""
     per_seconds: Annotated[int | None, "per", "duration"] = None
+    """Length of the rolling window in seconds; None for a scheduled budget."""
     schedule: str | None = None
+    """Cron expression of the times at which the budget opens; None for a rolling window."""
     time_zone: str | None = None
+    """IANA name of the time zone of the schedule; None for UTC."""
     duration_seconds: Annotated[int | None, "duration", "duration"] = None
+    """Seconds that a scheduled budget stays open; None for a rolling window."""
     max_rewrite_bytes: Annotated[int | None, "maxRewriteBytes", "bytes"] = None
+    """Most bytes of input files that may be rewritten; None for no limit."""
     max_cpu_seconds: Annotated[int | None, "maxCpuTime", "duration"] = None
+    """Most CPU seconds that rewrites may use; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,20 +309,36 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
+    """The spec of a TableLayoutPolicy."""
+
     catalog: Annotated[Reference, "catalogRef"]
+    """The IcebergCatalog whose tables it selects."""
     tables: TableSelector
+    """Patterns of the tables that it includes and excludes."""
     interval_seconds: Annotated[int, "interval", "duration"]
+    """Seconds between two regular looks at each table."""
     suspend: bool
+    """Whether the operator starts nothing new; a running job stops at its next commit boundary."""
     objectives: Objectives
+    """Limits that a table has to meet to be Converged."""
     layout: PolicyLayout
+    """The wanted partitioning, clustering and files."""
     recluster: Recluster
+    """How readily data is rewritten for the queries."""
     deletes: Deletes
+    """How deletes are written and compacted."""
     safety: Safety
+    """What is checked before the result of a rewrite is visible."""
     approval: Approval
+    """Whether a plan needs a person's approval."""
     engine: Engine
+    """What runs the rewrites, and with which resources."""
     budgets: tuple[BudgetSpec, ...] = ()
+    """Limits on bytes and CPU time; all of them apply."""
     recommend: Recommend | None = None
+    """When to recommend a layout; None for never."""
     maintenance: Maintenance | None = None
+    """Expiry of snapshots and removal of files; None leaves them to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,13 +354,18 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class TableLayoutPolicy:
-    """created: RFC 3339 creation time when the API server has stored it, else ""."""
+    """A policy: the layout that its author wants for a set of tables."""
 
     name: str
+    """The name of the object."""
     namespace: str
+    """The namespace of the object."""
     spec: PolicySpec
+    """What its author wrote, with defaults filled in."""
     created: str = ""
+    """RFC 3339 time at which the API server stored it, "" for a document from a file."""
     origin: Origin = field(default=Origin(), compare=False)
+    """The file and line that it was read from, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,21 +386,38 @@ class PolicyReference:
 
 @dataclass(frozen=True, slots=True)
 class TableLayoutSpec:
+    """The spec of a TableLayout: one table under one policy."""
+
     catalog: Annotated[Reference, "catalogRef"]
+    """The IcebergCatalog that holds the table."""
     table: TableIdentifier
+    """Namespace and name of the table."""
     policy: Annotated[PolicyReference, "policyRef"]
+    """The policy that governs the table."""
     suspend: bool
+    """Whether the operator starts nothing new on this table; a running job stops at its next commit
+    boundary."""
     layout_hash: str | None = None
+    """Hash of the part of the policy that determines a plan; None if the operator has not set
+    it."""
     approved_plan: str | None = None
+    """Id of the plan that a person approved; None without an approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
+    """One table under its policy: the operator creates it, and a person approves its plans."""
+
     name: str
+    """The name of the object."""
     namespace: str
+    """The namespace of the object."""
     spec: TableLayoutSpec
+    """The table, its policy and its approval."""
     created: str = ""
+    """RFC 3339 time at which the API server stored it, "" for a document from a file."""
     origin: Origin = field(default=Origin(), compare=False)
+    """The file and line that it was read from, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,22 +434,34 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
+    """A toleration of a Job's pods, as in Kubernetes."""
+
     key: str | None = None
+    """The taint's key; None for all keys."""
     operator: str | None = None
+    """"Exists" or "Equal"; None for "Equal"."""
     value: str | None = None
+    """The taint's value, for "Equal"."""
     effect: str | None = None
+    """The taint's effect; None for all effects."""
     toleration_seconds: int | None = None
+    """Seconds that the pod stays on a node with a NoExecute taint; None for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """affinity: as Kubernetes writes it."""
+    """Where the pods of a Job may run."""
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that a node must have."""
     tolerations: tuple[Toleration, ...] = ()
+    """Taints of nodes that the pods accept."""
     affinity: Mapping[str, Any] = field(default_factory=dict)
+    """The affinity in the form that Kubernetes defines."""
     priority_class_name: str | None = None
+    """The pods' priority class; None for the cluster's default."""
     image_pull_secrets: tuple[Reference, ...] = ()
+    """Secrets with which images are pulled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,35 +514,58 @@ class WorkloadSource:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSpec:
+    """spec.workload: which query logs of the catalog are imported, and what is kept of them."""
+
     interval_seconds: Annotated[int, "interval", "duration"]
+    """Seconds between two imports."""
     retention_seconds: Annotated[int, "retention", "duration"]
+    """Seconds after which recorded queries are deleted."""
     literals: Literals
+    """What is kept of the values in predicates."""
     exclude_columns: tuple[str, ...]
+    """Columns whose values are never kept."""
     sources: tuple[WorkloadSource, ...] = ()
+    """The logs to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogSpec:
-    """properties: pyiceberg's spelling, allowed ones only, without credentials."""
+    """The spec of an IcebergCatalog."""
 
     type: CatalogType
+    """The kind of catalog."""
     catalog_name: str
+    """The name that pyiceberg and Spark use for it."""
     properties: Mapping[str, str] = field(repr=False)
+    """Connection properties in pyiceberg's spelling: allowed ones only, without credentials."""
     interval_seconds: Annotated[int, "interval", "duration"]
+    """Seconds between two listings of the catalog."""
     timeout_seconds: Annotated[int, "timeout", "duration"]
+    """Seconds that one call to the catalog may take."""
     system: System
+    """Where the reconciler keeps its own state."""
     jobs: Jobs
+    """The image and the account of Jobs for its tables."""
     workload: WorkloadSpec
+    """Its query logs."""
     secret: Annotated[Reference | None, "secretRef"] = None
+    """The Secret with its credentials; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergCatalog:
+    """A catalog, and where its state and its query logs are."""
+
     name: str
+    """The name of the object."""
     namespace: str
+    """The namespace of the object."""
     spec: CatalogSpec
+    """What its author wrote, with defaults filled in."""
     created: str = ""
+    """RFC 3339 time at which the API server stored it, "" for a document from a file."""
     origin: Origin = field(default=Origin(), compare=False)
+    """The file and line that it was read from, for messages."""
 
 
 Document = TableLayoutPolicy | TableLayout | IcebergCatalog

@@ -53,16 +53,18 @@ class Documents:
 
 @dataclass
 class Reading:
-    """The result of reading a set of files. sources: text by file, for excerpts.
-
-    skipped: documents of other kinds; files: number of files read.
-    """
+    """The result of reading a set of files."""
 
     documents: Documents = Documents()
+    """The valid documents."""
     problems: list[Problem] = field(default_factory=list)
+    """What is wrong in the files, in the order of their reading."""
     sources: dict[str, str] = field(default_factory=dict)
+    """The text of each file by its name, for excerpts in messages."""
     files: int = 0
+    """The number of files read."""
     skipped: int = 0
+    """The number of documents of other kinds, which are left alone."""
 
     @property
     def errors(self) -> list[Problem]:

@@ -21,21 +21,27 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """path: the place of the rule, `[]` for items of a list. field: what it concerns, below path.
-
-    holds: takes the value at path; None for an immutable field.
-    reads: what `holds` reads below path, `[]` for the items too; asks: what it only tests for
-    presence. If one of them is broken, the rule is not evaluated. hint: what to write instead.
-    """
+    """One rule of a CRD in Python."""
 
     kind: str
+    """The kind of document that the rule belongs to."""
     path: str
+    """The place of the rule in the document, with `[]` for the items of a list."""
     field: str
+    """The field that the rule is about, below `path`."""
     message: str
+    """The message of a violation, as in the CRD."""
     holds: Callable[[Object], bool] | None
+    """Returns whether the value at `path` meets the rule; None for an immutable field, which only
+    the API server can check."""
     reads: tuple[str, ...] = ()
+    """Fields below `path` that `holds` reads, with `[]` for items. If one of them is broken, the
+    rule is not evaluated."""
     asks: tuple[str, ...] = ()
+    """Fields below `path` that `holds` only tests for presence. If one of them is broken, the rule
+    is not evaluated."""
     hint: str = ""
+    """What to write instead."""
 
 
 def _property_is(spec: Object, name: str, holds: Callable[[str], bool]) -> bool:

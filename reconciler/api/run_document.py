@@ -32,26 +32,34 @@ Fields = Mapping[str, tuple[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class RunDocument:
-    """One attempt at one plan.
-
-    table: levels, the name last. plan_digest: "sha256:" + hex of the plan document. action_ids: the
-    admitted ones, in plan order; if empty, only what earlier attempts left open is settled.
-    bytes_limit, cpu_limit_seconds: what the budgets leave for all of it, repeated work included;
-    None = no limit. policy_key: key of the spending. owner: the claim that the table must have.
-    """
+    """One attempt at one plan, as the driver pod reads it."""
 
     catalog: IcebergCatalog
+    """The catalog's document."""
     policy: TableLayoutPolicy
+    """The policy's document."""
     table: tuple[str, ...]
+    """The levels of the table's identifier, the name last."""
     plan_uri: str
+    """Place of the plan in the plan store."""
     plan_digest: str
+    """"sha256:" and the hexadecimal hash of the plan's document."""
     plan_id: str
+    """The plan's id."""
     attempt: int
+    """Number of this attempt at the plan."""
     action_ids: tuple[str, ...]
+    """Ids of the admitted actions, in plan order. If there is none, the run only settles what
+    earlier attempts left open."""
     bytes_limit: int | None
+    """Bytes that the budgets leave for the whole run, repeated work included; None for no limit."""
     cpu_limit_seconds: int | None
+    """CPU seconds that the budgets leave for the whole run, repeated work included; None for no
+    limit."""
     policy_key: str
+    """Key under which the spending is recorded: tables of one key share the budgets."""
     owner: str
+    """The value that the table's claim must have."""
 
     def text(self) -> str:
         """Return one line of JSON. Raises UserError if it does not fit an environment variable."""
@@ -75,20 +83,24 @@ class RunDocument:
 
 @dataclass(frozen=True, slots=True)
 class RecommendRun:
-    """One attempt at a recommendation for one table.
-
-    run_id: of its inputs, "r-" and 20 hex digits. policy: has spec.recommend. cpu_limit_seconds:
-    what was reserved; the process ends when it has used so much. policy_key, owner: as above.
-    """
+    """One attempt at a recommendation for one table, as the driver pod reads it."""
 
     catalog: IcebergCatalog
+    """The catalog's document."""
     policy: TableLayoutPolicy
+    """The policy's document, which has spec.recommend."""
     table: tuple[str, ...]
+    """The levels of the table's identifier, the name last."""
     run_id: str
+    """Id of the recommendation's inputs: "r-" and 20 hexadecimal digits."""
     attempt: int
+    """Number of this attempt at the recommendation."""
     cpu_limit_seconds: int
+    """CPU seconds that were reserved; the process ends once it has used them."""
     policy_key: str
+    """Key under which the spending is recorded: tables of one key share the budgets."""
     owner: str
+    """The value that the table's claim must have."""
 
     def text(self) -> str:
         """Return one line of JSON. Raises UserError if it does not fit an environment variable."""

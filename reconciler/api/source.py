@@ -39,30 +39,38 @@ class Unclear:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """1-based place of a value and of its key; text: a scalar as written, None for others.
-
-    plain: the scalar is not quoted.
-    """
+    """Place of a value and of its key in a YAML file."""
 
     line: int
+    """Line of the value, from 1."""
     column: int
+    """Column of the value, from 1."""
     key_line: int
+    """Line of the value's key, from 1."""
     key_column: int
+    """Column of the value's key, from 1."""
     text: str | None = None
+    """A scalar as written; None for lists and mappings."""
     plain: bool = False
+    """Whether the value is a scalar without quotes."""
 
 
 @dataclass
 class RawDocument:
-    """One YAML document. value: dict, list, scalar or None; positions: by path; repeated: positions
-    of duplicate keys, of which the first holds the value."""
+    """One YAML document with the place of each of its values."""
 
     file: str
+    """Name of the file."""
     line: int
+    """First line of the document in the file, from 1."""
     value: Any = None
+    """The parsed document: a mapping, a list, a scalar or None."""
     positions: dict[Path, Position] = field(default_factory=dict)
+    """The place of each value, by its path in the document."""
     problems: list[Problem] = field(default_factory=list)
+    """What the parser found wrong."""
     repeated: list[Path] = field(default_factory=list)
+    """Paths of keys that are given twice; the first one's value counts."""
 
     def problem(
         self,

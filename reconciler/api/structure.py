@@ -36,16 +36,22 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """at_key: the caret is at the field's key instead of its value. blocks: checks that read the
-    value are skipped. meant: the field that a misspelt one probably stands for."""
+    """One violation of a document's schema."""
 
     path: Path
+    """Path of the value in the document."""
     message: str
+    """What is wrong, as a clause."""
     hint: str = ""
+    """What to write instead, "" if nothing can be suggested."""
     at_key: bool = False
+    """Whether the caret is at the field's key instead of at its value."""
     severity: str = "error"
+    """"error" or "warning"."""
     blocks: bool = True
+    """Whether checks that read this value are skipped."""
     meant: Path = ()
+    """Path of the field that a misspelt field probably means, () for other violations."""
 
 
 def structural_findings(document: RawDocument, kind: str) -> Iterator[Finding]:

@@ -43,28 +43,37 @@ DAY_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class FileTableParts:
-    """The parts of the table's metadata that its manifests lack.
-
-    manifests: by path, (spec id, sequence number, snapshot id) that entries inherit.
-    """
+    """What a file table needs beside its manifests; the table's metadata holds it."""
 
     schema: Schema
+    """The schema that columns are read by."""
     specs: Mapping[int, PartitionSpec]
+    """The partition specs by id."""
     default_spec_id: int
+    """Id of the spec that writers use."""
     properties: Mapping[str, str]
+    """The table's properties."""
     snapshots: Sequence[SnapshotInfo]
+    """The snapshots that the metadata retains."""
     manifests: Mapping[str, tuple[int, int, int]]
+    """By the path of a manifest, the (spec id, sequence number, snapshot id) that its entries
+    inherit."""
 
 
 @dataclass(frozen=True)
 class DeleteFiles:
-    """Live delete files. Arrays have shape [delete files]; `entries` holds the rest."""
+    """Live delete files. Arrays have shape [delete files]."""
 
     entries: Entries
+    """The delete files' manifest entries."""
     spec_id: Array
+    """Partition spec of each delete file."""
     sequence: Array
+    """Data sequence number of each delete file."""
     snapshot: Array
+    """Id of the snapshot that added each delete file."""
     partition: tuple[Partition, ...]
+    """Partition values of each delete file."""
 
 
 def assemble(parts: FileTableParts, entries: Entries | None) -> tuple[FileTable, DeleteFiles]:

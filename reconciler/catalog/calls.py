@@ -56,13 +56,21 @@ class Lane:
     """The calls of one catalog, across all versions of its document. Thread-safe."""
 
     name: str
+    """The catalog's name, for messages."""
     most_hanging: int = MOST_HANGING
+    """Number of given-up calls that may hang before further calls are refused."""
     pause: float = PAUSE_SECONDS
+    """Seconds for which calls are refused after one without an answer."""
     sockets: Sockets = field(default_factory=weakref.WeakSet)
+    """Connections that the lane's calls have open."""
     _hanging: set[threading.Thread] = field(default_factory=set)
+    """Threads of calls that were given up and have not ended."""
     _shut_until: float = 0.0
+    """Monotonic time in seconds until which every call is refused."""
     _shut_to_impatient_until: float = 0.0
+    """Monotonic time in seconds until which calls under `patience` are refused."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the set of hanging threads."""
 
     def hanging(self) -> int:
         """Threads of calls that were given up and have not ended."""

@@ -38,20 +38,25 @@ RESTORE = "restore the file, or remove it if no table needs it"
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """uuid: "" for a view, and for a table of format 1 without one. roots: locations that the
-    table's files are or were written to. named: files that the metadata itself names. lists:
-    manifest lists; head: that of the present snapshot; manifests: of snapshots without a list
-    (format 1). log: earlier metadata files, oldest first. registers: its files may lie anywhere,
-    since it registered files of others."""
+    """The files that one metadata file names, as far as the search for orphans needs them."""
 
     uuid: str = ""
+    """The table's UUID; "" for a view and for a table of format 1 without one."""
     roots: frozenset[str] = frozenset()
+    """Directories that the table's files are or were written to."""
     named: frozenset[str] = frozenset()
+    """Paths of the files that the metadata file names itself."""
     lists: tuple[str, ...] = ()
+    """Paths of the manifest lists."""
     manifests: tuple[str, ...] = ()
+    """Paths of the manifests of snapshots without a list (format 1)."""
     log: tuple[str, ...] = ()
+    """Paths of earlier metadata files, oldest first."""
     head: str = ""
+    """Path of the current snapshot's manifest list."""
     registers: bool = False
+    """Whether its files may lie anywhere, because files of others were registered in it or its
+    files are not to be removed (`gc.enabled`)."""
 
 
 def chain_of(body: Any) -> Chain:

@@ -40,25 +40,34 @@ MISSING_DATA_FILE = (
 
 @dataclass(frozen=True, slots=True)
 class ChunkStats:
-    """One column chunk. lower, upper: domain scalars, None if the footer has none."""
+    """The footer's statistics of one column chunk."""
 
     lower: Scalar | None
+    """Lower bound in the column's domain; None if the footer has none."""
     upper: Scalar | None
+    """Upper bound in the column's domain; None if the footer has none."""
     nulls: int
+    """Number of NULL values."""
     values: int
+    """Number of values, NULL included."""
     cut: bool
+    """Whether a bound is as long as bounds are kept, and may be cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """One row group: rows, bytes before compression, and by field the compressed bytes, the bytes
-    of the dictionary page, and statistics."""
+    """The footer's facts of one row group."""
 
     records: int
+    """Number of rows."""
     encoded: int
+    """Bytes before compression."""
     sizes: dict[int, int]
+    """Compressed bytes of the column chunk, by field id."""
     dictionaries: dict[int, int]
+    """Stored bytes of the dictionary page, by field id."""
     chunks: dict[int, ChunkStats]
+    """Statistics of the column chunk, by field id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,45 +72,65 @@ class RawBounds:
 
 @dataclass(frozen=True)
 class FieldStats:
-    """Statistics of one field id; None if no entry has that kind. Counts: NULL if missing."""
+    """Statistics of one field id over all entries. Arrays have shape [entries]; one is None if no
+    entry has that statistic."""
 
     lower: RawBounds | None = None
+    """Lower bounds as raw bytes."""
     upper: RawBounds | None = None
+    """Upper bounds as raw bytes."""
     nulls: Array | None = None
+    """Number of NULL values; the constant NULL where an entry has none."""
     nans: Array | None = None
+    """Number of NaN values; the constant NULL where an entry has none."""
     values: Array | None = None
+    """Number of values; the constant NULL where an entry has none."""
     sizes: Array | None = None
+    """Stored bytes of the column; the constant NULL where an entry has none."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """All entries of some manifests. Arrays have shape [entries].
-
-    manifests: (path, length); manifest: int32 index into it, ascending. status: 0 existing,
-    1 added, 2 deleted. content: 0 data, 1 position deletes or vectors, 2 equality deletes.
-    partition: int32 index into `partitions`. path, referenced: object arrays of str ("" = none).
-    equality_ids: by entry.
-    """
+    """All entries of some manifests. Arrays have shape [entries]."""
 
     manifests: tuple[tuple[str, int], ...]
+    """Path and bytes of each manifest."""
     manifest: Array
+    """int32[entries]: index into `manifests`, ascending."""
     status: Array
+    """0 for an existing entry, 1 for an added one, 2 for a deleted one."""
     content: Array
+    """0 for data, 1 for position deletes and deletion vectors, 2 for equality deletes."""
     snapshot_id: Array
+    """Snapshot that added or deleted the file; the constant NULL where it is inherited."""
     sequence: Array
+    """Data sequence number; the constant NULL where it is inherited."""
     path: Array
+    """object[entries]: the file's path as the manifest has it."""
     parquet: Array
+    """Whether the file format is Parquet."""
     encrypted: Array
+    """Whether the entry has key metadata."""
     records: Array
+    """Number of rows, or of deletes."""
     bytes: Array
+    """Size of the file."""
     sort_order_id: Array
+    """Id of the sort order that the file was written by; the constant NULL if missing."""
     partition: Array
+    """int32[entries]: index into `partitions`."""
     partitions: tuple[PartitionTuple, ...]
+    """The distinct partition tuples."""
     referenced: Array
+    """object[entries]: path of the data file that a delete file names, "" for none."""
     content_offset: Array
+    """Offset of a deletion vector within its file; the constant NULL for other files."""
     content_bytes: Array
+    """Bytes of a deletion vector within its file; the constant NULL for other files."""
     equality_ids: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Field ids of the key of an equality delete file, by the number of its entry."""
     stats: dict[int, FieldStats] = field(default_factory=dict)
+    """Statistics of columns by field id."""
 
     def __len__(self) -> int:
         return len(self.path)

@@ -52,21 +52,30 @@ class Unasked(Exception):
 
 @dataclass
 class Sharers:
-    """config, catalog: where the table is registered. identifier: its name there. io: of its files.
-    known: places of other tables that need not be read again; None right before a removal. commits:
-    UUIDs of commits of ours that were never accepted: a metadata file that one of them wrote is
-    nobody's, as long as nobody names it."""
+    """Asks the other tables of a catalog, and other histories below the table, for files that they
+    name."""
 
     config: CatalogConfig
+    """The catalog's connection."""
     catalog: Any
+    """The catalog, as pyiceberg loaded it."""
     identifier: tuple[str, ...]
+    """The table's name in the catalog."""
     io: Any
+    """Reads the table's files."""
     cache_dir: Path
+    """Directory of cached manifests."""
     timeout: float = 30.0
+    """Seconds that one call to the catalog may take."""
     known: PlacesKnown | None = None
+    """Places of other tables that need not be read again; None right before a removal."""
     commits: tuple[str, ...] = ()
+    """UUIDs of commits of ours that were never accepted. A metadata file that one of them wrote
+    belongs to nobody, as long as nobody names it."""
     _resolver: Resolver = field(default_factory=Resolver)
+    """Compares paths once links are resolved."""
     _read: set[str] = field(default_factory=set)
+    """Paths of the manifests that have been read already."""
 
     def strike(
         self,

@@ -49,19 +49,21 @@ groups and no other limit is given."""
 
 @dataclass(frozen=True)
 class Sketch:
-    """Sampled rows of one file. values, null: by field id, arrays [sampled rows].
-
-    types: the Iceberg type that each column was sampled as; a promoted column is sampled again.
-    taken_ms: when, 0 if that was not recorded. read: bytes of the footer and the column
-    chunks that were read. opening: how long the file took now; a stored sketch does not keep it.
-    """
+    """Sampled rows of one file."""
 
     types: dict[int, str]
+    """The Iceberg type that each column was sampled as, by field id. A promoted column is sampled
+    again."""
     values: dict[int, Array]
+    """Sampled values in the column's domain, [sampled rows], by field id."""
     null: dict[int, Array]
+    """Whether a sampled value is NULL, [sampled rows], by field id."""
     taken_ms: int = 0
+    """When the sample was taken, in epoch milliseconds; 0 if that was not recorded."""
     read: int = 0
+    """Bytes of the footer and of the column chunks that were read."""
     opening: Opening | None = None
+    """How long it took to open the file now; None for a stored sketch, which does not keep it."""
 
     def __len__(self) -> int:
         return len(next(iter(self.null.values()), ()))
@@ -214,17 +216,18 @@ def _spaced(number: int, count: int, start: int) -> Int64:
 
 @dataclass(frozen=True)
 class _Sampled:
-    """Sampled rows of a file with a row, in their order. Arrays [sampled rows].
-
-    source: the row group that a row is read from; inside: its place there; to: the row group that
-    it represents. records: rows per row group.
-    """
+    """Which rows of a file are sampled, in the order of the file."""
 
     source: Int64
+    """int64[sampled rows]: the row group that a row is read from."""
     inside: Int64
+    """int64[sampled rows]: the row's place in that row group."""
     to: Int64
+    """int64[sampled rows]: the row group that the row represents."""
     records: Int64
+    """int64[row groups]: number of rows."""
     bounds: dict[int, ColumnBounds]
+    """Zone maps of the row groups by field id."""
 
     def stand_in(self, field: Field, values: Array, null: Array) -> tuple[Array, Array]:
         """Return values and NULL flags, adjusted to the row groups that they represent."""

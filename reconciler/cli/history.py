@@ -59,16 +59,21 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PastPlan:
-    """A plan that was carried out at least in part. realised: what later queries did not read, None
-    if that is unknown. rho: cost of a rewritten byte in bytes of reading. check: the recorded
-    queries before, as predicted and afterwards. open_bytes: the price of opening a file."""
+    """A plan that was carried out at least in part."""
 
     plan_id: str
+    """The plan's id."""
     entries: tuple[LedgerEntry, ...]
+    """The outcomes of its actions, each with its prediction."""
     realised: Credit | None
+    """What later queries did not read because of it; None if that is unknown."""
     rho: float
+    """Cost of a rewritten byte in bytes of reading."""
     open_bytes: int
+    """Cost of opening a file in bytes of reading."""
     check: ReadCheck | None = None
+    """What the recorded queries read before, as predicted and afterwards; None if nothing was
+    measured."""
 
     @property
     def at_ms(self) -> int:

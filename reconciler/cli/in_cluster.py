@@ -45,10 +45,15 @@ class Place:
     """One namespace of the cluster, and the objects of ours in it."""
 
     api: Api
+    """The Kubernetes API."""
     namespace: str
+    """The name of the namespace."""
     layouts: tuple[Object, ...]
+    """Its TableLayouts."""
     policies: tuple[Object, ...]
+    """Its TableLayoutPolicies."""
     catalogs: tuple[Object, ...]
+    """Its IcebergCatalogs."""
 
 
 def connect(kubeconfig: str | None, namespace: str | None) -> Place:

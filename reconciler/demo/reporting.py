@@ -33,19 +33,22 @@ and a concurrent collector cost such a round half of its CPU time and save nothi
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """The result of one execution and its figures from Spark's event log.
-
-    bytes: sum of Bytes Read over its tasks, all tables; files: data files that its scans of the
-    fact tables opened; scanned: files that those tables held; seconds: wall clock.
-    """
+    """The result of one execution and its figures from Spark's event log."""
 
     label: str
+    """The name of this execution, unique in its round."""
     name: str
+    """The name of the query."""
     checksum: str
+    """Hash of the rows that it returned."""
     bytes: int
+    """Sum of Bytes Read over its tasks, of all tables."""
     files: int
+    """Number of data files that its scans of the fact tables opened."""
     scanned: int
+    """Number of data files that these tables held."""
     seconds: float
+    """Wall-clock time in seconds."""
 
 
 def run_round(
@@ -185,15 +188,23 @@ def read_event_log(log: Path) -> dict[str, tuple[int, int, int, float]]:
 
 @dataclass
 class _Recorded:
-    """What has been read so far, by execution id; metrics: accumulator id -> metric name."""
+    """What has been read of the event log so far. The dictionaries are by execution id unless said
+    otherwise."""
 
     labels: dict[int, str]
+    """The label of the execution."""
     started: dict[int, int]
+    """Start in epoch milliseconds."""
     ended: dict[int, int]
+    """End in epoch milliseconds."""
     stages: dict[int, int]
+    """Execution id by stage id."""
     bytes: dict[int, int]
+    """Bytes that its tasks read."""
     metrics: dict[int, str]
+    """Metric name by accumulator id."""
     files: dict[int, tuple[int, int]]
+    """Number of data files that its scans opened, and number that they skipped."""
 
 
 def _events(log: Path) -> Iterator[Mapping[str, Any]]:

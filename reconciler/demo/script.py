@@ -56,12 +56,16 @@ spec:
 
 @dataclass
 class Demo:
-    """One run of the demo. say: receives its text, line by line."""
+    """One run of the demo."""
 
     place: data.Place
+    """The directories that the demo works in."""
     scale: data.Scale
+    """How much data it makes."""
     say: Callable[[str], None]
+    """Receives the demo's text, line by line."""
     started: float = field(default_factory=time.monotonic)
+    """Monotonic time of the start, in seconds."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Numbers for bench/: planned bytes by layout, checksums that differ, seconds."""
 

@@ -29,13 +29,18 @@ _Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One request: create `body`, or merge it into the event `name` when `patch`."""
+    """One request to the API server about an event."""
 
     key: _Key
+    """UID of the object, type, reason and message: the same for repeats of an event."""
     namespace: str
+    """Namespace of the event."""
     name: str
+    """Name of the event."""
     body: dict[str, Any]
+    """The event to create, or the fields to merge into it."""
     patch: bool
+    """Whether `body` is merged into an existing event instead of creating one."""
 
 
 @dataclass(slots=True)

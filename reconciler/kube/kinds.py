@@ -14,13 +14,18 @@ CLI_MANAGER = "layoutctl"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind. group: "" for the core group. namespaced: whether its objects have a namespace."""
+    """One kind of object, and how its URL is made."""
 
     group: str
+    """The API group, "" for the core group."""
     version: str
+    """The API version within the group."""
     kind: str
+    """The kind's name in documents."""
     plural: str
+    """The kind's name in URLs."""
     namespaced: bool = True
+    """Whether its objects have a namespace."""
 
     @property
     def api_version(self) -> str:

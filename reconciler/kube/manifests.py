@@ -48,35 +48,47 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """One attempt at one plan on one table.
-
-    layout_name, layout_uid: of the TableLayout that owns the Job. plan_digest: "sha256:...". run:
-    the run document's text. secret: of the catalog's credentials, "" for none. catalog_version: a
-    hash of the version of the catalog and its secret. image: for a catalog that names none.
-    service_account: likewise. executor_service_account: of every executor, "" for the namespace's
-    default one. memory_factor: above 1 for the one retry after running out of memory;
-    it applies to driver and executors. reach: what the driver may reach for the catalog.
-    """
+    """One attempt at one plan on one table, as a Job of Kubernetes."""
 
     name: str
+    """Name of the Job."""
     namespace: str
+    """Namespace of the Job."""
     layout_name: str
+    """Name of the TableLayout that owns the Job."""
     layout_uid: str
+    """UID of the TableLayout that owns the Job."""
     plan_id: str
+    """The plan's id."""
     plan_digest: str
+    """"sha256:" and the hexadecimal hash of the plan's document."""
     attempt: int
+    """Number of this attempt at the plan."""
     run: str
+    """Text of the run document, which the driver reads."""
     engine: Engine
+    """Resources of driver and executors, by the policy."""
     jobs: Jobs
+    """Image and account of Jobs, by the catalog."""
     image: str
+    """Image of a Job whose catalog names none."""
     service_account: str
+    """Service account of a driver whose catalog names none."""
     executor_service_account: str = ""
+    """Service account of every executor; "" for the namespace's default one."""
     secret: str = ""
+    """Name of the Secret with the catalog's credentials, "" for none."""
     catalog_version: str = ""
+    """Hash of the version of the catalog's document and of its Secret."""
     memory_factor: float = 1.0
+    """Factor of the memory of driver and executors; above 1 for the one retry after running out of
+    memory."""
     reach: Reach = STRICT
+    """What the driver may reach for the catalog."""
     deadline_seconds: int = DEADLINE_SECONDS
+    """Seconds after which Kubernetes ends the Job."""
     ttl_seconds: int = TTL_SECONDS
+    """Seconds after its end for which the Job is kept."""
 
 
 def job(request: JobRequest) -> dict[str, Any]:

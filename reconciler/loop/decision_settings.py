@@ -63,17 +63,22 @@ DEFAULT_ROW_GROUP = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The state store's history of a table. rho: measured ratios, oldest first; runs: times of
-    executions, of all tables; open_price: of a file; conflicts: in a row until now; credits: what
-    later queries did not read, by plan id, without plans of which that is unknown."""
+    """What the state store knows of a table's past."""
 
     entries: tuple[LedgerEntry, ...] = ()
+    """Outcomes of executed actions, each with its prediction."""
     checks: tuple[ReadCheck, ...] = ()
+    """What the recorded queries read before and after each plan."""
     rho: tuple[float, ...] = ()
+    """Measured costs of a rewritten byte in bytes of reading, oldest first."""
     runs: tuple[RunTimes, ...] = ()
+    """Times of executions of all tables."""
     open_price: OpenPrice = PRESET
+    """Cost of opening a file, with how it is known."""
     conflicts: Conflicts = NO_CONFLICTS
+    """Conflicts with other writers in a row until now."""
     credits: Mapping[str, Credit] = field(default_factory=dict)
+    """What later queries did not read, by plan id; a plan is absent where that is unknown."""
 
 
 def settings_for(

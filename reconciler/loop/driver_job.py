@@ -69,19 +69,20 @@ class Plans(Protocol):
 
 @dataclass(kw_only=True)
 class DriverActor(LocalActor):
-    """The step's I/O in a driver pod: shared state, and one given plan.
-
-    plan: the one that was loaded. attempt: the operator's number of this run. start: creates the
-    Spark session. stopping: whether the pod was asked to end. begun: microseconds; a TableLayout
-    that was deleted and created again counts attempts at the same plan from one again, and no run
-    may settle another's reservation as its own.
-    """
+    """The step's I/O in a driver pod: shared state, and one given plan."""
 
     plan: Plan
+    """The plan that the run document names."""
     attempt: int
+    """The operator's number of this run."""
     start: Callable[[CatalogConfig, str], Any]
+    """Creates the Spark session of a catalog, with the given name of the application."""
     stopping: Callable[[], bool]
+    """Returns whether the pod was asked to end."""
     begun: int = field(default_factory=lambda: time.time_ns() // 1000)
+    """Start of this run in epoch microseconds. A TableLayout that is deleted and created again
+    counts attempts at the same plan from 1 again; this time keeps a run from settling another's
+    reservation."""
 
     def put_plan(self, plan: Plan) -> None:
         """Do nothing: the operator has published the plan."""

@@ -56,16 +56,18 @@ class Approvals:
 
 @dataclass(frozen=True, slots=True)
 class PendingWork:
-    """The pending part of a plan on one table. owner: who else claims the table, "" if no one does.
-
-    stale_workload: the plan is based on queries that are too old to act on without a person.
-    """
+    """The pending part of a plan on one table."""
 
     plan: Plan
+    """The whole plan."""
     actions: tuple[PlannedAction, ...]
+    """Its pending actions, in plan order."""
     table_uuid: str
+    """UUID of the table."""
     owner: str
+    """Who else claims the table, "" if no one does."""
     stale_workload: bool
+    """Whether the plan is based on queries that are too old to act on without a person."""
 
 
 def gate_input(

@@ -67,17 +67,23 @@ MOST_COLUMNS = 32
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """costs: the name of a preset, "" for what was measured, or else for where the table lies.
-    horizon_ms: over which reading is weighed against rewriting. sample_bytes: most bytes read for
-    the sample."""
+    """How a recommendation is made."""
 
     method: str = DEFAULT_METHOD
+    """Name of the method that searches the layouts."""
     costs: str = ""
+    """Name of a preset of prices; "" for measured prices, or else for those of the table's
+    storage."""
     horizon_ms: int = HORIZON_MS
+    """Time in milliseconds over which reading is weighed against rewriting."""
     sample_bytes: int = SAMPLE_BYTES
+    """Most bytes that are read for the sample."""
     sample_rows: int = SAMPLE_ROWS
+    """Most rows in the sample."""
     keep_partitioning: bool = False
+    """Whether only layouts with the present partitioning are considered."""
     seed: int = 20260101
+    """Seed of the methods that use random numbers."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +91,29 @@ class Recommended:
     """A recommendation with everything that it was made from."""
 
     target: Target
+    """The table's catalog and name."""
     observation: Observation
+    """The table as it was observed."""
     evidence: Evidence
+    """The recorded queries."""
     options: Options
+    """How it was to be made."""
     costs: Costs
+    """Prices of reading, opening and writing."""
     sample: TableSample
+    """Sampled rows of the table."""
     demands: tuple[Demand, ...]
+    """The recorded queries by shape, with their literals resolved."""
     recommendation: Recommendation
+    """The chosen layout and the others, with their costs."""
     throughput: Throughput
+    """The time model of rewrites."""
     rho: float
+    """Cost of a rewritten byte in bytes of reading."""
     ingest: Ingest
+    """How fast and in which files the table grows."""
     made: dt.datetime
+    """When it was made."""
 
 
 def recommended(target: Target, reader: Reader, options: Options, now: dt.datetime) -> Recommended:
@@ -132,12 +150,19 @@ class Gathered:
     """What a recommendation of one table is made from."""
 
     target: Target
+    """The table's catalog and name."""
     observation: Observation
+    """The table as it was observed."""
     evidence: Evidence
+    """The recorded queries."""
     options: Options
+    """How the recommendation is to be made."""
     sample: TableSample
+    """Sampled rows of the table."""
     throughput: Throughput
+    """The time model of rewrites."""
     given: Given
+    """The input of the search for a layout."""
 
 
 def gathered(

@@ -24,17 +24,18 @@ KIND = "TableRecommendationList"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A table's recommendation (TableRecommendation) and the limits of the policy that governs it.
-
-    policy: as plans print it. policy_key: tables of one key share the budgets. spent: what the
-    budgets charge already; None if that cannot be read.
-    """
+    """A table's recommendation and the limits of the policy that governs it."""
 
     document: Mapping[str, Any]
+    """The recommendation as a TableRecommendation document."""
     policy: str
+    """The policy's name as plans print it."""
     policy_key: str
+    """Key of the policy's spending: tables of one key share the budgets."""
     budgets: tuple[Budget, ...]
+    """The policy's budgets."""
     spent: tuple[Spent, ...] | None
+    """What the budgets charge already; None if that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

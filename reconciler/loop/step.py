@@ -132,29 +132,37 @@ class TableState:
 
 @dataclass(frozen=True)
 class StepResult:
-    """after: the proposal made from the observation after the execution; result None: not run."""
+    """What one step on one table did."""
 
     before: Proposal
+    """The proposal that the step was made from."""
     gate: Gate
+    """What the gate admitted, and why not more."""
     result: ExecutionResult | None
+    """The result of the execution; None if nothing was executed."""
     after: Proposal
+    """The proposal made from the observation after the execution."""
     state: TableState
+    """The state of the table after the step."""
     check: ReadCheck | None = None
+    """What the recorded queries read before and after; None if nothing was measured."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """The fixed part of every step on one table. policy_name: as plans print it.
-
-    in_cluster: the operator makes the step, and executors in pods carry it out. It acts on more
-    fields of a policy than `layoutctl`.
-    """
+    """The fixed part of every step on one table."""
 
     target: Target
+    """The table's catalog and name."""
     policy: TableLayoutPolicy
+    """The policy that governs the table."""
     policy_name: str
+    """The policy's name as plans print it."""
     clock: Callable[[], dt.datetime]
+    """Returns the time."""
     in_cluster: bool = False
+    """Whether the operator makes the step and pods carry it out. It acts on more fields of a policy
+    than `layoutctl` does."""
 
     @cached_property
     def policy_digest(self) -> str:

@@ -25,17 +25,22 @@ from reconciler.table.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Rewrites that only the quiet period holds back. first_ms, last_ms: when the first and the
-    last of their partitions leave it. conflicts: in a row, which lengthened it to quiet_ms; 0 for
-    the declared one."""
+    """Rewrites that only the quiet period prevents."""
 
     rewrites: int
+    """Number of rewrites."""
     files: int
+    """Number of their input files."""
     bytes: int
+    """Bytes of their input files."""
     first_ms: int
+    """When the first of their partitions leaves the quiet period, in epoch milliseconds."""
     last_ms: int
+    """When the last of their partitions leaves the quiet period, in epoch milliseconds."""
     quiet_ms: int
+    """Length of the quiet period in milliseconds, as lengthened by conflicts."""
     conflicts: int
+    """Conflicts in a row that lengthened the quiet period; 0 for the declared one."""
 
     @property
     def until(self) -> str:
