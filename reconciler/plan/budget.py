@@ -21,19 +21,25 @@ from reconciler.plan.schedule import last_start, next_start
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """per_seconds or schedule (with duration_seconds); limits in bytes and CPU seconds.
-
-    title: what messages call it, "" for its name.
-    """
+    """A limit on what may be rewritten: either over a rolling window, or while a schedule is
+    open."""
 
     name: str
+    """The budget's name, unique within the policy."""
     per_seconds: int | None = None
+    """Length of the rolling window in seconds; None for a scheduled budget."""
     schedule: str | None = None
+    """Cron expression of the times at which the budget opens; None for a rolling window."""
     time_zone: str = "UTC"
+    """IANA name of the time zone of the schedule."""
     duration_seconds: int | None = None
+    """Seconds that a scheduled budget stays open; None for a rolling window."""
     max_rewrite_bytes: int | None = None
+    """Most bytes of input files that may be rewritten; None for no limit."""
     max_cpu_seconds: int | None = None
+    """Most CPU seconds that rewrites may use; None for no limit."""
     title: str = ""
+    """What messages call the budget; "" for its name."""
 
     @property
     def text(self) -> str:
@@ -51,21 +57,24 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """The state of a budget at one moment.
-
-    active: its limits apply now. remaining_*: None if it does not limit that. closed: an active
-    scheduled budget that allows nothing, so that no work may start. boundary: when it next opens or
-    closes, None for rolling windows. error: why it is invalid, "" if it is valid.
-    """
+    """The state of a budget at one moment."""
 
     budget: Budget
+    """The budget."""
     active: bool
+    """Whether its limits apply now."""
     spent_bytes: int
+    """Bytes charged in the present window."""
     spent_cpu_seconds: float
+    """CPU seconds charged in the present window."""
     remaining_bytes: int | None
+    """Bytes that may still be rewritten; None if the budget does not limit bytes."""
     remaining_cpu_seconds: float | None
+    """CPU seconds that may still be used; None if the budget does not limit them."""
     boundary: dt.datetime | None
+    """When a scheduled budget next opens or closes; None for a rolling window."""
     error: str = ""
+    """Why the budget is invalid, "" if it is valid."""
 
     @property
     def closed(self) -> bool:

@@ -39,16 +39,18 @@ HILBERT_SLACK = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Files of one (spec, partition) to rewrite together, or to leave alone, with the reason.
-
-    files: rows of the file table, ascending. rewrite: False for a refusal.
-    """
+    """Files of one (spec, partition) to rewrite together, or to leave alone, with the reason."""
 
     spec_id: int
+    """Id of the files' partition spec."""
     partition: Partition
+    """Their partition values."""
     files: Int64
+    """int64[files of the drift]: rows of the file table, ascending."""
     rewrite: bool
+    """Whether to rewrite the files; False for a refusal."""
     reason: str
+    """Why they have drifted, or why they are left alone."""
 
 
 Found = tuple[Int64, bool, str]
@@ -91,16 +93,19 @@ def drift_inside(row_groups: FileTable, owner: Int64, ordering: Ordering) -> Int
 
 @dataclass(frozen=True)
 class Drifts:
-    """How a table has drifted from a declared key; each part is computed when first asked for.
-
-    row_groups, owner: as in drift_inside, None where no footer is known.
-    """
+    """How a table has drifted from a declared key; each part is computed when first asked for."""
 
     table: FileTable
+    """The table's live data files."""
     ordering: Ordering
+    """The declared order of rows."""
     min_input_files: int
+    """Fewest files that are worth a merge."""
     row_groups: FileTable | None
+    """One row per row group, with its bounds; None if no footer is known."""
     owner: Int64 | None
+    """int64[row groups]: the row of each row group's file in `table`; None if no footer is
+    known."""
 
     @cached_property
     def between(self) -> Sequence[Drift]:

@@ -35,41 +35,47 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRequest:
-    """The part of a plan to execute on one table, in one attempt at a time.
-
-    table: identifier levels, the last one is the name. action_ids: per action its id within the
-    plan ("a01"), written to snapshot summaries. base_snapshot_id: the snapshot that the plan was
-    made on.
-    judged_snapshot_id: the snapshot on which the planner last found that the plan stands; the
-    execution compares deletes with those of this snapshot. None: the base.
-    verify: "Full" | "Sampled" | "Counts". max_commits: rewriting commits of one attempt.
-    max_attempts: attempts in all, the first included; each one after a conflict covers the inputs
-    that are still valid. backoff_seconds: wait before the second attempt, doubled for each later
-    one.
-    group_bytes: beyond which neighbouring groups are not merged, 0 = as the plan merges them.
-    bytes_limit, cpu_limit_seconds: what the budgets leave. No attempt may start that would read
-    more than what is left after earlier reads, conflicts included. None = no limit.
-    written_shares: per action the bytes that the plan expects it to write per live byte it reads.
-    """
+    """The part of a plan to execute on one table, in one attempt at a time."""
 
     catalog: CatalogConfig
+    """The catalog's connection."""
     table: tuple[str, ...]
+    """Levels of the table's identifier, the name last."""
     table_uuid: str
+    """UUID of the table; an execution on another table is refused."""
     plan_id: str
+    """The plan's id."""
     actions: tuple[Action, ...]
+    """The actions to execute, in plan order."""
     action_ids: tuple[str, ...]
+    """Per action its id within the plan ("a01"), which snapshot summaries name."""
     base_snapshot_id: int | None
+    """The snapshot that the plan was made on; None for an empty table."""
     verify: str = "Full"
+    """How much of the written rows is compared: "Full", "Sampled" or "Counts"."""
     allow_live_branches: bool = False
+    """Whether to rewrite a table that has branches other than main."""
     max_commits: int = 10
+    """Most rewriting commits of one attempt."""
     max_attempts: int = 4
+    """Most attempts, the first included. Each one after a conflict covers the inputs that are still
+    valid."""
     backoff_seconds: float = 2.0
+    """Seconds to wait before the second attempt, doubled for each later one."""
     group_bytes: int = 0
+    """Bytes beyond which neighbouring groups are not merged; 0 to merge them as planned."""
     bytes_limit: int | None = None
+    """Bytes that the budgets leave; None for no limit. An attempt that would read more than earlier
+    ones, conflicts included, have left does not start."""
     cpu_limit_seconds: float | None = None
+    """CPU seconds that the budgets leave; None for no limit."""
     written_shares: tuple[float, ...] = ()
+    """Per action the bytes that the plan expects it to write per live byte read."""
     judged_snapshot_id: int | None = None
+    """The snapshot on which the planner last found that the plan is valid; None for the base. The
+    execution compares deletes with those of this snapshot."""
     audit: Audit | None = None
+    """The branch and the check that each batch has to pass; None to commit to main at once."""
 
 
 _PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")
@@ -88,27 +94,36 @@ def plan_of_file(path: str) -> str:
 class Intent:
     """Write-ahead record of one commit batch, in the ledger before the commit is sent.
 
-    attempt_id: planId + attempt number + read snapshot, never used twice. prefix: the output
-    directory of the attempt; every file below it is ours. inputs, outputs: content files (data
-    files, delete files) to be replaced and added, verbatim. Batch 0 is the attempt itself: recorded
-    before its first file is written, without inputs and outputs, and given its outcome
-    (ATTEMPT_CLOSED) once its prefix holds nothing that no snapshot references. writer: the
-    processes that may still send the commit, opaque.
-    commits: UUIDs in the names of the metadata files that its commits write.
+    Batch 0 is the attempt itself. It is recorded before its first file is written, without inputs
+    and outputs, and gets its outcome (ATTEMPT_CLOSED) once its prefix holds nothing that no
+    snapshot references.
     """
 
     table_uuid: str
+    """UUID of the table."""
     table: tuple[str, ...]
+    """Levels of the table's identifier, the name last."""
     plan_id: str
+    """The plan's id."""
     attempt_id: str
+    """Plan id, time of the start and read snapshot; never used twice."""
     batch: int
+    """Number of the batch within the attempt, 0 for the attempt itself."""
     action_ids: tuple[str, ...]
+    """Ids of the actions that the batch has groups of."""
     base_snapshot_id: int
+    """The snapshot that the rows were read from."""
     prefix: str
+    """Output directory of the attempt; every file below it is ours."""
     inputs: tuple[str, ...]
+    """Paths of the content files (data files, delete files) to be replaced, verbatim."""
     outputs: tuple[str, ...]
+    """Paths of the content files to be added, verbatim."""
     writer: str = ""
+    """The processes that may still send the commit, in a form that only `spark/session/processes`
+    reads."""
     commits: tuple[str, ...] = ()
+    """UUIDs in the names of the metadata files that its commits write."""
 
 
 COMMITTED = "committed"
@@ -123,29 +138,36 @@ ATTEMPT_CLOSED = "closed"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one action of one commit batch.
-
-    state: COMMITTED | WAITING | CONFLICT | FAILED | UNKNOWN_OUTCOME (ATTEMPT_CLOSED for batch 0).
-    read_bytes/written_bytes: of content files; rows: in the files written, rows or deleted
-    positions; cpu_seconds: task CPU of read, sort, write and
-    verification; verify_cpu_seconds: the part of it that read the written files back; seconds: wall
-    clock.
-    """
+    """The outcome of one action of one commit batch."""
 
     attempt_id: str
+    """The attempt that the batch belongs to."""
     batch: int
+    """Number of the batch within the attempt."""
     action_id: str
+    """Id of the action within the plan."""
     state: str
+    """COMMITTED, WAITING, CONFLICT, FAILED or UNKNOWN_OUTCOME; ATTEMPT_CLOSED for batch 0."""
     snapshot_id: int | None
+    """The snapshot that the commit created; None if there is none."""
     read_bytes: int
+    """Bytes of the content files read."""
     written_bytes: int
+    """Bytes of the content files written."""
     rows: int
+    """Rows, or deleted positions, in the files written."""
     files_in: int
+    """Number of files read."""
     files_out: int
+    """Number of files written."""
     cpu_seconds: float
+    """CPU seconds of the tasks that read, sort, write and verify."""
     seconds: float
+    """Wall-clock time in seconds."""
     detail: str = ""
+    """Why the batch is not committed, "" if it is."""
     verify_cpu_seconds: float = 0.0
+    """The part of `cpu_seconds` that read the written files back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,23 +186,26 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionResult:
-    """The result of an execution. Whether the plan succeeded is decided by a new observation, not
-    by this.
-
-    outcomes: of every commit batch sent, in order. stopped: `should_stop` ended it early. seconds:
-    wall clock of all of it, after start_seconds of starting Spark; None if it ran already. waiting:
-    batches that it left on a branch for approval.
-    """
+    """The result of an execution. Whether the plan succeeded is decided by a new observation."""
 
     attempts: tuple[str, ...]
+    """Ids of the attempts, in order."""
     actions: tuple[ActionResult, ...]
+    """The state of each action at the end."""
     outcomes: tuple[Outcome, ...]
+    """The outcomes of every commit batch sent, in order."""
     commits: int
+    """Number of batches that were committed."""
     conflicts: int
+    """Number of conflicts with other writers."""
     stopped: bool
+    """Whether `should_stop` ended the execution early."""
     seconds: float
+    """Wall-clock seconds of the execution, without the start of Spark."""
     start_seconds: float | None = None
+    """Seconds that Spark took to start; None if it ran already."""
     waiting: int = 0
+    """Number of batches that wait on a branch for approval."""
 
     @property
     def read_bytes(self) -> int:
@@ -221,22 +246,25 @@ class MeasuredRho:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of progress; `text` is ready to print.
-
-    phase, in the order of a group's life: "start", "written", "verified", "commit" (about to be
-    sent), "audit" (its check passed on the branch), "waiting" (it stays there), "committed" (the
-    line that summarises a group); otherwise "conflict", "removed", "retry", "unknown", "fence",
-    "resumed", "left", "property", "skipped", "stopped". Fields that a phase does not use keep
-    their defaults.
-    """
+    """One line of progress. Fields that a phase does not use keep their defaults."""
 
     phase: str
+    """In the order of a group's life "start", "written", "verified", "commit" (about to be sent),
+    "audit" (its check passed on the branch), "waiting" (it stays there), "committed" (the line that
+    summarises a group); otherwise "conflict", "removed", "retry", "unknown", "fence", "resumed",
+    "left", "property", "skipped" or "stopped"."""
     text: str
+    """The line, ready to print."""
     action_id: str = ""
+    """Id of the action within the plan."""
     group: int = 0
+    """Number of the group within its action, from 1."""
     groups: int = 0
+    """Number of groups of the action."""
     bytes: int = 0
+    """Bytes that the group reads or wrote."""
     snapshot_id: int | None = None
+    """The snapshot that the commit created."""
 
 
 def attempt_started_ms(attempt_id: str) -> int | None:

@@ -21,35 +21,39 @@ AUTOMATIC_WINDOW = dt.timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class GateInput:
-    """All facts that the gate decides on, gathered once.
-
-    mode: "Manual" | "Automatic". approved: a person approved this very plan. everything_approved:
-    the caller approves every plan (--auto-approve).
-    automatic_up_to_bytes: up to this, per table and 24 h, no approval is needed;
-    automatic_spent_bytes: what was already rewritten in this way.
-    stale_workload: the plan is based on queries that are too old to act on without a person.
-    doubtful_trial: what a trial found, if the rest of its migration is not to follow without one;
-    "" otherwise.
-    unacted_fields: fields of the policy that this version does not act on (Automatic refuses).
-    owner: who claims the table, "" if no one else does. spent: None = the ledger is unreadable.
-    remaining: the plan's actions that are still pending, in plan order.
-    """
+    """All facts that the gate decides on, gathered once."""
 
     plan: Plan
+    """The plan."""
     remaining: tuple[PlannedAction, ...]
+    """Its actions that are still pending, in plan order."""
     suspended: bool
+    """Whether the policy or the table is suspended."""
     owner: str
+    """Who claims the table, "" if no one else does."""
     mode: str
+    """spec.approval.mode: "Manual" or "Automatic"."""
     approved: bool
+    """Whether a person approved this very plan."""
     everything_approved: bool
+    """Whether the caller approves every plan (`--auto-approve`)."""
     automatic_up_to_bytes: int | None
+    """Bytes per table and 24 h up to which no approval is needed; None without such a rule."""
     automatic_spent_bytes: int
+    """Bytes that were rewritten without approval in the last 24 h."""
     stale_workload: bool
+    """Whether the plan is based on queries that are too old to act on without a person."""
     doubtful_trial: str
+    """What a trial found, if the rest of its migration must not follow without a person; ""
+    otherwise."""
     unacted_fields: tuple[str, ...]
+    """Fields of the policy that this version does not act on. Automatic approval refuses them."""
     budgets: tuple[Budget, ...]
+    """The policy's budgets."""
     spent: tuple[Spent, ...] | None
+    """What was charged to the budgets; None if the ledger cannot be read."""
     now: dt.datetime
+    """The time of the decision."""
 
 
 @dataclass(frozen=True, slots=True)

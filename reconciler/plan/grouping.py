@@ -37,20 +37,22 @@ def arrival_order(path: npt.NDArray[Any], sequence: Int64) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """The facts that grouping uses, one entry per file.
-
-    arrival: int64[files], position of each file in `arrival_order`. bytes: int64[files], stored.
-    low, high: int64[files], ranks of the bounds of the key's first column among all of these
-    bounds. bounded: bool[files], False if a file may hold any key. nulls:
-    bool[files], whether it may hold a NULL; None where that does not matter.
-    """
+    """The facts that grouping uses, one entry per file."""
 
     arrival: Int64
+    """int64[files]: position of the file in `arrival_order`."""
     bytes: Int64
+    """int64[files]: stored bytes."""
     low: Int64
+    """int64[files]: rank of the lower bound of the key's first column among all bounds of these
+    files."""
     high: Int64
+    """int64[files]: rank of the upper bound of that column among all bounds of these files."""
     bounded: Bool
+    """bool[files]: whether the bounds are known; a file without them may hold any key."""
     nulls: Bool | None = None
+    """bool[files]: whether the file may hold a NULL in that column; None where that does not
+    matter."""
 
     def __len__(self) -> int:
         return len(self.arrival)

@@ -38,17 +38,18 @@ them."""
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One outcome with the prediction that it is compared with.
-
-    at_ms: when it was recorded. predicted: the plan's prediction for this action, empty if the plan
-    is no longer known.
-    """
+    """One outcome with the prediction that it is compared with."""
 
     table_uuid: str
+    """UUID of the table."""
     plan_id: str
+    """The plan's id."""
     at_ms: int
+    """When the outcome was recorded, in epoch milliseconds."""
     outcome: Outcome
+    """What was measured."""
     predicted: Prediction = field(default_factory=Prediction)
+    """The plan's prediction for this action; empty if the plan is no longer known."""
 
     @property
     def action_type(self) -> str:
@@ -124,27 +125,36 @@ def _expected_bytes(entry: LedgerEntry) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ReadCheck:
-    """The window's planned bytes before, predicted and measured after one plan was carried out.
-
-    at_ms: when it was measured. complete: every action of the plan was carried out, so that the
-    prediction is comparable. saved: the measured saving of the window, opened files included, as in
-    a plan's savings; None in a record that has only bytes. cost_*: of reading and opening, in
-    bytes; files_*: data files of the table; None in a record or a plan of an older version.
-    """
+    """What the recorded queries of the window read before a plan was carried out, as predicted, and
+    afterwards."""
 
     plan_id: str
+    """The plan's id."""
     at_ms: int
+    """When it was measured, in epoch milliseconds."""
     before: int
+    """Planned bytes before."""
     predicted: int
+    """Planned bytes that the plan predicted."""
     actual: int
+    """Planned bytes afterwards."""
     complete: bool
+    """Whether every action of the plan was carried out, so that the prediction is comparable."""
     saved: int | None = None
+    """Measured saving of the window in bytes, opened files included; None in a record that has only
+    bytes."""
     cost_before: int | None = None
+    """Cost of reading and opening files before, in bytes; None in an older record."""
     cost_predicted: int | None = None
+    """Cost that the plan predicted, in bytes; None in an older record."""
     cost_actual: int | None = None
+    """Cost afterwards, in bytes; None in an older record."""
     files_before: int | None = None
+    """Number of data files before; None in an older record."""
     files_predicted: int | None = None
+    """Number of data files that the plan predicted; None in an older record."""
     files_actual: int | None = None
+    """Number of data files afterwards; None in an older record."""
 
     @property
     def harm(self) -> bool:
@@ -161,24 +171,29 @@ class ReadCheck:
 class Reservation:
     """Write-ahead charge of one execution: the predicted cost of its admitted actions.
 
-    Recorded before the execution starts, settled when every attempt it began has its outcomes. One
-    that is never settled counts in full, from the moment it was made: how far work came that died
-    is unknown, and unknown work is charged in full.
-
-    id: unique. policy: whose budgets it counts against (loop.step.policy_key). at_ms: when it was
-    recorded, by the store's clock. used_cpu_seconds: of a settled one, what it used and no outcome
-    reports.
+    It is recorded before the execution starts, and settled when every attempt that it began has its
+    outcomes. One that is never settled counts in full from the moment it was made, because nobody
+    knows how far the work came.
     """
 
     id: str
+    """Unique id of the reservation."""
     table_uuid: str
+    """UUID of the table."""
     plan_id: str
+    """The plan's id."""
     policy: str
+    """Key of the policy whose budgets are charged."""
     rewrite_bytes: int
+    """Predicted bytes of input files."""
     cpu_seconds: float
+    """Predicted CPU seconds."""
     at_ms: int = 0
+    """When it was recorded, in epoch milliseconds by the store's clock."""
     settled: bool = False
+    """Whether the execution has ended and its outcomes count instead."""
     used_cpu_seconds: float = 0.0
+    """CPU seconds that a settled execution used and that no outcome reports."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,19 +112,31 @@ class PlannedAction:
 
 @dataclass(frozen=True)
 class Plan:
-    """A frozen proposal for a table. evidence: the inputs it was made from and what it claims."""
+    """A frozen proposal for a table."""
 
     id: str
+    """Hash of the table, the policy's inputs and the actions: "p-" and 20 hexadecimal digits."""
     catalog: str
+    """Name of the catalog."""
     table: tuple[str, ...]
+    """Levels of the table's identifier, the name last."""
     table_uuid: str
+    """UUID of the table."""
     policy_hash: str
+    """Hash of the part of the policy that determines a plan."""
     policy: str
+    """Name of the policy."""
     base_snapshot_id: int | None
+    """The snapshot that the plan was made on; None for an empty table."""
     created: dt.datetime
+    """When the plan was made."""
     expires: dt.datetime
+    """When the plan must no longer be started."""
     actions: tuple[PlannedAction, ...]
+    """The actions in the order of their execution."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    """What the plan was made from and what it predicts, as a document that is not hashed into the
+    id."""
 
     @property
     def empty(self) -> bool:

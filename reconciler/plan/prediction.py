@@ -37,62 +37,81 @@ PREDICTED = "predicted"
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The prediction for one action; None where it has no such value.
+    """The prediction for one action; a field is None where the action has no such value.
 
-    A change of metadata has a label and a reason only; plans of older versions lack some fields.
-    label: the action in words. reason: why it is planned. layout: `Rewrite.layout`.
-    bytes_in, rows: of its input files, rows without deleted ones. written_milli: bytes written, in
-    thousandths of the live bytes read; the number of output files follows from it, for the plan as
-    for the execution. cpu_millis, millis: CPU time and time, in milliseconds.
-    read_now, read_after: bytes that the recorded window reads of the table without and with this
-    action. saving: bytes of reading saved over the horizon; saving_low: its 10th percentile, which
-    decides. saving_opening, saving_denser: its parts from opening fewer files and from denser
-    storage; the rest is data that is skipped. cost: of the rewrite, in bytes of reading.
-    estimate: "exact" | "sampled" | "bound" | "none" (no queries). evidence: "drift" | "objective" |
-    "workload" | "deletes" | "trial". basis: digest of the queries and settings that a rewrite for
-    the workload follows from (`Situation.basis`). unit: what `files_in` counts, None for data
-    files. kind: the action's `kind`. policy: in the ledger, whose budgets paid.
-    target_bytes: the size of files that the what-if chose, None for the table's own.
-    text_bytes: of the strings and binaries of `rows`, without those that a dictionary holds, and as
-    the key's text counts (`rewrite_cost.KEY_TEXT`); columns: of the table's schema.
-    removed_files, removed_bytes: files deleted because nothing needs them any more; the estimate is
-    then "exact" | "at most".
-    by_spark: why its rows go through Spark, which costs more, None if they do not or are none.
-    foreign: what a document holds besides, by its name there.
+    A change of metadata has a label and a reason only, and plans of older versions lack some
+    fields.
     """
 
     label: str | None = None
+    """The action in words."""
     reason: str | None = None
+    """Why the action is planned."""
     layout: str | None = None
+    """Hash of the target layout (`Rewrite.layout`)."""
     files_in: int | None = None
+    """Number of input files, or of what `unit` names."""
     files_out: int | None = None
+    """Number of output files."""
     groups: int | None = None
+    """Number of groups that the action is executed in."""
     bytes_in: int | None = None
+    """Bytes of the input files."""
     bytes_out: int | None = None
+    """Bytes of the output files."""
     written_milli: int | None = None
+    """Bytes written, in thousandths of the live bytes read. The plan and the execution derive the
+    number of output files from it."""
     rows: int | None = None
+    """Rows of the input files, without deleted ones."""
     cpu_millis: int | None = None
+    """CPU time in milliseconds."""
     millis: int | None = None
+    """Wall-clock time in milliseconds."""
     read_now: int | None = None
+    """Bytes that the recorded window reads of the table without this action."""
     read_after: int | None = None
+    """Bytes that the recorded window reads of the table with this action."""
     saving: int | None = None
+    """Bytes of reading saved over the horizon."""
     saving_low: int | None = None
+    """10th percentile of `saving`, on which the decision rests."""
     saving_opening: int | None = None
+    """The part of `saving` that comes from opening fewer files."""
     saving_denser: int | None = None
+    """The part of `saving` that comes from denser storage. The rest of it is data that is
+    skipped."""
     cost: int | None = None
+    """Cost of the rewrite in bytes of reading."""
     estimate: str | None = None
+    """How `saving` is known: "exact", "sampled", "bound" or "none" (no queries). For removed files
+    "exact" or "at most"."""
     evidence: str | None = None
+    """What justifies the action: "drift", "objective", "workload", "deletes" or "trial"."""
     basis: str | None = None
+    """Digest of the queries and settings from which a rewrite for the workload follows
+    (`Situation.basis`)."""
     unit: str | None = None
+    """What `files_in` counts; None for data files."""
     removed_files: int | None = None
+    """Number of files that are deleted because nothing needs them any more."""
     removed_bytes: int | None = None
+    """Bytes of these files."""
     target_bytes: int | None = None
+    """Bytes of an output file that the what-if chose; None for the table's own target."""
     text_bytes: int | None = None
+    """Bytes of the strings and binaries in `rows`, without those that a dictionary holds; the key's
+    text counts by `rewrite_cost.KEY_TEXT`."""
     columns: int | None = None
+    """Number of columns of the table's schema."""
     kind: str | None = None
+    """The action's `kind`."""
     policy: str | None = None
+    """The policy whose budgets paid; the ledger's records have it."""
     by_spark: str | None = None
+    """Why its rows go through Spark, which costs more; None if they do not."""
     foreign: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the document that this version does not know, by their name there."""
 
     @classmethod
     def from_document(cls, body: Mapping[str, Any]) -> Prediction:
@@ -167,21 +186,32 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sums of predictions, fields as theirs; an action without a value counts as 0. in_parts:
-    number of predictions that say what their saving comes from."""
+    """Sums over predictions; an action without a value counts as 0."""
 
     files_in: int = 0
+    """Number of input files."""
     files_out: int = 0
+    """Number of output files."""
     groups: int = 0
+    """Number of groups."""
     bytes_in: int = 0
+    """Bytes of the input files."""
     bytes_out: int = 0
+    """Bytes of the output files."""
     cpu_millis: int = 0
+    """CPU time in milliseconds."""
     millis: int = 0
+    """Wall-clock time in milliseconds."""
     saving: int = 0
+    """Bytes of reading saved over the horizon."""
     saving_opening: int = 0
+    """The part of `saving` that comes from opening fewer files."""
     saving_denser: int = 0
+    """The part of `saving` that comes from denser storage."""
     cost: int = 0
+    """Cost of the rewrites in bytes of reading."""
     in_parts: int = 0
+    """Number of predictions that say where their saving comes from."""
 
     @property
     def saved_by(self) -> tuple[tuple[int, str], ...] | None:

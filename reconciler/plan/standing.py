@@ -58,23 +58,26 @@ def base_text(fallen: Fallen, base: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a plan is judged against, from a fresh observation.
-
-    files: its data files. deletes: paths of its delete files, applying: of those that apply to a
-    live data file. manifests: of its manifests. done: (plan id, action id) pairs that the head's
-    ancestors carry. history: the sequence number of each of the head's ancestors by its id.
-    retained: ids of all snapshots that the table still has.
-    """
+    """The table's head, from a fresh observation: what the validity of a plan is judged by."""
 
     uuid: str
+    """UUID of the table."""
     files: FileTable
+    """Its live data files."""
     deletes: frozenset[str] = frozenset()
+    """Paths of its delete files."""
     applying: frozenset[str] = frozenset()
+    """Paths of the delete files that apply to a live data file."""
     manifests: frozenset[str] = frozenset()
+    """Paths of its manifests."""
     done: frozenset[tuple[str, str]] = frozenset()
+    """(plan id, action id) pairs that the head's ancestors carry in their summaries."""
     metadata: TableMetadata = field(default_factory=TableMetadata)
+    """Its properties, sort order, partition specs and snapshots."""
     history: Mapping[int, int] = field(default_factory=dict)
+    """Sequence number of each ancestor of the head, by snapshot id."""
     retained: frozenset[int] = frozenset()
+    """Ids of all snapshots that the table still has."""
 
 
 def head_of(observation: Observation) -> Head:

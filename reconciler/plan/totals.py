@@ -36,13 +36,19 @@ files, in bytes of reading."""
 
 @dataclass(frozen=True, slots=True)
 class TotalLine:
-    """One line, in its unit. None: not predicted, as for a plan that was carried out in part."""
+    """One quantity of the table now and after the plan, in its unit. A value is None if it is not
+    predicted, as for a plan that was carried out in part."""
 
     now: int
+    """The present value."""
     after: int | None
+    """The predicted value."""
     low: int | None
+    """10 % quantile of the prediction."""
     high: int | None
+    """90 % quantile of the prediction."""
     note: str
+    """A remark that is printed behind the line."""
 
 
 def named(quantity: Quantity, window: str = "") -> dict[str, Any]:

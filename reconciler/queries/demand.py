@@ -17,20 +17,27 @@ from reconciler.table.filetable import Array, Float64
 class Demand:
     """The queries of one shape with resolved literals. Arrays have shape [queries].
 
-    projection: by field id, the share of the queries that read the column.
-    weight: executions in the recorded window. executions: expected within the payback horizon from
-    the workload's end. For a moving query, the recorded instance has executions 0 and the replayed
-    future instances have weight 0.
+    A moving query is present as the recorded instance, whose `executions` are 0, and as replayed
+    future instances, whose `weight` is 0.
     """
 
     shape_id: str
+    """Id of the shape: hash of its predicate without literals."""
     predicate: Predicate
+    """The predicate with slots for the literals."""
     projection: Mapping[int, float]
+    """By field id, the share of the queries that read the column."""
     literals: tuple[SlotLiterals, ...]
+    """The literals of each slot, for all queries."""
     weight: Float64
+    """float64[queries]: executions in the recorded window."""
     executions: Float64
+    """float64[queries]: executions expected within the payback horizon, counted from the workload's
+    end."""
     moving: bool
+    """Whether the shape has a literal that moves with time."""
     full_scan: bool
+    """Whether the queries could not be understood and count as reading the whole table."""
 
     def __len__(self) -> int:
         return len(self.weight)

@@ -25,17 +25,18 @@ MOST_QUERIES = 256
 
 @dataclass(frozen=True, slots=True)
 class ConditionEffect:
-    """One condition of a conjunction. Arrays have shape [files].
-
-    by_partition, by_bounds: files excluded by their partition values or by their bounds; certain:
-    every row of the file meets it; unbounded: a column of the condition has no bounds there.
-    """
+    """The effect of one condition of a conjunction. Arrays have shape [files]."""
 
     condition: Predicate
+    """The condition."""
     by_partition: Bool
+    """bool[files]: whether the partition values exclude the file."""
     by_bounds: Bool
+    """bool[files]: whether the bounds exclude the file."""
     certain: Bool
+    """bool[files]: whether every row of the file meets the condition."""
     unbounded: Bool
+    """bool[files]: whether a column of the condition has no bounds in the file."""
 
     @property
     def rules_out(self) -> Bool:

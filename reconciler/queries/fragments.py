@@ -24,44 +24,49 @@ MIN_SPAN_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One query's demand on one table.
-
-    source, position: which query's scan it is; unique with the table, so that a query counts once
-    however often it is imported.
-    predicate: tree by field id with slots; literals: one per slot, in the column's domain.
-    moving: per slot None, or the offset (in the domain's unit: days, us, ns) such that literal =
-    event time + offset; an In slot is never moving.
-    projection: field ids read, ascending, predicate columns included.
-    weight: how many executions it represents. event_ms: epoch milliseconds.
-    recorded_bytes, duration_ms: what the engine measured, None if it recorded nothing.
-    full_scan: the query could not be understood and counts as an unexplained full scan.
-    clocks: per slot the clock that a detected offset counts from, in its periods (literal = start
-    of the event's period + offset periods), None for event time; () if no offset was detected so.
-    unbound: for a prepared statement whose values the log does not hold, its whole predicate;
-    `predicate` then keeps only the conditions whose literals are known.
-    elsewhere: the query has conditions, but only on other tables that this one is joined with.
-    grouped: the engine read the table grouped by partition, to join it without a shuffle.
-    merged: the query is a MERGE into this table.
-    """
+    """One query's demand on one table."""
 
     source: str
+    """Kind of the record that the query comes from. With `position` and the table it identifies the
+    scan, so that a query counts once however often it is imported."""
     position: int
+    """Number that identifies the scan within `source`."""
     table_uuid: str
+    """UUID of the table."""
     predicate: Predicate
+    """The predicate as a tree by field id, with slots for literals."""
     literals: tuple[Literal, ...]
+    """One literal per slot, in the column's domain."""
     moving: tuple[int | None, ...]
+    """Per slot the offset in the domain's unit (days, us, ns) by which the literal follows the
+    event time, None for a fixed literal. An In slot is never moving."""
     projection: tuple[int, ...]
+    """Ids of the fields read, ascending, those of the predicate included."""
     weight: float
+    """Number of executions that the fragment represents."""
     event_ms: int
+    """Time of the query in epoch milliseconds."""
     engine: str
+    """Name of the engine, "" if the log does not say."""
     recorded_bytes: int | None = None
+    """Bytes read as the engine measured them; None if it recorded nothing."""
     duration_ms: int | None = None
+    """Duration in milliseconds as the engine measured it; None if it recorded nothing."""
     full_scan: bool = False
+    """Whether the query could not be understood and counts as an unexplained full scan."""
     unbound: Predicate | None = None
+    """The whole predicate of a prepared statement whose values the log does not hold; `predicate`
+    then has only the conditions with known literals. None for other queries."""
     clocks: tuple[PeriodClock | None, ...] = ()
+    """Per slot the clock that a detected offset counts from, in its periods: the literal is the
+    start of the event's period plus the offset. None for event time; () if no offset was detected
+    so."""
     elsewhere: bool = False
+    """Whether the query has conditions, but only on other tables that this one is joined with."""
     grouped: bool = False
+    """Whether the engine read the table grouped by partition, to join it without a shuffle."""
     merged: bool = False
+    """Whether the query is a MERGE into this table."""
 
     @property
     def shape_id(self) -> str:
@@ -100,34 +105,42 @@ def column_sets(fragments: Sequence[Fragment]) -> ColumnSets:
 
 @dataclass(frozen=True)
 class ShapeBatch:
-    """All fragments of one shape. Arrays have shape [queries].
-
-    column_sets: the columns that its queries read, by share of their weight.
-    literals[slot]: int64/float64/S<w>[queries] for scalar slots, for In slots a tuple of tuples.
-    Byte strings come as an object array if one of them ends in NUL.
-    moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed; or,
-    if the slot has a clock in `clocks`, the offset in its periods.
-    weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
-    elsewhere: share of the weight whose queries have conditions on other tables only. grouped:
-    share of the weight that read the table grouped by partition. merged: share of the weight that
-    is of MERGE statements into the table.
-    """
+    """All fragments of one shape. Arrays have shape [queries]."""
 
     shape_id: str
+    """Id of the shape: hash of its predicate without literals."""
     predicate: Predicate
+    """The predicate with slots for the literals."""
     column_sets: ColumnSets
+    """The sets of columns that the queries read, each with its share of the weight."""
     literals: tuple[npt.NDArray[np.generic] | tuple[tuple[Literal, ...], ...], ...]
+    """Per slot the literals of all queries: int64, float64 or S<w>[queries] for a scalar slot, an
+    object array of byte strings if one of them ends in NUL, a tuple of tuples for an In slot."""
     moving: tuple[npt.NDArray[np.float64], ...]
+    """Per slot float64[queries]: the offset to `event_ms` in the domain's unit, NaN if fixed; the
+    offset in periods if the slot has a clock in `clocks`."""
     weight: npt.NDArray[np.float64]
+    """float64[queries]: number of executions."""
     event_ms: npt.NDArray[np.int64]
+    """int64[queries]: time in epoch milliseconds."""
     recorded_bytes: npt.NDArray[np.float64]
+    """float64[queries]: measured bytes, NaN if missing."""
     duration_ms: npt.NDArray[np.float64]
+    """float64[queries]: measured duration in milliseconds, NaN if missing."""
     full_scan: bool
+    """Whether the queries could not be understood and count as reading the whole table."""
     unbound: Predicate | None = None
+    """The whole predicate of a prepared statement whose values the log does not hold; None for
+    other queries."""
     clocks: tuple[PeriodClock | None, ...] = ()
+    """Per slot the clock that a detected offset counts from, None for event time; () if no offset
+    was detected so."""
     elsewhere: float = 0.0
+    """Share of the weight whose queries have conditions on other tables only."""
     grouped: float = 0.0
+    """Share of the weight whose queries read the table grouped by partition."""
     merged: float = 0.0
+    """Share of the weight that is MERGE statements into the table."""
 
     def __len__(self) -> int:
         return len(self.weight)

@@ -19,18 +19,20 @@ from reconciler.table.filetable import Array, Bool
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """n intervals of one column; all arrays [n].
-
-    lower, upper: closed ends, in the column's domain; unbounded if has_lower / has_upper is False.
-    valueless: holds no comparable value, only NULL or NaN. null_only: holds only NULL.
-    """
+    """The value ranges of one column in n files or row groups. Arrays have shape [n]."""
 
     lower: Array
+    """Lower end, included, in the column's domain; meaningless where `has_lower` is False."""
     upper: Array
+    """Upper end, included, in the column's domain; meaningless where `has_upper` is False."""
     has_lower: Bool
+    """Whether the lower end is known."""
     has_upper: Bool
+    """Whether the upper end is known."""
     valueless: Bool
+    """Whether there is no comparable value, only NULL or NaN."""
     null_only: Bool
+    """Whether there are only NULLs."""
 
 
 def points(values: Array, null: Bool) -> Intervals:

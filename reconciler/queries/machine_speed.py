@@ -29,15 +29,18 @@ so many measurements."""
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """scale: CPU seconds of statements / those of their constants. low, high: its 10 and 90 %
-    quantiles. label: "measured" by this table's actions, of which there are `actions`; "other
-    tables", by as many runs; else "model"."""
+    """How much CPU this machine needs, relative to the constants of the time model."""
 
     scale: float = 1.0
+    """CPU seconds of statements divided by those of their constants."""
     low: float = 1.0 / UNKNOWN
+    """10 % quantile of the scale."""
     high: float = UNKNOWN
+    """90 % quantile of the scale."""
     actions: int = 0
+    """Number of this table's actions that it was measured by."""
     runs: int = 0
+    """Number of runs on other tables that it was measured by, if this table has no action."""
 
     @property
     def label(self) -> str:

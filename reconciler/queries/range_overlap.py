@@ -216,18 +216,20 @@ def _successor(prefix: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Files on the scale of one column, float32[files] and bool[files].
-
-    low, high: the bounds. inverse: of the width. point: the share of one value. step: 1 for
-    integers, else 0. constant: of no width.
-    """
+    """Files as intervals on the scale of one column. Arrays have shape [files]."""
 
     low: Float32
+    """float32[files]: lower bound."""
     high: Float32
+    """float32[files]: upper bound."""
     inverse: Float32
+    """float32[files]: 1 divided by the width of the interval."""
     point: Float32
+    """float32[files]: share of the file's rows that are expected to have one given value."""
     step: np.float32
+    """1 for integers, 0 for other numbers and for strings."""
     constant: Bool
+    """bool[files]: whether the interval has no width."""
 
     def __len__(self) -> int:
         return len(self.low)

@@ -46,38 +46,43 @@ week if they are more, because most logs have weekends."""
 
 @dataclass(frozen=True, slots=True)
 class RateHistory:
-    """All recorded queries of a table, in the order of the workload's shapes.
-
-    weight: float64[queries], executions; event_ms, bucket: int64[queries]; group: int64[queries],
-    queries with conditions on the same columns; start_ms, length_ms: int64, float64[buckets].
-    """
+    """All recorded queries of a table, in the order of the workload's shapes."""
 
     weight: Float64
+    """float64[queries]: number of executions."""
     event_ms: Int64
+    """int64[queries]: time in epoch milliseconds."""
     bucket: Int64
+    """int64[queries]: number of the time bucket."""
     group: Int64
+    """int64[queries]: number that queries with conditions on the same columns share."""
     start_ms: Int64
+    """int64[buckets]: start of the bucket in epoch milliseconds."""
     length_ms: Float64
+    """float64[buckets]: length of the bucket in milliseconds."""
     since_ms: int
+    """Start of the log in epoch milliseconds."""
     until_ms: int
+    """End of the log in epoch milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Why the rates are what they are.
-
-    method: "regime" or "decay". since_ms: when the present mix of queries began. changes: of the
-    mix, in the whole log. present_share: share of the horizon that it is expected to last; the
-    rest is forecast as the mean of the whole log. until_ms: end of the log, 0 without queries.
-    bucket_ms: time until the log shows a change.
-    """
+    """Why the rates are what they are."""
 
     method: str
+    """The forecast's method: "regime" or "decay"; "none" without queries."""
     since_ms: int
+    """When the present mix of queries began, in epoch milliseconds."""
     until_ms: int
+    """End of the log in epoch milliseconds; 0 without queries."""
     bucket_ms: float = 0.0
+    """Milliseconds until the log shows a change of the mix."""
     changes: int = 0
+    """Number of changes of the mix in the whole log."""
     present_share: float = 1.0
+    """Share of the horizon for which the present mix is expected to last. The rest is forecast as
+    the mean of the whole log."""
 
 
 NO_OUTLOOK = Outlook("none", 0, 0)

@@ -26,20 +26,22 @@ from reconciler.table.filetable import FileTable, Float64
 
 @dataclass(frozen=True)
 class ShapeReading:
-    """What the queries of one shape read from a view.
-
-    bytes, files, matching, cost: float64[queries]; matching is the projected bytes of matching
-    rows; cost adds the cost of opening data files, delete files and row groups, in bytes. saving,
-    read: float64[files] over the horizon, in bytes: what an ideal layout would not read (Eq. 3: (1
-    - u) * size_read), and what is read now.
-    """
+    """What the queries of one shape read from a view."""
 
     bytes: Float64
+    """float64[queries]: projected bytes of the files and row groups that are read."""
     files: Float64
+    """float64[queries]: number of data files opened."""
     matching: Float64
+    """float64[queries]: projected bytes of the matching rows."""
     cost: Float64
+    """float64[queries]: bytes read, plus the cost of opening data files, delete files and row
+    groups in bytes."""
     saving: Float64
+    """float64[files]: bytes over the horizon that an ideal layout would not read (WAIR, Eq. 3: (1 -
+    u) * size_read)."""
     read: Float64
+    """float64[files]: bytes over the horizon that are read now."""
 
 
 def read_shape(view: TableView, demand: Demand) -> ShapeReading:

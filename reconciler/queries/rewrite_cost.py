@@ -49,20 +49,23 @@ NO_ROWS = Rows(0.0, 0.0, 0)
 
 @dataclass(frozen=True, slots=True)
 class ThroughputSample:
-    """One executed action. kind: "pack" (rows keep their order) | "sort" (by a key or curve) |
-    "compact-deletes" | "convert-deletes" (`Action.work`).
-
-    files: number of files read. first: of its kind in its plan, so that it paid for the JVM's
-    warm-up. rows: None where their number or text is unknown.
-    """
+    """The measured times of one executed action."""
 
     kind: str
+    """The action's `work`: "pack" (rows keep their order), "sort" (by a key or curve),
+    "compact-deletes" or "convert-deletes"."""
     bytes: int
+    """Bytes of the input files."""
     cpu_seconds: float
+    """CPU seconds of its tasks."""
     seconds: float
+    """Wall-clock time in seconds."""
     files: int = 0
+    """Number of files read."""
     first: bool = True
+    """Whether it was the first of its kind in its plan, so that it paid for the JVM's warm-up."""
     rows: Rows | None = None
+    """The rows and their text; None where that is unknown."""
 
 
 CPU_PER_BYTE: Mapping[str, float] = {
@@ -139,19 +142,20 @@ WALL_PER_CPU = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """One execution of a plan, of any table of a state store. Seconds, wall clock unless named CPU.
-
-    start: of the JVM and its Spark session, None if one was there. beside: of all that is no task
-    of a group. groups: committed. tasks, cpu: of the committed groups' tasks; model: their CPU
-    seconds by the constants of this module.
-    """
+    """The times of one execution of a plan, on any table of a state store."""
 
     start: float | None
+    """Seconds that the JVM and its Spark session took to start; None if they ran already."""
     beside: float
+    """Seconds of everything that is no task of a group."""
     groups: int
+    """Number of groups committed."""
     tasks: float
+    """Wall-clock seconds of the committed groups' tasks."""
     cpu: float
+    """CPU seconds of the committed groups' tasks."""
     model: float
+    """CPU seconds of these groups by the constants of this module."""
 
     def document(self) -> dict[str, int | None]:
         """In whole milliseconds, for `run_times`."""
@@ -176,21 +180,22 @@ def run_times(bodies: Iterable[Mapping[str, int | None]]) -> tuple[RunTimes, ...
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """The time model of a rewrite, scaled by the measured times of executed ones.
-
-    cpu_scale, seconds_scale: by kind, 1 until the ledger has outcomes (label "model"; "other
-    tables" if only theirs are known). start_seconds, group_seconds: the fixed parts of a plan and
-    of each of its groups. speed: of work that is no rewrite, such as a statement of a writer.
-    """
+    """The time model of a rewrite, scaled by the measured times of executed ones."""
 
     cpu_scale: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(CPU_PER_BYTE, 1.0))
+    """By kind, measured CPU divided by modelled CPU; 1 until the ledger has outcomes."""
     seconds_scale: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(CPU_PER_BYTE, 1.0)
     )
+    """By kind, measured time divided by modelled time; 1 until the ledger has outcomes."""
     label: str = "model"
+    """What the scales come from: "measured", "other tables" or "model"."""
     start_seconds: float = START_SECONDS
+    """Seconds that each plan takes for the start of the JVM."""
     group_seconds: float = COMMIT_SECONDS
+    """Seconds that each group takes beside its tasks."""
     speed: Speed = UNKNOWN_SPEED
+    """The machine's speed for work that is no rewrite, such as a writer's statement."""
 
     def plan_seconds(self, seconds: float, groups: int) -> float:
         """Return the time of a plan whose actions take `seconds` in `groups` groups, with the start

@@ -42,25 +42,30 @@ PROBE_ROWS = 16_384
 
 @dataclass(frozen=True)
 class TableView:
-    """A table as scans see it: files, row groups of files with a known footer, a row sample.
-
-    row_groups: a FileTable whose rows are row groups (bytes, bounds, column sizes of the group),
-    and group_file: row of `files` per row group, ascending; dictionary_bytes: of their dictionary
-    pages by field id (RowGroups.dictionary). sample and probe are sorted by file; probe is a
-    thinner sample for measuring utilization. blocks: rows that are stored next to each other; only
-    the view of a whole table has them.
-    """
+    """A table as scans see it: files, row groups of files with a known footer, and a sample of
+    rows."""
 
     files: FileTable
+    """The live data files."""
     row_groups: FileTable | None = None
+    """A FileTable whose rows are row groups, with their bytes, bounds and column sizes; None if no
+    footer is known."""
     group_file: Int64 | None = None
+    """int64[row groups]: the row of each row group's file in `files`, ascending."""
     footer_bytes: Int64 | None = None
+    """int64[files]: bytes of the footer; None if no footer is known."""
     sample: RowSample | None = None
+    """Sampled rows, sorted by file; None without a sample."""
     probe: RowSample | None = None
+    """A thinner sample by which utilization is measured, sorted by file."""
     row_group_bytes: int = 128 << 20
+    """Bytes of a row group in files whose footer is not known."""
     open_bytes: int = OPEN_BYTES
+    """Cost of opening a file in bytes of reading."""
     dictionary_bytes: Mapping[int, Int64] | None = None
+    """By field id, bytes of the dictionary page, int64[row groups]."""
     blocks: RowBlocks | None = None
+    """Rows that are stored next to each other; only the view of a whole table has them."""
 
     def take(self, index: Int64) -> TableView:
         """Return the files at `index` (ascending, unique) with their row groups and sampled

@@ -16,23 +16,27 @@ from reconciler.render.terminal import WIDEST, commands, tabulate, wrapped
 
 @dataclass(frozen=True, slots=True)
 class WindowRead:
-    """Bytes that the recorded queries read: before, as predicted, and by the new zone maps.
-
-    complete: all of the plan was carried out, so that the prediction is comparable. saved: the cost
-    of reading that they save, opened files counted; negative if they cost more than before.
-    cost_*: of reading and opening, None if the plan is of an older version. open_bytes: the plan's
-    price of opening a file.
-    """
+    """What the recorded queries read before a plan, as predicted, and by the new files' bounds."""
 
     before: int
+    """Bytes before."""
     predicted: int
+    """Bytes that the plan predicted."""
     actual: int
+    """Bytes afterwards."""
     complete: bool = True
+    """Whether all of the plan was carried out, so that the prediction is comparable."""
     saved: int = 0
+    """Cost of reading that the queries save, in bytes, opened files counted; negative if they cost
+    more than before."""
     cost_before: int | None = None
+    """Cost of reading and opening files before, in bytes; None for a plan of an older version."""
     cost_predicted: int | None = None
+    """Cost that the plan predicted, in bytes; None for a plan of an older version."""
     cost_actual: int | None = None
+    """Cost afterwards, in bytes; None for a plan of an older version."""
     open_bytes: int = OPEN_BYTES
+    """Cost of opening a file by the plan, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +50,40 @@ class FileCount:
 
 @dataclass(frozen=True, slots=True)
 class ApplySummary:
-    """The result of one table's apply.
-
-    ran: something was executed. stopped: a signal ended it early. seconds: of everything. executed:
-    of them, those of executions, with the start of Spark. predicted_*, actual_*: of everything
-    admitted. state: Converged or another state with its reason; message: why. following:
-    commands to run next.
-    """
+    """The result of one table's apply."""
 
     ran: bool
+    """Whether something was executed."""
     stopped: bool
+    """Whether a signal ended it early."""
     seconds: float
+    """Wall-clock seconds of everything."""
     executed_seconds: float
+    """Seconds of the executions, with the start of Spark."""
     commits: int
+    """Number of batches that were committed."""
     conflicts: int
+    """Number of conflicts with other writers."""
     predicted_bytes: int
+    """Predicted bytes to rewrite, of everything admitted."""
     actual_bytes: int
+    """Bytes rewritten."""
     predicted_cpu_seconds: float
+    """Predicted CPU seconds of everything admitted."""
     actual_cpu_seconds: float
+    """CPU seconds used."""
     predicted_seconds: float
+    """Predicted wall-clock seconds of everything admitted."""
     read: WindowRead | None
+    """What the recorded queries read before and after; None without recorded queries."""
     files: FileCount | None
+    """Number of data files before and after; None if it was not counted."""
     state: str
+    """Converged, or another state with its reason."""
     message: str
+    """Why the table is in that state."""
     following: Sequence[str] = ()
+    """Commands to run next."""
 
 
 def render_event(text: str, width: int | None) -> str:

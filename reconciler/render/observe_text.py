@@ -58,18 +58,26 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """One table among many. to_pack: files that bin-packing would save; with_deletes: data files
-    that have deletes; best: the column that its files are clustered best by."""
+    """One table in a list of many."""
 
     name: str
+    """The table's name."""
     files: int
+    """Number of data files."""
     bytes: int
+    """Bytes of the data files."""
     rows: int
+    """Rows of the data files, deleted ones included."""
     small: int
+    """Number of small files that bin-packing would merge."""
     to_pack: int
+    """How many fewer files there would be after merging the small ones."""
     with_deletes: int
+    """Number of data files that have deletes."""
     target: int
+    """Target size of a data file in bytes."""
     best: ColumnDepth | None
+    """The column by which the files are clustered best; None if none can be judged."""
 
     @property
     def badness(self) -> int:

@@ -367,15 +367,23 @@ def _empty_because(evidence: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
-    """One table among many. saved_per_day: bytes, negative if no query is known."""
+    """The plan of one table in a list of many."""
 
     name: str
+    """The table's name."""
     actions: int
+    """Number of pending actions."""
     rewrite_bytes: int
+    """Bytes that they rewrite."""
     cpu_millis: int
+    """CPU time that they take, in milliseconds."""
     saved_per_day: float
+    """Bytes of reading saved per day; negative if no query is known."""
     payback_millis: int | None
+    """Milliseconds until the savings have paid for the cost; None if nothing is pending or it never
+    pays back."""
     state: str
+    """The state of the table, as printed."""
 
 
 def render_lines(lines: Sequence[TableLine], converged: int, width: int = WIDEST) -> str:

@@ -49,25 +49,32 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sources:
-    """The input of the report.
-
-    plan: the present proposal's document. executed: documents of the plans in the ledger by plan
-    id. old_files: inputs of executed actions as they were, one table per action. saved: what later
-    queries did not read, by plan id.
-    """
+    """The input of the report."""
 
     observation: Observation
+    """The table as it was observed."""
     workload: Workload
+    """The recorded queries."""
     advice: Advice
+    """What was decided, with the candidates that were rejected."""
     settings: Settings
+    """The settings of the decision."""
     plan: Document
+    """The document of the present proposal."""
     entries: tuple[LedgerEntry, ...]
+    """Outcomes of executed actions, each with its prediction."""
     checks: tuple[ReadCheck, ...]
+    """What the recorded queries read before and after each plan."""
     executed: Mapping[str, Document]
+    """Documents of the plans in the ledger, by plan id."""
     old_files: tuple[FileTable, ...]
+    """Inputs of executed actions as they were, one table per action."""
     now_ms: int
+    """Time of the report in epoch milliseconds."""
     saved: Mapping[str, Credit] = field(default_factory=dict)
+    """What later queries did not read, by plan id."""
     show_literals: bool = False
+    """Whether values of the table may be shown."""
 
 
 def gather(sources: Sources) -> ReportData:

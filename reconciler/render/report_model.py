@@ -38,17 +38,20 @@ class Spans:
 
 @dataclass(frozen=True)
 class KeyFiles:
-    """Files along a key. before: None if nothing was rewritten yet. queried: recorded ranges.
-
-    weight: float64[queried], executions. ticks: (position, text), empty unless values are shown.
-    """
+    """The ranges of the files along the first column of a key."""
 
     column: str
+    """Name of the column."""
     after: Spans
+    """Ranges of the present files."""
     before: Spans | None
+    """Ranges of the files before the rewrites; None if nothing was rewritten yet."""
     queried: Spans
+    """Ranges that recorded queries ask for."""
     weight: Float64
+    """float64[queried]: executions of the queries of each range."""
     ticks: tuple[tuple[float, str], ...] = ()
+    """Marks of the axis as (position, text); empty unless values are shown."""
 
 
 @dataclass(frozen=True)
@@ -81,18 +84,19 @@ class QueryBytes:
 
 @dataclass(frozen=True, slots=True)
 class Investment:
-    """One carried-out plan.
-
-    at_ms: when it was carried out. cost: in bytes of reading. saving_per_ms: bytes saved in a
-    millisecond, as measured by queries since, or as the recorded ones let expect without any.
-    saved: what queries since did not read, in words.
-    """
+    """One carried-out plan."""
 
     plan_id: str
+    """The plan's id."""
     at_ms: int
+    """When it was carried out, in epoch milliseconds."""
     cost: float
+    """Its cost in bytes of reading."""
     saving_per_ms: float
+    """Bytes saved per millisecond, as queries since then measured it; without any, as the recorded
+    ones predict."""
     saved: str
+    """What queries since then did not read, in words."""
 
     @property
     def harm(self) -> bool:
@@ -111,15 +115,20 @@ class Payoff:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A prediction and the actual value. unit: bytes | count | seconds | cpu. low, high: 80 %
-    interval."""
+    """A prediction with its 80 % interval and the actual value."""
 
     label: str
+    """What was predicted."""
     unit: str
+    """The unit: "bytes", "count", "seconds" or "cpu"."""
     predicted: float
+    """The predicted value."""
     low: float
+    """Lower end of the interval."""
     high: float
+    """Upper end of the interval."""
     actual: float
+    """The value that was measured."""
 
     @property
     def ratio(self) -> float:
@@ -132,13 +141,18 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRewrite:
-    """One candidate of the decision, in bytes of reading over the payback horizon."""
+    """One candidate of the decision."""
 
     label: str
+    """The candidate in words."""
     files: int
+    """Number of its input files."""
     saving: float
+    """Bytes of reading saved over the payback horizon."""
     cost: float
+    """Its cost in bytes of reading."""
     chosen: bool
+    """Whether it was chosen."""
 
 
 @dataclass(frozen=True)
@@ -157,16 +171,25 @@ class CutCurve:
 
 @dataclass(frozen=True)
 class ReportData:
-    """table: catalog.namespace.name; facts: (name, value) lines of the head, already as text."""
+    """The data of one table's report. A part that is None was not measured."""
 
     table: str
+    """The table's name as catalog.namespace.name."""
     generated: str
+    """Time of the report, as text."""
     facts: tuple[tuple[str, str], ...]
+    """(name, value) lines of the head, as text."""
     key_files: tuple[KeyFiles, ...] = ()
+    """Ranges of the files along each key."""
     sizes: FileSizes | None = None
+    """Sizes of the files before and after."""
     queries: QueryBytes | None = None
+    """What the recorded queries read before and after."""
     payoff: Payoff | None = None
+    """Costs and savings over time."""
     forecasts: tuple[Forecast, ...] = ()
+    """Predictions with the actual values."""
     cut: CutCurve | None = None
+    """Cumulative net saving of the files, best first, and where the choice ends."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """By part ("key_files", "queries", ...): why it is absent, as one sentence."""
+    """By part ("key_files", "queries" and so on), one sentence that says why it is absent."""

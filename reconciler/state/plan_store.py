@@ -48,13 +48,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """One object of the store. modified: when it was written, None if unknown."""
+    """One object of the store."""
 
     uri: str
+    """Place of the object."""
     table_uuid: str
+    """UUID of the table."""
     plan_id: str
+    """Id of the plan, or of a recommendation."""
     digest: str
+    """SHA-256 of the body, in hexadecimal digits."""
     modified: dt.datetime | None
+    """When the object was written; None if unknown."""
 
 
 class NotPublishedError(UserError):

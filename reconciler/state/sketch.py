@@ -83,15 +83,18 @@ def _keep(store: Store, table_uuid: str, fresh: Mapping[str, Sketch]) -> None:
 
 @dataclass(frozen=True)
 class TableSample:
-    """Rows of every file, or of files spread over the table. bytes_read: footers and column chunks
-    read now; taken_ms: when the oldest part was sampled; files: how many have rows of their
-    own; reused: how many of them had been sampled before."""
+    """Sampled rows of every file, or of files spread over the table."""
 
     rows: RowSample
+    """The sampled rows."""
     bytes_read: int
+    """Bytes of footers and column chunks that were read now."""
     taken_ms: int
+    """When the oldest part was sampled, in epoch milliseconds."""
     files: int
+    """Number of files with sampled rows of their own."""
     reused: int
+    """Number of these files that had been sampled before."""
 
 
 MOST_FILES = 512

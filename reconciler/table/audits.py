@@ -29,23 +29,28 @@ ACTION_IDS = "layout.action-ids"
 
 @dataclass(frozen=True, slots=True)
 class WaitingBatch:
-    """A snapshot that waits. base: the snapshot of main that its rows were read from.
-
-    attempt_id: whose files it holds. policy: the hash of the policy that asked for it. at_ms: when
-    it was committed. inputs: content files that it replaces, outputs: those that it adds, if they
-    were read. missing: its manifests are gone, and so are its files.
-    """
+    """A snapshot that waits on a branch for approval."""
 
     branch: str
+    """The branch."""
     snapshot_id: int
+    """Id of the snapshot."""
     base: int
+    """The snapshot of main that its rows were read from."""
     plan_id: str
+    """The plan that it belongs to."""
     attempt_id: str
+    """The attempt that wrote its files."""
     policy: str
+    """Hash of the part of the policy that the plan was made from."""
     at_ms: int
+    """When it was committed, in epoch milliseconds."""
     inputs: tuple[str, ...] = ()
+    """Paths of the content files that it replaces, if its manifests were read."""
     outputs: tuple[str, ...] = ()
+    """Paths of the content files that it adds, if its manifests were read."""
     missing: bool = False
+    """Whether its manifests are gone, and so are its files."""
 
 
 def waits(summary: Mapping[str, str]) -> bool:

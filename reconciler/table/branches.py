@@ -25,17 +25,19 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """What main's rewrite may get in the way of. head: of main. audited: write.wap.enabled is set.
-
-    staged: (snapshot id, wap.id) of snapshots outside of main's history; published: the wap.ids
-    that main's history holds. Both are asked for of audited tables only.
-    """
+    """The branches and staged commits that a rewrite of main may disturb."""
 
     head: int | None
+    """Snapshot of main; None for an empty table."""
     others: tuple[Branch, ...]
+    """The other branches."""
     audited: bool = False
+    """Whether `write.wap.enabled` is set."""
     staged: tuple[tuple[int, str], ...] = ()
+    """(snapshot id, wap.id) of the snapshots outside of main's history; filled for audited tables
+    only."""
     published: Collection[str] = ()
+    """The wap.ids that main's history has; filled for audited tables only."""
 
 
 def live_branch(branches: Branches) -> str:

@@ -53,25 +53,27 @@ RUN_HEADERS = 24.0
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """A column as the files hold it now, on average over their row groups.
-
-    rows: of a row group. bytes: stored per row. dictionary: stored bytes of the dictionary page per
-    row, 0 if values are plain. distinct: values of one row group. width: bytes of a raw value.
-    ordered: rows are in the column's order, which makes it smaller. skew: entropy of its values
-    divided by that of the same number of equally frequent ones. run: rows that repeat the value of
-    the row before them count once among the rows that draw a value; 1 if every row counts. filled:
-    share of rows that draw a value, which those without one and those with NaN do not.
-    """
+    """A column as the files store it now, on average over their row groups."""
 
     rows: float
+    """Rows of a row group."""
     bytes: float
+    """Stored bytes per row."""
     dictionary: float
+    """Stored bytes of the dictionary page per row; 0 if values are plain."""
     distinct: float
+    """Number of distinct values of one row group."""
     width: int
+    """Bytes of a raw value."""
     ordered: bool = False
+    """Whether rows are in the column's order, which makes it smaller."""
     skew: float = 1.0
+    """Entropy of its values divided by that of as many equally frequent ones."""
     run: float = 1.0
+    """Mean number of consecutive rows with the same value, of which an encoding stores one; 1 if
+    every row counts."""
     filled: float = 1.0
+    """Share of the rows that have a value; NULL and NaN are none."""
 
     @property
     def overhead(self) -> float:
@@ -95,17 +97,19 @@ class StoredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What a new order does to a column, measured on rows of the table. data: bytes of its data
-    pages then, divided by now; run: rows in which a value follows itself then. per_bit: stored bits
-    of one bit of the index (`index_bits`), 0 without a dictionary. plain: stored bytes of a row
-    without a dictionary, 0 with one. in_pages: stored bytes of a row that pages of few rows take
-    more than usual ones, beside FURTHER_PAGE for each."""
+    """What a new order of rows does to a column, measured on rows of the table."""
 
     data: float
+    """Bytes of the column's data pages in the new order, divided by the present bytes."""
     run: float
+    """Mean number of consecutive rows with the same value in the new order."""
     per_bit: float = 0.0
+    """Stored bits per bit of the dictionary index (`index_bits`); 0 without a dictionary."""
     plain: float = 0.0
+    """Stored bytes of a row without a dictionary; 0 with one."""
     in_pages: float = 0.0
+    """Stored bytes that a row takes more in pages of few rows than in usual ones, FURTHER_PAGE for
+    each page apart."""
 
 
 def bytes_per_row(

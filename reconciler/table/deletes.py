@@ -68,37 +68,45 @@ class DeletedRows:
 
 @dataclass(frozen=True)
 class DeleteTable:
-    """Arrays have shape [delete files].
-
-    path: the manifest's string; several vectors may share one file. offset: of a vector within its
-    file, -1 otherwise: (path, offset) identifies a delete. scope: `Scope`. records: deleted rows
-    (positions, or keys of an equality delete). bytes: what a reader fetches, of a vector its own
-    blob. snapshot_id: the snapshot that added it. partition: values of the spec's fields.
-    data_row: row in the file table of the data file that it names, NOT_LIVE if it is gone, NO_FILE
-    if it names none. group: index into FileTable.partitions of the scope of a partition, NOT_LIVE
-    without a live data file, NO_FILE for the other scopes. other_format: it is neither a Parquet
-    file nor a vector.
-    dangling: no live data file matches it.
-    counted: of position deletes of a partition the rows that live data files can have lost to it,
-    else 0. rows: bounds of the rows that are deleted, None if the table has no delete file.
-    """
+    """The live deletes of a table. Arrays have shape [delete files], in which each deletion vector
+    counts as a file."""
 
     path: Array = field(default_factory=lambda: np.zeros(0, dtype=object))
+    """object[delete files]: path as the manifest has it; several vectors may share one file."""
     offset: Int64 = field(default_factory=_none)
+    """int64[delete files]: offset of a vector within its file, -1 for other files. (path, offset)
+    identifies a delete."""
     scope: Int64 = field(default_factory=_none)
+    """int64[delete files]: which data files it applies to, as a `Scope`."""
     spec_id: Int64 = field(default_factory=_none)
+    """int64[delete files]: id of its partition spec."""
     sequence: Int64 = field(default_factory=_none)
+    """int64[delete files]: data sequence number."""
     records: Int64 = field(default_factory=_none)
+    """int64[delete files]: number of deleted rows: positions, or keys of an equality delete."""
     bytes: Int64 = field(default_factory=_none)
+    """int64[delete files]: bytes that a reader fetches; of a vector its own blob."""
     snapshot_id: Int64 = field(default_factory=_none)
+    """int64[delete files]: the snapshot that added it."""
     partition: tuple[Partition, ...] = ()
+    """Values of its spec's fields, one tuple per delete file."""
     data_row: Int64 = field(default_factory=_none)
+    """int64[delete files]: row in the file table of the data file that it names, NOT_LIVE if that
+    is gone, NO_FILE if it names none."""
     group: Int64 = field(default_factory=_none)
+    """int64[delete files]: index into FileTable.partitions of the partition that it applies to,
+    NOT_LIVE without a live data file there, NO_FILE for other scopes."""
     equality_ids: tuple[tuple[int, ...], ...] = ()
+    """Field ids of the key of an equality delete, one tuple per delete file."""
     other_format: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """bool[delete files]: whether it is neither a Parquet file nor a vector."""
     dangling: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """bool[delete files]: whether no live data file matches it."""
     counted: Float64 = field(default_factory=lambda: np.zeros(0, dtype=np.float64))
+    """float64[delete files]: for position deletes of a partition the rows that live data files can
+    have lost to it, else 0."""
     rows: DeletedRows | None = None
+    """Bounds of the deleted rows; None if the table has no delete file."""
 
     def __len__(self) -> int:
         return len(self.path)

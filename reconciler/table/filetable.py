@@ -29,28 +29,34 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """Zone map of one column over n files or row groups. All arrays have shape [n].
-
-    lower, upper: the column's domain (`values`): int64, float64 or S<w>; meaningless where
-    has_lower / has_upper is False. Strings may be truncated: lower is then below, upper above the
-    real extreme, so they bound values but need not occur (`truncated`). The upper bound of a string
-    or binary that ends in NUL gets one byte \\x01 more, because numpy would strip the NUL and so
-    lower it.
-    nulls, nans, values: counts, UNKNOWN if missing. sizes: bytes of the column in the file
-    (compressed), UNKNOWN if missing.
-    """
+    """Zone map of one column over n files or row groups. Arrays have shape [n]."""
 
     field_id: int
+    """Id of the column."""
     kind: Kind
+    """The column's domain, which decides the type of the bounds."""
     lower: Array
+    """int64, float64 or S<w>[n]: lower bound in the domain (`values`), meaningless where
+    `has_lower` is False. A truncated string is below the least value."""
     upper: Array
+    """int64, float64 or S<w>[n]: upper bound in the domain, meaningless where `has_upper` is False.
+    A truncated string is above the greatest value. One that ends in NUL has a further byte 1,
+    because numpy strips a trailing NUL and would lower it."""
     has_lower: Bool
+    """bool[n]: whether the lower bound is known."""
     has_upper: Bool
+    """bool[n]: whether the upper bound is known."""
     nulls: Int64
+    """int64[n]: number of NULL values, UNKNOWN if missing."""
     nans: Int64
+    """int64[n]: number of NaN values, UNKNOWN if missing."""
     values: Int64
+    """int64[n]: number of values, UNKNOWN if missing."""
     sizes: Int64
+    """int64[n]: compressed bytes of the column, UNKNOWN if missing."""
     truncated: Bool
+    """bool[n]: whether a bound may be truncated, so that it bounds the values but need not
+    occur."""
 
     @property
     def bounded(self) -> Bool:
@@ -70,46 +76,57 @@ Partition = tuple[Scalar | None, ...]
 
 @dataclass(frozen=True)
 class FileTable:
-    """Live data files of one snapshot. Arrays have shape [files]; index = row of the table.
-
-    path: object array of str, the manifest's string verbatim (commits need it so).
-    spec_id: int32. partition: int32 index into `partitions`, where `partitions[i]` is (spec id,
-    values) and unique.
-    records, bytes: rows and file size as in the manifest (deleted rows still counted).
-    sequence: data sequence number. added_ms: commit time of the snapshot that added the file, epoch
-    milliseconds, UNKNOWN if that snapshot has expired.
-    layout_written: the file was added by a snapshot that carries `layout.attempt-id`.
-    sort_order_id: UNKNOWN if missing. parquet: file format is Parquet. encrypted: key metadata.
-    position_deleted: rows deleted by position deletes or vectors that name the file (an estimate
-    for partition-scoped delete files). delete_files, delete_bytes: delete files that apply to it
-    and their bytes. equality_deletes: number of equality delete files that apply.
-    newest_delete: largest data sequence number of the delete files that apply, UNKNOWN without any.
-    columns: by field id, only columns with an ordered domain.
-    column_sizes: by field id for every leaf column that has a size in some file, int64[files].
-    """
+    """Live data files of one snapshot. Arrays have shape [files]; the index is the row of the
+    table."""
 
     schema: Schema
+    """The table's current schema."""
     specs: Mapping[int, PartitionSpec]
+    """The partition specs by id."""
     default_spec_id: int
+    """Id of the spec that writers use."""
     path: Array
+    """object[files]: path exactly as the manifest has it, because commits need it so."""
     spec_id: Array
+    """int32[files]: id of the file's partition spec."""
     partition: Array
+    """int32[files]: index into `partitions`."""
     partitions: tuple[tuple[int, Partition], ...]
+    """The distinct (spec id, partition values)."""
     records: Int64
+    """int64[files]: rows by the manifest, deleted ones included."""
     bytes: Int64
+    """int64[files]: size of the file by the manifest."""
     sequence: Int64
+    """int64[files]: data sequence number."""
     added_ms: Int64
+    """int64[files]: commit time of the snapshot that added the file, in epoch milliseconds; UNKNOWN
+    if that snapshot has expired."""
     layout_written: Bool
+    """bool[files]: whether a snapshot of ours (one with `layout.attempt-id`) added the file."""
     sort_order_id: Array
+    """int64[files]: id of the sort order that the file was written by, UNKNOWN if missing."""
     parquet: Bool
+    """bool[files]: whether the file format is Parquet."""
     encrypted: Bool
+    """bool[files]: whether the file has key metadata."""
     position_deleted: Int64
+    """int64[files]: rows deleted by position deletes or vectors that name the file; an estimate for
+    delete files of a whole partition."""
     delete_files: Int64
+    """int64[files]: number of delete files that apply to it."""
     delete_bytes: Int64
+    """int64[files]: bytes of the delete files that apply to it."""
     equality_deletes: Int64
+    """int64[files]: number of equality delete files that apply to it."""
     newest_delete: Int64
+    """int64[files]: largest data sequence number of the delete files that apply to it, UNKNOWN
+    without any."""
     columns: Mapping[int, ColumnBounds] = field(default_factory=dict)
+    """Zone maps by field id; only columns with an ordered domain have one."""
     column_sizes: Mapping[int, Int64] = field(default_factory=dict)
+    """int64[files] by field id: compressed bytes of every leaf column that has a size in some
+    file."""
 
     def __len__(self) -> int:
         return len(self.path)

@@ -12,19 +12,20 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ManifestTable:
-    """The live manifests of data files. Arrays have shape [manifests].
-
-    bytes: of the manifest. files: live data files in it. held_by: per partition the number of
-    manifests that hold files of it, and live: its live files; both of shape [partitions].
-    every: paths of all live manifests, those of delete files too.
-    """
+    """The live manifests of data files. Arrays have shape [manifests] unless said otherwise."""
 
     path: tuple[str, ...]
+    """Path of each manifest."""
     bytes: Int64
+    """int64[manifests]: size of the manifest."""
     files: Int64
+    """int64[manifests]: number of live data files in it."""
     held_by: Int64
+    """int64[partitions]: number of manifests that hold files of the partition."""
     live: Int64
+    """int64[partitions]: number of live data files of the partition."""
     every: frozenset[str]
+    """Paths of all live manifests, those of delete files included."""
 
     def __len__(self) -> int:
         return len(self.path)

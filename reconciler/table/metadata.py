@@ -13,27 +13,30 @@ _TERM_COLUMN = re.compile(r"\((\d+)\) ")
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """Read by `catalog.metadata` for plans, and by `spark.commit.metadata` for executions.
-
-    sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
-    format_version: of Apache Iceberg's table specification. specs: per partition spec the canonical
-    forms of its fields (SpecField.term), void ones left out; default_spec_id: of the spec that
-    writers follow. log: its snapshots and refs. orphans: paths of files that nobody refers to;
-    unused_specs: ids of specs that no manifest of any snapshot has; None if they were not searched.
-    orphans_refused: why no file may be removed as an orphan, "" if that is not known.
-    columns: field ids of the current schema, None if they were not read.
-    """
+    """What actions on metadata are planned and judged by. `catalog.metadata` reads it for plans,
+    `spark.commit.metadata` for executions."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
+    """The table's properties."""
     sort_terms: tuple[str, ...] = ()
+    """The default sort order in canonical form (`actions.set_sort_order.sort_term`)."""
     format_version: int = 2
+    """Version of Apache Iceberg's table specification."""
     specs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """By the id of a partition spec the canonical forms of its fields (`SpecField.term`), without
+    void ones."""
     default_spec_id: int = 0
+    """Id of the spec that writers use."""
     log: SnapshotLog = NO_SNAPSHOTS
+    """The retained snapshots and the refs."""
     orphans: frozenset[str] | None = None
+    """Paths of files that nobody refers to; None if they were not searched."""
     unused_specs: frozenset[int] | None = None
+    """Ids of specs that no manifest of any snapshot has; None if they were not searched."""
     orphans_refused: str = ""
+    """Why no file may be removed as an orphan, "" if it may or if that is not known."""
     columns: frozenset[int] | None = None
+    """Field ids of the current schema; None if they were not read."""
 
     def dropped(self, columns: Iterable[int]) -> int | None:
         """Return the first of these field ids that the schema does not have; None for none."""

@@ -24,13 +24,18 @@ ATTEMPT_ID = "layout.attempt-id"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """One snapshot. operation: append | overwrite | replace | delete, "" if missing."""
+    """One snapshot of the table's history."""
 
     snapshot_id: int
+    """Id of the snapshot."""
     sequence_number: int
+    """Its sequence number."""
     timestamp_ms: int
+    """Its commit time in epoch milliseconds."""
     operation: str
+    """"append", "overwrite", "replace" or "delete"; "" if missing."""
     summary: Mapping[str, str]
+    """Its summary properties."""
 
     @property
     def ours(self) -> bool:
@@ -63,24 +68,29 @@ class RecentWrite:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLoad:
-    """Live delete files of the snapshot, as counts, bytes and deleted rows (vectors apart).
-
-    position_rows, vector_rows: without those of files that apply to no live data file.
-    partition_files: position delete files that apply to a whole partition. equality_rows: keys.
-    dangling: files of any kind that apply to no live data file. paths: of the files; several
-    vectors may share one.
-    """
+    """The live deletes of the snapshot in figures. Deletion vectors are counted apart from position
+    delete files."""
 
     position_files: int = 0
+    """Number of position delete files."""
     partition_files: int = 0
+    """Number of these that apply to a whole partition."""
     position_rows: int = 0
+    """Rows that position delete files delete, without files that apply to no live data file."""
     vectors: int = 0
+    """Number of deletion vectors."""
     vector_rows: int = 0
+    """Rows that vectors delete, without vectors of data files that are gone."""
     equality_files: int = 0
+    """Number of equality delete files."""
     equality_rows: int = 0
+    """Number of keys in them."""
     dangling: int = 0
+    """Number of delete files of any kind that apply to no live data file."""
     bytes: int = 0
+    """Bytes of all of them."""
     paths: frozenset[str] = frozenset()
+    """Paths of the files; several vectors may share one."""
 
     @property
     def files(self) -> int:
@@ -89,51 +99,69 @@ class DeleteLoad:
 
 @dataclass(frozen=True)
 class Observation:
-    """One table at one snapshot.
-
-    identifier: levels, the last one is the table's name. snapshot_id is None for an empty table.
-    sort_order_text: the default sort order as people write it, "" when unsorted.
-    ancestry: the retained snapshots from the head back, newest first.
-    other_snapshots: retained snapshots outside the ancestry (branches, staged commits).
-    manifests: live manifests; manifests_read of them were decoded now, the others came from the
-    cache. bytes_read: manifest bytes read now. seconds: after the catalog's answer.
-    doubled_vectors: data files with two deletion vectors, which makes the table unreadable.
-    operations: row-level operations of the retained history. manifest_table: the live manifests
-    of data files. waiting: batches of ours on branches, until a person approves them. published:
-    main's files as they would be then, None if nothing waits. columns: what its files must hold.
-    ahead_ms: the latest time in its metadata, from the time of the look; negative if it has passed.
-    """
+    """One table at one snapshot."""
 
     catalog: str
+    """Name of the catalog."""
     identifier: tuple[str, ...]
+    """Levels of the table's name, the table last."""
     uuid: str
+    """UUID of the table."""
     format_version: int
+    """Version of Apache Iceberg's table specification."""
     location: str
+    """The table's location."""
     metadata_location: str
+    """Path of the metadata file that was read."""
     metadata: TableMetadata
+    """Properties, sort order, specs and snapshots."""
     snapshot_id: int | None
+    """The head of main; None for an empty table."""
     snapshot_ms: int
+    """Commit time of the head in epoch milliseconds."""
     sequence_number: int
+    """The table's last sequence number."""
     sort_order_id: int
+    """Id of the default sort order."""
     sort_order_text: str
+    """The default sort order as people write it, "" when unsorted."""
     refs: tuple[RefInfo, ...]
+    """The branches and tags."""
     ancestry: tuple[SnapshotInfo, ...]
+    """The retained snapshots from the head back, newest first."""
     other_snapshots: tuple[SnapshotInfo, ...]
+    """The retained snapshots outside the ancestry: of branches, and staged commits."""
     files: FileTable
+    """The live data files."""
     deletes: DeleteLoad
+    """The live deletes in figures."""
     recent_writes: tuple[RecentWrite, ...]
+    """Recent overwrites and deletes by other writers."""
     manifests: int
+    """Number of live manifests."""
     manifests_read: int
+    """Number of these that were decoded now; the others came from the cache."""
     bytes_read: int
+    """Bytes of manifests read now."""
     seconds: float
+    """Seconds that it took after the catalog's answer."""
     delete_files: DeleteTable = NO_DELETE_FILES
+    """The live deletes one by one."""
     doubled_vectors: tuple[str, ...] = ()
+    """Paths of data files with two deletion vectors, which make the table unreadable."""
     operations: Operations = NO_OPERATIONS
+    """Row-level operations of the retained history."""
     manifest_table: ManifestTable = NO_MANIFESTS
+    """The live manifests of data files."""
     waiting: tuple[WaitingBatch, ...] = ()
+    """Batches of ours that wait on branches for approval."""
     published: FileTable | None = None
+    """Main's files as they would be after the approval of what waits; None if nothing waits."""
     columns: Expected = NO_COLUMNS
+    """What the schema says of the columns that files must hold."""
     ahead_ms: int = 0
+    """Milliseconds from the time of the look to the latest time in the metadata; negative if that
+    has passed."""
 
     @property
     def properties(self) -> Mapping[str, str]:

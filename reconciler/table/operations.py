@@ -34,48 +34,63 @@ class Encoding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowOperation:
-    """One commit of another writer that changed or deleted rows.
-
-    rows: deleted or replaced rows, None if unknown; at_most: an upper bound only (keys that never
-    existed count too). files, partitions: touched, None if unknown. read_bytes: bytes of the data
-    files that it replaced. added_files: data files; delete_files: delete files that it wrote.
-    engine: "spark", "flink", "trino", "" if the commit does not say. inserted_rows: those of a
-    MERGE that replace none, None if its engine does not count them.
-    """
+    """One commit of another writer that changed or deleted rows."""
 
     snapshot_id: int
+    """Id of the snapshot."""
     timestamp_ms: int
+    """Its commit time in epoch milliseconds."""
     kind: Kind
+    """The statement."""
     encoding: Encoding
+    """How the change is stored."""
     rows: int | None
+    """Number of deleted or replaced rows; None if unknown."""
     at_most: bool
+    """Whether `rows` is only an upper bound, because keys that never existed count too."""
     files: int | None
+    """Number of data files that it touched; None if unknown."""
     partitions: int | None
+    """Number of partitions that it touched; None if unknown."""
     replaced_bytes: int | None
+    """Bytes of the data files that it replaced; None if unknown."""
     added_rows: int
+    """Number of rows in the data files that it added."""
     added_files: int
+    """Number of data files that it added."""
     delete_files: int
+    """Number of delete files that it added."""
     engine: str
+    """"spark", "flink" or "trino"; "" if the commit does not say."""
     inserted_rows: int | None = None
+    """Number of rows of a MERGE that replace none; None if its engine does not count them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindSummary:
-    """Operations of one kind, encoding and engine. Medians over those that are known, else None.
-
-    per_day: rate over the retained history.
-    """
+    """Operations of one kind, encoding and engine. Medians are over the operations with a known
+    value; None if there is none."""
 
     kind: Kind
+    """The statement."""
     encoding: Encoding
+    """How the change is stored."""
     engine: str
+    """"spark", "flink" or "trino"; "" if the commits do not say."""
     count: int
+    """Number of operations."""
     per_day: float
+    """Operations per day of the retained history."""
     rows: int | None
+    """Median of the deleted or replaced rows."""
     at_most: bool
+    """Whether `rows` of some operation is only an upper bound."""
     files: int | None
+    """Median of the data files touched."""
     partitions: int | None
+    """Median of the partitions touched."""
     added_files: int | None
+    """Median of the data files added."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,16 +67,21 @@ NOBODY = Asked()
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """files: oldest first, at most MOST_FILES. refused: why nothing may be removed, "" if it may:
-    somebody who may refer to the files could not be asked. left: orphans beyond MOST_FILES.
-    listed: whether the storage was listed for this; next_ms: when it will be again."""
+    """The files below the table's location that nobody refers to."""
 
     files: tuple[Listed, ...] = ()
+    """The orphans, oldest first, at most MOST_FILES."""
     refused: str = ""
+    """Why nothing may be removed, because somebody who may refer to the files could not be asked;
+    "" if they may be removed."""
     asked: Asked = NOBODY
+    """Who was asked whether they refer to the files."""
     left: int = 0
+    """Number of orphans beyond MOST_FILES."""
     listed: bool = True
+    """Whether the storage was listed for this."""
     next_ms: int | None = None
+    """When it will be listed again, in epoch milliseconds; None if that is not planned."""
 
 
 NO_ORPHANS = Orphans()

@@ -32,22 +32,28 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDepth:
-    """One line of `observe`. reason: why the column is not judged, "" if it is.
-
-    share: mean depth / files. bounded: files with known bounds (files that hold only NULL need
-    none); files: all. truncated: files with a truncated bound, at `truncated_to` bytes.
-    """
+    """How well the files are clustered by one column: a line of `observe`."""
 
     field_id: int
+    """Id of the column."""
     name: str
+    """Name of the column."""
     mean: float
+    """Number of files whose ranges overlap at one value, on average over the rows."""
     maximum: int
+    """Largest number of files whose ranges overlap at one value."""
     share: float
+    """`mean` divided by the number of files."""
     bounded: int
+    """Number of files with known bounds; those that hold only NULL need none."""
     files: int
+    """Number of all files."""
     truncated: int = 0
+    """Number of files with a truncated bound."""
     truncated_to: int = 0
+    """Bytes that truncated bounds have."""
     reason: str = ""
+    """Why the column is not judged, "" if it is."""
 
     @property
     def judged(self) -> bool:
@@ -68,20 +74,23 @@ class ColumnDepth:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Value ranges of n files as ranks among the m distinct bounds; arrays [n] except for place
-    [m].
-
-    first, last: rank of the lower and upper bound. known: both bounds exist. single: first equals
-    last. constant: single and proven to hold one value and nothing else (no NULL, NaN, truncation).
-    place: position of the distinct bounds on a line, for the width of what is between them.
-    """
+    """Value ranges of n files as ranks among the m distinct bounds. Arrays have shape [n] unless
+    said otherwise."""
 
     first: Int64
+    """int64[n]: rank of the lower bound."""
     last: Int64
+    """int64[n]: rank of the upper bound."""
     known: Bool
+    """bool[n]: whether both bounds exist."""
     single: Bool
+    """bool[n]: whether both bounds are equal."""
     constant: Bool
+    """bool[n]: whether the file is proven to hold one value and nothing else: no NULL, no NaN, no
+    truncated bound."""
     place: Float64
+    """float64[m]: position of the distinct bounds on a line, from which the width between two of
+    them follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,16 +35,19 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A branch or a tag with its own retention, None where it has none.
-
-    least: snapshots of a branch to keep. max_age_ms: of a branch's snapshots.
-    """
+    """A branch or a tag with its own retention."""
 
     name: str
+    """Name of the ref."""
     type: str
+    """"branch" or "tag"."""
     snapshot_id: int
+    """The snapshot that it points at."""
     least: int | None = None
+    """Fewest snapshots of the branch to keep; None if the ref does not say."""
     max_age_ms: int | None = None
+    """Age in milliseconds up to which the branch's snapshots are kept; None if the ref does not
+    say."""
 
 
 @dataclass(frozen=True, slots=True)

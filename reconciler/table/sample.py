@@ -17,24 +17,26 @@ from reconciler.table.filetable import Array, Bool, ColumnBounds, Int64
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Row groups of the files with a known footer, in file order. Arrays have shape [row groups].
-
-    file: row of the file table. records: rows. columns: zone maps by field id (sizes = compressed
-    column chunk bytes). column_sizes: compressed chunk bytes by field id, every leaf column.
-    encoded: bytes of the row group before compression, None if that was not read.
-    dictionary: stored bytes of the dictionary page by field id, 0 without one, UNKNOWN if the
-    footer does not say; None if that was not read.
-    footer_bytes: int64[files], UNKNOWN if the footer has not been read; has_footer likewise.
-    """
+    """Row groups of the files with a known footer, in file order. Arrays have shape [row groups]
+    unless said otherwise."""
 
     file: Int64
+    """int64[row groups]: row of the file in the file table."""
     records: Int64
+    """int64[row groups]: number of rows."""
     columns: Mapping[int, ColumnBounds]
+    """Zone maps by field id; their sizes are those of the compressed column chunks."""
     column_sizes: Mapping[int, Int64]
+    """int64[row groups] by field id: compressed bytes of every leaf column's chunk."""
     footer_bytes: Int64
+    """int64[files]: bytes of the footer, UNKNOWN if it has not been read."""
     has_footer: Bool
+    """bool[files]: whether the footer has been read."""
     encoded: Int64 | None = None
+    """int64[row groups]: bytes before compression; None if that was not read."""
     dictionary: Mapping[int, Int64] | None = None
+    """int64[row groups] by field id: stored bytes of the dictionary page, 0 without one, UNKNOWN if
+    the footer does not say; None if that was not read."""
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,20 @@ hide them."""
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A leaf column. type: Iceberg's string; repeated: it is inside a list or map.
-
-    levels: the names that `name` joins by dots, if one of them contains a dot; () if none does.
-    """
+    """A leaf column."""
 
     field_id: int
+    """Id of the column."""
     name: str
+    """Its name; names of nested fields are joined by dots."""
     type: str
+    """Its type in Iceberg's spelling."""
     required: bool = False
+    """Whether it holds no NULL."""
     repeated: bool = False
+    """Whether it is inside a list or map."""
     levels: tuple[str, ...] = ()
+    """The names that `name` joins, if one of them contains a dot; () if none does."""
 
     @property
     def path(self) -> tuple[str, ...]:

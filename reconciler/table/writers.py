@@ -14,20 +14,20 @@ NAMING = ("engine-name", "engine-version", "iceberg-version", "spark.app.id", "t
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """Commits of other writers in the retained history, by kind.
-
-    replaced: that replaced whole partitions dynamically. equality_ms: time of the last one with
-    equality deletes, None without one. unnamed: of writers that name no engine. logged: MERGE
-    statements in the query log. joins: recorded queries that read the table grouped by partition,
-    to join it without a shuffle.
-    """
+    """Number of commits of other writers in the retained history, by kind."""
 
     replaced: int = 0
+    """Commits that replaced whole partitions dynamically."""
     merges: int = 0
+    """Commits of MERGE statements."""
     equality_ms: int | None = None
+    """Time of the last commit with equality deletes, in epoch milliseconds; None without one."""
     unnamed: int = 0
+    """Commits of writers that name no engine."""
     logged: int = 0
+    """MERGE statements in the query log."""
     joins: int = 0
+    """Recorded queries that read the table grouped by partition, to join it without a shuffle."""
 
 
 NO_WRITERS = Writers()

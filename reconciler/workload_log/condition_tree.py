@@ -25,18 +25,19 @@ from reconciler.workload_log.constants import UNBOUND
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf with its literal; slots are numbered once the tree is final.
-
-    test: a comparison operator, "in", "starts", "null" or "nan". literal: in the domain, or
-    UNBOUND. offset: literal - event time in the domain's unit, if the literal moves with event
-    time.
-    """
+    """One condition with its literal. Slots are numbered once the tree is final."""
 
     field_id: int
+    """Id of the column."""
     test: str
+    """A comparison operator, "in", "starts", "null" or "nan"."""
     literal: Any = None
+    """The literal in the column's domain, or UNBOUND."""
     offset: int | None = None
+    """Literal minus event time, in the domain's unit, if the literal moves with event time; None if
+    it is fixed."""
     transform: str = "identity"
+    """The transform of the column that is compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,31 +51,38 @@ class FragmentSink(Protocol):
 
 @dataclass
 class Tally:
-    """Counts of one import. read = kept + skipped + repeated; kept queries may read several tables.
-
-    queries: kept, by table name; weights: number of executions they represent. full_scans: kept but
-    not understood, by reason. unknown: conditions that count as none, because no column has that
-    name, by table and column. earlier: lines or queries that an earlier import had read. repeated:
-    further events of a query that this log already had. since_ms, until_ms: of kept events. lines:
-    by reason the numbers of the first skipped lines, if lines are numbered. zoneless: times without
-    a zone. examples: by reason why one query could not be read, without its text.
-    """
+    """Counts of one import. The lines read are the kept, the skipped and the repeated ones."""
 
     read: int = 0
+    """Number of lines or queries read."""
     kept: int = 0
+    """Number of queries kept."""
     fragments: int = 0
+    """Number of fragments stored; a kept query has one for each table that it reads."""
     earlier: int = 0
+    """Number of lines or queries that an earlier import had read."""
     repeated: int = 0
+    """Number of further events of a query that this log already had."""
     skipped: Counter[str] = field(default_factory=Counter)
+    """Number of skipped lines, by reason."""
     full_scans: Counter[str] = field(default_factory=Counter)
+    """Number of queries that were kept but not understood, by reason."""
     unknown: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By table and column, conditions that count as none because no column has that name."""
     queries: Counter[str] = field(default_factory=Counter)
+    """Number of kept queries, by table name."""
     weights: dict[str, float] = field(default_factory=dict)
+    """Number of executions that the kept queries represent, by table name."""
     lines: dict[str, list[int]] = field(default_factory=dict)
+    """By reason the numbers of the first skipped lines, if the log's lines are numbered."""
     zoneless: int = 0
+    """Number of times without a zone."""
     examples: dict[str, str] = field(default_factory=dict)
+    """By reason, why one query could not be read, without its text."""
     since_ms: int | None = None
+    """Earliest time of a kept event, in epoch milliseconds; None if nothing was kept."""
     until_ms: int | None = None
+    """Latest time of a kept event, in epoch milliseconds; None if nothing was kept."""
 
     def skip(self, reason: str, line: int | None = None) -> None:
         """line: its number in the file, counted from 1."""

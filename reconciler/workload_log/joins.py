@@ -15,18 +15,21 @@ from reconciler.workload_log.conjuncts import conjuncts_of
 
 @dataclass(frozen=True)
 class Source:
-    """An item of FROM. kind: how it is joined to the items before it.
-
-    opaque: nothing can be derived for it (sampled, pivoted, lateral, nested joins). may_be_comma:
-    whether a comma may stand before it.
-    """
+    """An item of FROM."""
 
     alias: str
+    """The name that columns are qualified by."""
     node: exp.Expr
+    """The item's expression."""
     kind: str
+    """How it is joined to the items before it."""
     on: tuple[exp.Expr, ...]
+    """The conjuncts of its ON clause."""
     opaque: bool
+    """Whether nothing can be derived for it, because it is sampled, pivoted, lateral or a nested
+    join."""
     may_be_comma: bool = False
+    """Whether a comma may stand before it."""
 
 
 def is_decorated(node: exp.Expr) -> bool:

@@ -38,18 +38,19 @@ MAX_QUERIES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One read of a table. conditions: in negation normal form, columns of this table only.
-
-    columns: paths of the columns read, in lower case: names of a column and of struct fields in it.
-    elsewhere: the query has conditions on tables that this one is joined with, and none on this
-    one. merged: the query is a MERGE into this table.
-    """
+    """One read of a table."""
 
     table: KnownTable
+    """The table."""
     conditions: tuple[exp.Expr, ...]
+    """Conditions on columns of this table only, in negation normal form."""
     columns: frozenset[Path]
+    """Paths of the columns read, in lower case: names of a column and of struct fields in it."""
     elsewhere: bool = False
+    """Whether the query has conditions on tables that this one is joined with, and none on this
+    one."""
     merged: bool = False
+    """Whether the query is a MERGE into this table."""
 
 
 def scans_of(query: exp.Expr, tables: dict[str, KnownTable]) -> list[Scan]:

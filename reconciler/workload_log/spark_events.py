@@ -93,29 +93,40 @@ def _parts(path: Log) -> Sequence[Log]:
 
 @dataclass
 class _Scan:
-    """One scan node of a plan. accumulators: ids of its metrics; bytes: read by its tasks. merged:
-    a MERGE reads here the table that it writes."""
+    """One scan node of a plan."""
 
     text: str
+    """The node's line in the plan."""
     accumulators: frozenset[int]
+    """Ids of its metrics."""
     file_bytes_id: int | None
+    """Id of the metric of its planned file bytes; None if it has none."""
     merged: bool = False
+    """Whether a MERGE reads here the table that it writes."""
     ran: bool = False
+    """Whether a metric shows that it ran."""
     bytes: float = 0.0
+    """Bytes that its tasks read."""
     measured: bool = False
+    """Whether `bytes` was measured."""
 
 
 @dataclass
 class _Execution:
-    """A SQL execution between its start and its end. key: of its identity. text: characters of its
-    scans."""
+    """A SQL execution between its start and its end."""
 
     id: int
+    """Spark's number of the execution."""
     start_ms: int
+    """Its start in epoch milliseconds."""
     key: int
+    """Hash that identifies the query in every log."""
     scans: list[_Scan] = field(default_factory=list)
+    """Its scans."""
     text: int = 0
+    """Characters of the lines of its scans."""
     file_bytes: dict[int, int] = field(default_factory=dict)
+    """Planned file bytes by the id of the metric."""
 
 
 @dataclass
@@ -470,14 +481,18 @@ def _merged_scan(plan: dict[str, Any]) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class ScanText:
-    """A scan's line. columns: None if Spark cut the list off. branch: "" for the main one. grouped:
-    by partition, for a storage-partitioned join."""
+    """What a scan's line in the plan says."""
 
     table: tuple[str, ...]
+    """Levels of the table's name."""
     columns: tuple[str, ...] | None
+    """Names of the columns read; None if Spark cut the list off."""
     branch: str
+    """The branch read, "" for the main one."""
     filters: str
+    """The filters as Iceberg prints them."""
     grouped: bool = False
+    """Whether the scan is grouped by partition, for a storage-partitioned join."""
 
 
 _SCAN = re.compile(

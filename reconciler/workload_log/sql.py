@@ -67,24 +67,31 @@ _OWN = re.compile(r"(?:/\*|--)\s*layoutctl|layout\.attempt-id", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One scan of one table by one query.
-
-    The fields are those of `queries.fragments.Fragment`; note: why it counts as a full scan, or "".
-    unknown: columns in its conditions that the table does not have; these conditions count as none.
-    elsewhere: it has conditions, but only on other tables. merged: it is a MERGE into this table.
-    """
+    """One scan of one table by one query, from which a `queries.fragments.Fragment` is made."""
 
     table: KnownTable
+    """The table."""
     predicate: Predicate
+    """The predicate as a tree by field id, with slots for literals."""
     literals: tuple[Literal, ...]
+    """One literal per slot, in the column's domain."""
     moving: tuple[int | None, ...]
+    """Per slot the offset by which the literal follows the event time, None for a fixed literal."""
     projection: tuple[int, ...]
+    """Ids of the fields read, ascending, those of the predicate included."""
     unbound: Predicate | None = None
+    """The whole predicate of a prepared statement whose values the log does not hold; None for
+    other queries."""
     full_scan: bool = False
+    """Whether the query could not be understood and counts as an unexplained full scan."""
     note: str = ""
+    """Why it counts as a full scan, "" if it does not."""
     unknown: tuple[str, ...] = ()
+    """Columns in its conditions that the table does not have; these conditions count as none."""
     elsewhere: bool = False
+    """Whether the query has conditions, but only on other tables."""
     merged: bool = False
+    """Whether the query is a MERGE into this table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +172,18 @@ _DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "fl
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A template's scans, or why it has none. unread: tables that count as fully scanned. unknown:
-    columns of conditions that the one table of the query does not have. merged: tables of `unread`
-    that the text merges into."""
+    """A template's scans, or why it has none."""
 
     scans: tuple[tuple[Scan, tuple[int, ...]], ...] = ()
+    """The scans of known tables, each with the ids of the fields read."""
     unknown: tuple[str, ...] = ()
+    """Columns of conditions that the one table of the query does not have."""
     unread: tuple[KnownTable, ...] = ()
+    """Tables that count as fully scanned."""
     merged: tuple[KnownTable, ...] = ()
+    """Tables of `unread` that the text merges into."""
     reason: str = ""
+    """Why it has no scans, or why `unread` was not understood; "" otherwise."""
 
 
 class _NotLifted(Exception):

@@ -73,22 +73,29 @@ MAX_LINE = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line. engine, session_name: "" if the log does not name them.
-
-    session_name decides whose prepared statements the line may execute; it is not kept. zoneless:
-    whether its time has no zone, so that the default one was taken.
-    """
+    """A usable line."""
 
     sql: str
+    """Text of the query."""
     event_ms: int
+    """Its time in epoch milliseconds."""
     weight: float
+    """Number of executions that the line represents."""
     session: Session
+    """The schema and the time zone by which the text is read."""
     engine: str
+    """Name of the engine, "" if the log does not name it."""
     duration_ms: int | None
+    """Measured duration in milliseconds; None if the log does not say."""
     recorded_bytes: int | None
+    """Measured bytes read; None if the log does not say."""
     session_name: str
+    """Name of the session, "" if the log does not name it. It decides whose prepared statements the
+    line may execute, and is not kept."""
     identity: Identity
+    """What makes it the same query in another log."""
     zoneless: bool
+    """Whether its time has no zone, so that the default one was taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,23 +263,33 @@ class SqlLogImport:
 
 @dataclass
 class _Pending:
-    """Queries and counts not stored yet. occurrences: of the log so far. recorded: positions that
-    the state had before this import; None: not asked yet. size: characters of the queries. name: of
-    the log. judged: whether its dialect was found to be right. samples: of queries that do not
-    parse."""
+    """Queries and counts of one log that are not stored yet."""
 
     sink: FragmentSink
+    """Stores the fragments."""
     tally: Tally
+    """The counts of the import."""
     prepared: PreparedStatements
+    """Prepared statements by session."""
     occurrences: Occurrences = field(default_factory=Occurrences)
+    """How often each query occurred in the log so far."""
     queries: list[_Read] = field(default_factory=list)
+    """The queries to store."""
     skips: Counter[str] = field(default_factory=Counter)
+    """Number of skipped lines since the last storing, by reason."""
     unread: dict[str, Counter[str]] = field(default_factory=dict)
+    """By the UUID of a table, the number of queries that count as full scans, by reason, since the
+    last storing."""
     recorded: Keys | None = None
+    """Positions that the state had before this import; None if it was not asked yet."""
     size: int = 0
+    """Characters of the queries."""
     name: str = ""
+    """Name of the log."""
     judged: bool = False
+    """Whether the dialect of the log was found to be right."""
     samples: list[str] = field(default_factory=list)
+    """Texts of queries that do not parse."""
 
     @property
     def used(self) -> bool:

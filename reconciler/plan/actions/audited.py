@@ -22,7 +22,9 @@ class Publish(ContentAction):
     """The content files of one snapshot of the branch are committed to main."""
 
     branch: str = ""
+    """The branch that the snapshot is on."""
     snapshot_id: int = 0
+    """Id of the snapshot."""
 
     kind: ClassVar[str] = "Publish"
     verb: ClassVar[str] = "publish"
@@ -68,7 +70,9 @@ class Discard(Action):
     """The branch is dropped, with the files that only these of its snapshots need."""
 
     branch: str = ""
+    """The branch to drop."""
     snapshots: tuple[int, ...] = ()
+    """Ids of the branch's snapshots whose files are removed."""
 
     kind: ClassVar[str] = "Discard"
     verb: ClassVar[str] = "drop"

@@ -44,6 +44,7 @@ class Action(ABC):
     rewrites_data: ClassVar[bool] = False
     """Whether it replaces data files, so that a delete on one of them conflicts with it."""
     consent: ClassVar[Consent] = Consent.POLICY
+    """Who has to agree before the action is carried out."""
     rests_on_workload: ClassVar[bool] = False
     """Whether only recorded queries speak for it."""
 

@@ -16,11 +16,14 @@ FOREVER_MS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class ExpireSnapshots(Action):
-    """snapshots: ids, sorted: these and no others. max_age_ms, least: by which they were chosen."""
+    """Removes exactly the listed snapshots from the table's metadata."""
 
     snapshots: tuple[int, ...] = ()
+    """Ids of the snapshots, sorted."""
     max_age_ms: int = 0
+    """Age in milliseconds beyond which snapshots were chosen."""
     least: int = 1
+    """Number of newest snapshots of each branch that were kept, whatever their age."""
 
     kind: ClassVar[str] = "ExpireSnapshots"
     verb: ClassVar[str] = "expire"
