@@ -53,14 +53,20 @@ class Listing:
 
 @dataclass
 class CatalogReconciler:
-    """listings: by (namespace, name) of the catalog; policies read them through `tables`."""
+    """Reconciles IcebergCatalogs: checks the connection, lists the tables, and starts imports."""
 
     runtime: Runtime
+    """The services of the operator."""
     catalogs: LiveCatalogs
+    """The handles of all catalogs."""
     imports: Imports
+    """The imports of query logs."""
     clock: Callable[[], dt.datetime]
+    """Returns the time."""
     retention: PlanRetention = field(default_factory=PlanRetention)
+    """Removes published plans that are no longer needed."""
     listings: dict[tuple[str, str], Listing] = field(default_factory=dict)
+    """The tables of each catalog, by its (namespace, name); policies read them through `tables`."""
 
     def tables(self, namespace: str, name: str) -> frozenset[Identifier] | None:
         """Return the tables of the last complete listing; None before the first."""

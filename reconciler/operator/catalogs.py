@@ -60,15 +60,24 @@ class LiveHandle:
     """A reachable catalog. Implements `ports.CatalogHandle`."""
 
     document: IcebergCatalog
+    """The catalog's document."""
     config: CatalogConfig
+    """Its connection, secrets included."""
     version: str
+    """Identifies the version of the document and of its Secret."""
     uid: str
+    """UID of the object, part of the owner's name in claims."""
     take_over: str
+    """The owner whose claims this catalog may take over, "" for none."""
     store: SharedStore
+    """The shared state of the catalog."""
     actor: ClusterActor
+    """Observes and plans the catalog's tables."""
 
     lane: Lane
+    """The thread and the limits of its calls."""
     deadline: float
+    """Seconds for all calls of one reconcile."""
 
     @property
     def timeout(self) -> float:
@@ -170,24 +179,33 @@ class LiveHandle:
 
 @dataclass
 class LiveCatalogs:
-    """Every IcebergCatalog of the index. Thread-safe. Implements `ports.Catalogs`.
-
-    down: result of a catalog's reconcile, by (namespace, name); stale: likewise, of its workload.
-    reach: what all of them may reach. deadline: seconds for all calls of one reconcile to one.
-    """
+    """Every IcebergCatalog of the index. Thread-safe. Implements `ports.Catalogs`."""
 
     api: Any
+    """The Kubernetes API, for the Secrets."""
     index: Index
+    """The objects as the watches know them."""
     settings: OperatorSettings
+    """The operator's settings."""
     documents: StoredDocuments
+    """Parses stored objects."""
     reach: Reach = STRICT
+    """What the calls of all catalogs may reach."""
     deadline: float = 300.0
+    """Seconds for all calls of one reconcile to one catalog."""
     cache: Path = field(default_factory=cache_directory)
+    """Directory of cached manifests."""
     down: dict[tuple[str, str], CatalogProblem] = field(default_factory=dict)
+    """Why a catalog is not usable, as its last reconcile found, by (namespace, name)."""
     stale: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Why the recorded queries of a catalog are too old, as its last reconcile found, by
+    (namespace, name)."""
     _handles: dict[tuple[str, str], LiveHandle] = field(default_factory=dict)
+    """The handle of each catalog, by (namespace, name)."""
     _lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
+    """The lane of each catalog, by (namespace, name), kept over versions of its document."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the handles and the lanes."""
 
     def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem:
         """Return the handle, or why there is none: the last result of its reconcile comes first."""

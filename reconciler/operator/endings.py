@@ -33,15 +33,19 @@ MOST_CHARACTERS = 256
 
 @dataclass(frozen=True, slots=True)
 class Achieved:
-    """What an attempt did, by the ledger. committed: ids of actions whose results are in the table
-    or on a branch; waiting: those of them that a person has to approve on the branch. reading: what
-    the recorded queries read afterwards, None if there are none or nothing was committed."""
+    """What an attempt did, by the ledger."""
 
     committed: frozenset[str] = frozenset()
+    """Ids of the actions whose results are in the table or on a branch."""
     waiting: frozenset[str] = frozenset()
+    """Ids of the committed actions that a person has to approve on the branch."""
     read_bytes: int = 0
+    """Bytes of the content files read."""
     cpu_seconds: float = 0.0
+    """CPU seconds used."""
     reading: ReadCheck | None = None
+    """What the recorded queries read afterwards; None if there are none or nothing was
+    committed."""
 
     @property
     def harm(self) -> str:

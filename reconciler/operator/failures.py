@@ -89,11 +89,17 @@ class Failures:
     """status.failures: failures in a row of one cause."""
 
     count: int
+    """Number of failures in a row."""
     cause: str
+    """What caused each of them."""
     last: dt.datetime
+    """Time of the last one."""
     message: str
+    """Message of the last one."""
     until: dt.datetime | None
+    """Time before which the next attempt does not start; None for no back-off."""
     scope: str
+    """Hash of what must change before a stalled table is tried again."""
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {

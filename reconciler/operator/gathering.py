@@ -67,19 +67,22 @@ class Resting:
 
 @dataclass
 class Facts:
-    """Gathers what a decision on a TableLayout needs, with as few calls as possible.
-
-    spending: what the operator itself admitted. looks: results of planning, by key, until something
-    changes or they expire. resting: what is kept of a look that found nothing to do.
-    """
+    """Gathers what a decision on a TableLayout needs, with as few calls as possible."""
 
     runtime: Runtime
+    """The services of the operator."""
     catalogs: Catalogs
+    """The handles of all catalogs."""
     documents: StoredDocuments
+    """Parses stored objects."""
     clock: Callable[[], dt.datetime]
+    """Returns the time."""
     spending: Spending
+    """What the operator itself admitted."""
     looks: dict[Key, Look] = field(default_factory=dict)
+    """Results of planning, until something changes or they expire."""
     resting: dict[Key, Resting] = field(default_factory=dict)
+    """What is kept of a look that found nothing to do."""
 
     def subject(self, body: Body) -> Subject:
         namespace = body["metadata"]["namespace"]

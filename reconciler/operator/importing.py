@@ -60,26 +60,37 @@ Origin = tuple[str, Sequence[str], Mapping[str, str], Sequence[WorkloadSource]]
 
 @dataclass(frozen=True, slots=True)
 class ImportState:
-    """The content of WorkloadFresh. due: when the catalog's reconcile should check again."""
+    """The content of the condition WorkloadFresh."""
 
     status: Truth
+    """Whether the recorded queries are recent."""
     reason: str
+    """The condition's reason."""
     message: str
+    """The condition's message."""
     version: int = 0
+    """Version of the recorded queries; a new one makes tables be planned again."""
     due: dt.datetime | None = None
+    """When the catalog's reconcile should check again; None for its regular interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRun:
-    """The result of one run. until_ms: time of the last known query. done, refused: files that need
-    not be read again while their mark stays; refused: the mark, and why the file is no log."""
+    """The result of one run."""
 
     until_ms: int = 0
+    """Time of the last known query, in epoch milliseconds."""
     version: int = 0
+    """Version of the recorded queries after the run."""
     error: str = ""
+    """What went wrong, "" if nothing did."""
     more: bool = False
+    """Whether files are left for the next run."""
     done: dict[str, str] = field(default_factory=dict)
+    """By the path of a file that was read, its mark; it is not read again while that stays."""
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By the path of a file that is no log, its mark and why; it is not read again while the mark
+    stays."""
 
 
 @dataclass
@@ -87,13 +98,21 @@ class Imports:
     """The runs of all catalogs: one at a time per catalog, two at once in total."""
 
     clock: Callable[[], dt.datetime]
+    """Returns the time."""
     held: Callable[[], bool]
+    """Returns whether this process leads."""
     _of: dict[Where, Origin] = field(default_factory=dict)
+    """What each catalog's runs read, and where their state is."""
     _runs: dict[Where, ImportRun] = field(default_factory=dict)
+    """The last result of each catalog."""
     _next: dict[Where, dt.datetime] = field(default_factory=dict)
+    """When each catalog's next run is due."""
     _tasks: dict[Where, Future[ImportRun]] = field(default_factory=dict)
+    """The run of each catalog that is going on."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the dictionaries."""
     _turns: Turns = field(default_factory=lambda: Turns(2, PATIENCE_SECONDS))
+    """Lets two runs go on at once."""
 
     def state(
         self, where: Where, handle: CatalogHandle | CatalogProblem, now: dt.datetime

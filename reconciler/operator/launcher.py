@@ -78,6 +78,7 @@ class Launcher:
     """Starts what may start. Thread-safe."""
 
     layouts: Layouts
+    """Reconciles the TableLayouts whose jobs are started."""
     offers: dict[Key, Offer] = field(default_factory=dict)
     """What each table could start, and since when."""
     served: dict[str, int] = field(default_factory=dict)
@@ -85,7 +86,9 @@ class Launcher:
     starving: dict[str, dt.datetime] = field(default_factory=dict)
     """Namespaces without a job whose work waits only for a slot, and since when."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the dictionaries."""
     admitting: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a job is admitted, so that no two use the same room of a budget."""
 
     def __post_init__(self) -> None:
         self.spending = self.layouts.facts.spending

@@ -73,10 +73,15 @@ class Layouts:
     """Reconciles TableLayouts."""
 
     runtime: Runtime
+    """The services of the operator."""
     facts: Facts
+    """Gathers what a decision needs."""
     clock: Callable[[], dt.datetime]
+    """Returns the time."""
     offer: Offer
+    """Offers work to the launcher; None withdraws it. Returns why it cannot start now."""
     create: Callable[[Subject, Record, float], Result]
+    """Creates the Job of a record again, with the given factor of memory."""
 
     def __post_init__(self) -> None:
         self.writer = LayoutWriter(self.runtime, self.facts, self.clock)

@@ -30,21 +30,26 @@ OPEN = frozenset({Phase.PENDING, Phase.RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """status.job. Written before the Job is created; uid is "" until the Job was seen.
-
-    digest: of the plan document. rewrite_bytes, cpu_seconds: what it reserves of the budgets.
-    written: time of the write-ahead.
-    """
+    """status.job: the write-ahead of a Job, written before the Job is created."""
 
     name: str
+    """Name of the Job."""
     uid: str
+    """UID of the Job; "" until the Job was seen."""
     plan_id: str
+    """The plan's id."""
     digest: str
+    """"sha256:" and the hexadecimal hash of the plan's document."""
     attempt: int
+    """Number of the attempt at the plan."""
     phase: Phase
+    """What is known of the Job."""
     written: dt.datetime
+    """Time of the write-ahead."""
     rewrite_bytes: int
+    """Bytes that the Job reserves of the budgets."""
     cpu_seconds: int
+    """CPU seconds that the Job reserves of the budgets."""
 
     @property
     def unsettled(self) -> bool:
@@ -58,26 +63,34 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class JobSeen:
-    """A Job with the layout's label, as the API server lists it.
-
-    created: creation time. trouble: why its pod does not start, "" if unknown. pods: number of its
-    pods. refused: the trouble is its image or its configuration. catalog: version of the catalog
-    that it was made from, "" if unknown.
-    """
+    """A Job with the layout's label, as the API server lists it."""
 
     name: str
+    """Name of the Job."""
     uid: str
+    """UID of the Job."""
     owner_uid: str
+    """UID of the TableLayout that owns it."""
     plan_id: str
+    """The plan's id."""
     digest: str
+    """"sha256:" and the hexadecimal hash of the plan's document."""
     attempt: int
+    """Number of the attempt at the plan."""
     phase: Phase
+    """Whether the Job is pending, runs or has ended, and how."""
     created: dt.datetime
+    """When it was created."""
     deleting: bool = False
+    """Whether it is being deleted."""
     trouble: str = ""
+    """Why its pod does not start, "" if it does or if that is unknown."""
     pods: int = 1
+    """Number of its pods."""
     refused: bool = False
+    """Whether `trouble` is its image or its configuration."""
     catalog: str = ""
+    """Version of the catalog that it was made from, "" if unknown."""
 
     @property
     def lives(self) -> bool:
@@ -98,81 +111,97 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class ProposalState:
-    """The parts of a proposal and of the gate's answer that decisions need.
-
-    pending: charges of the remaining actions, in plan order; admitted: how many may start now.
-    reason, message: the gate's refusal, "" if it admits. reopens: when that may change.
-    rests_on_workload: an admitted action depends on the recorded queries. rests: what a table
-    without work reports. saving_per_byte: predicted saving per byte rewritten, for the order
-    between tables. cut_short: (id, digest) of a plan with an open attempt whose driver is gone.
-    conflicting: it contains work of a class that other writers won last (plan.conflicts).
-    """
+    """The parts of a proposal and of the gate's answer that decisions need."""
 
     plan_id: str
+    """The plan's id, "" for an empty plan."""
     digest: str
+    """"sha256:" and the hexadecimal hash of the plan's document."""
     pending: tuple[Charge, ...]
+    """Charges of the remaining actions, in plan order."""
     admitted: int
+    """How many of them may start now."""
     reason: str = ""
+    """Reason of the gate's refusal, "" if it admits."""
     message: str = ""
+    """Message of the gate's refusal, "" if it admits."""
     reopens: dt.datetime | None = None
+    """When the refusal may end by itself; None if time does not end it."""
     rests_on_workload: bool = False
+    """Whether an admitted action depends on the recorded queries."""
     rests: Rests = NOTHING_TO_DO
+    """What a table without work reports."""
     saving_per_byte: float = 0.0
+    """Predicted saving per byte rewritten, by which tables are ordered."""
     cut_short: tuple[str, str] | None = None
+    """(id, digest) of a plan with an open attempt whose driver is gone; None without one."""
     conflicting: bool = True
+    """Whether the plan has work of a class that other writers won last (`plan.conflicts`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The present effect of past failures. stall: a reason of Stalled, "" if none; until: back-off.
-
-    memory_factor: factor of the next attempt's memory. conflict: they were conflicts, which do not
-    concern a plan without work of that class.
-    """
+    """The present effect of past failures."""
 
     stall: str = ""
+    """Reason of Stalled, "" if the table is not stalled."""
     message: str = ""
+    """What went wrong."""
     until: dt.datetime | None = None
+    """End of the back-off; None without one."""
     memory_factor: float = 1.0
+    """Factor of the next attempt's memory."""
     conflict: bool = False
+    """Whether the failures were conflicts, which do not concern a plan without work of that
+    class."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutInput:
-    """All facts that a decision uses, gathered once.
-
-    jobs, pods: from the API server, None if it could not list them. leading: the Lease is held.
-    deleting: since when the object is being deleted. suspended: by whom, "" if not.
-    invalid: (reason, message) of what must be corrected first. catalog_down: why, "" if it is
-    reachable.
-    unreachable: (reason, message) of a catalog that must be corrected first; it is also in invalid.
-    owner: who else claims the table. stop: (reason, message) why a running job may not continue
-    (its policy changed, a window closed). known_plans: digest by plan id, of our plans.
-    workload_stale: why evidence of queries must not be used now. due: the next regular look.
-    catalog_version: of the present catalog, "" if it is not usable. recommendation: id of the
-    recommendation that is due, "" if none is.
-    """
+    """All facts that a decision uses, gathered once."""
 
     now: dt.datetime
+    """Time of the decision."""
     leading: bool
+    """Whether this process holds the Lease."""
     uid: str
+    """UID of the TableLayout."""
     jobs: tuple[JobSeen, ...] | None
+    """Its Jobs by the API server; None if they could not be listed."""
     pods: tuple[PodSeen, ...] | None
+    """Its pods by the API server; None if they could not be listed."""
     due: dt.datetime
+    """Time of the next regular look."""
     record: Record | None = None
+    """status.job; None without one."""
     deleting: dt.datetime | None = None
+    """Since when the object is being deleted; None if it is not."""
     suspended: str = ""
+    """Which suspension applies, "" for none."""
     invalid: tuple[str, str] | None = None
+    """(reason, message) of what must be corrected first; None if nothing must."""
     catalog_down: str = ""
+    """Why the catalog is not reachable, "" if it is."""
     unreachable: tuple[str, str] | None = None
+    """(reason, message) of a catalog that must be corrected first, which is then also in
+    `invalid`."""
     owner: str = ""
+    """Who else claims the table, "" if no one does."""
     stop: tuple[str, str] | None = None
+    """(reason, message) why a running job may not continue, such as a changed policy or a closed
+    window; None if it may."""
     known_plans: dict[str, str] = field(default_factory=dict)
+    """Digest of each of our plans, by its id."""
     workload_stale: str = ""
+    """Why the recorded queries must not be used now, "" if they may."""
     trouble: Trouble = Trouble()
+    """The present effect of past failures."""
     catalog_version: str = ""
+    """Version of the present catalog, "" if it is not usable."""
     proposal: ProposalState | None = None
+    """The proposal and the gate's answer; None if the table was not planned."""
     recommendation: str = ""
+    """Id of the recommendation that is due, "" if none is."""
 
     @property
     def jobs_or_pods_live(self) -> bool:

@@ -11,16 +11,24 @@ from reconciler.operator.layout_facts import JobSeen, Record
 
 @dataclass(frozen=True, slots=True)
 class Startable:
-    """Work that this table could start: the first `actions` pending actions of a plan."""
+    """Work that this table could start: the first actions of a plan that are pending."""
 
     plan_id: str
+    """The plan's id."""
     digest: str
+    """"sha256:" and the hexadecimal hash of the plan's document."""
     attempt: int
+    """Number of the attempt at the plan."""
     actions: int
+    """Number of pending actions to start, from the first."""
     rewrite_bytes: int
+    """Bytes that they are predicted to rewrite."""
     cpu_seconds: int
+    """CPU seconds that they are predicted to use."""
     saving_per_byte: float
+    """Predicted saving per byte rewritten, by which tables are ordered."""
     memory_factor: float = 1.0
+    """Factor of the memory of driver and executors."""
 
     @property
     def recommends(self) -> bool:

@@ -37,15 +37,20 @@ class Broken:
 
 @dataclass
 class Places:
-    """The watched namespaces. Thread-safe. clock: monotonic seconds."""
+    """The watched namespaces. Thread-safe."""
 
     namespaces: Sequence[str] | None
     """None for every namespace of the cluster: then none is set aside."""
     clock: Callable[[], float] = time.monotonic
+    """Returns monotonic seconds."""
     _broken: dict[str, Broken] = field(default_factory=dict)
+    """The namespaces that are set aside."""
     _doubted: set[str] = field(default_factory=set)
+    """Namespaces in which something was refused, to be asked soon."""
     _asked: dict[str, float] = field(default_factory=dict)
+    """When each namespace was last asked, in monotonic seconds."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the other fields."""
 
     def scopes(self) -> tuple[str | None, ...]:
         """Return the namespaces to list that are not set aside; (None,) for all at once."""

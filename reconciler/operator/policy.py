@@ -45,20 +45,30 @@ Gone = Callable[[str, str, Identifier], bool]
 
 @dataclass
 class Policies:
-    """tables, gone: of the catalogs' reconcile. asked: values of requestedAt that were passed on.
-    rivals: by the policy that precedes them, the policies that would take one of its tables, by
-    TableLayout."""
+    """Reconciles TableLayoutPolicies: creates and retires the TableLayouts of their tables."""
 
     runtime: Runtime
+    """The services of the operator."""
     catalogs: Catalogs
+    """The handles of all catalogs."""
     documents: StoredDocuments
+    """Parses stored objects."""
     clock: Callable[[], dt.datetime]
+    """Returns the time."""
     tables: Listed
+    """Returns the tables of a catalog, as its reconcile listed them; None before the first
+    listing."""
     gone: Gone
+    """Returns whether a table has gone from its catalog."""
     asked: dict[Key, str] = field(default_factory=dict)
+    """By policy the value of the annotation requestedAt that was passed on last."""
     rivals: dict[Key, dict[str, set[Key]]] = field(default_factory=dict)
+    """By a policy that has precedence, and by TableLayout, the policies that would take the table
+    over."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards `rivals`."""
     selections: Selections = field(init=False)
+    """Finds the tables that a policy selects, and the policies that select a table."""
 
     def __post_init__(self) -> None:
         self.selections = Selections(self.runtime.index, self.documents)

@@ -25,21 +25,25 @@ MOST_HOLDERS = 5
 
 @dataclass(frozen=True, slots=True)
 class PolicyView:
-    """The content of a policy's status. layouts: its TableLayouts as stored; matched: its tables.
-
-    held_by: matching tables that belong to another policy, by its name. failure: (reason, message,
-    stalled) of what prevents the policy itself from being Ready. budgets: with (bytes, CPU seconds)
-    reserved now.
-    """
+    """What a policy's status is made from."""
 
     layouts: Sequence[Mapping[str, Any]]
+    """Its TableLayouts as stored."""
     matched: int
+    """Number of tables that it selects."""
     held_by: Mapping[str, int]
+    """Number of these that belong to another policy, by that policy's name."""
     suspended: bool
+    """Whether the policy is suspended."""
     failure: tuple[str, str, bool] | None
+    """(reason, message, stalled) of what prevents the policy itself from being Ready; None if
+    nothing does."""
     budgets: Sequence[BudgetState] = ()
+    """The state of its budgets."""
     reserved: tuple[int, int] = (0, 0)
+    """(bytes, CPU seconds) that running jobs reserve now."""
     handled_request: str = ""
+    """Value of the annotation requestedAt that was handled last."""
 
 
 def policy_status(
@@ -75,15 +79,22 @@ def policy_status(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One TableLayout as its policy sees it. pending_bytes: None if nothing is planned."""
+    """One TableLayout as its policy sees it."""
 
     table: str
+    """Name of the table."""
     converged: Truth
+    """Status of its condition Converged."""
     reason: str
+    """Reason of Converged."""
     message: str
+    """Message of Converged."""
     stalled: bool
+    """Whether its condition Stalled is true."""
     stall_reason: str
+    """Reason of Stalled, "" without it."""
     pending_bytes: int | None
+    """Bytes that its plan would rewrite; None if nothing is planned."""
 
 
 def _seen(layout: Mapping[str, Any]) -> _Seen:

@@ -35,32 +35,42 @@ class Glance:
 
 @dataclass(frozen=True)
 class Look:
-    """The result of planning one table, as far as it is kept until the next time.
-
-    fingerprint: of its inputs; while it is the same nothing is planned. plan, pending: without
-    input files and evidence, which only the plan store has. digest, uri: of the stored plan, "" for
-    an empty one. observed, deletes: status.observed and status.deletes. changed_from: an approved
-    plan that is no longer valid, and how the new one differs. revisit: when time alone may bring
-    work to a table without work. For the others see ProposalState.
-    """
+    """The result of planning one table, as far as it is kept until the next time."""
 
     fingerprint: str
+    """Hash of what was planned from. While it is the same, nothing is planned."""
     uuid: str
+    """UUID of the table."""
     format_version: int
+    """Version of Apache Iceberg's table specification."""
     plan: Plan
+    """The plan without input files and evidence, which only the plan store has."""
     pending: tuple[PlannedAction, ...]
+    """Its pending actions, likewise without input files."""
     digest: str
+    """"sha256:" and the hexadecimal hash of the stored plan; "" for an empty one."""
     uri: str
+    """Place of the stored plan; "" for an empty one."""
     observed: Mapping[str, Any]
+    """status.observed."""
     plan_status: Mapping[str, Any] | None
+    """status.plan; None for an empty plan."""
     stale_workload: bool = False
+    """Whether the plan is based on queries that are too old to act on without a person."""
     rests_on_workload: bool = False
+    """Whether an action depends on the recorded queries."""
     rests: Rests = NOTHING_TO_DO
+    """What a table without work reports."""
     revisit: dt.datetime | None = None
+    """When to plan again without a change of the table; None if time alone brings no work."""
     saving_per_byte: float = 0.0
+    """Predicted saving per byte rewritten, by which tables are ordered."""
     changed_from: tuple[str, str] | None = None
+    """An approved plan that is no longer valid, and how the new one differs; None without one."""
     conflicting: bool = True
+    """Whether the plan has work of a class that other writers won last (`plan.conflicts`)."""
     deletes: Mapping[str, Any] | None = None
+    """status.deletes; None if the table has none."""
 
     @property
     def stands_until(self) -> dt.datetime | None:

@@ -64,21 +64,36 @@ def run(settings: OperatorSettings, build: Build, stop: threading.Event | None =
 
 @dataclass(slots=True)
 class _Parts:
+    """The parts of the operator's process."""
+
     settings: OperatorSettings
+    """The operator's settings."""
     api: Api
+    """The Kubernetes API."""
     metrics: Metrics
+    """The exported metrics."""
     index: Index
+    """The objects as the watches know them."""
     queue: DueQueue
+    """Decides which reconcile runs when."""
     lease: LeaderLease
+    """The Lease of the leader."""
     watch: Watch
+    """The watches of all kinds."""
     relist: Relist
+    """Lists all objects again from time to time."""
     places: Places
+    """The watched namespaces."""
     stop: threading.Event
+    """Set when the process has to end."""
     filled: threading.Event = field(default_factory=threading.Event)
+    """Set once the index has every object."""
     stale: threading.Event = field(default_factory=threading.Event)
+    """Set when a watch had to start again, so that events may be missing."""
     listed: set[Kind] = field(default_factory=set)
     """Kinds that the watches listed again: earlier deletions must still be found."""
     counts: dict[str, int] = field(default_factory=dict)
+    """Number of objects of each kind when the index was first filled."""
 
 
 def _wire(settings: OperatorSettings, api: Api, metrics: Metrics, stop: threading.Event) -> _Parts:

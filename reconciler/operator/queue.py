@@ -49,22 +49,26 @@ Line = tuple[Work, str]
 
 @dataclass(slots=True)
 class _State:
-    """State of one key.
-
-    due: when it waits to run, None if it does not wait. asked: when the run was requested, for the
-    age of the queue. floor: it does not start before. urgent: something changed, so it runs before
-    keys that are only due.
-    """
+    """State of one key. Times are seconds of the schedule's clock."""
 
     due: float | None = None
+    """When the key runs next; None if it does not wait."""
     asked: float = 0.0
+    """When the run was requested, from which the age of the queue is measured."""
     floor: float = 0.0
+    """The key does not start before this time, which a failure moves by its back-off."""
     impatient_floor: float = 0.0
+    """An event may move the start forward to this time, and no further."""
     failures: int = 0
+    """Number of failed runs in a row."""
     running: bool = False
+    """Whether the key runs now."""
     urgent: bool = False
+    """Whether something changed, so that it runs before keys that are only due."""
     line: Line = (Work.LAUNCH, "")
+    """The line in which the key waits."""
     started: float = 0.0
+    """When the present or the last run started."""
 
     def waits_as(self, due: float, urgent: bool, line: Line) -> bool:
         return not self.running and (self.due, self.urgent, self.line) == (due, urgent, line)

@@ -17,20 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The services that reconciles are built with.
-
-    enqueue(key, due): from any thread; due is Unix time, None for now; the earlier time wins.
-    held(): whether this process leads at this moment; called right before each launch. stopping():
-    the process is about to end; start nothing long.
-    """
+    """The services that reconciles are built with."""
 
     api: Api
+    """The Kubernetes API."""
     index: Index
+    """The objects as the watches know them."""
     settings: OperatorSettings
+    """The operator's settings."""
     metrics: Metrics
+    """The exported metrics."""
     enqueue: Callable[[Key, float | None], None]
+    """Adds a key, from any thread, to run at a Unix time, None for now. Of two times the earlier
+    one counts."""
     held: Callable[[], bool]
+    """Returns whether this process leads at this moment; it is called right before each launch."""
     stopping: Callable[[], bool]
+    """Returns whether the process is about to end, so that nothing long may start."""
 
 
 Build = Callable[[Runtime], Reconcilers]

@@ -35,14 +35,21 @@ class _Catalog:
 
 @dataclass
 class Selections:
-    """Thread-safe. Follows the index by what changed since the last call."""
+    """Finds the tables of a policy and the policies of a table. Thread-safe. Follows the index by
+    what changed since the last call."""
 
     index: Index
+    """The objects as the watches know them."""
     documents: StoredDocuments
+    """Parses stored objects."""
     _catalogs: dict[Name, _Catalog] = field(default_factory=dict)
+    """The patterns and the tables of each catalog, by its (namespace, name)."""
     _catalog_of: dict[Name, Name] = field(default_factory=dict)
+    """The catalog of each policy, both as (namespace, name)."""
     _mark: int = 0
+    """Number of the last change of the index that was read."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the other fields."""
 
     def tables(self, policy: TableLayoutPolicy, listed: frozenset[Identifier]) -> list[Identifier]:
         """Return the listed tables that the policy selects, in order."""

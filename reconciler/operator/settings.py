@@ -149,6 +149,7 @@ class OperatorSettings:
         _text, "", "Path of a kubeconfig. Default: $KUBECONFIG, or the pod's service account."
     )
     instance: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    """Random name of this process, which makes the holder of the Lease unique."""
 
     @property
     def holder(self) -> str:
@@ -161,11 +162,17 @@ class Option:
     """One setting as people give it."""
 
     name: str
+    """Name of the field of OperatorSettings."""
     variable: str
+    """Name of its environment variable."""
     flag: str
+    """Its option on the command line."""
     help: str
+    """What it does, for people."""
     default: Any
+    """The value without either."""
     parse: Callable[[str], Any]
+    """Turns the text that people give into the value."""
 
 
 def _options() -> tuple[Option, ...]:

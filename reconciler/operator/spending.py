@@ -42,16 +42,18 @@ Answer = Callable[[Book], tuple[Book, str]]
 
 @dataclass
 class Spending:
-    """The book of one operator. Thread-safe.
-
-    known: as it was last read or written; for what is only shown, or decided again later.
-    """
+    """The book of what one operator admitted. Thread-safe."""
 
     runtime: Runtime
+    """The services of the operator."""
     clock: Callable[[], dt.datetime]
+    """Returns the time."""
     known: Book = field(default_factory=Book)
+    """The book as it was last read or written, for what is only shown or is decided again later."""
     _read: bool = False
+    """Whether the book has been read from the cluster."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the book."""
 
     @property
     def limits(self) -> Limits:

@@ -28,25 +28,33 @@ FINALIZER = "layout.lakehouse.dev/running-job"
 
 @dataclass
 class Subject:
-    """One TableLayout with the objects it refers to, read once per reconcile.
-
-    body is replaced by the server's answer to each write, so that the next write names the right
-    version. cut_short: the plan of an attempt that a dead driver left open. held_back: why a
-    recommend job that is due does not start.
-    """
+    """One TableLayout with the objects it refers to, read once per reconcile."""
 
     body: Body
+    """The object. The server's answer to each write replaces it, so that the next write names the
+    right version."""
     policy: TableLayoutPolicy | Refusal | None
+    """Its policy, why that cannot be used, or None if there is no such policy."""
     policy_body: Body | None
+    """The policy as stored; None if there is none."""
     handle: CatalogHandle | CatalogProblem
+    """Its catalog, or why that cannot be used."""
     now: dt.datetime
+    """Time of the reconcile."""
     look: Look | None = None
+    """The result of planning; None if the table was not planned."""
     glance: Glance | None = None
+    """What the catalog says of the table without reading its metadata; None if it was not asked."""
     gone: bool = False
+    """Whether the table has gone from the catalog."""
     cut_short: CutShort | None = None
+    """The plan of an attempt that a dead driver left open; None without one."""
     held_back: str = ""
+    """Why a recommend job that is due does not start, "" if it may."""
     gate: Gate | None = None
+    """The gate's answer; None if it was not asked."""
     budgets: tuple[Budget, ...] = ()
+    """The budgets of its policy."""
 
     @property
     def key(self) -> Key:
