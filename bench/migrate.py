@@ -131,7 +131,7 @@ def _with_files_of(bench: Bench, loaded: str, name: str) -> int:
 def _cpu(bench: Bench) -> float:
     """CPU seconds so far of the JVM, of the `chmod` processes that Hadoop starts in it for each
     local file, and of this process."""
-    pid = bench.spark.sparkContext._gateway.proc.pid
+    pid = bench.spark.gateway.proc.pid
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + time.process_time()
 

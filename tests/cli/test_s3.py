@@ -64,8 +64,7 @@ def config(s3_rest_server: RestServer, s3_store: S3Store) -> CatalogConfig:
 @pytest.fixture
 def on_s3(spark: Any, config: CatalogConfig) -> Any:
     """The shared session, which knows the catalog "on_s3"."""
-    for key, value in spark_conf(config).items():
-        spark.conf.set(key, value)
+    spark.open_catalogs(spark_conf(config))
     return spark
 
 
@@ -349,8 +348,7 @@ def test_what_spark_is_refused_is_the_users_error(
     scattered(config, "_".join(["spark", *case.split()]))
     properties = {k: v for k, v in {**config.properties, **changed}.items() if v}
     name = "_".join(["s3", *case.split()])
-    for key, value in spark_conf(replace(config, name=name, properties=properties)).items():
-        spark.conf.set(key, value)
+    spark.open_catalogs(spark_conf(replace(config, name=name, properties=properties)))
     spark._jvm.java.lang.System.setProperty("aws.disableEc2Metadata", "true")
     with pytest.raises(kind) as raised, translated("rewrite sales.t"):
         spark.table(f"{name}.sales.{'_'.join(['spark', *case.split()])}").collect()

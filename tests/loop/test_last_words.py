@@ -101,9 +101,7 @@ def test_a_jvm_that_ended_says_why(
     process = subprocess.Popen([sys.executable, "-c", script])
     path = tmp_path / "jvm.log"
     path.write_text(log)
-    spark = SimpleNamespace(
-        sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=process)), _layoutctl_log=path
-    )
+    spark = SimpleNamespace(gateway=SimpleNamespace(proc=process), log=path)
     words = last_words(error, spark)
     assert words.cause is cause
     assert "JVM ended" in words.message

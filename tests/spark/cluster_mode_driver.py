@@ -55,7 +55,7 @@ def fill(bench: Bench, files: int, rows: int) -> str:
 
 def executors_of(spark: Any) -> list[int]:
     """Pids of the executor processes below our JVM."""
-    jvm = int(spark.sparkContext._gateway.proc.pid)
+    jvm = int(spark.gateway.proc.pid)
     listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
     return [int(pid) for pid, parent, args in rows if int(parent) == jvm and BACKEND in args]

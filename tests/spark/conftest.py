@@ -35,8 +35,8 @@ def gateway_bench(
 ) -> Iterator[Bench]:
     """Over the gateway; its catalog's name is the gateway's alone: Spark keeps catalogs."""
     name = f"gateway_{gateway.server_port}"
-    for key, value in rest_spark_conf(rest_server, name).items():
-        spark.conf.set(key, gateway.uri if key.endswith(".uri") else value)
+    conf = rest_spark_conf(rest_server, name)
+    spark.open_catalogs({k: gateway.uri if k.endswith(".uri") else v for k, v in conf.items()})
     properties = {"type": "rest", "uri": gateway.uri}
     yield Bench(spark, CatalogConfig(name, "rest", properties, source="test"), tmp_path)
 

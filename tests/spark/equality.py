@@ -46,7 +46,7 @@ def add_equality_delete(
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
     file = java_file(table, like) if like else None
     spec = table.specs().get(file.specId() if file else (spec_id or 0))
-    numbers = bench.spark.sparkContext._gateway.new_array(bench.spark._jvm.int, len(keys))
+    numbers = bench.spark.gateway.new_array(bench.spark._jvm.int, len(keys))
     for index, key in enumerate(keys):
         numbers[index] = key
     builder = (
@@ -72,7 +72,7 @@ def add_avro_equality_delete(bench: Bench, name: str, column: str, values: Seque
     core, java = jvm.org.apache.iceberg, jvm.java
     keys = table.schema().select([column])
     field_id = int(table.schema().findField(column).fieldId())
-    ids = bench.spark.sparkContext._gateway.new_array(jvm.int, 1)
+    ids = bench.spark.gateway.new_array(jvm.int, 1)
     ids[0] = field_id
     path = bench.directory / f"equality-{len(list(bench.directory.glob('*.avro')))}.avro"
     factory = core.data.GenericFileWriterFactory.Builder(table).deleteFileFormat(
@@ -170,7 +170,7 @@ def upsert(
     data = _written(bench, columns, {c: _id_of(table, c) for c in columns})
     ids = {column: _id_of(table, column) for column in keys}
     deletes = _written(bench, {column: columns[column] for column in keys}, ids)
-    numbers = bench.spark.sparkContext._gateway.new_array(bench.spark._jvm.int, len(keys))
+    numbers = bench.spark.gateway.new_array(bench.spark._jvm.int, len(keys))
     for index, column in enumerate(keys):
         numbers[index] = ids[column]
     delta = table.newRowDelta()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.spark.session import class_archive, class_data, session
+from reconciler.spark.session import class_archive, class_data, settings
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def test_a_session_takes_the_archive_beside_the_collector(home: Path) -> None:
     assert class_archive.options((), "8g") == ""
     option = f"-XX:SharedArchiveFile={archive(home)}"
     assert option in class_archive.options(["-Xss2m"], "8g")
-    made = session.launch_settings({}, "test", "local[2]")["spark.driver.defaultJavaOptions"]
+    made = settings.launch_settings({}, "test", "local[2]")["spark.driver.defaultJavaOptions"]
     assert made.startswith("-XX:+UseParallelGC ") and option in made
-    made = session.launch_settings({}, "test", "k8s://https://10.0.0.1:443")
+    made = settings.launch_settings({}, "test", "k8s://https://10.0.0.1:443")
     assert option in made["spark.driver.defaultJavaOptions"]
     assert option not in made.get("spark.executor.defaultJavaOptions", "")
 
@@ -64,7 +64,7 @@ def test_a_heap_without_compressed_references_has_none(home: Path, heap: str, fi
     """It would lose Java's own archive, too."""
     archive(home)
     assert bool(class_archive.options((), heap)) is fits
-    made = session.launch_settings({"spark.driver.memory": heap}, "test", "local[2]")
+    made = settings.launch_settings({"spark.driver.memory": heap}, "test", "local[2]")
     assert ("SharedArchiveFile" in made["spark.driver.defaultJavaOptions"]) is fits
 
 
@@ -90,10 +90,10 @@ def test_what_the_user_chose_stays(
 ) -> None:
     archive(home)
     conf = {"spark.driver.extraJavaOptions": theirs}
-    made = session.launch_settings(conf, "test", "local[2]")
+    made = settings.launch_settings(conf, "test", "local[2]")
     assert made["spark.driver.defaultJavaOptions"] == "-XX:+UseParallelGC"
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", theirs)
-    made = session.launch_settings({}, "test", "local[2]")
+    made = settings.launch_settings({}, "test", "local[2]")
     assert made["spark.driver.defaultJavaOptions"] == "-XX:+UseParallelGC"
 
 

@@ -28,7 +28,7 @@ CONTROL = "org.apache.iceberg.aws.glue.GlueCatalog"
 
 def is_loaded(spark: Any, name: str) -> bool:
     """Whether the loader of Iceberg's classes has loaded this one."""
-    java, gateway = spark._jvm.java, spark.sparkContext._gateway
+    java, gateway = spark._jvm.java, spark.gateway
     loader = iceberg.java_class(spark, "org.apache.iceberg.Table").getClassLoader()
     base = java.lang.Class.forName("java.lang.ClassLoader")
     parameters = gateway.new_array(java.lang.Class, 1)
@@ -79,14 +79,12 @@ def hostile(rest_server: RestServer) -> Iterator[HostileCatalog]:
 def test_a_hostile_server_names_no_class_to_spark(
     spark: Any, rest_server: RestServer, hostile: HostileCatalog, tmp_path: Path
 ) -> None:
-    for key, value in rest_spark_conf(rest_server, "honest").items():
-        spark.conf.set(key, value)
+    spark.open_catalogs(rest_spark_conf(rest_server, "honest"))
     hostile.sends = {place: everything(UNUSED) for place in PLACES}
     conf, filters = rest_filter.filtered(
         {**rest_spark_conf(rest_server, "hostile"), "spark.sql.catalog.hostile.uri": hostile.uri}
     )
-    for key, value in conf.items():
-        spark.conf.set(key, value)
+    spark.open_catalogs(conf)
     bench = Bench(spark, CatalogConfig("hostile", "rest", {"uri": hostile.uri}), tmp_path)
     name = bench.create("id bigint, s string")
     for start in range(3):
@@ -109,8 +107,7 @@ def test_without_the_filter_the_server_would(
 ) -> None:
     hostile.sends = {"overrides": {"io-impl": CONTROL}}
     conf = {**rest_spark_conf(rest_server, "open"), "spark.sql.catalog.open.uri": hostile.uri}
-    for key, value in conf.items():
-        spark.conf.set(key, value)
+    spark.open_catalogs(conf)
     assert not is_loaded(spark, CONTROL)
     with pytest.raises(Exception, match="FileIO"):
         spark.sql("SHOW NAMESPACES IN open").collect()

@@ -18,8 +18,7 @@ def test_both_sides_share_the_rest_catalog(
 ) -> None:
     from pyiceberg.catalog import load_catalog
 
-    for key, value in rest_spark_conf(rest_server, "over_rest").items():
-        spark.conf.set(key, value)
+    spark.open_catalogs(rest_spark_conf(rest_server, "over_rest"))
     spark.sql("CREATE NAMESPACE IF NOT EXISTS over_rest.a")
     spark.sql("CREATE TABLE over_rest.a.t (id bigint) USING iceberg")
     spark.sql("INSERT INTO over_rest.a.t VALUES (7)")

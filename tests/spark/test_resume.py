@@ -342,8 +342,7 @@ def test_a_rewrite_over_rest_is_exact_and_settles_a_lost_commit(
     tmp_path: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for key, value in rest_spark_conf(rest_server, "over_rest").items():
-        spark.conf.set(key, value)
+    spark.open_catalogs(rest_spark_conf(rest_server, "over_rest"))
     config = CatalogConfig("over_rest", "rest", rest_catalog.properties)
     bench = Bench(spark, config, tmp_path)
     request = _request(bench)

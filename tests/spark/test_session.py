@@ -18,7 +18,9 @@ from pyspark.sql import functions
 
 import reconciler.spark as spark_package
 from reconciler.spark.session import class_archive
-from reconciler.spark.session.session import PACKAGES, _same_sigint, launch_settings
+from reconciler.spark.session.names import OF_SPARK, PACKAGES
+from reconciler.spark.session.session import _same_sigint
+from reconciler.spark.session.settings import launch_settings
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +34,7 @@ def test_spark_and_pyiceberg_share_one_catalog(spark: Any, iceberg_catalog: Any)
 
 
 def test_catalog_properties_are_not_on_the_command_line(spark: Any) -> None:
-    process = spark.sparkContext._gateway.proc
+    process = spark.gateway.proc
     assert not [argument for argument in process.args if "spark.sql.catalog.rec" in argument]
     launched = dict(spark.sparkContext.getConf().getAll())
     assert "spark.sql.catalog.rec.uri" not in launched
@@ -47,7 +49,7 @@ def test_the_jvm_is_not_asked_twice_what_a_name_means(
     asked: list[str] = []
     for kind in (JVMView, JavaPackage):
         monkeypatch.setattr(kind, "__getattr__", _noting(kind.__getattr__, asked))
-    for package in PACKAGES:
+    for package in (*PACKAGES, *OF_SPARK):
         functools.reduce(getattr, package.split("."), spark._jvm)
     assert len(spark.range(3).where(functions.col("id") > 0).collect()) == 2
     with pytest.raises(AnalysisException):
@@ -68,9 +70,8 @@ def test_every_package_that_is_used_is_remembered() -> None:
     for path in Path(spark_package.__file__).parent.rglob("*.py"):
         used |= set(re.findall(r"_jvm\.([a-z][\w.]*?)\.[A-Z]", path.read_text(encoding="utf-8")))
     assert len(used) > 10
-    assert {
-        name for name in used if not any(f"{it}.".startswith(f"{name}.") for it in PACKAGES)
-    } == (set())
+    kept = [f"{name}." for name in (*PACKAGES, *OF_SPARK)]
+    assert {name for name in used if not any(it.startswith(f"{name}.") for it in kept)} == set()
 
 
 def test_ctrl_c_stays_what_the_caller_made_of_it() -> None:
@@ -87,23 +88,24 @@ def test_objects_dropped_while_the_jvm_ends_are_not_sent_to_it() -> None:
 import time
 from reconciler.spark.session import session
 spark = session.start({}, app="test", master="local[1]")
+print("started", spark.started)
 kept = [spark._jvm.java.lang.Object() for _ in range(200)]
-process = spark.sparkContext._gateway.proc
+process = spark.gateway.proc
 close = process.stdin.close
 def closed():
     kept.clear()
     close()
 process.stdin.close = closed
 sent = []
-client = spark.sparkContext._gateway._gateway_client
+client = spark.gateway._gateway_client
 send = client.send_command
 client.send_command = lambda command, *more, **named: (
     sent.append(command), send(command, *more, **named))[1]
-stopped = spark.stop
+stopped = spark.spark.stop
 def stop():
     stopped()
     sent.clear()
-spark.stop = stop
+spark.spark.stop = stop
 session.stop(spark)
 time.sleep(3)  # py4j tells in a thread of its own, now and then
 print("sent", len(sent))
@@ -111,7 +113,7 @@ print("sent", len(sent))
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
-    assert done.stdout.splitlines()[-1] == "sent 0"
+    assert done.stdout.splitlines() == ["started False", "sent 0"]
     assert "Traceback" not in done.stderr
 
 

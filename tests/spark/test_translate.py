@@ -186,7 +186,7 @@ threads = [threading.Thread(target=call, args=item) for item in calls.items()]
 for thread in threads:
     thread.start()
 began.wait()
-jvm = spark.sparkContext._gateway.proc.pid
+jvm = spark.gateway.proc.pid
 os.kill(jvm, signal.SIGSTOP)
 time.sleep(2)
 os.kill(jvm, signal.SIGKILL)

@@ -285,9 +285,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
             wait([future], POLL_SECONDS)
             if self.run.stopping():
                 attempt.cancelled.set()
-                context = self.run.spark.sparkContext._jsc.sc()
-                for step in ("write", "verify"):
-                    context.cancelJobGroupAndFutureJobs(f"{base}/{step}")
+                self.run.spark.cancel([f"{base}/write", f"{base}/verify"])
                 wait([future])
                 return None
         error = future.exception()

@@ -44,7 +44,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         self.known_deletes: dict[str, Deletes] = {}
         self.started: dict[int, Group] = {}
         self.sent: set[int] = set()
-        self.cores = max(1, int(run.spark.sparkContext.defaultParallelism))
+        self.cores = run.spark.cores
 
     # Judging
 
@@ -226,10 +226,8 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         are left out.
         """
         attempt.cancelled.set()
-        context = self.run.spark.sparkContext._jsc.sc()
-        for number in running:
-            for step in ("write", "verify"):
-                context.cancelJobGroupAndFutureJobs(f"{attempt.id}/{number}/{step}")
+        steps = ("write", "verify")
+        self.run.spark.cancel(f"{attempt.id}/{n}/{step}" for n in running for step in steps)
 
     # Commits
 

@@ -185,7 +185,7 @@ def remove_empty_directories(spark: Any, table: Any, prefix: str) -> None:
     if not iceberg.is_a(spark, table.io(), HADOOP_IO):
         return
     root = spark._jvm.org.apache.hadoop.fs.Path(prefix)
-    system = root.getFileSystem(spark._jsc.hadoopConfiguration())
+    system = root.getFileSystem(table.io().conf())
     _remove_if_empty(system, root)
 
 

@@ -95,7 +95,7 @@ def metadata_table(spark: Any, table: Any, kind: str) -> Any:
         without_code(spark, table),
         getattr(core.MetadataTableType, kind),
     )
-    return DataFrame(found, spark)
+    return DataFrame(found, spark.spark)
 
 
 def _names(spark: Any, properties: Any) -> list[str]:

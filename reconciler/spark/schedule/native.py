@@ -59,7 +59,7 @@ from reconciler.spark.schedule.damage import DamagedInputError
 from reconciler.spark.schedule.group import Group
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.task_file import NO_DELETES
-from reconciler.spark.session import iceberg, resources, session
+from reconciler.spark.session import iceberg, resources
 from reconciler.spark.session.translate import LEFT_ALONE, RESTORE, translate
 from reconciler.table.left_to_spark import (
     BLOOM,
@@ -296,8 +296,7 @@ def _resources(spark: Any, opening: Opening | None, needed: int, threads: int) -
 
 
 def _by_driver(spark: Any, opening: Opening | None) -> bool:
-    local = session.runs_tasks(str(spark.sparkContext.master))
-    return local or witnessing.is_signed(opening)
+    return bool(spark.local) or witnessing.is_signed(opening)
 
 
 # Running

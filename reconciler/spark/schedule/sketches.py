@@ -72,7 +72,7 @@ def on_executors(
     """
     if not requests:
         return ()
-    slots = max(1, int(spark.sparkContext.defaultParallelism))
+    slots = spark.cores
     bins = balanced([request.size for request in requests], TASKS_PER_SLOT * slots)
     properties = {key: value for key, value in io.properties.items() if isinstance(value, str)}
     work = TaskInput(

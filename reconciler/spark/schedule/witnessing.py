@@ -52,7 +52,7 @@ from reconciler.spark.schedule import partitions, scan
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.task_file import NO_DELETES
-from reconciler.spark.session import iceberg, resources, session
+from reconciler.spark.session import iceberg, resources
 from reconciler.spark.session.metrics import TaskMetrics
 from reconciler.table.physical import Expected
 from reconciler.table.refusals import NOT_VERIFIED, Refusal
@@ -242,12 +242,10 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
     sizes = [file.size + FILE_COST for file in (work.files or [one.file for one in work.exchanges])]
     local = all(local_path(path) is not None for path in _paths(work))
     opening = None if local else attempt.opening()
-    context = attempt.spark.sparkContext
-    slots = max(1, int(context.defaultParallelism))
-    bins = balanced(sizes, slots)
+    bins = balanced(sizes, attempt.spark.cores)
     if not bins:
         return Seen()
-    if _by_driver(str(context.master), sum(sizes), opening):
+    if _by_driver(attempt.spark.local, sum(sizes), opening):
         found = _in_threads(attempt, work, bins, opening)
     else:
         found = _on_executors(attempt, name, work, bins, opening)
@@ -280,10 +278,10 @@ def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
     raise Unseen(failures)
 
 
-def _by_driver(master: str, size: int, opening: Opening | None) -> bool:
+def _by_driver(local: bool, size: int, opening: Opening | None) -> bool:
     """Whether the driver compares the files itself: work that is small, that of a local master, and
     that of a catalog that signs each request."""
-    return session.runs_tasks(master) or size <= DIRECT_BYTES or is_signed(opening)
+    return local or size <= DIRECT_BYTES or is_signed(opening)
 
 
 def is_signed(opening: Opening | None) -> bool:

@@ -218,7 +218,7 @@ def read_back(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool, m
 def even_split(spark: Any, sizes: Sequence[int]) -> int:
     """Return the bytes that one task reads of files of these sizes, so that all cores are busy to
     the end."""
-    return max(MIN_SPLIT, sum(sizes) // (2 * int(spark.sparkContext.defaultParallelism)))
+    return max(MIN_SPLIT, sum(sizes) // (2 * int(spark.cores)))
 
 
 def discard(table: Any, paths: Sequence[str]) -> None:

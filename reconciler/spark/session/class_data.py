@@ -11,6 +11,7 @@ from typing import Any
 
 from reconciler.errors import EXIT_OK, EXIT_USER, ReconcilerError, UnavailableError
 from reconciler.spark.session import class_archive, runtime, session
+from reconciler.spark.session.settings import CATALOG_PREFIX
 from reconciler.spark.session.translate import translated
 
 CATALOG = "archive"
@@ -48,7 +49,7 @@ def make() -> Path:
 
 def _load_classes(scratch: Path, option: str) -> None:
     """Run a session that does what a rewrite does, so that its JVM has loaded those classes."""
-    prefix = f"{session.CATALOG_PREFIX}{CATALOG}"
+    prefix = f"{CATALOG_PREFIX}{CATALOG}"
     conf = {
         "spark.master": "local[1]",  # overrides the environment
         "spark.driver.memory": "1g",

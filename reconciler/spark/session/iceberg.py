@@ -8,6 +8,7 @@ file. Used by `stage`, `commit`, `fence` and `cleanup`; nothing is decided here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ ACTION_IDS = "layout.action-ids"
 ATTEMPT_ID = "layout.attempt-id"
 BATCH = "layout.batch"
 FENCE = "layout.fence"
+_LEVELS = re.compile("`((?:[^`]|``)*)`")
 
 
 def quoted(name: str) -> str:
@@ -41,9 +43,9 @@ class LiveTable:
 
 
 def load(spark: Any, name: str) -> Any:
-    """Return a fresh org.apache.iceberg.Table by its qualified name."""
-    bridge = spark._jvm.org.apache.iceberg.spark.Spark3Util
-    return bridge.loadIcebergTable(spark._jsparkSession, name)
+    """Return a fresh org.apache.iceberg.Table by its qualified name (`qualified`)."""
+    catalog, *levels = (part.replace("``", "`") for part in _LEVELS.findall(name))
+    return spark.load(catalog, levels)
 
 
 def java_class(spark: Any, name: str) -> Any:
@@ -60,7 +62,7 @@ def once(spark: Any, key: Any, make: Callable[[], Any]) -> Any:
 
     To create one takes several calls.
     """
-    known = spark.sparkContext._gateway.__dict__.setdefault("_layoutctl_known", {})
+    known = spark.gateway.__dict__.setdefault("_layoutctl_known", {})
     if key not in known:
         known[key] = make()
     return known[key]
@@ -72,7 +74,7 @@ def is_a(spark: Any, value: Any, class_name: str) -> bool:
 
 def table_cache(spark: Any) -> Any:
     """Return SparkTableCache.get(), by reflection: its name is ambiguous for py4j."""
-    java, gateway = spark._jvm, spark.sparkContext._gateway
+    java, gateway = spark._jvm, spark.gateway
     found = java_class(spark, "org.apache.iceberg.spark.SparkTableCache")
     method = found.getMethod("get", gateway.new_array(java.java.lang.Class, 0))
     return method.invoke(None, gateway.new_array(java.java.lang.Object, 0))
@@ -104,7 +106,7 @@ def java_set(spark: Any, texts: Iterable[str]) -> Any:
 
 
 def java_array(spark: Any, kind: str, values: Sequence[Any]) -> Any:
-    array = spark.sparkContext._gateway.new_array(java_package(spark, kind), len(values))
+    array = spark.gateway.new_array(java_package(spark, kind), len(values))
     for index, value in enumerate(values):
         array[index] = value
     return array
@@ -173,7 +175,7 @@ def private_method(spark: Any, owner: str, name: str, *parameters: str) -> Any:
     """Return a MethodHandle of a method that Iceberg does not publish."""
 
     def found() -> Any:
-        gateway = spark.sparkContext._gateway
+        gateway = spark.gateway
         kinds = gateway.new_array(spark._jvm.java.lang.Class, len(parameters))
         for index, parameter in enumerate(parameters):
             kinds[index] = java_class(spark, parameter)
@@ -275,7 +277,7 @@ def format_version(table: Any) -> int:
 
 
 def jvm_pid(spark: Any) -> int | None:
-    process = getattr(spark.sparkContext._gateway, "proc", None)
+    process = getattr(spark.gateway, "proc", None)
     return process.pid if process is not None else None
 
 

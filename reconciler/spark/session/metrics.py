@@ -31,6 +31,8 @@ class TaskMetrics:
 
 def of_job_group(spark: Any, group: str) -> TaskMetrics:
     """Return the sums over the stages of a finished job group; skipped stages count as nothing."""
+    if not spark.started:
+        return TaskMetrics()
     context = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
     store = context.statusStore()

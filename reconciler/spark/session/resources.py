@@ -13,7 +13,6 @@ from typing import Any
 
 from reconciler.api import task_memory
 from reconciler.rewrite.task import Resources
-from reconciler.spark.session import session
 
 FREE_SHARE = 0.5
 """Share of the free memory that all tasks of a driver may use together."""
@@ -32,7 +31,7 @@ def of_driver(spark: Any, threads: int = 1) -> Resources:
 def of_executor(spark: Any, cpus: int = 1) -> Resources:
     """Return what a task of an executor may use. cpus: of the executor's slots that it takes, each
     with the memory of a task."""
-    settings = spark.sparkContext.getConf()
+    settings = spark.settings
     heap = _bytes(spark, settings.get("spark.executor.memory", "1g"))
     beside = settings.get("spark.executor.memoryOverhead")
     if beside is None:
@@ -46,7 +45,7 @@ def of_executor(spark: Any, cpus: int = 1) -> Resources:
 
 def slots(spark: Any) -> int:
     """Return how many tasks an executor runs side by side."""
-    settings = spark.sparkContext.getConf()
+    settings = spark.settings
     cores = int(settings.get("spark.executor.cores", "1"))
     return max(1, cores // int(settings.get("spark.task.cpus", "1")))
 
@@ -58,10 +57,9 @@ def _bytes(spark: Any, size: str) -> int:
 def driver_cores(spark: Any) -> int:
     """Return the cores that are the driver's own: in a cluster, its pod has memory for as many
     threads, and the machine below it has more cores."""
-    context = spark.sparkContext
-    if session.runs_tasks(str(context.master)):
-        return max(1, int(context.defaultParallelism))
-    return max(1, int(context.getConf().get("spark.driver.cores", "1")))
+    return (
+        spark.cores if spark.local else max(1, int(spark.settings.get("spark.driver.cores", "1")))
+    )
 
 
 def _available() -> int:

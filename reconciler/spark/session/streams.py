@@ -41,7 +41,7 @@ def spread(spark: Any, owner: str, handle: Any, *getters: Any) -> Any:
         for i, getter in enumerate(getters)
     ]
     filters = iceberg.java_array(spark, "java.lang.invoke.MethodHandle", taken)
-    order = spark.sparkContext._gateway.new_array(jvm.int, len(taken))  # the item, every time
+    order = spark.gateway.new_array(jvm.int, len(taken))  # the item, every time
     returned = iceberg.method_type(spark, OBJECT, owner).changeReturnType(kind.returnType())
     return handles.permuteArguments(handles.filterArguments(handle, 0, filters), returned, order)
 
