@@ -133,7 +133,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
 
 
 def _seconds(step: StepResult, admitted: Total) -> float:
-    """Return the predicted time of actions that one process carries out, the start of Spark
+    """Return the predicted time of actions that one process carries out, the start of Java
     included."""
     return step.before.settings.throughput.plan_seconds(admitted.millis / 1000, admitted.groups)
 

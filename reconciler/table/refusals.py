@@ -59,6 +59,13 @@ class Refusal:
         return where + self.detail
 
     @property
+    def sentence(self) -> str:
+        """Return what the file holds, and in which column, without the file."""
+        if self.column:
+            return f'Column "{self.column}": {self.detail}.'
+        return f"{self.detail[:1].upper()}{self.detail[1:]}."
+
+    @property
     def kind(self) -> tuple[str, str, str]:
         """What files that are refused alike have in common."""
         return self.reason, self.column, self.detail

@@ -158,7 +158,7 @@ def test_throughput_is_the_median_and_an_unseen_kind_scales_from_the_seenone_of(
 
 
 def test_runs_on_other_tables_forecast_the_first_plan_of_a_table():
-    """The start of Spark, the part beside the tasks of each group, and the speed of the machine."""
+    """The start of Java, the part beside the tasks of each group, and the speed of the machine."""
     runs = [
         RunTimes(start, beside, groups, tasks=6.0, cpu=6.0, model=4.0)
         for start, beside, groups in ((8.0, 4.0, 2), (None, 9.0, 3), (10.0, -1.0, 1))

@@ -391,15 +391,10 @@ def _raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Exce
     return DamagedInputError(
         f"could not {doing}: {failure.path} cannot be read",
         said=(failure.said,) if failure.said else (),
-        details=(f"{_sentence(refusal)}.", LEFT_ALONE),
+        details=(refusal.sentence, LEFT_ALONE),
         do=RESTORE,
         refusals=(refusal,) if changed else (),
     )
-
-
-def _sentence(refusal: Refusal) -> str:
-    where = f'Column "{refusal.column}": ' if refusal.column else ""
-    return where + refusal.detail if where else refusal.detail[:1].upper() + refusal.detail[1:]
 
 
 def _of_storage(doing: str, detail: str) -> Exception:

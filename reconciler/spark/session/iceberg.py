@@ -20,7 +20,7 @@ ACTION_IDS = "layout.action-ids"
 ATTEMPT_ID = "layout.attempt-id"
 BATCH = "layout.batch"
 FENCE = "layout.fence"
-_LEVELS = re.compile("`((?:[^`]|``)*)`")
+_LEVELS = re.compile("`((?:[^`]|``)*)`|([^`.]+)")
 
 
 def quoted(name: str) -> str:
@@ -44,7 +44,9 @@ class LiveTable:
 
 def load(spark: Any, name: str) -> Any:
     """Return a fresh org.apache.iceberg.Table by its qualified name (`qualified`)."""
-    catalog, *levels = (part.replace("``", "`") for part in _LEVELS.findall(name))
+    catalog, *levels = (
+        quoted.replace("``", "`") or plain for quoted, plain in _LEVELS.findall(name)
+    )
     return spark.load(catalog, levels)
 
 
