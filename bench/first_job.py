@@ -94,7 +94,7 @@ def _tables(directory: Path, arguments: argparse.Namespace) -> tuple[int, list[s
             texts = [f"row {row}" for row in range(arguments.rows)]
             table.append(pa.table({"k": keys, "v": values, "s": texts}))
         size = sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
-        names.append(f"lake.t{number}")
+        names.append(f"rec.lake.t{number}")
     return size, names
 
 
@@ -130,8 +130,6 @@ def _spent(
     command: Sequence[str], directory: Path, environment: Mapping[str, str]
 ) -> tuple[float, float]:
     """Run the command; return its seconds and CPU seconds, its children included."""
-    if "reconciler.cli.main" in command:  # the table's name is qualified by the catalog's
-        command = [*command[:-1], f"rec.{command[-1]}"]
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     env: dict[str, Any] = {**os.environ, "PYICEBERG_HOME": str(directory), **environment}
     done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True)

@@ -107,7 +107,8 @@ def test_without_the_filter_the_server_would(
 ) -> None:
     hostile.sends = {"overrides": {"io-impl": CONTROL}}
     conf = {**rest_spark_conf(rest_server, "open"), "spark.sql.catalog.open.uri": hostile.uri}
-    spark.open_catalogs(conf)
+    for key, value in conf.items():
+        spark.conf.set(key, value)
     assert not is_loaded(spark, CONTROL)
     with pytest.raises(Exception, match="FileIO"):
         spark.sql("SHOW NAMESPACES IN open").collect()
