@@ -55,7 +55,7 @@ def bench(spark: Any, postgres: Postgres, proxy: CuttingProxy, tmp_path: Path) -
     """Spark's connections go through the proxy, pyiceberg's do not."""
     name = f"pg_{tmp_path.name}"
     prefix = f"spark.sql.catalog.{name}"
-    for key, value in {
+    conf = {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "jdbc",
         # Without prepared statements their text is in every request.
@@ -64,8 +64,8 @@ def bench(spark: Any, postgres: Postgres, proxy: CuttingProxy, tmp_path: Path) -
         f"{prefix}.warehouse": f"file://{tmp_path}/warehouse",
         f"{prefix}.jdbc.schema-version": "V1",
         f"{prefix}.cache-enabled": "false",
-    }.items():
-        spark.conf.set(key, value)
+    }
+    spark.open_catalogs(conf)
     return Bench(spark, _config(name, postgres.port, tmp_path / "warehouse"), tmp_path)
 
 
