@@ -75,7 +75,7 @@ def cpu(seconds: float | None) -> str:
     """Return CPU time: 0.4 CPU s, 12 CPU s, 3 CPU min, 2.1 CPU h."""
     if seconds is None or seconds < 0 or math.isnan(seconds):
         return "-"
-    if seconds < 9.95:
+    if 0 < seconds < 9.95:
         return f"{seconds:.1f} CPU s"
     if seconds < 120:
         return f"{seconds:.0f} CPU s"

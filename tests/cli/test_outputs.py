@@ -470,9 +470,9 @@ def test_reports_of_many_tables_are_one_document() -> None:
         ({"max_rewrite_bytes": 10 << 20}, (8 << 20, 0.0), ("58.9 MiB", "2.0 of 10.0 MiB")),
         ({"max_rewrite_bytes": 1 << 30}, (1023 << 20, 0.0), ("58.9 MiB", "1.0 MiB of 1.0 GiB")),
         ({"max_rewrite_bytes": 10 << 20}, (99 << 20, 0.0), ("58.9 MiB", "0 B of 10.0 MiB")),
-        ({"max_cpu_seconds": 60.0}, (0, 20.0), ("6 CPU s", "40 of 60 CPU s")),
+        ({"max_cpu_seconds": 60.0}, (0, 20.0), ("6.0 CPU s", "40 of 60 CPU s")),
         ({"max_rewrite_bytes": 100 << 20, "max_cpu_seconds": 60.0}, (0, 20.0),
-         ("58.9 MiB", "6 CPU s", "100.0 of 100.0 MiB", "40 of 60 CPU s")),
+         ("58.9 MiB", "6.0 CPU s", "100.0 of 100.0 MiB", "40 of 60 CPU s")),
     ],
 )  # fmt: skip
 def test_a_budget_says_what_is_needed_and_what_is_left(
