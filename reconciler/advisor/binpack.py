@@ -1,4 +1,5 @@
-"""Decides which small files to merge with neighbours in key order (definitions: Small).
+"""Decides which small files to merge with neighbours in key order
+(docs/design/definitions.md#small-file).
 
 Size tiers come from plan.small_files. If fragments are known, a merge is vetoed when queries would
 read more and fewer opened files do not make up for it. With a trusted workload it also has to pay

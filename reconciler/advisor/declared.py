@@ -1,4 +1,5 @@
-"""Decides which files to cluster by the Declared key (definitions: Declared drift).
+"""Decides which files to cluster by the Declared key
+(docs/design/definitions.md#declared-drift).
 
 Drift decides, between files and between the row groups of one file; the what-if only shows which
 queries lose. Each drifted set is its own action: if two

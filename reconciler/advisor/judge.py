@@ -1,8 +1,8 @@
 """Scores one candidate rewrite by its what-if, and decides whether it passes the gate and the
 floor.
 
-definitions: Gate and Floor; WAIR section 4.3, Eq. 2, 4 and 5. Every action type is scored by the
-same function; each decision chooses which of the verdicts bind it.
+See docs/design/definitions.md#gate-and-floor, and WAIR section 4.3, Eq. 2, 4 and 5. Every action
+type is scored by the same function; each decision chooses which of the verdicts bind it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A size is set only if the policy names it, so that other writers use it too; with small row groups
 comes a limit of the rows of a page, without which they would be a fifth as large. A sort order is
 set only for Declared keys with applyToWrites, because a sorted table makes every writer shuffle
-(design: Never surprise writers).
+(docs/design/decisions.md#never-surprise-writers).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Bounds what may be spent on a table before it has paid for it (design: First do no harm).
+"""Bounds what may be spent on a table before it has paid for it
+(docs/design/decisions.md#first-do-no-harm).
 
 A rewrite is a bet that the queries stay as they are. What is at stake is its cost, and what queries
 of another kind would read more than of a table that nobody rewrote, until the layout follows them.

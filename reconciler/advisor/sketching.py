@@ -1,5 +1,5 @@
-"""Decides which files to sketch: only those whose sample could change a decision (design:
-Sketches).
+"""Decides which files to sketch: only those whose sample could change a decision
+(docs/design/decisions.md#sketches-only-where-they-can-change-a-decision).
 
 Zone maps bound the saving first: no layout can save more of a file than what boundary queries read
 of it. A stratified sample is taken of the files whose bound exceeds their cost.

@@ -1,5 +1,5 @@
 """Cuts a set of files that no budget could ever admit into slices that the tightest one can
-(definitions: Budgets gate, and bound an action's size).
+(docs/design/definitions.md#slices-of-a-budget).
 
 Each slice becomes an action with its own what-if. Slices are runs of files in the order of the
 column that already orders the table best, else in order of arrival: neighbours in that order share

@@ -1,7 +1,7 @@
 """Computes the table before and after the chosen actions: per shape, in total, and for objectives.
 
-Numbers are of the recorded window (definitions: measured bytes are planned bytes). After = now
-minus what the actions' inputs contribute plus what their simulated outputs would.
+Numbers are of the recorded window (planned bytes, docs/design/definitions.md#read-cost). After =
+now minus what the actions' inputs contribute plus what their simulated outputs would.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Returns the parts of a policy that determine a plan: the canonical inputs of policyHash
-(definitions: Plan).
+(docs/design/definitions.md#plan).
 
 Only objectives, layout, recluster, deletes and maintenance: adding a table, a budget or an
 approval must not void a reviewed plan. Fields equal to their default are left out, sets are sorted,

@@ -1,8 +1,8 @@
 """Finds other writers' recent overwrites and deletes, by partition, for the quiet period.
 
-Appends, the table's creation and our own commits do not count (definitions: Quiet period). The
-changes of a snapshot are in the manifests that it wrote itself: files it added and files it
-removed.
+Appends, the table's creation and our own commits do not count
+(docs/design/definitions.md#quiet-period). The changes of a snapshot are in the manifests that it
+wrote itself: files it added and files it removed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names of the objects that the operator creates: a function of what they represent, nothing else.
 
 Two operators, or one before and after a restart, compute the same name, so that the API server
-itself refuses a second object for the same thing (api: TableLayout; operator: at most one job).
+itself refuses a second object for the same thing.
 """
 
 from __future__ import annotations

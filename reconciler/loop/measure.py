@@ -1,8 +1,8 @@
 """Measures what recorded queries read from given zone maps; predictions and savings are compared by
 it.
 
-It computes planned bytes and their cost with opened files (definitions: Read cost) of a window over
-one set of files. `advisor.credit` measures what later queries did not read.
+It computes planned bytes and their cost with opened files (docs/design/definitions.md#read-cost) of
+a window over one set of files. `advisor.credit` measures what later queries did not read.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from reconciler.operator.work import Reconcilers
 
 
 def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any) -> Reconcilers:
-    """Implements `work.Build`. kind, more: other catalogs than live ones, and their fields."""
+    """Implements `runtime.Build`. kind, more: other catalogs than live ones, and their fields."""
     documents, settings = StoredDocuments(), runtime.settings
     catalogs = kind(
         runtime.api,

@@ -172,7 +172,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """The state of one action when the execution ends (definitions: "Validity is per action").
+    """The state of one action when the execution ends
+    (docs/design/definitions.md#validity-per-action).
 
     PENDING: the execution stopped before it, or conflicts left some inputs. remaining: inputs that
     are still valid. detail: why it is not done.
@@ -234,7 +235,8 @@ def figures(done: ExecutionResult | None) -> dict[str, int | float]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRho:
-    """definitions: rho. CPU seconds per input byte rewritten over those per projected byte read."""
+    """CPU seconds per input byte rewritten over those per projected byte read
+    (docs/design/definitions.md#rho)."""
 
     rewrite_cpu_per_byte: float
     read_cpu_per_byte: float
@@ -300,7 +302,7 @@ class Ledger(Protocol):
 
 
 class Lease(Protocol):
-    """One attempt per table at a time (definitions: Lease)."""
+    """One attempt per table at a time (docs/design/definitions.md#lease)."""
 
     def acquire(self, table_uuid: str, attempt_id: str) -> None:
         """Take the lease. Raises BlockedError naming the holder if another live attempt holds

@@ -1,4 +1,4 @@
-"""Plans: identity, freezing and documents (definitions: Plan; api: Plan identity).
+"""Plans: identity, freezing and documents (docs/design/definitions.md#plan).
 
 `planId` covers the table's uuid, the policy's hash and the typed actions in order, with their exact
 input files; not the snapshot, the clock or any prediction, so that an append voids no review. The

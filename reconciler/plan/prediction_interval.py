@@ -1,4 +1,5 @@
-"""Intervals of predictions, and their calibration by the ledger's outcomes (definitions: 80 %).
+"""Intervals of predictions, and their calibration by the ledger's outcomes
+(docs/design/definitions.md#prediction-interval).
 
 A prediction is printed with the 10 and 90 % quantiles of actual / predicted over past outcomes.
 With fewer than five outcomes the interval is fixed and labelled uncalibrated.

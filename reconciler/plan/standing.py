@@ -1,4 +1,4 @@
-"""Whether a plan and its actions still stand (definitions: "Validity is per action").
+"""Whether a plan and its actions are still valid (docs/design/definitions.md#validity-per-action).
 
 The one judgement of both, for the planner, the CLI, the operator, the driver and the executor. Pure
 functions: the planner's side passes an `Observation` as a `Head`, the executor's what the JVM reads

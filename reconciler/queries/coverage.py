@@ -1,4 +1,5 @@
-"""Computes the share of a table's reading that its fragments explain (definitions: Coverage).
+"""Computes the share of a table's reading that its fragments explain
+(docs/design/definitions.md#coverage).
 
 Queries that could not be parsed and prepared statements with unknown values are unexplained. Below
 one half no layout is derived from a workload, so the share must not be too high: recorded bytes are

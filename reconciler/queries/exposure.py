@@ -51,8 +51,8 @@ def exposures(view: TableView, demand: Demand) -> Iterator[tuple[slice, Iterator
     """Yield, per block of queries, the files that they read, as tiles without a common file.
 
     A file of several row groups without a known footer counts as read in proportion to the overlap
-    with its bounds, and at least one row group (definitions: labelled bound). Rows needed come from
-    the sample if there is one, else from the overlap with the bounds.
+    with its bounds, and at least one row group (docs/design/definitions.md#read-cost). Rows needed
+    come from the sample if there is one, else from the overlap with the bounds.
     """
     files = len(view.files)
     wide = max(files, 0 if view.row_groups is None else len(view.row_groups), 1)

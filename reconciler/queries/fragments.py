@@ -81,7 +81,7 @@ def _shape_text(predicate: Predicate, unbound: Predicate | None) -> str:
 def shape_id(
     predicate: Predicate, unbound: Predicate | None = None, *, full_scan: bool = False
 ) -> str:
-    """Return the hash of the predicate with `?` for literals (definitions: Fragment).
+    """Return the hash of the predicate with `?` for literals (docs/design/definitions.md#fragment).
 
     full_scan: a query that was not understood is not of the shape of those without a condition.
     """

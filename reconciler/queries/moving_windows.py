@@ -1,4 +1,5 @@
-"""Finds the literals of a shape that move with time, and by how much (definitions: Moving literal).
+"""Finds the literals of a shape that move with time, and by how much
+(docs/design/definitions.md#moving-literal).
 
 `now()`-relative SQL comes from its reader with exact offsets. This module finds the other case:
 constants that an application computes for each query and that keep their distance to the query's
@@ -188,7 +189,7 @@ def keeps_distance(
     width: float,
     whole_days: bool,
 ) -> bool:
-    """Whether literals follow event time (definitions: Moving literal).
+    """Whether literals follow event time (docs/design/definitions.md#moving-literal).
 
     values, event: float64[events] in one unit; width: of the range that the literal bounds, 0 for
     an open one. They do if the median absolute deviation of their distance is at most 5 % of the

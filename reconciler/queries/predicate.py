@@ -3,7 +3,7 @@
 A tree holds no literals, only slots: the same tree with other literals is the same *shape*, so
 that a thousand queries of one template are one tree and an array per slot. Literals live in the
 column's domain (`values`) and are kept beside the tree, in slot order. `pruning` evaluates a tree
-over bounds, `rowfilter` over rows; `workload` groups fragments by shape.
+over bounds, `row_filter` over rows; `fragments` groups queries by shape.
 """
 
 from __future__ import annotations

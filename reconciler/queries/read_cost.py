@@ -1,9 +1,9 @@
 """Cost of queries, in projected bytes read.
 
-An opened file counts as OPEN_BYTES, and a row group as a part of it (definitions: Read cost). The
-advisor's decisions, the plan's totals and the ledger's realised savings all go through
-`read_shape`, on the real table and on simulated layouts (WAIR sections 4.1 and 5.2: row groups and
-projection adjust utilization).
+An opened file counts as OPEN_BYTES, and a row group as a part of it
+(docs/design/definitions.md#read-cost). The advisor's decisions, the plan's totals and the ledger's
+realised savings all go through `read_shape`, on the real table and on simulated layouts (WAIR
+sections 4.1 and 5.2: row groups and projection adjust utilization).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cost of rewriting files: CPU and time by kind of work, and the price of a byte in read bytes.
 
-A byte rewritten costs as much as rho bytes read (definitions: rho). The constants are measured; the
-ledger's outcomes scale them.
+A byte rewritten costs as much as rho bytes read (docs/design/definitions.md#rho). The constants are
+measured; the ledger's outcomes scale them.
 """
 
 from __future__ import annotations
@@ -286,5 +286,5 @@ def _middle(prior: float, measured: Sequence[float]) -> float:
 
 
 def rewrite_cost(rho: Rho, input_bytes: int) -> float:
-    """Return rho x input bytes, in bytes of reading (definitions: Gate)."""
+    """Return rho x input bytes, in bytes of reading (docs/design/definitions.md#gate-and-floor)."""
     return rho.value * float(input_bytes)

@@ -1,4 +1,5 @@
-"""The lease: one attempt per table at a time on this machine (definitions: Lease).
+"""The lease: one attempt per table at a time on this machine
+(docs/design/definitions.md#lease).
 
 A row in the state directory's SQLite file, changed by compare-and-set in one transaction. It is
 taken over only if it has expired, or if its process is known to be dead: same boot, same process

@@ -124,7 +124,7 @@ class Records:
     def standing_plan(self, table_uuid: str, policy_hash: str) -> StoredText | None:
         """Return the plan proposed last for the table under the policy.
 
-        Whether it is still valid is judged from the table (plan.plan.judge).
+        Whether it is still valid is judged from the table (plan.standing.judge).
         """
         return self._plan("table_uuid = ? AND policy_hash = ?", (table_uuid, policy_hash))
 

@@ -2,7 +2,7 @@
 
 Called by the what-if and the sketches for data files and row groups ("pieces"). The smallest and
 largest values and the null counts of a piece are known although its rows are not, so rows of the
-piece with the most similar bounds are moved into these bounds (definitions: Sketch, What-if).
+piece with the most similar bounds are moved into these bounds (docs/design/definitions.md#sketch).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Observation, pruning, drift and what-if are fast because of this structure: a row is a data file,
 columns are numpy arrays, and no Python loop runs over files times queries.
-`reconciler.catalog.observe` fills it; everything in core and advisor reads it.
+`reconciler.catalog.observe` fills it; `queries`, `plan` and `advisor` read it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from reconciler.table.physical import NO_COLUMNS, Expected
 from reconciler.table.schema import Schema
 
 ATTEMPT_ID = "layout.attempt-id"
-"""Snapshot summary keys of our own commits (definitions: Action, group, commit batch)."""
+"""Snapshot summary keys of our own commits
+(docs/design/definitions.md#action-group-and-commit-batch)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -479,6 +479,3 @@ def _covers(path: Path, leaf: Path) -> bool:
 
 def _time_travel(node: exp.Table) -> bool:
     return bool(node.args.get("version") or node.args.get("when") or node.args.get("changes"))
-
-
-# Statements other than SELECT, as the reads that they make

@@ -155,7 +155,7 @@ def spark_image(kubelet: Cluster) -> str:
 
 @pytest.fixture(scope="session")
 def helm(cluster: Cluster) -> Path:
-    """The helm client; run it with `cluster.environment()`."""
+    """The helm client; run it with `Cluster.environment`."""
     return _programs("helm") / "helm"
 
 

@@ -2,9 +2,10 @@
 
 A fixed query counts as recorded, both in the window and over the horizon. A moving one (`now() - 7
 days`) counts as recorded in the window. Over the horizon it is replayed at future times where files
-are judged that exist, so that data which it will no longer read saves nothing (definitions: Moving
-literal, Gate; design: Judgement). A layout to declare applies to rows to come as well: it is judged
-as if rows kept arriving, so that later windows find as many rows as the last ones did.
+are judged that exist, so that data which it will no longer read saves nothing
+(docs/design/decisions.md#judgement-by-future-queries). A layout to declare applies to rows to come
+as well: it is judged as if rows kept arriving, so that later windows find as many rows as the last
+ones did.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The rows of a group of files, represented by a joint sample that can be sorted by any key.
 
-definitions: What-if. A file that was not sketched borrows the rows of the most similar sketched
-file, moved into its own bounds. Values are kept as dense ranks, so that sorting, cutting and
-bounding work on integers for every type.
+The what-if uses it (docs/design/definitions.md#what-if). A file that was not sketched borrows the
+rows of the most similar sketched file, moved into its own bounds. Values are kept as dense ranks,
+so that sorting, cutting and bounding work on integers for every type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulates a rewrite on a sample of its rows (definitions: What-if).
+"""Simulates a rewrite on a sample of its rows (docs/design/definitions.md#what-if).
 
 The group's sampled rows are sorted by the key and cut at the target size into files and again into
 row groups; bounds per slice are widened by one rank. Utilization alone is optimistic (WAIR section

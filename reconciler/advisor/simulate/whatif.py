@@ -1,5 +1,5 @@
-"""Estimates what queries would read after a rewrite; every action is judged by it (definitions:
-What-if).
+"""Estimates what queries would read after a rewrite; every action is judged by it
+(docs/design/definitions.md#what-if).
 
 All queries are evaluated on the simulated files exactly as on real ones, whatever is known of the
 rows: a sample of them, whole files that are only concatenated, or the bounds of files alone.

@@ -4,8 +4,9 @@ A kind is one frozen dataclass in a module of its own beside this one, an entry 
 `plan.actions.KINDS`, and an executor in `spark.actions.EXECUTORS`. No other module asks which kind
 an action is: it asks the action.
 
-The canonical form (definitions: Plan) is RFC 8785 JSON with default fields omitted; it has no
-floats, no predictions and no snapshot, so that an append does not change a plan's identity.
+The canonical form (docs/design/definitions.md#plan) is RFC 8785 JSON with default fields omitted;
+it has no floats, no predictions and no snapshot, so that an append does not change a plan's
+identity.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Action(ABC):
 
     @abstractmethod
     def judge(self, facts: Facts) -> ActionState:
-        """Whether it is pending, done or lost (definitions: "Validity is per action")."""
+        """Return whether it is pending, done or lost
+        (docs/design/definitions.md#validity-per-action)."""
 
     def key_text(self, schema: Schema) -> str:
         """By which columns it sorts, `a, b desc`, without a value of the table; "" for none."""

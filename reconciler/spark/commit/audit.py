@@ -4,7 +4,7 @@ The batch is committed to a branch that starts at main's head, the policy's quer
 snapshot, and the branch is dropped again, whatever the query returned. Only after that the same
 files are committed to main, under all checks of `commit`: to fast-forward main instead would fail
 after every append that came meanwhile. Where a person is to approve the batch, it stays on the
-branch and this run ends; `actions.publish` commits the files to main later.
+branch and this run ends; the action `Publish` commits the files to main later.
 
 The snapshot on the branch carries AUDIT and none of the keys by which commits to main are found. A
 crash leaves at most the branch, which the next run drops (`fence.resolve`).

@@ -4,8 +4,8 @@ What is committed is an `operations.Operation`; the protocol is the same for all
 run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through py4j's
 callback server. A commit counts as failed only if the error is a CleanableFailure and history does
 not hold the batch: a request that was sent twice gets a conflict with itself. Any other failure
-leaves the outcome unknown (design: "Unknown is not failure"). Iceberg deletes no file of our
-commits by itself; that is done after the search (`metadata_files`).
+leaves the outcome unknown (docs/design/decisions.md#unknown-is-not-failure). Iceberg deletes no
+file of our commits by itself; that is done after the search (`metadata_files`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Settles attempts with an unknown outcome: committed, or fenced and cleaned up (design 5).
+"""Settles attempts with an unknown outcome: committed, or fenced and cleaned up
+(docs/design/definitions.md#fenced).
 
 An attempt is fenced when no late request of it can succeed any more. Either the head has moved past
 the one that the request was made for, without it; or the catalog is a local SQLite file and the

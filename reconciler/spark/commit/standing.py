@@ -57,8 +57,8 @@ def fallen_state(fallen: Fallen, request: ExecutionRequest) -> ActionState:
 
 
 def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
-    """Raise if a commit of the plan was rolled back, which is a person's veto (design section
-    5)."""
+    """Raise if a commit of the plan was rolled back
+    (docs/design/decisions.md#a-rollback-is-a-persons-veto)."""
     in_history: set[int] | None = None
     for snapshot in iceberg.each(table.snapshots()):
         if snapshot.summary().get(iceberg.PLAN_ID) != plan_id:

@@ -1,8 +1,8 @@
 """Carries out a plan on one table: settles what is open, runs each kind's executor, judges again.
 
 The CLI, the demo and the driver call `execute`; `resume` settles what a crash left. The priorities:
-never lose or duplicate a row, never leave files behind, continue after conflicts. Contract: design
-section 5 (safety) and the definitions of plan, group, batch, lease and fence.
+never lose or duplicate a row, never leave files behind, continue after conflicts
+(docs/design/decisions.md#safety-of-an-execution).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from reconciler.plan.execution import Lease
 
 RENEW_SECONDS = 20.0
 LEASE_SECONDS = 60.0
-"""Seconds until a lease expires that is not renewed (definitions: Lease)."""
+"""Seconds until a lease expires that is not renewed (docs/design/definitions.md#lease)."""
 
 
 @contextlib.contextmanager

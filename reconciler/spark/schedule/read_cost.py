@@ -2,7 +2,7 @@
 
 A rewrite's own CPU per byte comes from its task metrics. This module reads at most 256 MiB of the
 table with the most frequent projection and discards it, in the same warm JVM, so that both are
-measured alike (definitions: rho).
+measured alike (docs/design/definitions.md#rho).
 """
 
 from __future__ import annotations

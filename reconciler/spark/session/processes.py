@@ -1,5 +1,5 @@
-"""Identifies the processes that may still send a commit, and whether they are gone (definitions:
-Fenced).
+"""Identifies the processes that may still send a commit, and whether they are gone
+(docs/design/definitions.md#fenced).
 
 A writer is the Python process and its JVM. After the Python process is killed, the JVM lives for a
 moment in which it can still finish a commit, so both are recorded before the commit is sent.
