@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.results import write_section
-from reconciler.advisor.advice import DAY_MS, EARLY_SHARE, AdviceInput, Settings
+from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.policies.baseline import do_nothing, sort_everything
 from reconciler.advisor.policies.literal_wair import literal_wair
@@ -30,6 +30,7 @@ from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rates import decayed_forecast
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.table.schema import Field, Schema
+from reconciler.table.times import DAY_MS
 from tests.advisor.worlds import claiming
 
 ORDER, SHIP, COMMIT, PART, PRICE = 1, 2, 3, 4, 5

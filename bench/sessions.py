@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.results import write_section
-from reconciler.advisor.advice import DAY_MS, HORIZON_MS, Settings
+from reconciler.advisor.advice import HORIZON_MS, Settings
 from reconciler.advisor.policies.ours import ours
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.layout import Layout
@@ -35,6 +35,7 @@ from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.table.schema import Field, Schema, SortColumn
+from reconciler.table.times import DAY_MS
 
 NAMES = ("departure_delay", "arrival_delay", "distance", "air_time", "departure_hour", "fare")
 SCHEMA = Schema(1, tuple(Field(n, name, "int") for n, name in enumerate(NAMES, 1)))

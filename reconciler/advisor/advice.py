@@ -33,9 +33,9 @@ from reconciler.table.refusals import Refusal
 from reconciler.table.retention import Retention
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import SpecField
+from reconciler.table.times import DAY_MS
 from reconciler.table.writers import NO_WRITERS, Writers
 
-DAY_MS = 86_400_000
 HORIZON_MS = 7 * DAY_MS
 EARLY_SHARE = 0.10
 """`Settings.early_share` of plans that run without an approval."""

@@ -17,7 +17,7 @@ from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import with_replicates
 from reconciler.advisor.simulate.whatif import simulate
-from reconciler.advisor.situation import NOT_SLICED, YEAR_MS, Situation, Sliced
+from reconciler.advisor.situation import NOT_SLICED, Situation, Sliced
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
 from reconciler.plan.grouping import extents
@@ -27,6 +27,7 @@ from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.rewrite_cost import rewrite_cost
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import FileTable, Float64, Int64
+from reconciler.table.times import YEAR_MS
 
 Refusal = tuple[str, Sentence]
 """A reason constant and its sentence."""

@@ -35,10 +35,8 @@ from reconciler.table.row_group_bytes import (
     stored_row_group_bytes,
     text_row_bytes,
 )
+from reconciler.table.times import YEAR_MS
 from reconciler.table.unwritable import unwritable
-
-YEAR_MS = 365 * 86_400_000
-
 
 ARRIVAL = -1
 """Instead of a column: the order of arrival."""

@@ -34,11 +34,10 @@ from reconciler.table.filetable import (
 from reconciler.table.metrics_modes import DEFAULT_TRUNCATION, truncation_of
 from reconciler.table.observation import SnapshotInfo
 from reconciler.table.schema import Field, PartitionSpec, Schema
+from reconciler.table.times import DAY_US
 from reconciler.table.values import BOUND_BYTES, Kind, partition_identity
 
 Array = npt.NDArray[Any]
-
-DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reconciler.table.observation import SnapshotInfo
-from reconciler.table.operations import DAY_MS, Encoding, Kind, Operations, RowOperation
+from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
+from reconciler.table.times import DAY_MS
 
 MERGE_KEYS = "spark.merge-into.num-target-rows-"
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from reconciler.catalog import bounds
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.schema import Field, Schema
+from reconciler.table.times import DAY_US
 from reconciler.table.values import (
     BOUND_BYTES,
     EXACT,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 FIELD_ID = b"PARQUET:field_id"
-DAY_US = 86_400_000_000
 _NANOS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
 
 

@@ -16,6 +16,7 @@ import typer
 
 from reconciler.api.version import API_VERSION
 from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, Timeout
+from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
     from reconciler.advisor.credit import Credit
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from reconciler.plan.ledger import LedgerEntry, ReadCheck
     from reconciler.table.observation import Observation
 
-DAY_MS = 86_400_000
 HORIZON_MS = 7 * DAY_MS
 
 

@@ -117,7 +117,7 @@ def _workload(seen: Observation) -> WorkloadSummary:
     from reconciler.queries.predicate import fields_of
     from reconciler.render.observe_text import WorkloadSummary, filtered_columns
     from reconciler.state.state import StateStore, state_directory
-    from reconciler.table.operations import DAY_MS
+    from reconciler.table.times import DAY_MS
 
     fragments = StateStore(state_directory()).fragments(seen.uuid)
     total = sum(item.weight for item in fragments)

@@ -31,6 +31,7 @@ from reconciler.cli.options import (
     Verbose,
 )
 from reconciler.format import plural
+from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
     from reconciler.cli.following import Given
@@ -482,5 +483,5 @@ def saved_per_day(proposal: Proposal) -> float:
         return -1.0
     if not proposal.pending:
         return 0.0
-    days = max(1.0, (workload.until_ms - workload.since_ms) / 86_400_000)
+    days = max(1.0, (workload.until_ms - workload.since_ms) / DAY_MS)
     return max(0.0, advice.read_now - advice.read_after.mid) / days

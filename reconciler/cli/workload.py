@@ -27,6 +27,7 @@ from reconciler.cli.options import (
     Verbose,
 )
 from reconciler.render.workload_text import STALE_DAYS, render_import, render_show
+from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 TABLES_NOTE = "workload.tables"
 MOST_REFUSED = 10
 """Logs that an error names."""
-DAY_MS = 86_400_000.0
 
 
 class LogFormat(StrEnum):

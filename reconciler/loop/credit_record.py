@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
-from reconciler.advisor.advice import DAY_MS
 from reconciler.advisor.credit import NEVER, Credit, Price, Rewrite, credit_of
 from reconciler.loop.past_rewrites import (
     Batch,
@@ -28,6 +27,7 @@ from reconciler.state.state import Store
 from reconciler.state.typed_body import typed
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
+from reconciler.table.times import DAY_MS
 
 OPEN_MS = 60 * DAY_MS
 """For so long after it ran a query may still be imported and count. It is less than the time for

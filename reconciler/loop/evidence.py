@@ -31,12 +31,13 @@ from reconciler.plan.rejected import partitions_of, parts
 from reconciler.plan.totals import Quantity, named
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Literal, render
-from reconciler.queries.rates import DAY_MS, Outlook
+from reconciler.queries.rates import Outlook
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Schema
+from reconciler.table.times import DAY_MS
 
-STALE_WORKLOAD_MS = 30 * 86_400_000
+STALE_WORKLOAD_MS = 30 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,7 @@ def total_lines(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
               judged.get("maxFileCount")),
     ]  # fmt: skip
     if not workload.empty:
-        days = max(1, round((workload.until_ms - workload.since_ms) / 86_400_000))
+        days = max(1, round((workload.until_ms - workload.since_ms) / DAY_MS))
         span = plural(days, "day")
         for quantity, now, after in (
             (Quantity.READ, advice.read_now, advice.read_after),

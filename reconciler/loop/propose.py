@@ -36,6 +36,7 @@ from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 from reconciler.table.sample import RowGroups
+from reconciler.table.times import DAY_MS
 
 
 def open_bytes_of(plan: Plan | None) -> int:
@@ -267,7 +268,7 @@ def _warn_if_stale(document: dict[str, Any], workload: Workload, now: dt.datetim
     """Add a warning to the plan if the log is old; Automatic approval then waits."""
     age = int(now.timestamp() * 1000) - workload.until_ms
     if not workload.empty and age > STALE_WORKLOAD_MS:
-        days = age // 86_400_000
+        days = age // DAY_MS
         document["workload"]["warning"] = f"its last query is {days} days old"
 
 

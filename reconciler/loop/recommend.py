@@ -52,8 +52,9 @@ from reconciler.table.observation import Observation
 from reconciler.table.row_group_bytes import plain_row_bytes
 from reconciler.table.sample import RowGroups
 from reconciler.table.schema import Field
+from reconciler.table.times import DAY_MS
 
-HORIZON_MS = 30 * 86_400_000
+HORIZON_MS = 30 * DAY_MS
 SAMPLE_BYTES = 10 << 30
 SAMPLE_ROWS = 120_000
 """Rows of a sample unless more are asked for: about 100 for each of 1,200 row groups."""
@@ -341,7 +342,7 @@ def ingest_of(seen: Observation) -> Ingest:
     added = [int(snapshot.summary.get("added-data-files", 0)) for snapshot in appends]
     files = float(np.mean(added)) if added else 0.0
     times = [snapshot.timestamp_ms for snapshot in appends]
-    days = (max(times) - min(times)) / 86_400_000 if times else 0.0
+    days = (max(times) - min(times)) / DAY_MS if times else 0.0
     if len(appends) < 2 or days < 1.0:
         return Ingest(files=files, spread=spread)  # a bulk load within a day does not give a rate
     size = sum(int(snapshot.summary.get("added-files-size", 0)) for snapshot in appends)

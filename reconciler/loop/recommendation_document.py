@@ -27,10 +27,10 @@ from reconciler.table.damage import damage_of
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.observation import Observation
 from reconciler.table.schema import PartitionSpec, Schema
+from reconciler.table.times import DAY_MS
 from reconciler.table.unwritable import unwritable
 
 KIND = "TableRecommendation"
-DAY_MS = 86_400_000
 MOST_NAMED = 3
 """Columns that a warning names."""
 

@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 from reconciler.table.filetable import Int64
+from reconciler.table.times import DAY_MS, HOUR_MS
 
 Period = Literal["hour", "day", "week", "month"]
 PERIODS: tuple[Period, ...] = ("hour", "day", "week", "month")
 
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 _FIRST_MONDAY_MS = 4 * DAY_MS
 """The epoch was a Thursday: weeks are counted from the Monday after it."""
 _FIXED: dict[Period, tuple[int, int]] = {

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from reconciler.queries.calendar import PeriodClock
 from reconciler.queries.predicate import Literal, Predicate, slots_of
+from reconciler.table.times import DAY_MS
 
-MIN_SPAN_MS = 86_400_000
+MIN_SPAN_MS = DAY_MS
 
 
 @dataclass(frozen=True, slots=True)

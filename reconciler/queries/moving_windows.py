@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.calendar import DAY_MS, PERIODS, PeriodClock, clock_of
+from reconciler.queries.calendar import PERIODS, PeriodClock, clock_of
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, In, Predicate, StartsWith, walk
 from reconciler.table.filetable import Int64
 from reconciler.table.schema import Schema
+from reconciler.table.times import DAY_MS
 
 MIN_EVENTS = 8
 MIN_DAYS = 3

@@ -51,6 +51,7 @@ from reconciler.queries.predicate_batch import (
 )
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Int64
 from reconciler.table.schema import PartitionField, PartitionSpec, Schema
+from reconciler.table.times import DAY_MS
 from reconciler.table.values import Kind
 
 IN_LIMIT = 200
@@ -233,7 +234,7 @@ def _domain_time(leaf: Leaf, schema: Schema, times: Int64) -> Array | None:
     if field is None:
         return None
     if field.type == "date":
-        now = times // 86_400_000
+        now = times // DAY_MS
     elif field.type.startswith("timestamp"):
         now = times * (1_000_000 if field.type.endswith("_ns") else 1_000)
     else:

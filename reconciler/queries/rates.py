@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from reconciler.queries.fragments import MIN_SPAN_MS, Workload
 from reconciler.queries.predicate import fields_of
+from reconciler.table.times import DAY_MS
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
 HALF_LIFE_MS = WEEK_MS
 

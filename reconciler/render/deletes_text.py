@@ -18,7 +18,8 @@ from reconciler.render.terminal import tabulate, wrapped
 from reconciler.table.damage import damage_of
 from reconciler.table.deletes import DeleteTable, Scope, live_rows
 from reconciler.table.observation import Observation
-from reconciler.table.operations import DAY_MS, KindSummary, Operations
+from reconciler.table.operations import KindSummary, Operations
+from reconciler.table.times import DAY_MS
 
 WHOLE = (
     "Each imported query counts as a reading of the whole table here; plan counts what it reads."

@@ -27,6 +27,7 @@ from reconciler.render.report_model import (
     ShapeBytes,
     Spans,
 )
+from reconciler.table.times import DAY_MS
 
 _CSS = """
 body{font:15px/1.45 system-ui,sans-serif;color:#1b1b1b;max-width:60rem;margin:2rem auto;
@@ -248,8 +249,8 @@ def _payoff(data: Payoff) -> Section:
     rows = [
         [
             item.plan_id, utc(item.at_ms), iec(item.cost),
-            f"HARM: {iec(-item.saving_per_ms * 86_400_000)} more" if item.harm
-            else iec(item.saving_per_ms * 86_400_000),
+            f"HARM: {iec(-item.saving_per_ms * DAY_MS)} more" if item.harm
+            else iec(item.saving_per_ms * DAY_MS),
             item.saved,
         ]
         for item in data.investments

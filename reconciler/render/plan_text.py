@@ -21,6 +21,7 @@ from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.render.modes_text import modes_section
 from reconciler.render.terminal import WIDEST, clip, commands, flow, tabulate, wrapped
 from reconciler.render.totals_text import total_text, without_rewrite
+from reconciler.table.times import DAY_MS
 
 INDENT = "  "
 MOST_ACTIONS = 24
@@ -87,7 +88,7 @@ def _workload_line(evidence: Mapping[str, Any]) -> str:
     work = evidence.get("workload")
     if not work or not work["queries"]:
         return "Workload: none imported; only what the policy declares is planned"
-    days = max(1, round((work["untilMs"] - work["sinceMs"]) / 86_400_000))
+    days = max(1, round((work["untilMs"] - work["sinceMs"]) / DAY_MS))
     parts = [
         f"Workload: {plural(work['queries'], 'query', 'queries')}",
         f"{plural(days, 'day')} to {work['until']}",

@@ -20,6 +20,7 @@ from reconciler.plan.execution import Intent, Outcome
 from reconciler.plan.ledger import ReadCheck, Reservation
 from reconciler.plan.prediction import Prediction
 from reconciler.state.typed_body import typed
+from reconciler.table.times import DAY_MS
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ USED_CPU = "used_cpu_seconds"
 EVERYTHING = 2**62
 """Bytes and CPU seconds that an unreadable row counts as: more than any budget allows."""
 
-WRITER_MS = 86_400_000
+WRITER_MS = DAY_MS
 """For so long a writer of an unreadable intent may still send its commit: it renews its lease every
 20 s, and no request of it lives as long."""
 

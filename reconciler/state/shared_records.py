@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.state.records import note_value
 from reconciler.state.state_tables import CachedRows, Columns, StateTables
+from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,7 @@ PLAN, STANDING, APPROVAL, CURSOR, NOTE, WORKLOAD, SKIP = (
 EXPIRING = (PLAN, STANDING, APPROVAL)
 """Kinds that are useless when no plan of that age can be valid."""
 
-RETENTION_MS = 90 * 86_400_000
+RETENTION_MS = 90 * DAY_MS
 
 JUST_NOW = 60.0
 """Seconds for which rows read at the start of a write are not read again."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.table.retention import BRANCH, MAIN, PLAN_ID, Snapshot, SnapshotLog, line
+from reconciler.table.retention import BRANCH, MAIN, Snapshot, SnapshotLog, line
+from reconciler.table.summary_keys import ACTION_IDS, PLAN_ID
 
 AUDIT = "layout.audit"
 """Key in the summary of a snapshot that an audit of ours committed to its branch: attempt/batch."""
@@ -23,8 +24,6 @@ AUDIT_ACTIONS = "layout.audit.action-ids"
 """Keys of a snapshot that waits for approval: the plan it is a part of, the snapshot that its rows
 were read from, the hash of the policy that asked for it, the table's format version, which its
 files were written for, and the plan's actions that it carries out."""
-ACTION_IDS = "layout.action-ids"
-"""Key of a commit to main beside `retention.PLAN_ID`: the actions that it carries out."""
 
 
 @dataclass(frozen=True, slots=True)

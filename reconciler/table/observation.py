@@ -17,10 +17,7 @@ from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.physical import NO_COLUMNS, Expected
 from reconciler.table.schema import Schema
-
-ATTEMPT_ID = "layout.attempt-id"
-"""Snapshot summary keys of our own commits
-(docs/design/definitions.md#action-group-and-commit-batch)."""
+from reconciler.table.summary_keys import ATTEMPT_ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
-DAY_MS = 86_400_000
+from reconciler.table.times import DAY_MS
 
 
 class Kind(StrEnum):

@@ -12,12 +12,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.table.summary_keys import PLAN_ID
+
 MAIN = "main"
 BRANCH = "branch"
 MAX_AGE_PROPERTY = "history.expire.max-snapshot-age-ms"
 LEAST_PROPERTY = "history.expire.min-snapshots-to-keep"
 GC_PROPERTY = "gc.enabled"
-PLAN_ID = "layout.plan-id"
 DUE_SHARE = 0.1
 """Share of a table's snapshots that must be old: a table with a commit a minute would else have a
 new plan every minute."""

@@ -17,6 +17,7 @@ from reconciler.queries.predicate import (
     FALSE,
 )
 from reconciler.table.schema import Field
+from reconciler.table.times import DAY_US
 from reconciler.table.values import Kind, decimal_scale, encode_wide_decimal, micros
 from reconciler.workload_log.condition_tree import Leaf, NotPushed, Refuse, Tree, branch
 from reconciler.workload_log.constants import (
@@ -28,8 +29,6 @@ from reconciler.workload_log.constants import (
     parse_timestamp,
     truncate,
 )
-
-_DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +106,10 @@ def _point(kind: str, value: Any, binding: Binding) -> tuple[int | Fraction, int
         if not isinstance(value, dt.time):
             raise NotPushed("not a time of day")
         seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        return seconds * 1_000_000 + value.microsecond, 0, _DAY_US - 1
+        return seconds * 1_000_000 + value.microsecond, 0, DAY_US - 1
     us = _instant(kind, value, binding)
     if kind == "date":
-        days = us // _DAY_US if us % _DAY_US == 0 else Fraction(us, _DAY_US)
+        days = us // DAY_US if us % DAY_US == 0 else Fraction(us, DAY_US)
         return days, -(1 << 31), (1 << 31) - 1
     return us * (1000 if kind.endswith("_ns") else 1), -(1 << 63), (1 << 63) - 1
 

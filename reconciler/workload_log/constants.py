@@ -11,6 +11,8 @@ from decimal import Context, Decimal, Inexact
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from reconciler.table.times import DAY_US
+
 MAX_INTERVAL = 200
 """Characters of an interval's text."""
 
@@ -21,9 +23,6 @@ few characters, 1e999999999, may stand for a number that fills the memory."""
 
 
 _EXACT = Context(prec=80, traps=[Inexact])
-
-
-_DAY_US = 86_400_000_000
 
 
 _Time = TypeVar("_Time", dt.date, dt.datetime)
@@ -200,8 +199,8 @@ def shift(value: dt.date | dt.datetime, by: Interval, sign: int) -> dt.date | dt
         exact = moved if moved.tzinfo is None else moved.astimezone(dt.UTC)
         exact += dt.timedelta(microseconds=sign * by.micros)
         return exact if moved.tzinfo is None else exact.astimezone(moved.tzinfo)
-    if by.micros % _DAY_US == 0:
-        return moved + dt.timedelta(days=sign * (by.micros // _DAY_US))
+    if by.micros % DAY_US == 0:
+        return moved + dt.timedelta(days=sign * (by.micros // DAY_US))
     midnight = dt.datetime.combine(moved, dt.time())
     return midnight + dt.timedelta(microseconds=sign * by.micros)
 
@@ -216,7 +215,7 @@ def add_months(value: _Time, months: int) -> _Time:
 
 _UNIT_US = {
     "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 1_000_000, "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000, "DAY": _DAY_US, "WEEK": 7 * _DAY_US,
+    "HOUR": 3_600_000_000, "DAY": DAY_US, "WEEK": 7 * DAY_US,
 }  # fmt: skip
 
 

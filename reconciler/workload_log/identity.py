@@ -17,6 +17,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.table.times import DAY_MS
+
 SOURCE = "query"
 """The `source` of fragments whose position is an identity. Earlier versions stored the log's."""
 
@@ -27,7 +29,6 @@ UNIQUE_LENGTH = 16
 those of Trino, Snowflake, Databricks, BigQuery and Athena. Numbers of this length are fingerprints
 of a query's text (PostgreSQL's query_id) and identify no execution."""
 
-_DAY_MS = 86_400_000
 _MASK = (1 << 63) - 1
 _NEXT_SCAN = 0x5851F42D4C957F2D
 _NEXT_OCCURRENCE = 0x14057B7EF767814F
@@ -60,7 +61,7 @@ def identity_of(query_id: str, event_ms: int, sql: str, names: tuple[str, ...]) 
         return Identity(_hash("id", query_id), True)
     text = _LINE_ENDS.sub("\n", sql).strip().rstrip("; \t\n") if sql else ""
     if query_id and len(query_id) < UNIQUE_LENGTH:
-        return Identity(_hash("day", query_id, str(event_ms // _DAY_MS), *names, text), True)
+        return Identity(_hash("day", query_id, str(event_ms // DAY_MS), *names, text), True)
     return Identity(_hash("time", str(event_ms), *names, text), False)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.queries.fragments import Fragment
+from reconciler.table.times import DAY_MS
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.constants import named_zone, parse_timestamp
 from reconciler.workload_log.dialects import (
@@ -58,7 +59,6 @@ from reconciler.workload_log.progress import (
 from reconciler.workload_log.sql import Demand, Session, Skipped, SqlReader
 
 EARLIEST_MS = 631_152_000_000  # 1990
-DAY_MS = 86_400_000
 SCANS_PER_LINE = 256
 BATCH_SIZE = 16 << 20
 """Characters of SQL after which what was read is stored, however few queries they are."""

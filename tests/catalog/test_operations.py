@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from reconciler.catalog.operations import operations_of
-from reconciler.table.observation import ATTEMPT_ID, SnapshotInfo
-from reconciler.table.operations import DAY_MS, Encoding, Kind
+from reconciler.table.observation import SnapshotInfo
+from reconciler.table.operations import Encoding, Kind
+from reconciler.table.summary_keys import ATTEMPT_ID
+from reconciler.table.times import DAY_MS
 
 HOUR_MS = 3_600_000
 SPARK = {"engine-name": "spark", "engine-version": "4.1.4", "spark.app.id": "local-1"}

@@ -12,9 +12,10 @@ from reconciler.catalog.deletes import apply_deletes
 from reconciler.table.filetable import ColumnBounds, FileTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import DeleteLoad, Observation, SnapshotInfo
-from reconciler.table.operations import DAY_MS, Encoding, Operations, RowOperation
+from reconciler.table.operations import Encoding, Operations, RowOperation
 from reconciler.table.operations import Kind as Operation
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
+from reconciler.table.times import DAY_MS
 from reconciler.table.values import Kind
 from tests.catalog.test_deletes import delete_files
 

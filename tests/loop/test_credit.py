@@ -23,8 +23,9 @@ from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
-from reconciler.table.observation import ATTEMPT_ID, Observation, SnapshotInfo
+from reconciler.table.observation import Observation, SnapshotInfo
 from reconciler.table.schema import Field, PartitionSpec, Schema
+from reconciler.table.summary_keys import ATTEMPT_ID
 from reconciler.table.values import Kind
 from tests.cli import observations
 from tests.examples import examples

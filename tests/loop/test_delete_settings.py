@@ -10,7 +10,8 @@ import pytest
 from reconciler.errors import UnsupportedError
 from reconciler.loop.decision_settings import History, compacted_elsewhere_ms, settings_for
 from reconciler.queries.fragments import batch_fragments
-from reconciler.table.observation import ATTEMPT_ID, SnapshotInfo
+from reconciler.table.observation import SnapshotInfo
+from reconciler.table.summary_keys import ATTEMPT_ID
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 from tests.said import Said

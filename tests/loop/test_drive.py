@@ -33,7 +33,7 @@ from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import Reservation
 from reconciler.spark.session import processes
 from reconciler.state.plan_store import PlanStore
-from reconciler.table.retention import PLAN_ID
+from reconciler.table.summary_keys import PLAN_ID
 from tests.loop.runs import OWNER, Prepared, prepared
 
 pytestmark = pytest.mark.spark

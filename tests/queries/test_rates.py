@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.rates import (
-    DAY_MS,
     Forecast,
     RateForecast,
     decayed_forecast,
@@ -18,6 +17,7 @@ from reconciler.queries.rates import (
     history_of,
     regime_forecast,
 )
+from reconciler.table.times import DAY_MS
 
 START, WEEK = 1_700_006_400_000, 7 * DAY_MS
 """START: midnight of a day in UTC."""

@@ -10,7 +10,8 @@ import pytest
 
 from reconciler.errors import StalePlanError
 from reconciler.plan.execution import COMMITTED, ExecutionRequest
-from reconciler.spark.session import iceberg, processes
+from reconciler.spark.session import processes
+from reconciler.table import summary_keys
 from tests.gateway import TWICE, Gateway
 from tests.spark.tables import Bench, dead_writer
 
@@ -48,7 +49,7 @@ def expires_between(
         bench.expire(request.table[-1])
 
     gateway.before_answer = expires
-    gateway.fails(TWICE, iceberg.ATTEMPT_ID)
+    gateway.fails(TWICE, summary_keys.ATTEMPT_ID)
     with contextlib.suppress(StalePlanError):  # the plan's snapshot has expired
         bench.run(request)
     assert bench.ledger.outcomes()[-1].state == COMMITTED

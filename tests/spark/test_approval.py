@@ -22,6 +22,7 @@ from reconciler.plan.execution import WAITING, Audit, ExecutionRequest, Executio
 from reconciler.spark.actions import audited
 from reconciler.spark.commit import audit, commit, fence
 from reconciler.spark.session import iceberg
+from reconciler.table import summary_keys
 from reconciler.table.audits import WaitingBatch, carried_out
 from tests.spark.disturbed import killed_at
 from tests.spark.equality import add_equality_delete, delete_paths
@@ -323,7 +324,7 @@ def test_a_kill_while_batches_are_published(
 
 def _ours(bench: Bench, name: str) -> Sequence[Any]:
     main = iceberg.ancestors(bench.table(name))
-    return [one for one in main if iceberg.ATTEMPT_ID in one.summary]
+    return [one for one in main if summary_keys.ATTEMPT_ID in one.summary]
 
 
 def test_a_person_who_moves_main_to_the_branch_has_published_it(bench: Bench) -> None:

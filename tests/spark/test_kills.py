@@ -22,6 +22,7 @@ from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.spark.actions.one_by_one import OneByOneExecutor
 from reconciler.spark.commit import batch, commit, metadata, reachable
 from reconciler.spark.session import iceberg
+from reconciler.table import summary_keys
 from tests.spark.disturbed import killed_at
 from tests.spark.equality import add_equality_delete, data_files, delete_paths, on_disk
 from tests.spark.tables import Bench, intact
@@ -107,4 +108,4 @@ def test_housekeeping_that_is_cut_short_is_finished_by_the_next_run(
 
 
 def _is_of(snapshot: Any, plan: str) -> bool:
-    return bool(snapshot.summary.get(iceberg.PLAN_ID) == plan)
+    return bool(snapshot.summary.get(summary_keys.PLAN_ID) == plan)

@@ -28,6 +28,7 @@ from reconciler.plan.execution import COMMITTED, FAILED, WAITING, Audit, Executi
 from reconciler.spark.actions.expire_snapshots import ExpireExecutor
 from reconciler.spark.commit import audit, history, metadata
 from reconciler.spark.session import iceberg
+from reconciler.table import summary_keys
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
 from tests.loop.test_step import policy
@@ -137,7 +138,7 @@ def _assert_done_once(bench: Bench, name: str, case: str, request: ExecutionRequ
     refs, held = {str(ref) for ref in table.refs()}, case in ("hold", "keep")
     assert refs == ({"main", WAITS.branch} if held else {"main"})
     assert len(_waiting(bench, name)) == held
-    ours = [one for one in iceberg.ancestors(table) if iceberg.ATTEMPT_ID in one.summary]
+    ours = [one for one in iceberg.ancestors(table) if summary_keys.ATTEMPT_ID in one.summary]
     assert len(ours) == (case in ("migrate", "manifests", "publish", "drop"))
     assert int(table.operations().current().formatVersion()) == (3 if case == "upgrade" else 2)
     assert table.snapshots().size() == 1 or case != "expire"
@@ -152,7 +153,6 @@ def served(gateway_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Without the long waits for a request that may still arrive."""
     monkeypatch.setattr(history, "REQUEST_TIMEOUT_SECONDS", 0.1)
     monkeypatch.setattr(metadata, "PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(audit, "PAUSE_SECONDS", 0.1)
     return gateway_bench
 
 

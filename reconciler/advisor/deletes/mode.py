@@ -32,6 +32,7 @@ from reconciler.queries.machine_speed import UNKNOWN_SPEED, Speed
 from reconciler.queries.rewrite_cost import Throughput
 from reconciler.table.filetable import FileTable
 from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
+from reconciler.table.times import DAY_MS
 
 MODE_PROPERTIES: Mapping[Kind, str] = {
     Kind.DELETE: "write.delete.mode",
@@ -118,7 +119,7 @@ def mode_choices(setting: Setting, operations: Operations) -> tuple[ModeChoice, 
             groups.setdefault(one.kind, []).append(one)
     if not len(setting.files):
         return ()
-    days = operations.span_ms / 86_400_000
+    days = operations.span_ms / DAY_MS
     found = [_choice(setting, kind, items, len(items) / days) for kind, items in groups.items()]
     return tuple(sorted(found, key=lambda choice: (-choice.per_day, choice.kind)))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.advisor.advice import DAY_MS, Rejected
+from reconciler.advisor.advice import Rejected
 from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.advisor.deletes.mode import (
     WORTH,
@@ -29,6 +29,7 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.prediction_interval import Interval
 from reconciler.table.operations import Encoding, Kind
+from reconciler.table.times import DAY_MS
 
 COMPACTED_LATELY_MS = 7 * DAY_MS
 """How long a compaction by another engine speaks against an upgrade: it may run again."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.advisor.advice import DAY_MS, Migration
+from reconciler.advisor.advice import Migration
 from reconciler.format import plural
 from reconciler.plan.actions.partition_specs import DYNAMIC_OVERWRITES, EQUALITY_DELETES
 from reconciler.table.deletes import DeleteTable
 from reconciler.table.filetable import Bool, FileTable
+from reconciler.table.times import DAY_MS
 
 RECENT_MS = 30 * DAY_MS
 """Writers of equality deletes are expected again for so long."""

@@ -26,10 +26,10 @@ from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import ARRIVAL, Ordering
-from reconciler.queries.calendar import DAY_MS
 from reconciler.queries.demand import Demand
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import SortColumn
+from reconciler.table.times import DAY_MS
 
 Mixed = TypeVar("Mixed", float, Float64)
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.calendar import DAY_MS
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Predicate, fields_of
@@ -25,6 +24,7 @@ from reconciler.queries.pruning import resolve_moving, simplify
 from reconciler.queries.rates import forecast_rates, regime_forecast
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import Schema
+from reconciler.table.times import DAY_MS
 
 REPLAY_TIMES = 7
 """Most future instants per horizon at which one query of a moving window is evaluated."""

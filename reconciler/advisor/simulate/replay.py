@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.advice import DAY_MS, Debt, Settings
+from reconciler.advisor.advice import Debt, Settings
 from reconciler.advisor.credit import Price, Rewrite, credit_of, written
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable
@@ -22,6 +22,7 @@ from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import table_view
 from reconciler.table.filetable import Array
+from reconciler.table.times import DAY_MS
 
 HISTORY_MS = 60 * DAY_MS
 

@@ -11,6 +11,7 @@ from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 from reconciler.spark.commit import specs
 from reconciler.spark.session import iceberg
+from reconciler.table import summary_keys
 
 SomeChange = TypeVar("SomeChange", bound=SpecChange)
 
@@ -29,7 +30,7 @@ class _SpecExecutor(MetadataExecutor[SomeChange], ABC):
         """Return the summaries of other writers' snapshots since the plan."""
         base = self.run.request.base_snapshot_id
         newer = [] if base is None else iceberg.ancestors_until(self.run.table, base)[0]
-        return [s.summary for s in newer if iceberg.ATTEMPT_ID not in s.summary]
+        return [s.summary for s in newer if summary_keys.ATTEMPT_ID not in s.summary]
 
 
 class AddSpecExecutor(_SpecExecutor[AddSpec]):

@@ -15,6 +15,7 @@ from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 from reconciler.spark.commit import metadata
 from reconciler.spark.session import iceberg
+from reconciler.table import summary_keys
 
 REPLACE = "replace"
 
@@ -31,7 +32,9 @@ class UpgradeExecutor(MetadataExecutor[UpgradeFormat]):
         if base is None:
             return False
         newer, _ = iceberg.ancestors_until(self.run.table, base)
-        return any(s.operation == REPLACE and iceberg.ATTEMPT_ID not in s.summary for s in newer)
+        return any(
+            s.operation == REPLACE and summary_keys.ATTEMPT_ID not in s.summary for s in newer
+        )
 
     def changed(self, base: Any, action: UpgradeFormat) -> Any:
         builder = self.run.spark._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)

@@ -48,8 +48,6 @@ from reconciler.table.retention import MAIN
 
 log = logging.getLogger(__name__)
 
-RESENDS = 10
-PAUSE_SECONDS = 0.5
 PLAN_EXPRESSION = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
 COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 SPARK_TABLE = "org.apache.iceberg.spark.source.SparkTable"
@@ -376,7 +374,7 @@ def _was_put_on(base: Any, entry: Any) -> bool:
 def _changed(live: LiveTable, change: Callable[[Any, Any], bool]) -> Any:
     """Commit a change of the table's metadata until there is nothing to change; return the
     metadata. change: fills a builder from the present metadata, and returns whether it did."""
-    for _ in range(RESENDS):
+    for _ in range(metadata.RESENDS):
         live.table.refresh()
         operations = live.table.operations()
         base = operations.current()
@@ -391,7 +389,7 @@ def _changed(live: LiveTable, change: Callable[[Any, Any], bool]) -> Any:
         except Exception as error:
             if lost_jvm(error):
                 raise
-            time.sleep(PAUSE_SECONDS)  # it may have arrived: the table says so
+            time.sleep(metadata.PAUSE_SECONDS)  # it may have arrived: the table says so
     raise UnavailableError(
         f"the branch of an audit of {live.name} could not be dropped",
         details=("The catalog accepted none of the commits.",),

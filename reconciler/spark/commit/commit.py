@@ -30,6 +30,7 @@ from reconciler.spark.session.translate import (
     java_message,
     lost_jvm,
 )
+from reconciler.table import summary_keys
 
 COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
 FORBIDDEN = (
@@ -44,7 +45,8 @@ DENIED_STATES = ("42501", "42000")
 lost, so that after a failover in the middle of a commit a standby may refuse the second statement.
 """
 SNAPSHOT_MADE = "org.apache.iceberg.SnapshotProducer.apply"
-RESENDS = 5
+SENDS = 5
+"""Times that a batch is sent while it only loses against other writers."""
 RESEND_SECONDS = 1.0
 
 
@@ -205,7 +207,7 @@ class Guard:
             self.live_branch = standing.live_branch(self.live.spark, table)
             if self.live_branch:
                 return f"the table has a live {self.live_branch}"
-        foreign = [s for s in newer if s.summary.get(iceberg.ATTEMPT_ID) != intent.attempt_id]
+        foreign = [s for s in newer if s.summary.get(summary_keys.ATTEMPT_ID) != intent.attempt_id]
         changing = [s for s in foreign if s.operation != "append"]
         if not changing:
             return ""
@@ -237,7 +239,7 @@ def prepare(live: LiveTable, operation: Operation) -> tuple[Prepared, ...]:
     """
     return tuple(
         metadata_files.prepare(live.spark, live.table, operation.begin(live.table))
-        for _ in range(RESENDS)
+        for _ in range(SENDS)
     )
 
 
@@ -295,10 +297,10 @@ def _fill(update: Any, batch: Batch, guard: Guard) -> Any:
     """Fill the update with the batch's files, our summary and our checks."""
     intent = batch.intent
     batch.operation.fill(update, batch.base.snapshot_id)
-    update.set(iceberg.PLAN_ID, intent.plan_id)
-    update.set(iceberg.ACTION_IDS, ",".join(intent.action_ids))
-    update.set(iceberg.ATTEMPT_ID, intent.attempt_id)
-    update.set(iceberg.BATCH, str(intent.batch))
+    update.set(summary_keys.PLAN_ID, intent.plan_id)
+    update.set(summary_keys.ACTION_IDS, ",".join(intent.action_ids))
+    update.set(summary_keys.ATTEMPT_ID, intent.attempt_id)
+    update.set(summary_keys.BATCH, str(intent.batch))
     return update.validateWith(guard)
 
 

@@ -40,6 +40,7 @@ from reconciler.spark.commit.history import Committed
 from reconciler.spark.session import iceberg, processes
 from reconciler.spark.session.iceberg import LiveTable
 from reconciler.spark.session.translate import CLEANABLE, java_exception
+from reconciler.table import summary_keys
 
 JVM_EXIT_SECONDS = 90.0
 """Wait for a JVM that lost its driver: it ends by itself after the commit that it was sending."""
@@ -232,7 +233,7 @@ def append_mark(live: LiveTable, attempt_id: str, batch: int) -> None:
     prepared = metadata_files.prepare(live.spark, live.table, live.table.newFastAppend())
     error = None
     try:
-        prepared.update.set(iceberg.FENCE, mark)
+        prepared.update.set(summary_keys.FENCE, mark)
         prepared.update.validateWith(guard)
         prepared.update.commit()
     except Exception as thrown:
@@ -283,7 +284,7 @@ class _MarkGuard:
         base = -1 if self.base is None else self.base
         for snapshot in iceberg.added_since(metadata, base):
             summary = snapshot.summary()
-            if summary is not None and summary.get(iceberg.FENCE) == self.mark:
+            if summary is not None and summary.get(summary_keys.FENCE) == self.mark:
                 return int(snapshot.snapshotId())
         return None
 

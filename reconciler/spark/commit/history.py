@@ -15,6 +15,7 @@ from reconciler.plan.execution import Intent
 from reconciler.spark.commit import metadata_files
 from reconciler.spark.session import iceberg
 from reconciler.spark.session.iceberg import LiveTable
+from reconciler.table import summary_keys
 from reconciler.table.audits import AUDIT, AUDIT_WAITS
 
 REQUEST_TIMEOUT_SECONDS = 60.0
@@ -45,9 +46,9 @@ def carrying(metadata: Any, intent: Intent) -> Committed | None:
     """Return the snapshot of this metadata that carries the batch."""
     for snapshot in iceberg.added_since(metadata, intent.base_snapshot_id):
         summary = snapshot.summary()
-        if summary is None or summary.get(iceberg.ATTEMPT_ID) != intent.attempt_id:
+        if summary is None or summary.get(summary_keys.ATTEMPT_ID) != intent.attempt_id:
             continue
-        if summary.get(iceberg.BATCH) == str(intent.batch):
+        if summary.get(summary_keys.BATCH) == str(intent.batch):
             return Committed(int(snapshot.snapshotId()))
     return None
 

@@ -20,7 +20,7 @@ from reconciler.plan.standing import Fallen, base_text, fallen_base
 from reconciler.spark.schedule.scan import ScanTasks, scan_tasks
 from reconciler.spark.schedule.task_file import Deletes, TaskFile
 from reconciler.spark.session import iceberg
-from reconciler.table import audits, branches
+from reconciler.table import audits, branches, summary_keys
 from reconciler.table.clock import REMEDY, ahead_text
 from reconciler.table.metadata import TableMetadata
 
@@ -61,7 +61,7 @@ def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
     (docs/design/decisions.md#a-rollback-is-a-persons-veto)."""
     in_history: set[int] | None = None
     for snapshot in iceberg.each(table.snapshots()):
-        if snapshot.summary().get(iceberg.PLAN_ID) != plan_id:
+        if snapshot.summary().get(summary_keys.PLAN_ID) != plan_id:
             continue
         if in_history is None:
             in_history = {info.id for info in iceberg.ancestors(table)}

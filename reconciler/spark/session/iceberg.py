@@ -14,12 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.table.summary_keys import ATTEMPT_ID, FENCE
 
-PLAN_ID = "layout.plan-id"
-ACTION_IDS = "layout.action-ids"
-ATTEMPT_ID = "layout.attempt-id"
-BATCH = "layout.batch"
-FENCE = "layout.fence"
 _LEVELS = re.compile("`((?:[^`]|``)*)`|([^`.]+)")
 
 

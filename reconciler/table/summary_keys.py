@@ -1,0 +1,10 @@
+"""Keys in the summary of each snapshot that we commit to main, for all who write or find them."""
+
+PLAN_ID = "layout.plan-id"
+ACTION_IDS = "layout.action-ids"
+"""The actions that the commit carries out, joined by commas."""
+ATTEMPT_ID = "layout.attempt-id"
+BATCH = "layout.batch"
+"""Number of the commit batch within the attempt."""
+FENCE = "layout.fence"
+"""Of an empty append: attempt/batch (0 for all batches), which must not commit any more."""

@@ -1,0 +1,40 @@
+"""A length of time and a key that programs share have one home each."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "reconciler"
+TIMES = "table/times.py"
+DAYS = {86_400_000, 86_400_000_000}
+"""Milliseconds and microseconds of a day."""
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        yield path.relative_to(PACKAGE).as_posix(), tree
+
+
+def test_the_length_of_a_day_is_written_once() -> None:
+    found = {
+        place
+        for place, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in DAYS
+    }
+    assert found - {TIMES} == set(), "import it from table/times.py"
+
+
+def test_a_key_of_ours_has_one_constant() -> None:
+    homes = defaultdict(set)
+    for place, tree in sources():
+        for node in tree.body:
+            value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+            if isinstance(value, ast.Constant) and str(value.value).startswith("layout."):
+                homes[value.value].add(place)
+    assert {key: places for key, places in homes.items() if len(places) > 1} == {}
+    assert homes["layout.plan-id"] == {"table/summary_keys.py"}
