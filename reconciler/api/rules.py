@@ -202,7 +202,7 @@ def violations(
 ) -> Iterator[Violation]:
     """Yield the rules that a defaulted document breaks, unless what they read is itself broken.
 
-    meant: absent fields that a misspelt field probably stands for. The API server evaluates no rule
+    meant: absent fields that a misspelt field probably means. The API server evaluates no rule
     while anything is broken; a person who corrects one fault at a time would find these later.
     """
     for rule in RULES:

@@ -1,4 +1,4 @@
-"""Reads a plan from a file, and checks that it still stands for the table and its policy."""
+"""Reads a plan from a file, and checks that it is still valid for the table and its policy."""
 
 from __future__ import annotations
 

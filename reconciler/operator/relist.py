@@ -30,7 +30,7 @@ WORK_OF = {CATALOG: Work.CATALOG, POLICY: Work.POLICY, TABLE_LAYOUT: Work.LAYOUT
 
 
 class Relist:
-    """All calls are for worker threads. told: called with each namespace that is set aside, and
+    """All calls are for worker threads. refused: called with each namespace that is set aside, and
     why, while its objects are still in the index."""
 
     def __init__(
@@ -39,13 +39,13 @@ class Relist:
         index: Index,
         enqueue: Enqueue,
         places: Places,
-        told: Callable[[str, str], None] = lambda namespace, why: None,
+        refused: Callable[[str, str], None] = lambda namespace, why: None,
     ):
         self._api = api
         self._index = index
         self._enqueue = enqueue
         self._places = places
-        self._told = told
+        self._refused = refused
 
     def fill(self) -> None:
         """Read every object of every namespace that can be read into the index.
@@ -92,7 +92,7 @@ class Relist:
     def _set_aside(self, namespace: str, error: Forbidden) -> None:
         if not self._places.broke(namespace, ". ".join((error.what, *error.details[:1]))):
             return
-        self._told(namespace, error.what)
+        self._refused(namespace, error.what)
         self._enqueue_all(namespace)  # what is known of its objects is forgotten
         for kind in WATCHED:
             for (place, name), (uid, _) in self._index.versions(kind).items():

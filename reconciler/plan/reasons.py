@@ -76,44 +76,45 @@ OF_QUERIES = {
 SENTENCES = {
     NO_WORKLOAD: "no queries are known for this table, so no workload-aware action",
     LOW_COVERAGE: "the fragments explain too little of the recorded bytes",
-    NO_SAMPLE: "bounds alone do not prove a saving; a sketch of its files could",
+    NO_SAMPLE: "column bounds do not show a saving; a sample of its files might",
     NOT_PRUNABLE: MATCHES_MOST,
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",
-    WINDOW_MOVED: "the queries' moving window leaves this data before a rewrite pays back",
+    WINDOW_MOVED: "the queries stop reading this data before a rewrite has paid for itself",
     BELOW_COST: "saves less than it costs",
     BELOW_FLOOR: "saves less than 0.1 % of its partition's yearly read cost",
     RECENTLY_WRITTEN: "rewritten within the horizon, which needs twice the saving",
-    GROWS_TOO_LITTLE: "sorted for these queries before; too little new data to sort it again",
+    GROWS_TOO_LITTLE: "was sorted for these queries before; too little data has been added since",
     NOTHING_NEW: "sorted for the same queries and settings before, and no data is new",
     DEBT: "past rewrites have not paid back yet (WAIR Eq. 2)",
     ALLOWANCE: "exceeds the realised savings and the per-query allowance (WAIR Eq. 5)",
-    NOT_EARNED: "costs more, with what other queries may read more, than the table has earned",
-    RAISES_READS: "would make the queries read more than its fewer files are worth",
+    NOT_EARNED: "its cost and what other queries may read more exceed what past savings allow",
+    RAISES_READS: "the queries would read more than opening fewer files saves",
     OTHER_KEY: "another key saves more on the same files",
     QUIET_PERIOD: "another writer changed the partition within the quiet period",
     DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
-    NOT_REWRITABLE: "holds encryption, a type or a format not rewritten yet",
+    NOT_REWRITABLE: "is encrypted, or has a type or a format that is not rewritten yet",
     REFUSED_FILES: "a reader may misread it, or a rewrite of it failed its verification",
     SAME_AGAIN: "the same rewrite produced these files; repeating it changes nothing",
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     MIGRATION_REFUSED: "its writers or its files do not admit another partition spec",
     TRIAL_FIRST: "waits for the trial of the declared partition spec on one partition",
-    NO_TRIAL: "a trial is asked for, but no part of the files within the budget holds a partition "
-    "of its own; remove spec.layout.partitioning.trial to move them all",
+    NO_TRIAL: "the policy asks for a trial, but the budget admits no whole partition; raise the "
+    "budget, or remove spec.layout.partitioning.trial to move all files",
     BRANCH_WAITS: "a branch holds work that waits for approval",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
     FEW_DELETED: "too few of its rows are deleted",
     FEW_DELETE_FILES: "fewer delete files for a data file than minInputFiles",
-    NOT_DUE: "more operations are to come before the maintenance is worth its cost",
+    NOT_DUE: "the maintenance is worth its cost only after more operations",
     COMPACTION_OFF: "spec.deletes.compaction does not ask for it",
     COMPACTED_ELSEWHERE: (
-        "another engine compacted the table within 7 days: beside a DELETE, Iceberg's compaction "
-        "of position deletes makes a table of format version 3 unreadable"
+        "another engine compacted this table of format version 3 within 7 days; Iceberg's "
+        "compaction of position deletes can make it unreadable while a DELETE runs, so this plan "
+        "leaves the deletes alone"
     ),
     UPGRADE_UNPAID: "saves too little, or the saving is too uncertain",
-    SPEC_IN_USE: "a retained snapshot has files of each old spec, and none is expired for this",
-    NOT_PROVEN: "somebody who may refer to the files could not be asked",
+    SPEC_IN_USE: "retained snapshots have files of every old spec, and none is expired for this",
+    NOT_PROVEN: "a table or a metadata file that may refer to its files could not be read",
     NOT_REMOVABLE: "the table sets gc.enabled=false: its files may belong to other tables too",
 }
 
@@ -170,17 +171,17 @@ def torn(low: float, expected: float, cost: float) -> Sentence:
         return sentence("at no cost")
     return sentence(
         "expected to save ", _times(expected, cost), "x its cost, but loses ",
-        _times(low, cost), "x in the worst tenth",
+        _times(low, cost), "x in the worst 10 % of cases",
     )  # fmt: skip
 
 
-def not_earned(stake: float, room: float, cost: float) -> Sentence:
-    """Return the text for a rewrite that may lose more than the table has earned so far."""
+def not_earned(loss: float, room: float, cost: float) -> Sentence:
+    """Return the text for a rewrite that may lose more than past savings allow."""
     if cost <= 0.0:
-        return sentence("other queries would read more than the table has earned so far")
+        return sentence("other queries may read more than past savings allow")
     return sentence(
-        "may lose ", _times(stake, cost), "x its cost if the queries change; the table has earned ",
-        _times(room, cost), "x so far",
+        "may lose ", _times(loss, cost), "x its cost if the queries change; past savings allow ",
+        _times(room, cost), "x",
     )  # fmt: skip
 
 

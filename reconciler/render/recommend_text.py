@@ -69,7 +69,7 @@ def _footer(costs: Document) -> str:
 
 
 def _thinned(work: Document) -> str:
-    """Return how many queries stand for all, if similar ones were merged."""
+    """Return how many queries represent all, if similar ones were merged."""
     simulated = work.get("simulatedQueries", work["queries"])
     stand = plural(simulated, "query stands", "queries stand")
     return f", {stand} for all" if simulated < work["queries"] else ""

@@ -451,10 +451,10 @@ def _candidates(sources: Sources) -> tuple[JudgedRewrite, ...]:
 def _not_done(sources: Sources) -> list[JudgedRewrite]:
     """Return the rejected candidates; those with one title and reason in several partitions are
     summed up."""
-    turned = sources.advice.rejected
-    places = partitions_of(sources.observation.files, [item.inputs for item in turned])
+    rejected = sources.advice.rejected
+    places = partitions_of(sources.observation.files, [item.inputs for item in rejected])
     alike: dict[tuple[str, ...], list[tuple[Rejected, str]]] = {}
-    for number, (item, place) in enumerate(zip(turned, places, strict=True)):
+    for number, (item, place) in enumerate(zip(rejected, places, strict=True)):
         if item.files and item.cost > 0 and np.isfinite(item.saving):
             by_itself = "" if place else str(number)
             alike.setdefault((str(item.what), item.reason, by_itself), []).append((item, place))

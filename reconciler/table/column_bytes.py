@@ -174,7 +174,7 @@ def bytes_per_row(
             plain = np.maximum(plain, random)
     if then is None:
         plain = plain / together
-    # Runs that were not measured stand for NULLs, which take no part in the first page.
+    # Runs that were not measured count as NULLs, which take no part in the first page.
     drawing = (min(draws, 1.0 / run), _draws(now, now.run)) if measured else (1.0, 1.0)
     pays = _dictionary_pays(now, rows, domain, drawing, page_rows)
     more = further_pages(rows, page_rows) + (then.in_pages if then is not None else 0.0)

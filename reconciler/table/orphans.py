@@ -72,8 +72,8 @@ class Orphans:
     files: tuple[Listed, ...] = ()
     """The orphans, oldest first, at most MOST_FILES."""
     refused: str = ""
-    """Why nothing may be removed, because somebody who may refer to the files could not be asked;
-    "" if they may be removed."""
+    """Why nothing may be removed, because a table or a metadata file that may refer to the files
+    could not be read; "" if they may be removed."""
     asked: Asked = NOBODY
     """Who was asked whether they refer to the files."""
     left: int = 0

@@ -37,7 +37,7 @@ MAX_COLUMNS = 20_000
 """Output columns of all SELECTs once their stars are expanded."""
 
 MAX_EXPANDED = 20_000
-"""Nodes of a SELECT's columns once aliases in them are replaced by what they stand for."""
+"""Nodes of a SELECT's columns once aliases in them are replaced by their expressions."""
 
 
 _LONG_INTERVAL = re.compile(r"\bINTERVAL\s*+'[^']{200}", re.IGNORECASE)
@@ -114,7 +114,7 @@ def check_tree(statement: exp.Expr) -> None:
 
 
 def check_expansion(query: exp.Expr, widths: Mapping[str, int]) -> None:
-    """Raises TooComplex where stars or aliases stand for too many columns.
+    """Raises TooComplex where stars or aliases expand to too many columns.
 
     widths: the number of columns by the name of a table node.
     """
@@ -162,7 +162,7 @@ def _check_aliases(select: exp.Select) -> None:
 
 
 def _sizes(item: exp.Expr, sizes: Mapping[str, int]) -> Iterator[int]:
-    """Of each node, that of the alias where it may stand for one."""
+    """Of each node, that of the alias where it may be one."""
     for node in item.walk():
         named = isinstance(node, exp.Column) and not node.table
         yield sizes.get(node.name.lower(), 1) if named else 1

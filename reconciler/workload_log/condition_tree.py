@@ -1,4 +1,4 @@
-"""A tree of tests on the columns of one table, simplified and turned into a predicate."""
+"""A tree of tests on the columns of one table, simplified and converted to a predicate."""
 
 from __future__ import annotations
 

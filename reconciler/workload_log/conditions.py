@@ -104,7 +104,7 @@ def _constant_condition(node: exp.Expr, binding: Binding) -> Tree:
     return TRUE
 
 
-# Columns, directly or inside a function that can be turned into a range
+# Columns, directly or inside a function that can be converted to a range
 
 
 def column_path(node: exp.Expr) -> tuple[str, ...] | None:

@@ -19,7 +19,7 @@ MAX_INTERVAL = 200
 
 MAX_MAGNITUDE = 400
 """Decimal digits of a number that is folded: beyond every column type and every double. A text of
-few characters, 1e999999999, may stand for a number that fills the memory."""
+few characters, 1e999999999, may be the spelling of a number that fills the memory."""
 
 
 _EXACT = Context(prec=80, traps=[Inexact])

@@ -82,8 +82,8 @@ def _aggregates_here(function: exp.Expr, item: exp.Expr) -> bool:
 
 
 def _inlined_size(condition: exp.Expr, sizes: Mapping[str, int]) -> int:
-    """Nodes of a condition once its columns are what they stand for, which may double them at each
-    level of derived tables."""
+    """Nodes of a condition once its columns are replaced by their expressions, which may double
+    them at each level of derived tables."""
     return sum(
         sizes.get(node.name.lower(), 1) if isinstance(node, exp.Column) else 1
         for node in condition.walk()

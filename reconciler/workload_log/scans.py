@@ -33,7 +33,7 @@ Path = tuple[str, ...]
 
 MAX_SCANS = 256
 MAX_QUERIES = 4096
-"""SELECTs visited: CTEs that read each other twice stand for exponentially many."""
+"""SELECTs visited: CTEs that read each other twice expand to exponentially many."""
 
 
 @dataclass(frozen=True, slots=True)

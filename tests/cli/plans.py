@@ -217,8 +217,8 @@ def empty() -> dict[str, Any]:
         "rejected": [
             {"what": "recluster by l_shipdate", "why": "the queries match nearly every row: no "
              "layout can skip anything"},
-            {"what": "recluster by event_time", "why": "the queries' moving window leaves this "
-             "data before a rewrite pays back"},
+            {"what": "recluster by event_time", "why": "the queries stop reading this "
+             "data before a rewrite has paid for itself"},
             {"what": "bin-pack", "why": "too few: 3 small files, minInputFiles is 5"},
         ],
     }  # fmt: skip

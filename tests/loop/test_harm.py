@@ -1,4 +1,4 @@
-"""A plan after which the queries cost more: foretold, measured and named."""
+"""A plan after which the queries cost more: predicted, measured and named."""
 
 from __future__ import annotations
 

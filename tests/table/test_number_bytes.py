@@ -54,7 +54,7 @@ def test_numbers_in_order_take_what_was_measured(bits):
 
 @pytest.mark.parametrize("bits", [13.3, 17.6, 20.0])
 @pytest.mark.parametrize("level", [1, 3])
-def test_another_level_of_compression_is_foretold_at_that_of_java(bits, level):
+def test_another_level_of_compression_is_predicted_at_that_of_java(bits, level):
     """pyarrow writes at level 1, which takes 0.8 to 1.15 of what level 3 does."""
     values = np.random.default_rng(3).integers(0, round(2**bits), ROWS)
     distinct = np.unique(values)
@@ -69,7 +69,7 @@ def test_another_level_of_compression_is_foretold_at_that_of_java(bits, level):
     assert then == pytest.approx(stored(values, 3, dictionary=not plain), rel=0.09)
 
 
-def test_numbers_that_do_not_rise_are_not_foretold_to_be_in_order():
+def test_numbers_that_do_not_rise_are_not_predicted_to_be_in_order():
     now = StoredColumn(rows=60_000, bytes=2.02, dictionary=0.0, distinct=38_000, width=8)
     reach, rows = np.array([60_000.0]), np.array([60_000.0])
     found = bytes_per_row(now, rows, reach, reach=reach, wider=np.array([15.9]))

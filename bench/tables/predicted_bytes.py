@@ -1,10 +1,10 @@
-"""Bytes that plans foretell beside those of files written by pyarrow, without Spark.
+"""Bytes that plans predict beside those of files written by pyarrow, without Spark.
 
-`python -m bench.tables.foretold [--seed N] [--kinds a,b] [--log FILE]` plans a table of every kind,
-writes what its actions would as Java's writer does (`bench.recommend_on_spark.by_arrow`), and reads
+`python -m bench.tables.predicted_bytes [--seed N] [--kinds a,b] [--log FILE]` plans a table of every
+kind, writes what its actions would as Java's writer does (`bench.recommend_on_spark.by_arrow`), and reads
 the recorded queries from the footers. It takes a few CPU seconds a kind; `python -m bench.tables`
 does the same by Spark. Kinds whose rows are deleted by Spark, or whose partitions pyarrow cannot
-tell from a file's bounds, are left out. Placebos are planned.
+derive from a file's bounds, are left out. Placebos are planned.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
 from reconciler.table.schema import Schema
 
 Line = dict[str, Any]
-LOG = Path("build/bench-foretold.jsonl")
+LOG = Path("build/bench-predicted-bytes.jsonl")
 LEFT_OUT = ("nested", "by_bucket", "by_identity", "updated")
 """Structs and lists have no plain size here; then partitions, and deletes."""
 
@@ -165,7 +165,7 @@ def report(lines: Sequence[Line], command: str) -> str:
         f"plan for the right reason: {sum(map(_right, placebos))} of {len(placebos)}. Files are "
         "written by pyarrow as Java's writer does; no Spark ran."
     )
-    return write_section("Bytes foretold, seeds that tuned nothing", command,
+    return write_section("Bytes predicted, seeds that tuned nothing", command,
                          [head, *map(_row, worked)], notes)  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def _row(line: Line) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.tables.foretold")
+    parser = argparse.ArgumentParser(prog="python -m bench.tables.predicted_bytes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default="", help="names, separated by commas")
     parser.add_argument("--log", type=Path, default=LOG)
@@ -203,12 +203,14 @@ def main(arguments: Sequence[str]) -> int:
     for kind in options.kinds.split(",") if options.kinds else KINDS:
         if (kind, options.seed) in done or kind in LEFT_OUT:
             continue
-        with tempfile.TemporaryDirectory(prefix="bench-foretold-") as directory:
+        with tempfile.TemporaryDirectory(prefix="bench-predicted-bytes-") as directory:
             line = line_of(Path(directory), KINDS[kind](options.seed))
         with options.log.open("a") as out:
             out.write(json.dumps(line) + "\n")
         print(_row(line) if line["chosen"] else [kind, *line["reasons"][:1]], flush=True)
-    print(report(logged(options.log), f"python -m bench.tables.foretold --seed {options.seed}"))
+    print(
+        report(logged(options.log), f"python -m bench.tables.predicted_bytes --seed {options.seed}")
+    )
     return 0
 
 
