@@ -1,10 +1,11 @@
 """Bytes that plans predict beside those of files written by pyarrow, without Spark.
 
-`python -m bench.tables.predicted_bytes [--seed N] [--kinds a,b] [--log FILE]` plans a table of every
-kind, writes what its actions would as Java's writer does (`bench.recommend_on_spark.by_arrow`), and reads
-the recorded queries from the footers. It takes a few CPU seconds a kind; `python -m bench.tables`
-does the same by Spark. Kinds whose rows are deleted by Spark, or whose partitions pyarrow cannot
-derive from a file's bounds, are left out. Placebos are planned.
+`python -m bench.tables.predicted_bytes [--seed N] [--kinds a,b] [--log FILE]` plans a table of
+every kind, writes what its actions would as Java's writer does
+(`bench.recommend_on_spark.by_arrow`), and reads the recorded queries from the footers. It takes a
+few CPU seconds a kind; `python -m bench.tables` does the same by Spark. Kinds whose rows are
+deleted by Spark, or whose partitions pyarrow cannot derive from a file's bounds, are left out.
+Placebos are planned.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ MOST_HANGING = 4
 PAUSE_SECONDS = 20.0
 """Time without calls to a catalog after a call that took all of its reconcile's time."""
 OVER = 0.95
-"""The share of its time after which a call that failed has used all of it: the last of the calls
-that are nested in it may give up a moment earlier."""
+"""A call that fails after this share of its time counts as timed out: a call nested in it may give
+up a moment earlier."""
 LAST_CHANCE_SECONDS = 0.5
 """Time for a thread to end after its own sockets are cut; then all sockets of its catalog are."""
 

@@ -84,8 +84,7 @@ class LiveHandle:
         return float(self.document.spec.timeout_seconds)
 
     def call(self, work: Callable[[], Result]) -> Result:
-        """What is done with the catalog, in its own lane: whatever the work calls, however often,
-        it ends at the deadline of the reconcile."""
+        """Run the work in the catalog's lane, and end it at the deadline of the reconcile."""
         return in_lane(self.lane, self.config.reach, self.deadline, work)
 
     def listing(self) -> list[Identifier]:

@@ -28,7 +28,7 @@ from reconciler.plan.ledger import LedgerEntry, ReadCheck
 log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 256
-"""Of a message in status.history, by the schema."""
+"""Most characters of a message in status.history (CRD)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 QUANTILE = 1.2816
 """Standard deviations from the middle of a normal distribution to its 10 and 90 % quantiles."""
 UNKNOWN = 2.0
-"""A machine of which nothing is known takes a half to twice the CPU, in 80 of 100."""
+"""A machine that was not measured takes between half and twice the CPU, in 80 of 100 cases."""
 KIN, FOREIGN = 1.5, 2.0
 """How far the scale of one kind of work is from that of another, in 80 of 100 cases: of a rewrite
 in order of the same rows, of other work. On one machine rewriting lineitem in order took 1.2 of its

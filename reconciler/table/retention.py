@@ -151,11 +151,14 @@ def _number(text: str | None) -> int:
 def kept(log: SnapshotLog, retention: Retention, now_ms: int) -> frozenset[int]:
     """Return the snapshots that must be kept.
 
-    Every snapshot that a ref points at; of each branch the newest ones, by its own retention or the
-    given one; young snapshots outside of every branch; staged snapshots that are not published;
-    our own commits that someone rolled back, which say that the plan is not to be repeated; and
-    main's snapshots since each of `needed`, and since the head of each branch that main has passed:
-    without them nobody can tell that the branch holds nothing of its own, or fast-forward it.
+    - Each snapshot that a ref points at.
+    - The newest snapshots of each branch, by its own retention or else by the given one.
+    - Young snapshots outside of every branch.
+    - Staged snapshots that are not published.
+    - Commits of ours that somebody rolled back: they show that the plan must not be repeated.
+    - Main's snapshots since each of `needed`, which other parts still read.
+    - Main's snapshots since the head of each branch that main has passed: they show that the branch
+      holds nothing of its own, and allow to fast-forward it.
     """
     by_id = log.by_id
     found = set(log.heads)
