@@ -301,12 +301,12 @@ def test_view_and_edit_of_the_cluster_reach_the_kinds(cluster: Cluster, installe
 
 DRIVER = """
 import os, tempfile
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions as F
 from reconciler.api import documents as d
 from reconciler.spark.session.kubernetes import driver_pod, kubernetes_conf
 
 engine = d.Engine(
-    d.EngineType.KUBERNETES_JOB, d.Driver(1, 512 << 20), d.Executors(1, 1, 512 << 20), 1
+    d.EngineType.KUBERNETES_JOB, d.Driver(1, 512 << 20), d.Executors(2, 1, 512 << 20), 1
 )
 jobs = d.Jobs(service_account_name="layout-spark")
 with tempfile.TemporaryDirectory() as scratch:
@@ -320,14 +320,23 @@ with tempfile.TemporaryDirectory() as scratch:
         "spark.kubernetes.driver.requestTimeout": "60000",
         "spark.kubernetes.driver.connectionTimeout": "60000",
     }
+    conf |= {
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        "spark.sql.shuffle.partitions": "4",
+    }
     spark = SparkSession.builder.config(map=conf).getOrCreate()
-    print("rows", spark.range(0, 1000, numPartitions=4).count())
+    rows = spark.range(0, 100000, numPartitions=8).groupBy((F.col("id") % 10).alias("k"))
+    print("sum", rows.agg(F.sum("id").alias("s")).agg(F.sum("s")).first()[0])
+    workers = spark.sparkContext.parallelize(range(8), 8)
+    names = workers.map(lambda _: os.environ["SPARK_EXECUTOR_POD_NAME"]).distinct().collect()
+    print("executors", len(names))
     spark.stop()
 """
 
 
 @pytest.mark.jvm
-def test_a_spark_driver_works_under_its_account_and_is_refused_nothing(
+def test_a_spark_driver_shuffles_on_two_executors_under_its_account_and_is_refused_nothing(
     kubelet: Cluster, spark_image: str, installed: str
 ) -> None:
     def field(name: str, path: str) -> dict[str, Any]:
@@ -365,7 +374,7 @@ def test_a_spark_driver_works_under_its_account_and_is_refused_nothing(
 
     until(ended, 600)
     said = kubelet.kubectl("-n", installed, "logs", "job/driver")
-    assert "rows 1000" in said, said[-4000:]
+    assert "sum 4999950000" in said and "executors 2" in said, said[-4000:]
     assert "forbidden" not in said.lower()
     executors = ("get", "pods", "-l", "spark-role=executor", "-o", "name")
     assert until(lambda: not kubelet.kubectl("-n", installed, *executors).strip())

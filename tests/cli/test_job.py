@@ -94,24 +94,7 @@ def made(tmp_path: Path) -> Iterator[Prepared]:
 
 
 @pytest.mark.jvm
-def test_a_job_does_its_plan_and_says_what_it_did(made: Prepared, tmp_path: Path) -> None:
-    before = made.rows()
-    pod = Pod(tmp_path, made.run)
-    assert pod.wait() == 0, pod.log.read_text()
-    assert made.rows() == before
-    words = pod.words()
-    assert words["planId"] == made.plan.id
-    assert words["commits"] >= 1 and "cause" not in words
-    lines = pod.lines()
-    assert all(
-        (line["planId"], line["attempt"]) == (made.plan.id, 1) and line["table"] for line in lines
-    )
-    assert {"start", "committed"} <= {line.get("phase") for line in lines}
-    assert PLANTED not in pod.log.read_text() + pod.last.read_text()
-
-
-@pytest.mark.jvm
-def test_sigterm_to_the_whole_group_stops_at_a_boundary_and_the_next_attempt_goes_on(
+def test_sigterm_to_the_whole_group_stops_at_a_boundary_and_the_next_attempt_does_the_plan(
     made: Prepared, tmp_path: Path
 ) -> None:
     before = made.rows()
@@ -125,6 +108,15 @@ def test_sigterm_to_the_whole_group_stops_at_a_boundary_and_the_next_attempt_goe
     again = Pod(tmp_path / "again", replace(made.run, attempt=2))
     assert again.wait() == 0, again.log.read_text()
     assert made.rows() == before
+    words = again.words()
+    assert words["planId"] == made.plan.id
+    assert words["commits"] >= 1 and "cause" not in words
+    lines = again.lines()
+    assert all(
+        (line["planId"], line["attempt"]) == (made.plan.id, 2) and line["table"] for line in lines
+    )
+    assert {"start", "committed"} <= {line.get("phase") for line in lines}
+    assert PLANTED not in again.log.read_text() + again.last.read_text()
 
 
 @pytest.mark.jvm
