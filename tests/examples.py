@@ -23,6 +23,11 @@ def examples(number: int) -> int:
     return number * TIMES if TIMES else min(number, max(LEAST, round(number * SHARE)))
 
 
+def seeds(number: int) -> range:
+    """Return the seeds of a test that draws its cases itself: in the long form N times as many."""
+    return range(number * max(TIMES, 1))
+
+
 def load_profile() -> None:
     """Set the settings that a property does not set itself. An example has no time limit."""
     if TIMES:

@@ -22,6 +22,11 @@ OWN = frozenset({"spark", "cluster"})
 
 LONGEST = (
     "tests/cli/test_recommend.py",
+    "tests/operator/test_tenants.py",
+    "tests/state/test_unreadable.py",
+    "tests/loop/test_credit.py",
+    "tests/catalog/test_sharers.py",
+    "tests/charts/test_ci.py",
     "tests/advisor/test_pto.py",
     "tests/loop/test_recommendation.py",
     "tests/advisor/test_stored.py",

@@ -37,7 +37,10 @@ def executor(environ: Mapping[str, str]) -> list[str]:
     numbered = [name for name in environ if name.startswith("SPARK_JAVA_OPT_")]
     options = [environ[name] for name in sorted(numbered, key=lambda n: int(n.split("_")[-1]))]
     home = environ.get("JAVA_HOME")
-    class_path = [environ.get("SPARK_CONF_DIR", "/opt/spark/conf"), f"{spark_home(environ)}/jars/*"]
+    jars = Path(spark_home(environ)) / "jars"
+    # In the order of Spark's launcher: an archive of classes fits one class path only.
+    first = sorted(map(str, jars.glob("slf4j-api-*.jar")))
+    class_path = [environ.get("SPARK_CONF_DIR", "/opt/spark/conf"), *first, f"{jars}/*"]
     if environ.get("SPARK_EXTRA_CLASSPATH"):
         class_path.append(environ["SPARK_EXTRA_CLASSPATH"])
     memory = environ["SPARK_EXECUTOR_MEMORY"]

@@ -23,6 +23,7 @@ from reconciler.catalog.orphans import find_orphans, unclaimed
 from reconciler.table.orphans import Candidates, Listed, Orphans, Search
 from tests.catalog import sharing
 from tests.catalog.sharing import DAY, GARBAGE, KINDS, World
+from tests.examples import seeds
 
 NOW = 20_000 * DAY
 
@@ -67,7 +68,7 @@ def test_each_way_to_share_a_place_keeps_what_is_shared(
     holds(world)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_random_catalogs_lose_nothing_but_garbage(tmp_path: Path, seed: int) -> None:
     pick = random.Random(seed)
     world = World.new(tmp_path / "w", seed)

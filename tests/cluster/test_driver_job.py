@@ -18,10 +18,12 @@ from reconciler.api.run_document import RunDocument
 from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL
+from reconciler.spark.session import class_archive
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl, eventually
 from tests.conftest import sqlite_catalog
 from tests.loop.runs import Prepared, prepared
+from tests.operator.scene import find_process
 
 MIB = 1 << 20
 ENGINE = Engine(EngineType.KUBERNETES_JOB, Driver(1, 768 * MIB), Executors(2, 1, 512 * MIB), 1)
@@ -80,6 +82,15 @@ def sized(run: RunDocument) -> RunDocument:
     return replace(run, policy=replace(run.policy, spec=replace(run.policy.spec, engine=ENGINE)))
 
 
+def files_of_the_executor(pod: str) -> dict[str, str]:
+    """What its JVM has mapped into memory by now, by the pod's name; of no executor: nothing."""
+    pid = find_process(f"SPARK_EXECUTOR_POD_NAME={pod}", "KubernetesExecutorBackend")
+    try:
+        return {pod: Path(f"/proc/{pid}/maps").read_text()} if pid else {}
+    except OSError:  # it ended meanwhile
+        return {}
+
+
 @pytest.mark.jvm
 def test_a_job_rewrites_its_table_on_two_executors_and_says_what_it_did(
     made: Prepared, kubelet: Cluster, kubectl: Kubectl, namespace: str, spark_image: str
@@ -91,10 +102,12 @@ def test_a_job_rewrites_its_table_on_two_executors_and_says_what_it_did(
     kubectl("apply", "-f", "-", stdin=json.dumps(body))
     label = f"{LAYOUT_LABEL}={body['metadata']['labels'][LAYOUT_LABEL]}"
     seen: dict[str, Any] = {}
+    mapped: dict[str, str] = {}
 
     def ended() -> Any:
         for pod in json.loads(kubectl("get", "pods", "-l", label, "-o", "json"))["items"]:
             seen[pod["metadata"]["name"]] = pod
+            mapped.update(files_of_the_executor(pod["metadata"]["name"]))
         return json.loads(kubectl("get", "job", name, "-o", "json"))["status"].get("conditions")
 
     eventually(ended, 800)
@@ -109,6 +122,9 @@ def test_a_job_rewrites_its_table_on_two_executors_and_says_what_it_did(
     assert made.store.open_intents(made.plan.table_uuid) == ()
     executors = [p for n, p in seen.items() if p["metadata"]["labels"].get("spark-role")]
     assert len(executors) == 2
+    archive = class_archive.archive()
+    if archive is not None:
+        assert [archive.name in files for files in mapped.values()] == [True, True]
     for pod in executors:
         assert pod["spec"]["automountServiceAccountToken"] is False
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True

@@ -137,6 +137,18 @@ def test_an_executor_gets_what_spark_put_into_its_environment() -> None:
     assert with_home[0] == "/jdk/bin/java"
 
 
+def test_an_executor_has_the_class_path_of_spark_s_launcher(tmp_path: Path) -> None:
+    """An archive of classes is of one class path."""
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    (jars / "slf4j-api-2.0.17.jar").touch()
+    environ = {**SPARK, "SPARK_HOME": str(tmp_path), "SPARK_EXTRA_CLASSPATH": "/more.jar"}
+    command = module("images/job/entrypoint.py").command(["executor"], environ)
+    assert command[command.index("-cp") + 1] == (
+        f"/opt/spark/conf:{jars}/slf4j-api-2.0.17.jar:{jars}/*:/more.jar"
+    )
+
+
 def test_a_driver_is_the_hidden_verb_and_anything_else_a_command() -> None:
     entry = module("images/job/entrypoint.py")
     assert entry.command(["driver"], {})[-1] == "job"

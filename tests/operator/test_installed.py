@@ -82,6 +82,7 @@ def test_a_person_approves_under_appends_and_then_the_size_does(world: Installed
     # never the new plan.
     change = {
         "layout": BY_CITY,
+        "engine": engine(1),
         "approval": {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "1Gi"}},
     }
     scene.kubectl("patch", "tlp", "facts", "--type=merge", "-p", json.dumps({"spec": change}))

@@ -27,7 +27,7 @@ from reconciler.plan.ordering import Hilbert
 from reconciler.spark.fallback import fallback
 from reconciler.spark.schedule import native, witnessing
 from reconciler.spark.schedule.sketches import on_executors
-from reconciler.spark.session import resources, runtime, session
+from reconciler.spark.session import class_archive, resources, runtime, session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import delete_paths
 from tests.spark.tables import Bench
@@ -177,6 +177,9 @@ def main() -> int:
         session.await_executors(spark, 60)
         assert resources.of_executor(spark).memory_bytes == (512 - 128) << 20
         print("passed memory", flush=True)
+        if (archive := class_archive.archive()) is not None:
+            for pid in executors_of(spark):
+                assert archive.name in Path(f"/proc/{pid}/maps").read_text()
         bench = Bench(spark, sqlite_catalog(directory), directory)
         cluster_by_key(bench)
         verified_by_executors(bench)

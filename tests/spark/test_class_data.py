@@ -39,7 +39,11 @@ def test_a_session_takes_the_archive_beside_the_collector(home: Path) -> None:
     assert made.startswith("-XX:+UseParallelGC ") and option in made
     made = settings.launch_settings({}, "test", "k8s://https://10.0.0.1:443")
     assert option in made["spark.driver.defaultJavaOptions"]
-    assert option not in made.get("spark.executor.defaultJavaOptions", "")
+    assert made["spark.executor.defaultJavaOptions"].startswith("-XX:+UseParallelGC ")
+    assert option in made["spark.executor.defaultJavaOptions"]
+    large = {"spark.executor.memory": "40g"}
+    made = session.launch_settings(large, "test", "k8s://https://10.0.0.1:443")
+    assert option not in made["spark.executor.defaultJavaOptions"]
 
 
 def test_one_that_was_cut_short_is_none(home: Path) -> None:

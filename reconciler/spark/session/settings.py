@@ -95,12 +95,17 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
 
 
 def _share_classes(settings: dict[str, str]) -> None:
-    """Use the archive of Spark's classes for the JVM that is launched here, if one was made."""
-    ours, theirs = (f"spark.driver.{kind}JavaOptions" for kind in ("default", "extra"))
-    chosen = [settings.get(ours, ""), settings.get(theirs, "")]
-    shared = class_archive.options(chosen, settings["spark.driver.memory"])
-    if shared:
-        settings[ours] = f"{chosen[0]} {shared}".strip()
+    """Use the archive of Spark's classes, if one was made, for the JVM that is launched here and
+    for executors, which run the same image; a JVM that finds another Spark ignores it."""
+    heaps = {"driver": settings["spark.driver.memory"]}
+    if not runs_tasks(settings["spark.master"]):
+        heaps["executor"] = settings.get("spark.executor.memory", "1g")
+    for where, heap in heaps.items():
+        ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
+        chosen = [settings.get(ours, ""), settings.get(theirs, "")]
+        shared = class_archive.options(chosen, heap)
+        if shared:
+            settings[ours] = f"{chosen[0]} {shared}".strip()
 
 
 def _default_memory() -> str:
