@@ -15,6 +15,7 @@ import pytest
 from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
 from reconciler.api.reach import Reach
 from reconciler.api.run_document import RunDocument
+from reconciler.kube.api import JOB, POD, Api
 from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL
@@ -100,15 +101,16 @@ def test_a_job_rewrites_its_table_on_two_executors_and_says_what_it_did(
     body = manifest(sized(made.run), namespace, spark_image)
     name = body["metadata"]["name"]
     kubectl("apply", "-f", "-", stdin=json.dumps(body))
-    label = f"{LAYOUT_LABEL}={body['metadata']['labels'][LAYOUT_LABEL]}"
+    api = Api.from_environment(str(kubelet.kubeconfig))
+    label = {LAYOUT_LABEL: body["metadata"]["labels"][LAYOUT_LABEL]}
     seen: dict[str, Any] = {}
     mapped: dict[str, str] = {}
 
     def ended() -> Any:
-        for pod in json.loads(kubectl("get", "pods", "-l", label, "-o", "json"))["items"]:
+        for pod in api.list(POD, namespace, label):
             seen[pod["metadata"]["name"]] = pod
             mapped.update(files_of_the_executor(pod["metadata"]["name"]))
-        return json.loads(kubectl("get", "job", name, "-o", "json"))["status"].get("conditions")
+        return (api.get(JOB, namespace, name).get("status") or {}).get("conditions")
 
     eventually(ended, 800)
     log = kubectl("logs", f"job/{name}")

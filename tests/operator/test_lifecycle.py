@@ -361,7 +361,7 @@ def test_of_two_namespaces_one_has_the_table(
         kubelet.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(second))
 
         def theirs() -> dict[str, Any]:
-            items = kubelet.get("tl", namespace=other)["items"]
+            items = on.scene.api.list(TABLE_LAYOUT, other)
             conditions = items[0].get("status", {}).get("conditions", ()) if items else ()
             return {item["type"]: item for item in conditions}
 
@@ -370,7 +370,7 @@ def test_of_two_namespaces_one_has_the_table(
         assert not kubelet.get("jobs", namespace=other)["items"]
 
         def counted() -> Any:
-            policy = kubelet.get("tlp", namespace=other)["items"][0]
+            (policy,) = on.scene.api.list(POLICY, other)
             return policy.get("status", {}).get("tables", {}).get("stalled")
 
         # Its policy is the last that a stalled table concerns; until then there is work to do.
@@ -387,13 +387,14 @@ def test_a_table_that_is_renamed_retires_and_state_tables_are_skipped(
     dropped table and a new one; the operator that looks all the time is in test_policy."""
     on = stage()
     catalog, policy = documents(on.scene.lake, on.scene.namespace, approval={"mode": "Manual"})
+    catalog["spec"]["interval"] = "2s"
     policy["spec"]["tables"] = {"include": ["**"]}
     on.scene.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([catalog, policy]))
     on.scene.waits_for("AwaitingApproval")
     names = eventually(lambda: on.scene.lake.catalog.list_tables("layout_state"), 60, "state")
 
     def tables() -> list[str]:
-        items = json.loads(on.scene.kubectl("get", "tl", "-o", "json"))["items"]
+        items = on.scene.api.list(TABLE_LAYOUT, on.scene.namespace)
         return sorted(item["spec"]["table"]["name"] for item in items)
 
     assert names and tables() == ["orders"]
