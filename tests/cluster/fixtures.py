@@ -199,4 +199,4 @@ def eventually(check: Callable[[], Any], seconds: float = 60) -> Any:
 def pause_after(waited: float) -> float:
     """Seconds to rest before asking again. A check often starts kubectl, which takes a tenth of a
     CPU second, so that what takes long is asked for less often."""
-    return 0.1 + min(0.4, waited / 10)
+    return 0.2 + min(0.6, waited / 10)

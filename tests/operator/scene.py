@@ -42,7 +42,7 @@ TABLE = ("sales", "orders")
 SCHEMA = pa.schema([("id", pa.int64()), ("region", pa.string()), ("city", pa.string())])
 SYSTEM = ("layout_state",)
 LEASE_NAME = "layout-reconciler"
-SAMPLE_SECONDS = 0.25
+SAMPLE_SECONDS = 0.5
 """How often the watchman looks: a Job lives for longer."""
 RULES = ROOT / "manifests" / "base" / "rbac-operator.yaml"
 ACCOUNT = "operator"
@@ -495,11 +495,10 @@ class Driver:
         """Waits for so many progress lines of the phase."""
 
         deadline = time.monotonic() + seconds
-        started = False
+        pid = 0
         while self.phases()[phase] < times:
-            lives = bool(self.process())
-            started = started or lives
-            ended = started and not lives and self.phases()[phase] < times
+            pid = pid or self.process()
+            ended = pid and not processes.running(pid) and self.phases()[phase] < times
             late = time.monotonic() > deadline
             assert not ended and not late, f"no {phase}: {self.scene.describe()}"
             time.sleep(0.05)
