@@ -14,6 +14,7 @@ import functools
 import threading
 import time
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 NAMESPACE = "state"
 SHARDS = 8
 MAX_FILES = 48
+KEPT_ANSWERS, KEPT_BYTES = 16, 1 << 20
+"""How many answers of reading are kept in memory, and how large one is at most."""
 KEEP_SNAPSHOTS = dt.timedelta(hours=1)
 ORPHAN_SECONDS = 3600.0
 
@@ -88,6 +91,8 @@ class StateTables:
 
     def __init__(self, backend: Backend):
         self._backend = backend
+        self._read: OrderedDict[tuple[str, ...], tuple[str, pa.Table]] = OrderedDict()
+        """What was asked -> the table's metadata at that time, and the rows; asked last, last."""
 
     def append(
         self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None = None
@@ -99,16 +104,33 @@ class StateTables:
     def scan(
         self, name: str, columns: Columns, where: Any, fields: Sequence[str]
     ) -> pa.Table | None:
-        """Return rows that match, in no order; None if the table was never written."""
+        """Return rows that match, in no order; None if the table was never written.
+
+        The catalog is asked each time; files are read again only after a commit, since one run
+        asks the ledger the same dozens of times.
+        """
 
         def work() -> pa.Table | None:
             table = self._backend.load(name)
             if table is None:
                 return None
-            known = table.schema().column_names  # of an older version: it may lack the newest
-            return table.scan(where, tuple(f for f in fields if f in known)).to_arrow()
+            asked = (name, str(where), *fields)
+            kept = self._read.pop(asked, None)
+            if kept is None or kept[0] != table.metadata_location:
+                known = table.schema().column_names  # of an older version: it may lack the newest
+                rows = table.scan(where, tuple(f for f in fields if f in known)).to_arrow()
+                kept = (table.metadata_location, rows)
+            self._keep(asked, kept)
+            return kept[1]
 
         return self._backend.read(work)
+
+    def _keep(self, asked: tuple[str, ...], found: tuple[str, pa.Table]) -> None:
+        if found[1].nbytes <= KEPT_BYTES:
+            self._read[asked] = found
+        while len(self._read) > KEPT_ANSWERS:
+            with contextlib.suppress(KeyError):  # another thread was first
+                self._read.popitem(last=False)
 
     def snapshot(self, name: str) -> Table | None:
         """Return the table as it is now: one catalog call, no file except its metadata."""

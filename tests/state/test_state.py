@@ -222,6 +222,21 @@ def test_ledger_entries_carry_their_prediction(store: StateStore) -> None:
     assert store.ledger("other") == ()
 
 
+def test_files_are_read_again_only_after_a_commit(store: StateStore) -> None:
+    """A commit of any process: it asks the catalog each time."""
+    store.record_outcomes(intent(), (outcome(COMMITTED),))
+    other = StateStore(store.directory)
+    before = other.outcomes(UUID)
+    data = list(store.directory.rglob("*.parquet"))
+    for path in data:
+        path.rename(path.with_suffix(".away"))
+    assert len(data) == 1 and other.outcomes(UUID) == before
+    for path in data:
+        path.with_suffix(".away").rename(path)
+    store.record_outcomes(intent(batch=2), (outcome(COMMITTED, batch=2),))
+    assert [one.batch for one in other.outcomes(UUID)] == [1, 2]
+
+
 def test_read_checks_come_back_in_order(store: StateStore) -> None:
     checks = [ReadCheck("p-1", 5, 100, 50, 52, True, 96), ReadCheck("p-2", 6, 50, 40, 45, False)]
     for check in checks:
