@@ -42,7 +42,7 @@ def test_a_session_takes_the_archive_beside_the_collector(home: Path) -> None:
     assert made["spark.executor.defaultJavaOptions"].startswith("-XX:+UseParallelGC ")
     assert option in made["spark.executor.defaultJavaOptions"]
     large = {"spark.executor.memory": "40g"}
-    made = session.launch_settings(large, "test", "k8s://https://10.0.0.1:443")
+    made = settings.launch_settings(large, "test", "k8s://https://10.0.0.1:443")
     assert option not in made["spark.executor.defaultJavaOptions"]
 
 
