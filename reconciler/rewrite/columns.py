@@ -22,7 +22,9 @@ class Column:
     """A column of the table's schema, or a part of one."""
 
     field_id: int
+    """The column's id in the table's schemas."""
     name: str
+    """Its name, of this level alone."""
     type: str
     """Iceberg's name of a primitive type, or STRUCT, LIST, MAP."""
     children: tuple[Column, ...] = ()

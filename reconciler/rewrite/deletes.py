@@ -34,6 +34,7 @@ class Delete:
     """A delete file, or one vector of a Puffin file."""
 
     path: str
+    """Location of the file, as the manifest spells it."""
     format: str
     """In capitals."""
     sequence: int

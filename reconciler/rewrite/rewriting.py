@@ -146,9 +146,11 @@ class _Run:
     """One run of a task."""
 
     task: Task
+    """What is rewritten."""
     reader: Reader
     """Of its inputs."""
     resources: Resources
+    """Memory and threads that it may use."""
     stopping: Callable[[], bool]
     """Whether it is to stop; asked before each row group."""
     attempt: str

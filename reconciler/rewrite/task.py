@@ -88,6 +88,7 @@ class Task:
     group_rows: int
     """Most rows of a row group."""
     writer: Writer = Writer()
+    """How pages and row groups are written."""
     moves: tuple[Field, ...] = ()
     """By which rows get another partition; () if they stay in their own. Else `paths` has one
     entry: files are in a directory for each partition, and NUMBER in the name becomes theirs."""

@@ -71,6 +71,7 @@ class DataFile:
     """A data file with the deletes that apply to it."""
 
     path: str
+    """Location of the file, as the manifest spells it."""
     rows: int
     """As its manifest entry says."""
     size: int
@@ -78,9 +79,11 @@ class DataFile:
     sequence: int = 0
     """Data sequence number."""
     first_row_id: int | None = None
+    """Row id of its first row, from format 3 on; None before."""
     partition: tuple[tuple[int, str, Any], ...] = ()
     """Id and type of each source of an identity field of its spec, and the value in JSON."""
     deletes: tuple[Delete, ...] = ()
+    """Every delete file that may apply to it."""
     moved: tuple[Placed, ...] = ()
     """The partition that its rows moved to, which they must belong to."""
 
@@ -124,6 +127,7 @@ class Seen:
     """What one task found."""
 
     fingerprint: Fingerprint = Fingerprint()
+    """Number and hash of the rows of all files together."""
     columns: Mapping[str, int] = field(default_factory=dict)
     """The sum of the hashes of each column alone, if it was asked for."""
     hidden: int = 0
@@ -133,6 +137,7 @@ class Seen:
     failures: tuple[Failure, ...] = ()
     """Files that could not be compared; then nothing else is of use."""
     cpu_seconds: float = 0.0
+    """CPU seconds that looking took."""
 
     def __add__(self, other: Seen) -> Seen:
         sums = defaultdict(int, self.columns)
@@ -160,6 +165,7 @@ class Changed:
     """A data file of which other rows would be deleted than before."""
 
     path: str
+    """Location of the data file."""
     back: int
     """Rows that readers would see again."""
     gone: int
@@ -689,9 +695,13 @@ class Work:
     """What tasks compare: the rows of files, or how the deletes of files are exchanged."""
 
     table: Table
+    """Columns of the table, present and past."""
     files: tuple[DataFile, ...] = ()
+    """Data files whose rows are summed up."""
     exchanges: tuple[Exchange, ...] = ()
+    """Data files with their deletes before and after."""
     hashed: bool = True
+    """Whether rows are hashed, or only counted."""
     by_column: bool = False
     """Whether to hash each column alone."""
     form: Expected | None = None

@@ -36,23 +36,30 @@ from reconciler.spark.session.translate import java_message, translate
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one action, or one group of it, has in a batch.
-
-    title: as progress calls it. verified: the event that said that it is ready. inputs, outputs:
-    content files that it replaces and adds.
-    """
+    """What one action, or one group of it, has in a batch."""
 
     action_id: str
+    """Id of the action."""
     title: str
+    """What progress calls it."""
     verified: Event
+    """The event that said that it is ready."""
     inputs: tuple[str, ...]
+    """Content files that it replaces."""
     outputs: tuple[str, ...]
+    """Content files that it adds."""
     read_bytes: int
+    """Bytes of the content files that were read."""
     written_bytes: int
+    """Bytes of the content files that it adds."""
     rows: int
+    """Rows in its outputs."""
     cpu_seconds: float
+    """CPU seconds of reading and writing."""
     verify_cpu_seconds: float
+    """CPU seconds of comparing rows."""
     seconds: float
+    """Seconds of both, by the clock."""
 
 
 def send(

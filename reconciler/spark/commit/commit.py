@@ -62,25 +62,26 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing was committed.
-
-    conflict: another writer's change, inputs must be checked again; denied: we may not commit to
-    this table at all; fenced: another run took the attempt for dead and removed its files; live:
-    the branch that could not be published after a rewrite of main; unwritable: the storage's error,
-    if it is full or read-only; audit: the policy's check refused it; invalid: Iceberg's library
-    does not make such a snapshot; otherwise the catalog refused the commit without a reason of
-    these.
-    """
+    """Nothing was committed. Where no field says more, the catalog refused the commit."""
 
     why: str
+    """What happened, as a clause."""
     conflict: bool
+    """Whether another writer changed the table, so that inputs must be checked again."""
     rolled_back: bool = False
+    """Whether somebody rolled one of our commits back."""
     denied: bool = False
+    """Whether we may not commit to this table at all."""
     fenced: bool = False
+    """Whether another run took the attempt for dead and removed its files."""
     live: str = ""
+    """The branch that could not be published after a rewrite of main, "" for none."""
     unwritable: Exception | None = None
+    """The storage's error, if it is full or read-only."""
     audit: bool = False
+    """Whether the policy's check refused it."""
     invalid: bool = False
+    """Whether Iceberg's library does not make such a snapshot."""
 
     @property
     def final(self) -> bool:
@@ -107,38 +108,42 @@ Sent = Committed | Refused | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The content of one commit.
-
-    own: snapshots that this attempt committed, which must not have been rolled back;
-    allow_live_branches: as in the policy.
-    """
+    """The content of one commit."""
 
     operation: Operation
+    """Which files it removes and adds."""
     base: Base
+    """The state of the table that the work was made from."""
     intent: Intent
+    """The record of the batch, written before it is sent."""
     own: Collection[int]
+    """Snapshots that this attempt committed; none of them may have been rolled back."""
     allow_live_branches: bool = False
+    """Whether branches that other writers use are allowed, as in the policy."""
 
 
 @dataclass
 class Guard:
-    """Iceberg's SnapshotAncestryValidator in Python; called in every attempt of the commit loop.
-
-    `refusal`: why the last call refused, "" if it did not; `already`: the snapshot that carries the
-    batch; `fenced`: whether another run has settled this batch, whose files are then gone;
-    `live_branch`: the branch because of which it is refused; `asserted`: the head that the last
-    request was made for, the only one on which the catalog accepts it.
-    """
+    """Iceberg's SnapshotAncestryValidator in Python; called in every attempt of the commit loop."""
 
     live: LiveTable
+    """The table that is committed to."""
     batch: Batch
+    """What is committed."""
     refusal: str = ""
+    """Why the last call refused, "" if it did not."""
     rolled_back: bool = False
+    """Whether it refused because one of our commits was rolled back."""
     fenced: bool = False
+    """Whether another run has settled this batch, whose files are then gone."""
     live_branch: str = ""
+    """The branch because of which it refused, "" for none."""
     already: Committed | None = None
+    """The snapshot that carries the batch, None if none does."""
     asserted: int | None = None
+    """The head that the last request was made for, the only one on which the catalog accepts it."""
     calls: int = field(default=0)
+    """How often it was called."""
 
     def validate(self, snapshots: Any) -> bool | None:
         """Return None if the batch is in the table.

@@ -17,28 +17,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Values that all parts of an attempt share.
-
-    id: names the attempt in summaries and paths. name: the table, for messages. table: the Java
-    table as of the read snapshot. prefix: directory of all output. verify: the mode. catalog: its
-    name in Spark. asked_opening: asks the catalog how files of another store are opened. cancelled:
-    is set when what runs is not needed any more.
-    """
+    """Values that all parts of an attempt share."""
 
     spark: Any
+    """The session."""
     id: str
+    """Names the attempt in summaries and paths."""
     name: str
+    """The table's name, for messages."""
     table: Any
+    """The Java table as of the snapshot that is read."""
     snapshot_id: int
+    """The snapshot that is read."""
     sequence_number: int
+    """Its sequence number."""
     prefix: str
+    """Directory of everything that the attempt writes."""
     verify: str
+    """The policy's mode of verification."""
     catalog: str
+    """The catalog's name in Spark."""
     asked_opening: Callable[[], Opening]
+    """Asks the catalog how files of another store are opened."""
     cancelled: threading.Event = field(default_factory=threading.Event)
+    """Is set when what runs is not needed any more."""
     _known: dict[str, Any] = field(default_factory=dict)
     """What `once` returned, by name."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    """Guards what groups ask for at the same time."""
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """Return what `make` returned when it was first asked for by this name: all groups of an

@@ -27,12 +27,16 @@ class InputFile:
     """One input as its manifest entry describes it."""
 
     path: str
+    """Location of the file."""
     bytes: int
+    """Size of the file."""
     rows: int
+    """Rows in it, deleted ones included."""
     low: Scalar | None = None
     """Lower bound of the first key column in its domain, None if unknown: the file may hold any
     key."""
     high: Scalar | None = None
+    """Upper bound of the first key column, None if unknown."""
     live: int | None = None
     """Bytes without the deleted rows, None without deletes."""
     sequence: int = 0
@@ -50,7 +54,9 @@ class Group:
     """A part of one action that is read, written, verified and committed as a whole."""
 
     action_id: str
+    """Id of the action."""
     action: Rewrite
+    """What is done to it."""
     inputs: tuple[InputFile, ...]
     """In order of arrival, which rows with equal keys keep."""
     target_bytes: int

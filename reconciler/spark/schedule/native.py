@@ -89,9 +89,11 @@ class Plan:
     """How the engine would write a group."""
 
     task: Task
+    """What the engine gets."""
     opening: Opening | None
     """Of files of another store, None if all are local."""
     resources: Resources
+    """Memory and threads that it may use."""
     memory: int
     """That it takes at most, as predicted."""
     check: Check | None
@@ -416,6 +418,7 @@ class _Entries:
     """Makes the manifest entries of files that were written: as Iceberg's own writer would."""
 
     spark: Any
+    """The session."""
     table: Any
     """As `stage.overridden` returns it."""
     spec_id: int

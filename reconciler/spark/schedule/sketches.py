@@ -34,17 +34,24 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """What a task needs. bins: per task the numbers of its requests. cpu_seconds: that a task may
-    use. version: of how rows are chosen, here."""
+    """What a task needs."""
 
     opening: Opening
+    """How it opens files."""
     schema: Schema
+    """The table's schema."""
     fields: tuple[Field, ...]
+    """Columns that are sampled."""
     requests: Requests
+    """What may be read of each file."""
     bins: tuple[tuple[int, ...], ...]
+    """For each task, the numbers of its requests."""
     now_ms: int
+    """The time of the sample, in milliseconds since 1970."""
     cpu_seconds: float
+    """CPU seconds that a task may use."""
     version: int = VERSION
+    """Version of how rows are chosen, here."""
 
 
 def can_be_carried(io: FileIO) -> bool:

@@ -24,31 +24,41 @@ PATH_COLUMN = 2147483546
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """One data file as its manifest entry describes it.
-
-    format: in capitals. size: of the file in bytes. spec_id: of its partition. sequence: data
-    sequence number. deleted: rows deleted by position, counted from delete files that name only
-    this file. partition: its values as the specification writes them in JSON, () where they cannot
-    be read. first_row_id: of its rows, from format 3 on. By field id, for the requested columns
-    only: lower, upper: bounds, single-value serialised; nulls, nans: counts; sizes: stored bytes.
-    """
+    """One data file as its manifest entry describes it. Mappings are by field id, for the requested
+    columns only."""
 
     path: str
+    """Location of the file."""
     format: str
+    """Its format, in capitals."""
     size: int
+    """Bytes of the file."""
     rows: int
+    """Rows in it, deleted ones included."""
     spec_id: int = 0
+    """Id of its partition spec."""
     sequence: int = 0
+    """Data sequence number."""
     encrypted: bool = False
+    """Whether its entry has a key."""
     deletes: Deletes = NO_DELETES
+    """The delete files that apply to it."""
     deleted: int = 0
+    """Rows deleted by position, counted from delete files that name only this file."""
     partition: tuple[Any, ...] = ()
+    """Its values as the specification writes them in JSON, () where they cannot be read."""
     first_row_id: int | None = None
+    """Row id of its first row, from format 3 on; None before."""
     lower: Mapping[int, bytes] = field(default_factory=dict)
+    """Lower bounds, in the specification's binary form."""
     upper: Mapping[int, bytes] = field(default_factory=dict)
+    """Upper bounds, likewise."""
     nulls: Mapping[int, int] = field(default_factory=dict)
+    """Numbers of NULL values."""
     nans: Mapping[int, int] = field(default_factory=dict)
+    """Numbers of NaN values."""
     sizes: Mapping[int, int] = field(default_factory=dict)
+    """Stored bytes."""
 
 
 def task_file(body: Mapping[str, Any], spec_id: int, sequence: int) -> TaskFile:

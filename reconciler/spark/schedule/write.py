@@ -40,6 +40,7 @@ class Written:
     number: int
     """Of the group in its attempt."""
     group: Group
+    """What was rewritten."""
     files: tuple[Any, ...]
     """org.apache.iceberg.DataFile objects."""
     rows: int
@@ -51,6 +52,7 @@ class Written:
     metrics: TaskMetrics
     """Of reading and writing."""
     verify_metrics: TaskMetrics
+    """Of comparing rows."""
     seconds: float
     """Of everything."""
     by_spark: str = ""

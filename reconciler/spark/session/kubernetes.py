@@ -30,20 +30,24 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DriverPod:
-    """The pod that this process runs in. server: host:port of the API. layout: the label's value.
-
-    image: also of the executors, whose service account is executor_service_account ("": the
-    namespace's default). memory_factor: of the retry after running out of memory.
-    """
+    """The pod that this process runs in."""
 
     name: str
+    """Name of the pod."""
     namespace: str
+    """Its namespace."""
     address: str
+    """Its IP address, at which executors reach it."""
     server: str
+    """host:port of the API server."""
     image: str
+    """Its image, which executors run too."""
     layout: str
+    """Value of the label that names the table's layout."""
     memory_factor: float = 1.0
+    """Above 1 for the retry after running out of memory."""
     executor_service_account: str = ""
+    """Service account of executors, "" for the namespace's default."""
 
 
 def driver_pod(environ: Mapping[str, str]) -> DriverPod | None:

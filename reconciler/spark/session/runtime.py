@@ -29,13 +29,18 @@ MIN_JAVA = 17
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One artifact by its public coordinates, and the SHA-256 of the file."""
+    """One artifact by its public coordinates."""
 
     organisation: str
+    """Maven's group id."""
     module: str
+    """Maven's artifact id."""
     revision: str
+    """Its version."""
     sha256: str
+    """SHA-256 of the file, in hexadecimal."""
     classifier: str = ""
+    """Maven's classifier, "" for none."""
 
     @property
     def file_name(self) -> str:
