@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bench.replay.baseline import do_nothing, sort_everything
+from bench.replay.literal_wair import literal_wair
+from bench.replay.ours import ours
+from bench.replay.replay import Policy, Replay, Step, replay
+from bench.replay.table import SimulatedTable, empty_table
 from bench.results import write_section
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Settings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.policies.baseline import do_nothing, sort_everything
-from reconciler.advisor.policies.literal_wair import literal_wair
-from reconciler.advisor.policies.ours import ours
-from reconciler.advisor.simulate.replay import Policy, Replay, Step, replay
-from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.plan.actions.base import Action
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref

@@ -23,12 +23,13 @@ from reconciler.advisor.pto.objective import LOCAL
 from reconciler.advisor.pto.partitionings import text_of
 from reconciler.advisor.pto.recommend import Given, search_space
 from reconciler.advisor.pto.space import best
-from reconciler.advisor.simulate.arrangement import Sizes, arranged, place_of
-from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.grid import Grid, simulate_sizes
+from reconciler.advisor.simulate.arrangement import place_of
+from reconciler.advisor.simulate.grid import Grid, in_any_size, simulate_sizes
+from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import Hilbert, Lexicographic
+from reconciler.queries.demanded import demands
 from reconciler.queries.table_view import table_view
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
@@ -89,7 +90,7 @@ def _candidates() -> None:
 
         def one(pair: tuple[int, int]) -> Grid:
             spec, order = pair
-            rows = arranged(
+            rows = in_any_size(
                 pool, specs[spec], orderings[order], thin=thin,
                 extremes=(sizes[5], sizes[-6]),
                 place=places[order], target=targets[spec],
@@ -161,7 +162,7 @@ def _regret() -> None:
     files = claiming(table.file_table(), CLAIMED)
     view = table_view(files, None, table.sample(np.arange(20), 2_000), 128 << 20)
     wanted = demands(work, SCHEMA, 30 * DAY)
-    given = Given(view, PartitionSpec(0), wanted, LOCAL, 4.0, 30 * DAY, float(ROW_BYTES))
+    given = Given(view, PartitionSpec(0), wanted, LOCAL, 4.0, 30 * DAY)
     pool, thin, screen = (build_pool(view, (KEY, DATE, PART), n) for n in (40_000, 8_192, 24_576))
     assert pool is not None and thin is not None and screen is not None
     space, _ = search_space(given, pool, thin, screen)

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.replay.ours import ours
+from bench.replay.replay import carry_out
+from bench.replay.table import SimulatedTable, empty_table
 from bench.results import write_section
 from reconciler.advisor.advice import HORIZON_MS, Settings
-from reconciler.advisor.policies.ours import ours
-from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.layout import Layout
-from reconciler.advisor.simulate.replay import carry_out
-from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.plan.ordering import Ordering, best_of
+from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref

@@ -37,14 +37,12 @@ from bench.tables.drawn import NOW, Drawn
 from bench.tables.play import NAMESPACE, Place, Seen, create, imported, look
 from bench.tables.trial import arranged, carry_out, roll_back
 from bench.tables.witness import watch
-from reconciler.advisor.properties import PAGE_ROW_LIMIT
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
 from reconciler.advisor.pto.objective import reading_cost
 from reconciler.advisor.pto.partitionings import text_of
 from reconciler.advisor.pto.present import present_readings
 from reconciler.advisor.pto.recommend import SCREEN_ROWS, THIN_ROWS, Given, search_space
 from reconciler.advisor.pto.recommend import recommend as recommendation_of
-from reconciler.advisor.pto.sizes import DeclaredSize
 from reconciler.advisor.pto.space import Label, Space, best, sampled_enough
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.demo.witness import connect
@@ -54,7 +52,6 @@ from reconciler.loop.recommend import Options, gathered
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec
-from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.spark.session import session
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import Float64
@@ -238,11 +235,7 @@ def _written(
     candidate, schema = label.candidate, before.observation.schema
     watched: list[dict[str, Any]] = []
     if by_arrow is not None:
-        declared = _declared(space, label)
-        table = by_arrow.write(
-            schema, space.ordering(candidate.ordering), candidate.sizes.target_bytes,
-            declared.configured, declared.page_rows,
-        )  # fmt: skip
+        table = by_arrow.write(schema, space.ordering(candidate.ordering), candidate.sizes)
     else:
         actions = _actions(before, given, space, label)
         carry_out(place, drawn.name, before, actions, f"p-{time.time_ns():020x}")
@@ -271,12 +264,10 @@ def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Act
     files, candidate = before.observation.files, label.candidate
     chosen = space.partitionings[candidate.spec]
     ordering = space.ordering(candidate.ordering)
-    declared = _declared(space, label)
-    sizes = (candidate.sizes.target_bytes, declared.configured)
-    pages = _page_limit(before, declared.page_rows)
+    sizes = candidate.sizes.target_bytes, candidate.sizes.row_group_bytes
     if chosen.present:
         every = np.arange(len(files), dtype=np.int64)
-        return [*pages, *arranged(before, every, ordering, *sizes)]
+        return [*arranged(before, every, ordering, *sizes)]
     metadata = before.observation.metadata
     fields = chosen.spec.own_fields
     known = [n for n, own in metadata.specs.items() if set(own) == {f.term for f in fields}]
@@ -289,20 +280,7 @@ def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Act
         output_spec_id=number, fields=fields, ordering=ordering, target_bytes=sizes[0],
         row_group_bytes=sizes[1],
     )  # fmt: skip
-    return [*pages, *added, moved]
-
-
-def _declared(space: Space, label: Label) -> DeclaredSize:
-    row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
-    return space.declared(label.candidate.sizes.row_group_bytes, row)
-
-
-def _page_limit(before: Seen, rows: int) -> list[Action]:
-    """Return what a plan does before it writes row groups of this declared size."""
-    present = before.observation.properties.get(PAGE_ROW_LIMIT)
-    if present == str(rows):
-        return []
-    return [SetProperties(old=((PAGE_ROW_LIMIT, present),), new=((PAGE_ROW_LIMIT, str(rows)),))]
+    return [*added, moved]
 
 
 def statistics(line: dict[str, Any]) -> dict[str, float]:

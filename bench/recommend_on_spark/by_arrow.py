@@ -1,15 +1,14 @@
-"""Writes layouts without Spark, as its writer would: many layouts in little time.
+"""Writes layouts without Spark, as the engine cuts them: many layouts in little time.
 
-Rows are put in order exactly, cut into files of equal rows as executions cut them, and into row
-groups where Parquet's Java writer ends them (`rows_of_row_group`, by the true bytes of a row), in
-pages of as many rows as it. A column has a dictionary in a file if the Java writer keeps it in most
-of the file's row groups. The files are registered in a table of their own and observed like any
-other. Only layouts without partitions are written.
+Rows are put in order exactly, and cut into files and row groups of equal rows (`row_group_rows`, by
+the true bytes of a row). A column has a dictionary in a file if the Java writer keeps it in most of
+the file's row groups. The files are registered in a table of their own and observed like any other.
+Only layouts without partitions are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,12 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.tables.play import NAMESPACE, Place
+from reconciler.advisor.simulate.layout import Sizes
 from reconciler.catalog.parquet import without_views
 from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
 from reconciler.table.column_bytes import drops_dictionary
 from reconciler.table.filetable import Int64
-from reconciler.table.row_group_bytes import rows_of_row_group
+from reconciler.table.row_group_bytes import PAGE_ROWS, row_group_rows
 from reconciler.table.schema import Schema
 
 MOST_ASKED = 16
@@ -36,30 +36,15 @@ class ByArrow:
     def __init__(self, place: Place, name: str, rows: pa.Table, folder: Path) -> None:
         self.place, self.name, self.rows, self.folder = place, name, without_views(rows), folder
         self.written = 0
-        self.plain = plain_row(self.rows)
 
-    def write(
-        self, schema: Schema, ordering: Ordering, target: int, row_group: int, page_rows: int
-    ) -> str:
-        """Return the name of a table in this layout. row_group: the declared size."""
+    def write(self, schema: Schema, ordering: Ordering, sizes: Sizes) -> str:
+        """Return the name of a table in this layout."""
         rows = self.rows.take(pa.array(self._order(schema, ordering)))
-        each, whole = len(rows), 0
-        for _ in range(2):  # bytes of a row depend on the rows of a row group
-            whole, columns = size_of(rows, each, page_rows)
-            stored = columns / len(rows)
-            held = rows_of_row_group(row_group, stored, max(self.plain, stored), page_rows)
-            each = min(max(1, round(held)), len(rows))
-        files = int(output_files(np.array([float(whole)]), target)[0])
         self.written += 1
         name = f"{self.name}_{self.written}"
         directory = self.folder / name
         directory.mkdir(parents=True)
-        edges = [len(rows) * part // files for part in range(files + 1)]
-        paths = []
-        for number, (start, end) in enumerate(pairwise(edges)):
-            path = directory / f"{number:05d}.parquet"
-            write_file(rows.slice(start, end - start), path, each, page_rows)
-            paths.append(f"file://{path}")
+        paths = [f"file://{path}" for path in written(rows, sizes, directory)]
         table = self.place.catalog.create_table(f"{NAMESPACE}.{name}", self.rows.schema)
         table.add_files(paths)
         return name
@@ -81,12 +66,12 @@ def _ranks(column: pa.ChunkedArray) -> Int64:
     return ranks
 
 
-def _coded(rows: pa.Table, each: int, page_rows: int) -> list[str]:
+def _coded(rows: pa.Table, each: int) -> list[str]:
     """Return the columns whose dictionary the Java writer keeps after the first page of most row
     groups; of many row groups, those spread evenly over the file."""
     groups = -(-len(rows) // each)
     asked = sorted(set(np.linspace(0, groups - 1, MOST_ASKED).astype(int).tolist()))
-    pages = [rows.slice(each * group, min(each, page_rows)) for group in asked]
+    pages = [rows.slice(each * group, min(each, PAGE_ROWS)) for group in asked]
     return [
         name
         for name in rows.column_names
@@ -102,11 +87,6 @@ def _keeps_dictionary(page: pa.ChunkedArray) -> bool:
     return not drops_dictionary(len(values.unique()), len(values), width)
 
 
-def plain_row(rows: pa.Table) -> float:
-    """Return the bytes of a row in plain encoding."""
-    return sum(map(_plain_bytes, rows.columns)) / max(len(rows), 1)
-
-
 def _plain_bytes(column: pa.ChunkedArray) -> float:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return float(sum(len(text) + 4 for text in column.to_pylist() if text is not None))
@@ -117,25 +97,34 @@ def _plain_bytes(column: pa.ChunkedArray) -> float:
     return float(width * (len(column) - column.null_count))
 
 
-def size_of(rows: pa.Table, each: int, page_rows: int) -> tuple[int, int]:
-    """Return the bytes of one file of the rows, and those of its columns.
+def written(rows: pa.Table, sizes: Sizes, folder: Path) -> Iterator[Path]:
+    """Write rows as the engine cuts them into files and row groups of these sizes."""
+    count, each = 1, len(rows)
+    for _ in range(3):  # bytes of a row depend on the rows of a row group, and of a file
+        whole = size_of(rows, each)
+        count = int(output_files(np.array([float(whole)]), sizes.target_bytes)[0])
+        most = row_group_rows(sizes.row_group_bytes, whole / len(rows))
+        file_rows = -(-len(rows) // count)
+        each = -(-file_rows // -(-file_rows // most))
+    edges = [len(rows) * part // count for part in range(count + 1)]
+    for number, (start, end) in enumerate(pairwise(edges)):
+        path = folder / f"{number:05d}.parquet"
+        write_file(rows.slice(start, end - start), path, each)
+        yield path
 
-    The writer ends row groups by these. Footers and the index of pages (4 % of lineitem in pages
-    of 512 rows) count for the number of files."""
+
+def size_of(rows: pa.Table, each: int) -> int:
+    """Return the bytes of one file of the rows."""
     sink = pa.BufferOutputStream()
-    write_file(rows, sink, each, page_rows)
-    written = sink.getvalue()
-    footer = pq.ParquetFile(pa.BufferReader(written)).metadata
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    columns = sum(g.column(n).total_compressed_size for g in groups for n in range(g.num_columns))
-    return int(written.size), int(columns)
+    write_file(rows, sink, each)
+    return int(sink.getvalue().size)
 
 
-def write_file(rows: pa.Table, where: Path | pa.NativeFile, each: int, page_rows: int) -> None:
-    """Write the rows in row groups of `each` rows, as Java's writer encodes them."""
-    coded = _coded(rows, each, page_rows)
+def write_file(rows: pa.Table, where: Path | pa.NativeFile, each: int) -> None:
+    """Write the rows in row groups of `each` rows."""
+    coded = _coded(rows, each)
     pq.write_table(
         rows, where, compression="zstd", compression_level=3, use_dictionary=coded,
-        row_group_size=each, max_rows_per_page=page_rows, dictionary_pagesize_limit=2 << 20,
+        row_group_size=each, max_rows_per_page=PAGE_ROWS, dictionary_pagesize_limit=2 << 20,
         store_decimal_as_integer=True, write_page_index=True, write_page_checksum=True,
     )  # fmt: skip

@@ -19,9 +19,9 @@ from bench.tables.drawn import Drawn
 from bench.tables.play import ROW_GROUP, Place, Played, Seen, create, look, read_of, workload
 from bench.tables.trial import arranged, carry_out, roll_back
 from reconciler.advisor.advice import HORIZON_MS
-from reconciler.advisor.simulate.demand import demands
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
+from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rewrite_cost
@@ -46,21 +46,21 @@ class Tried:
     cost: float | None
 
 
-def best(place: Place, drawn: Drawn, rho: float, row_groups: RowGroupSize) -> list[Tried]:
+def best(place: Place, drawn: Drawn, rho: float, row_groups: int) -> list[Tried]:
     """Return every layout that was tried: those that Spark wrote by cost, then the others."""
     name = f"{drawn.name}_copy"
     create(place, drawn, name)
     before = look(place, name)
     later = workload(place, name, drawn.later)
     nothing = read_of(before.view, later).cost
-    every = sorted(options(place, drawn, name, before, later, rho, row_groups.stored),
+    every = sorted(options(place, drawn, name, before, later, rho, row_groups),
                      key=lambda option: option.trial)  # fmt: skip
     tried = [Tried("nothing", nothing, nothing)]
     for number, option in enumerate(every):
         cost = None
         if number < REWRITTEN:
             actions = arranged(before, option.rows, option.ordering, drawn.target,
-                               row_groups.configured or ROW_GROUP)  # fmt: skip
+                               row_groups or ROW_GROUP)  # fmt: skip
             carry_out(place, name, before, actions, f"p-{number:020x}")
             cost = read_of(look(place, name).view, later).cost + option.rewriting
             roll_back(place, name, before)
@@ -68,26 +68,11 @@ def best(place: Place, drawn: Drawn, rho: float, row_groups: RowGroupSize) -> li
     return sorted(tried, key=lambda one: (one.cost is None, one.cost or one.trial))
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupSize:
-    """Of the plan's own rewrites, which the brute force adopts. configured: as writers are told;
-    stored: as files then have them. 0 for one row group a file."""
-
-    configured: int = 0
-    stored: int = 0
-
-
-def row_groups_of(played: Played) -> RowGroupSize:
-    configured = [item.action.row_group_bytes for item in played.plan.plan.actions
-                  if isinstance(item.action, Rewrite)]  # fmt: skip
-    if not any(configured):
-        return RowGroupSize()
-    seen, known = played.after, set(played.before.observation.files.path)
-    owner = seen.view.group_file
-    assert owner is not None
-    new = [number for number, path in enumerate(seen.observation.files.path) if path not in known]
-    size = float(seen.observation.files.bytes[new].sum())
-    return RowGroupSize(max(configured), round(size / max(int(np.isin(owner, new).sum()), 1)))
+def row_groups_of(played: Played) -> int:
+    """Return the size of row groups of the plan's own rewrites, which the brute force adopts; 0 for
+    one row group a file."""
+    return max((item.action.row_group_bytes for item in played.plan.plan.actions
+                if isinstance(item.action, Rewrite)), default=0)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,10 @@ from bench.tables.play import (
     without_spark,
     workload,
 )
-from reconciler.catalog.footers import read_row_groups
 from reconciler.loop.propose import Proposal
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rewrite_cost
-from reconciler.table.filetable import Int64
-from reconciler.table.row_group_bytes import plain_row_bytes, rows_of_row_group
 
 LOG = Path("build/bench-choices.jsonl")
 ROW_GROUPS = (0, 256 << 10, 96 << 10)
@@ -89,21 +86,12 @@ def _chosen(
         left[rows] = False
         labels.append(item.predicted.label)
         parts = parts_of(place, drawn, drawn.name, before, rows)
-        stored = _stored(place, before, rows, action.row_group_bytes)
+        stored = action.row_group_bytes if action.row_group_bytes < files.bytes[rows].sum() else 0
         cost += read_cost(place, drawn, before, parts, action.ordering, stored, later)
         cost += rewrite_cost(Rho(rho), int(files.bytes[rows].sum()))
     cost += read_of(before.view.take(np.flatnonzero(left)), later).cost if left.any() else 0.0
     more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
     return (labels[0] if labels else "nothing") + more, cost
-
-
-def _stored(place: Place, before: Seen, rows: Int64, configured: int) -> int:
-    """Return the stored bytes of a row group of that configured size; 0 where a file has one."""
-    files = before.observation.files
-    stored_row = float(files.bytes[rows].sum()) / float(files.records[rows].sum())
-    plain = plain_row_bytes(read_row_groups(place.config, files, rows), files.schema)
-    size = rows_of_row_group(configured, stored_row, max(plain, stored_row)) * stored_row
-    return round(size) if size < files.bytes[rows].sum() else 0
 
 
 def main(arguments: Sequence[str]) -> int:

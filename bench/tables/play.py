@@ -23,7 +23,6 @@ from pyiceberg.transforms import parse_transform
 
 from bench.tables.drawn import DAY, NOW, Asked, Drawn
 from reconciler.advisor.advice import HORIZON_MS
-from reconciler.advisor.simulate.demand import demands
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.document_codec import from_document
 from reconciler.api.documents import TableLayoutPolicy
@@ -37,6 +36,7 @@ from reconciler.loop.propose import Proposal
 from reconciler.loop.step import Step, StepResult, run_step
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import TableView, table_view

@@ -1,7 +1,7 @@
 """Bytes that plans predict beside those of files written by pyarrow, without Spark.
 
 `python -m bench.tables.predicted_bytes [--seed N] [--kinds a,b] [--log FILE]` plans a table of
-every kind, writes what its actions would as Java's writer does
+every kind, writes what its actions would
 (`bench.recommend_on_spark.by_arrow`), and reads the recorded queries from the footers. It takes a
 few CPU seconds a kind; `python -m bench.tables` does the same by Spark. Kinds whose rows are
 deleted by Spark, or whose partitions pyarrow cannot derive from a file's bounds, are left out.
@@ -11,11 +11,10 @@ Placebos are planned.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,14 @@ from bench.tables.play import (
     read_of,
     without_spark,
 )
+from reconciler.advisor.simulate.layout import Sizes
 from reconciler.catalog.parquet import without_views
 from reconciler.format import iec
 from reconciler.loop.propose import Proposal
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.grouping import extents, output_files
+from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.plan.rejected import merged
-from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
 from reconciler.table.schema import Schema
 
 Line = dict[str, Any]
@@ -117,8 +116,10 @@ def _written(
             inputs = [str(path).removeprefix("file://") for path in files.path[rows[member]]]
             part = without_views(pa.concat_tables(pq.read_table(path) for path in inputs))
             arranged = part.take(pa.array(_order(part, action.ordering, schema)))
-            for one in _files(arranged, target, row_group, place.root / f"out-{len(paths)}"):
-                paths.append(f"file://{one}")
+            folder = place.root / f"out-{len(paths)}"
+            folder.mkdir()
+            sizes = Sizes(target, row_group)
+            paths += [f"file://{one}" for one in by_arrow.written(arranged, sizes, folder)]
     return paths, left
 
 
@@ -131,23 +132,6 @@ def _order(rows: pa.Table, ordering: Ordering, schema: Schema) -> np.ndarray:
         for column in ordering.key
     ]  # fmt: skip
     return order_rows(ordering, ranks, np.arange(len(rows))) if ranks else np.arange(len(rows))
-
-
-def _files(rows: pa.Table, target: int, row_group: int, folder: Path) -> Iterator[Path]:
-    plain = by_arrow.plain_row(rows)
-    count, each = 1, len(rows)
-    for _ in range(3):  # bytes of a row depend on the rows of a row group, and of a file
-        whole, columns = by_arrow.size_of(rows, each, PAGE_ROWS)
-        stored = columns / len(rows)
-        count = int(output_files(np.array([float(whole)]), target)[0])
-        held = rows_of_row_group(row_group, stored, max(plain, stored), PAGE_ROWS)
-        each = min(max(1, round(held)), -(-len(rows) // count))
-    folder.mkdir()
-    edges = [len(rows) * part // count for part in range(count + 1)]
-    for number, (start, end) in enumerate(itertools.pairwise(edges)):
-        path = folder / f"{number:05d}.parquet"
-        by_arrow.write_file(rows.slice(start, end - start), path, each, PAGE_ROWS)
-        yield path
 
 
 def report(lines: Sequence[Line], command: str) -> str:
@@ -164,7 +148,7 @@ def report(lines: Sequence[Line], command: str) -> str:
         f"(8 and 25 %, {len(shapes)} shapes). Inside their intervals: {_inside(worked, 'read')} of "
         f"{len(worked)} for bytes, {_inside(worked, 'files')} for files. Placebos with an empty "
         f"plan for the right reason: {sum(map(_right, placebos))} of {len(placebos)}. Files are "
-        "written by pyarrow as Java's writer does; no Spark ran."
+        "written by pyarrow; no Spark ran."
     )
     return write_section("Bytes predicted, seeds that tuned nothing", command,
                          [head, *map(_row, worked)], notes)  # fmt: skip

@@ -17,9 +17,9 @@ import numpy as np
 from bench.tables.drawn import Drawn
 from bench.tables.play import Place, look, workload
 from reconciler.advisor.advice import HORIZON_MS
-from reconciler.advisor.simulate.demand import demands
 from reconciler.demo import witness
 from reconciler.queries.demand import Demand
+from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
 from reconciler.table.filetable import FileTable
 

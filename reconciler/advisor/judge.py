@@ -106,7 +106,7 @@ def planned_layout(
     files = situation.part(rows).files
     groups = ordering.groups(extents(files, ordering.key), target_bytes=target)
     return Layout(
-        ordering, target, situation.stored_row_group, groups.number,
+        ordering, target, settings.row_group_bytes, groups.number,
         settings.open_bytes, int(files.partition[0]) if len(files) else 0,
         unbounded=situation.unbounded,
     )  # fmt: skip

@@ -19,13 +19,13 @@ from reconciler.advisor.judge import (
     weigh,
     what_if,
 )
-from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.sizes import sized
 from reconciler.advisor.wair.signature import candidate_keys
 from reconciler.plan.ordering import Lexicographic, Ordering, best_of
+from reconciler.queries.demanded import predicate_columns
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import Float64, Int64
@@ -175,7 +175,8 @@ def _largest_share(pool: Pool, field_id: int) -> float:
     column = pool.columns.get(field_id)
     if column is None or not len(pool):
         return 0.0
-    return max(float(column.share.max()), float((column.ranks < 0).mean()))
+    seen = np.bincount(column.places - column.places.min())
+    return float(seen.max()) / len(column.places)
 
 
 def _judged(

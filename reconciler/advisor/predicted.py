@@ -39,7 +39,6 @@ from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.queries.rewrite_cost import Rows
 from reconciler.table.filetable import Int64
 from reconciler.table.left_to_spark import OTHER_FORMAT, why_left_to_spark
-from reconciler.table.row_group_bytes import plain_row_of
 
 HOUR_MS = 3_600_000
 
@@ -135,7 +134,7 @@ def _metadata(situation: Situation, writes: Writes) -> tuple[ScoredAction, ...]:
     settings = situation.settings
     if situation.refused:
         return ()
-    properties = set_properties(settings, plain_row_of(situation.table))
+    properties = set_properties(settings)
     declared = properties + set_sort_order(settings) + added_specs(situation)
     return (*_declared(situation, declared), *_explained(situation, writes.actions))
 

@@ -25,7 +25,6 @@ from reconciler.advisor.judge import (
 )
 from reconciler.advisor.room import added_by, room_left, stake
 from reconciler.advisor.runs import SETTLED, grows, merged_runs, nothing_new, tiers
-from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.advisor.slices import Slicing, oversized, slicings
 from reconciler.advisor.totals import amplification
@@ -33,6 +32,7 @@ from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import cluster, signatures
 from reconciler.plan import reasons
 from reconciler.plan.sentence import Sentence, sentence
+from reconciler.queries.demanded import predicate_columns
 from reconciler.table.filetable import ColumnBounds, FileTable, Float64, Int64
 
 FRACTIONS = (1.0, 0.5, 0.25)

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.deletes.burden import Burden, burden_of
 from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, risks
-from reconciler.advisor.properties import page_rows
-from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.untouched import Asked, asked_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.format import plural
@@ -23,6 +21,7 @@ from reconciler.plan import reasons
 from reconciler.plan.drift import Drifts
 from reconciler.plan.execution import plan_of_file
 from reconciler.queries.demand import Demand
+from reconciler.queries.demanded import demands as demands_of
 from reconciler.queries.fragments import MIN_SPAN_MS
 from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.rewrite_cost import KEY_TEXT
@@ -30,11 +29,7 @@ from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.metrics_modes import unbounded_columns
 from reconciler.table.refusals import REMEDIES, by_kind
-from reconciler.table.row_group_bytes import (
-    plain_row_of,
-    stored_row_group_bytes,
-    text_row_bytes,
-)
+from reconciler.table.row_group_bytes import text_row_bytes
 from reconciler.table.times import YEAR_MS
 from reconciler.table.unwritable import unwritable
 
@@ -68,7 +63,6 @@ class Situation:
     those that no action may read.
     present: bool[files], written by us since the mix of queries changed; recent: of these, within
     the horizon.
-    stored_row_group: compressed bytes of a full row group that a rewrite will write.
     risks: of the declared migration. moving: bool[files], files of other specs than the declared
     one, which wait for their migration: no other decision rewrites them.
     outlook: why the rates are what they are. asked: what queries read more than of an untouched
@@ -92,7 +86,6 @@ class Situation:
     recent: Bool
     groups: tuple[tuple[int, Partition, Int64], ...]
     taken: Bool
-    stored_row_group: int
     outlook: Outlook
     asked: tuple[Asked, ...]
     risks: tuple[Risk, ...]
@@ -319,12 +312,6 @@ def look(given: AdviceInput) -> Situation:
         rewritable[unfit.rows] = False
     return Situation(
         given=given,
-        stored_row_group=stored_row_group_bytes(
-            settings.row_group_bytes,
-            given.row_groups,
-            table.schema,
-            page_rows(settings, plain_row_of(table)),
-        ),
         view=view,
         demands=wanted,
         savings=savings,

@@ -12,7 +12,7 @@ Row groups come first: what they cannot skip is left for the size of files to de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,14 +23,9 @@ from reconciler.advisor.situation import Situation
 from reconciler.format import iec
 from reconciler.table.filetable import Float64
 from reconciler.table.operations import Encoding
-from reconciler.table.row_group_bytes import (
-    PAGE_GAP,
-    PAGE_ROWS,
-    plain_row_bytes,
-    rows_of_row_group,
-)
 
-SMALLEST = 64 << 10
+SMALLEST = 16 << 10
+"""The least stored size of row groups that is tried."""
 MOST_PER_FILE = 32
 SAMPLED_ROWS = 100
 """Sampled rows that a row group, or a file, needs for its what-if to rank layouts as the whole rows
@@ -38,10 +33,9 @@ do."""
 CLEARLY = 0.9
 """Reading that another size has to leave, of what the table's own size leaves, to be chosen."""
 NEARLY = 1.05
-"""Reading, of the least, up to which another size is preferred: larger row groups, and files of
-nearly the table's own size."""
-HEAVIER = 1.02
-"""From how much more that a row takes in other row groups on their stored size is set by it."""
+"""Reading, of the least, up to which files of nearly the table's own size are preferred."""
+NEARLY_IN_GROUPS = 1.02
+"""Reading, of the least, up to which larger row groups are preferred."""
 FILES = 8 << 20, 512 << 20
 """The least and the greatest size of files that is tried."""
 
@@ -49,14 +43,6 @@ ROUNDED = 1.5
 """How much smaller than its target a file may be where the number of files is rounded."""
 
 Played = tuple[Candidate, Layout, Outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """configured: for the writer; stored: bytes of the row groups that it gives."""
-
-    configured: int
-    stored: int
 
 
 def sized(
@@ -74,9 +60,9 @@ def sized(
     """
     found, settings = played, situation.settings
     if settings.row_group_auto:
-        found = _least(situation, found, _in_row_groups(situation, found, pool))
+        found = _least(situation, found, _in_row_groups(situation, found, pool), NEARLY_IN_GROUPS)
     if settings.target_auto and files:
-        found = _least(situation, found, _in_files(situation, found, pool))
+        found = _least(situation, found, _in_files(situation, found, pool), NEARLY)
     found = _in_ranges(situation, found, pool)
     if found is not played and refused(found[0]) and not refused(played[0]):
         return played
@@ -93,37 +79,23 @@ def in_words(made: Candidate) -> str:
     return f" in {' and '.join(sizes)}" if sizes else ""
 
 
-def _least(situation: Situation, played: Played, others: Iterable[Played]) -> Played:
-    """Return what leaves the least to read if that is clearly less, else the rewrite as it was."""
+def _least(situation: Situation, played: Played, others: Iterable[Played], nearly: float) -> Played:
+    """Return the first that leaves nearly the least to read if the least is clearly less, else the
+    rewrite as it was."""
     found = [(one, _left(situation, one[0])) for one in others]
     least = min((left for _, left in found), default=0.0)
     if not found or least > CLEARLY * _left(situation, played[0]):
         return played
-    return next(one for one, left in found if left <= NEARLY * least)
+    return next(one for one, left in found if left <= nearly * least)
 
 
 def _in_row_groups(situation: Situation, played: Played, pool: Pool) -> Iterator[Played]:
     candidate, layout, _ = played
     for size in row_group_sizes(situation, candidate, pool):
-        other = replace(layout, row_group_bytes=size.stored)
+        other = replace(layout, row_group_bytes=size)
         made = _played(situation, candidate, other, pool)
         if made is not None:
-            made = _of_as_many_rows(situation, played, made, pool)
-            yield replace(made[0], row_group_configured=size.configured), *made[1:]
-
-
-def _of_as_many_rows(situation: Situation, played: Played, made: Played, pool: Pool) -> Played:
-    """Return the rewrite in row groups of the rows that were meant, where they weigh more.
-
-    A small row group ends after so many plain rows, and what every row group repeats, as
-    dictionaries, makes a row take more than in the large ones of `played`.
-    """
-    grown = made[0].written_share / max(played[0].written_share, 1e-9)
-    if grown < HEAVIER:
-        return made
-    layout = made[1]
-    larger = replace(layout, row_group_bytes=round(layout.row_group_bytes * grown))
-    return _played(situation, made[0], larger, pool) or made
+            yield replace(made[0], row_group_configured=size), *made[1:]
 
 
 def _in_files(situation: Situation, played: Played, pool: Pool) -> Iterator[Played]:
@@ -195,29 +167,19 @@ def _played(
     return made, layout, outcome
 
 
-def row_group_sizes(situation: Situation, candidate: Candidate, pool: Pool) -> Iterator[Size]:
-    """Yield the sizes of row groups to try, the largest first.
-
-    Sizes between one page and several are left out: which of the two the writer makes is uncertain.
-    """
-    groups = situation.given.row_groups
-    rows = float(sum(files.records.sum() for files in candidate.written))
+def row_group_sizes(situation: Situation, candidate: Candidate, pool: Pool) -> Iterator[int]:
+    """Yield the sizes of row groups to try, the largest first. Without footers it is not known what
+    a row takes in small ones."""
     size = float(sum(files.bytes.sum() for files in candidate.written))
     files = sum(len(written) for written in candidate.written)
-    if groups is None or not rows or not size:
+    if situation.given.row_groups is None or not size:
         return
-    plain = plain_row_bytes(groups, situation.table.schema)
-    stored_row = size / rows
-    configured = 1 << (situation.settings.row_group_bytes.bit_length() - 1)
-    while configured > SMALLEST and plain:
-        configured //= 2
-        if PAGE_GAP[0] < configured / (plain * PAGE_ROWS) < PAGE_GAP[1]:
-            continue
-        held = rows_of_row_group(configured, stored_row, max(plain, stored_row))
-        per_file = rows / files / max(held, 1.0)
-        sampled = len(pool) * held / rows
-        if 1.5 <= per_file <= MOST_PER_FILE and sampled >= SAMPLED_ROWS:
-            yield Size(configured, max(1, round(held * stored_row)))
+    stored = 1 << (situation.settings.row_group_bytes.bit_length() - 1)
+    while stored > SMALLEST:
+        stored //= 2
+        sampled = len(pool) * stored / size
+        if 1.5 <= size / files / stored <= MOST_PER_FILE and sampled >= SAMPLED_ROWS:
+            yield stored
 
 
 def file_sizes(situation: Situation, candidate: Candidate) -> Sequence[int]:

@@ -101,7 +101,7 @@ def _stratified(situation: Situation, rows: Int64, limit: int) -> Int64:
 def _leading_column(situation: Situation) -> int:
     """Return the filtered column with the greatest saving, split equally over each query's
     columns."""
-    from reconciler.advisor.simulate.demand import predicate_columns
+    from reconciler.queries.demanded import predicate_columns
 
     total: dict[int, float] = {}
     for number, demand in enumerate(situation.demands):

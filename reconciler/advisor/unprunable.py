@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.sentence import Sentence
 from reconciler.queries.demand import Demand
+from reconciler.queries.demanded import predicate_columns
 from reconciler.queries.predicate import only_null_tests
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import Float64

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.table.filetable import Array, Bool, Int64
+from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.sample import DataBytes, RowSample
 from reconciler.table.schema import Field
 from reconciler.table.values import Kind
@@ -33,16 +34,14 @@ def encoder(rows: RowSample, fields: Sequence[Field]) -> DataBytes:
         }
     )
 
-    def data_bytes(
-        order: Int64, wanted: Sequence[int], plain: frozenset[int], page_rows: int
-    ) -> dict[int, int]:
+    def data_bytes(order: Int64, wanted: Sequence[int], plain: frozenset[int]) -> dict[int, int]:
         coded = [names[field_id] for field_id in wanted if field_id not in plain]
         columns = table.select([names[field_id] for field_id in wanted])
         sink = pa.BufferOutputStream()
         pq.write_table(
             columns.take(pa.array(order)), sink, compression="zstd", compression_level=LEVEL,
             use_dictionary=coded, write_statistics=False, row_group_size=max(len(order), 1),
-            store_schema=False, max_rows_per_page=page_rows, write_page_checksum=True,
+            store_schema=False, max_rows_per_page=PAGE_ROWS, write_page_checksum=True,
         )  # fmt: skip
         group = pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata.row_group(0)
         return {

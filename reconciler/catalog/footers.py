@@ -60,8 +60,6 @@ class GroupStats:
 
     records: int
     """Number of rows."""
-    encoded: int
-    """Bytes before compression."""
     sizes: dict[int, int]
     """Compressed bytes of the column chunk, by field id."""
     dictionaries: dict[int, int]
@@ -128,7 +126,6 @@ def footer_of(file: pq.ParquetFile, leaves: Mapping[int, Leaf], fields: Sequence
         tuple(
             GroupStats(
                 group.num_rows,
-                group.total_byte_size,
                 chunk_sizes(group, leaves),
                 dictionary_sizes(group, leaves),
                 {field.field_id: _chunk(group, field, leaf, unit) for field, leaf, unit in judged},
@@ -166,7 +163,6 @@ def _assemble(files: FileTable, chosen: list[int], footers: Sequence[Footer]) ->
     return RowGroups(
         file=np.repeat(np.array(chosen, dtype=np.int64), counts),
         records=np.array([group.records for group in groups], dtype=np.int64),
-        encoded=np.array([group.encoded for group in groups], dtype=np.int64),
         columns={
             field.field_id: zone_map(field, groups)
             for field in files.schema.fields

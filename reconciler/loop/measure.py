@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.advisor.advice import HORIZON_MS
-from reconciler.advisor.simulate.demand import demands
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Workload
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import OPEN_BYTES, table_view

@@ -25,7 +25,6 @@ from reconciler.advisor.pto.objective import (
 )
 from reconciler.advisor.pto.partitionings import Ingest
 from reconciler.advisor.pto.recommend import MOST_ROWS, Given, Recommendation, recommend
-from reconciler.advisor.simulate.demand import demands
 from reconciler.api.places import is_local
 from reconciler.errors import UserError
 from reconciler.format import plural
@@ -35,6 +34,7 @@ from reconciler.loop.ports import Evidence, Target
 from reconciler.loop.reader import Reader
 from reconciler.plan.ledger import throughput
 from reconciler.queries.demand import Demand
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import Throughput, rho_from
@@ -49,7 +49,6 @@ from reconciler.state.sketch import (
 )
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
-from reconciler.table.row_group_bytes import plain_row_bytes
 from reconciler.table.sample import RowGroups
 from reconciler.table.schema import Field
 from reconciler.table.times import DAY_MS
@@ -200,7 +199,6 @@ def gathered(
         ),
         rho=rho_from(history.rho).value,
         horizon_ms=options.horizon_ms,
-        plain_row=_plain_row(seen.files, footers),
         ingest=ingest_of(seen),
         method=options.method,
         seed=options.seed,
@@ -327,12 +325,6 @@ def costs_of(location: str, options: Options, price: OpenPrice) -> Costs:
     if price.openings and (price.bytes > OPEN_BYTES or not local):
         return measured_costs(price)
     return LOCAL if local else OBJECT_STORE
-
-
-def _plain_row(files: FileTable, footers: RowGroups) -> float:
-    """Return the bytes of a row in plain encoding; the stored ones if no footer was read."""
-    stored = float(files.total_bytes) / max(files.total_records, 1)
-    return plain_row_bytes(footers, files.schema) or stored
 
 
 def ingest_of(seen: Observation) -> Ingest:

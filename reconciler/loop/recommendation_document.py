@@ -187,10 +187,8 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     }
     if layout.row_group is not None:
         body["rowGroup"] = {
-            "declaredBytes": layout.row_group.configured,
-            "storedBytes": layout.row_group.stored,
+            "bytes": layout.row_group.bytes,
             "rows": layout.row_group.rows,
-            "pageRows": layout.row_group.page_rows,
         }
         body["sampledRowsPerRowGroup"] = round(layout.sampled_rows, 1)
     if layout.commit is not None:
@@ -257,7 +255,7 @@ def policy_of(layout: DeclaredLayout, made: Recommended) -> dict[str, Any] | Non
         body["clustering"] = {"mode": "WorkloadAware"}
     body["files"] = {
         "targetSize": format_bytes(layout.target_bytes),
-        "rowGroupSize": format_bytes(layout.row_group.configured),
+        "rowGroupSize": format_bytes(layout.row_group.bytes),
     }
     if layout.hashes:
         body["files"]["distributionMode"] = "Hash"

@@ -90,8 +90,8 @@ def _verdict(body: Document, width: int) -> list[str]:
     verb = "Declare" if body["policy"] else "To compare with"
     return wrapped(
         f"{verb}: {chosen['what']}, files of {iec(chosen['targetBytes'])}, row groups of "
-        f"{iec(group['storedBytes'])} ({count(group['rows'])} rows, declared as "
-        f"{iec(group['declaredBytes'])}). The recorded queries read {abs(saves):g} % "
+        f"{iec(group['bytes'])} ({count(group['rows'])} rows). The recorded queries read "
+        f"{abs(saves):g} % "
         f"{'less' if saves >= 0 else 'more'}, and open {plural(opened, 'file')} "
         f"{instead}. With the queries to come, its rewrite included, it costs {costs:.0f} % less "
         f"than today over {over}.{_moving(body)}{_beside(body)}",

@@ -38,10 +38,6 @@ RUN_BYTES = 4
 PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 """Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
 
-FURTHER_PAGE = 46.0
-"""Bytes of each page beyond the first that do not grow with its values: Java's writer took 46 for
-pages of 512 to 20,480 equal values of an optional column, its checksum included."""
-
 DOMAINS = tuple(np.exp2(np.arange(0.0, 50.0, 1.0 / 16.0)).tolist())
 
 INDEX_SLACK = 0.06
@@ -107,9 +103,6 @@ class Neighbours:
     """Stored bits per bit of the dictionary index (`index_bits`); 0 without a dictionary."""
     plain: float = 0.0
     """Stored bytes of a row without a dictionary; 0 with one."""
-    in_pages: float = 0.0
-    """Stored bytes that a row takes more in pages of few rows than in usual ones, FURTHER_PAGE for
-    each page apart."""
 
 
 def bytes_per_row(
@@ -122,7 +115,6 @@ def bytes_per_row(
     wider: Float64 | None = None,
     then: Neighbours | None = None,
     distinct: Float64 | None = None,
-    page_rows: int = PAGE_ROWS,
     together: Float64 | float = 1.0,
 ) -> Float64:
     """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
@@ -134,9 +126,8 @@ def bytes_per_row(
     are now loses its runs. wider: of whole numbers that grow from row to row now, the bits by which
     the distance between neighbours grows; a compressor stores them. then: what the new order does
     to the column, if that was measured. distinct: values of each row group, None for those that its
-    runs draw. page_rows: of a page; fewer than PAGE_ROWS make more of them, and more dictionaries
-    that do not pay. Without `then` it is never more than now, and than what smaller row groups and
-    pages repeat: a writer that did better will hardly do worse. together: rows that follow each
+    runs draw. Without `then` it is never more than now, and than what smaller row groups repeat: a
+    writer that did better will hardly do worse. together: rows that follow each
     other with the same value, in a further column of the sort key.
     """
     measured = then is not None
@@ -176,25 +167,16 @@ def bytes_per_row(
         plain = plain / together
     # Runs that were not measured count as NULLs, which take no part in the first page.
     drawing = (min(draws, 1.0 / run), _draws(now, now.run)) if measured else (1.0, 1.0)
-    pays = _dictionary_pays(now, rows, domain, drawing, page_rows)
-    more = further_pages(rows, page_rows) + (then.in_pages if then is not None else 0.0)
+    pays = _dictionary_pays(now, rows, domain, drawing)
     found = np.where(pays, coded, plain) + now.overhead / rows
     if not (loses_runs or measured):
         found = np.minimum(found, now.bytes + _repeated(now, rows, distinct))
-    return np.maximum(found + more, now.overhead / rows)
+    return np.maximum(found, now.overhead / rows)
 
 
 def _draws(now: StoredColumn, run: float) -> float:
     """Return the share of rows that draw a value: one of each run, which NULLs do not end."""
     return 1.0 / run if now.run > 1.0 else now.filled
-
-
-def further_pages(rows: Float64, page_rows: npt.ArrayLike) -> Float64:
-    """Return the bytes per row of pages beyond those of PAGE_ROWS rows that row groups of `rows`
-    rows have: FURTHER_PAGE each."""
-    pages, usual = np.ceil(rows / np.asarray(page_rows)), np.ceil(rows / PAGE_ROWS)
-    more: Float64 = FURTHER_PAGE * (pages - usual) / rows
-    return more
 
 
 def _repeated(now: StoredColumn, rows: Float64, distinct: Float64) -> Float64:
@@ -266,7 +248,7 @@ def drops_dictionary(distinct: int, rows: int, width: int) -> bool:
 
 
 def _dictionary_pays(
-    now: StoredColumn, rows: Float64, domain: Float64, draws: tuple[float, float], page_rows: int
+    now: StoredColumn, rows: Float64, domain: Float64, draws: tuple[float, float]
 ) -> npt.NDArray[np.bool_]:
     """Return whether Java's writer keeps the dictionary. draws: share of rows that draw a value,
     then and now.
@@ -279,16 +261,14 @@ def _dictionary_pays(
     if now.dictionary <= 0.0:
         all_rows, own_draws = np.array([now.rows]), draws[1]
         own_domain = domain_of(np.array([now.distinct]), all_rows * own_draws)
-        own = _dictionary_share(now, all_rows, own_domain, own_draws, PAGE_ROWS).item()
+        own = _dictionary_share(now, all_rows, own_domain, own_draws).item()
         limit = REPEATS_MORE * min(own, 1.0)
-    return _dictionary_share(now, rows, domain, draws[0], page_rows) < limit
+    return _dictionary_share(now, rows, domain, draws[0]) < limit
 
 
-def _dictionary_share(
-    now: StoredColumn, rows: Float64, domain: Float64, draws: float, page_rows: int
-) -> Float64:
+def _dictionary_share(now: StoredColumn, rows: Float64, domain: Float64, draws: float) -> Float64:
     """Return the bytes of index and dictionary of a first page, divided by its raw values."""
-    page = np.minimum(rows, page_rows)
+    page = np.minimum(rows, PAGE_ROWS)
     distinct = distinct_in(domain, page * draws)
     return (distinct * now.width + page * np.ceil(_bits(distinct)) / 8.0) / (page * now.width)
 

@@ -32,8 +32,6 @@ class RowGroups:
     """int64[files]: bytes of the footer, UNKNOWN if it has not been read."""
     has_footer: Bool
     """bool[files]: whether the footer has been read."""
-    encoded: Int64 | None = None
-    """int64[row groups]: bytes before compression; None if that was not read."""
     dictionary: Mapping[int, Int64] | None = None
     """int64[row groups] by field id: stored bytes of the dictionary page, 0 without one, UNKNOWN if
     the footer does not say; None if that was not read."""
@@ -64,7 +62,7 @@ class RowSample:
         )
 
 
-DataBytes = Callable[[Int64, Sequence[int], frozenset[int], int], Mapping[int, int]]
+DataBytes = Callable[[Int64, Sequence[int], frozenset[int]], Mapping[int, int]]
 """(order of the rows, columns, those without a dictionary, rows of a page) -> bytes of each
 column's data pages, as the Parquet writer stores the rows in this order."""
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
-from reconciler.advisor.simulate.demand import demands
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.plan.prediction import UNKNOWN
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, Workload
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.row_filter import matches

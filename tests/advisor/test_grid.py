@@ -7,18 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.advisor.simulate.arrangement import LEAST_REST, Arrangement, Sizes, arranged
-from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.grid import simulate_sizes
-from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.grid import SizedRows, in_any_size, simulate_sizes
+from reconciler.advisor.simulate.layout import Layout, Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.sampled import sampled
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries import transforms
 from reconciler.queries.demand import Demand
+from reconciler.queries.demanded import demands
 from reconciler.queries.table_view import table_view
-from reconciler.table.column_bytes import further_pages
+from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -62,22 +61,8 @@ def world() -> tuple[dict[int, np.ndarray], Pool, Pool, tuple[Demand, ...]]:
     return dict(table.values), whole, thin, demands(work, SCHEMA, 7 * DAY)
 
 
-def _rows(pool: Pool, spec: PartitionSpec, ordering: Ordering) -> Arrangement:
-    return arranged(pool, spec, ordering, thin=pool, extremes=(SIZES[2], SIZES[0]))
-
-
-def test_pages_count_by_their_own_number_between_known_sizes(world):
-    """Bytes per row change slowly with row groups, the number of pages in steps."""
-    _, whole, _, _ = world
-    small = [replace(size, page_rows=512) for size in (SIZES[2], SIZES[0])]
-    rows = arranged(whole, NONE, ARRIVAL, thin=whole, extremes=small)
-    asked = float(SIZES[0].row_group_bytes)
-    columns = len(rows.known[0].widths)
-    found = [rows.bytes_per_row(asked, page_rows) for page_rows in (512, 1024)]
-    each = np.array([asked / found[0]])
-    apart = [float(further_pages(each, page_rows)[0]) for page_rows in (512, 1024)]
-    assert found[0] - found[1] == pytest.approx(columns * (apart[0] - apart[1]), rel=0.05)
-    assert found[0] - found[1] > 0.0
+def _rows(pool: Pool, spec: PartitionSpec, ordering: Ordering) -> SizedRows:
+    return in_any_size(pool, spec, ordering, thin=pool, extremes=(SIZES[2], SIZES[0]))
 
 
 def _key(*columns: int) -> tuple[SortColumn, ...]:
@@ -105,9 +90,9 @@ def _brute(
         count = max(1, int(len(mine) * ROW_BYTES / size.target_bytes + 0.5))
         files += count
         for file in np.array_split(mine, count):
-            full = size.row_group_bytes / ROW_BYTES
-            inner = max(1, int(np.ceil(len(file) / full - LEAST_REST)))
-            groups += np.split(file, (np.arange(1, inner) * full).round().astype(int))
+            groups += np.array_split(
+                file, int(row_groups_of(len(file) * ROW_BYTES, size.row_group_bytes))
+            )
     read = 0.0
     for demand in wanted:
         column = next(c for c in (DATE, PART) if c in demand.projection)

@@ -7,12 +7,12 @@ from itertools import combinations
 
 import numpy as np
 
+from bench.replay.replay import reading
+from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
 from reconciler.advisor.recluster import recluster
 from reconciler.advisor.simulate.layout import Layout
-from reconciler.advisor.simulate.replay import reading
-from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.advisor.situation import look
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.ordering import Lexicographic, best_of

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.table import SimulatedTable, empty_table
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Settings
-from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.plan import reasons
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.recluster import Recluster

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
-from reconciler.advisor.simulate.demand import demands
+from bench.replay.table import empty_table
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.merged import merged_whole
-from reconciler.advisor.simulate.missing import CLASSES, NULL, held, missing
+from reconciler.advisor.simulate.missing import CLASSES, NULL, counts, held, missing
 from reconciler.advisor.simulate.pool import build_pool
-from reconciler.advisor.simulate.table import empty_table
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering, order_rows
 from reconciler.queries.demand import Demand
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
 from reconciler.queries.read_cost import read_shape
@@ -304,7 +304,7 @@ def test_what_the_sample_saw_is_always_held_and_what_no_input_has_never_is(data)
     order = np.argsort(null, kind="stable") if data.draw(st.booleans()) else np.arange(count)
     starts = np.unique([0, *data.draw(st.lists(st.integers(0, count - 1), max_size=4))])
     lengths = np.diff(np.append(starts, count))
-    found = held(rows, order, np.ones(count), starts, lengths, file, "")
+    found = held(counts(rows, order, np.ones(count), starts), lengths)
     seen = np.logical_or.reduceat(null[order], starts)
     assert (found.may[NULL] >= seen).all()
     assert (found.rows[NULL] <= lengths).all()

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.advisor.simulate.layout import Layout
-from reconciler.advisor.simulate.neighbours import neighbours_after, rows_of_value
+from reconciler.advisor.simulate.neighbours import BlockOrder, block_order
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.stored import in_order
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.plan.ordering import ARRIVAL, Lexicographic
+from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.row_blocks import BLOCK_ROWS, BLOCKS, sample_blocks
 from reconciler.state.sketch import sample_rows
@@ -112,6 +112,12 @@ def _predicted(pool: Pool, field: int, row_group_bytes: int = 1 << 40) -> dict[i
     return {field: int(known.sum()) for field, known in files.column_sizes.items()}
 
 
+def _blocks(world: World, ordering: Ordering, spec: PartitionSpec | None = None) -> BlockOrder:
+    found = block_order(world.pool(), ordering, spec)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(("key", "field"), [("item", ITEM), ("shop", SHOP)])
 def test_runs_are_lost_in_one_order_and_kept_in_another(world, tmp_path, key, field):
     """A sort by item scatters the rows of an order, a sort by shop does not: within 15 % of the
@@ -129,7 +135,7 @@ def test_runs_are_lost_in_one_order_and_kept_in_another(world, tmp_path, key, fi
 
 def test_rows_in_order_of_arrival_keep_their_runs(world):
     """The only change of a merge is that row groups hold more rows."""
-    same = neighbours_after(world.pool(), ARRIVAL, None)
+    same = _blocks(world, ARRIVAL).neighbours
     assert [known.data for known in same.values()] == pytest.approx([1.0] * len(same), rel=0.02)
     assert same[ORDER].run == pytest.approx(ITEMS, rel=0.02)
     assert same[CUSTOMER].run == pytest.approx(ITEMS, rel=0.02), "a NULL does not end a run"
@@ -144,9 +150,9 @@ def test_values_of_a_slice_are_those_of_rows_that_an_order_leaves_in_it(world, k
     parts = np.array_split(world.rows["order"].to_numpy()[order], slices)
     true = ROWS / sum(len(np.unique(part)) for part in parts)
     ordering = Lexicographic((SortColumn(field),))
-    found = rows_of_value(world.pool(), ordering, None, 1.0 / slices)
-    assert found[ORDER] == pytest.approx(true, rel=0.03)
-    assert ITEM not in found, "items do not come in runs"
+    found = _blocks(world, ordering)
+    assert found.alike(ORDER, 1.0 / slices) == pytest.approx(true, rel=0.03)
+    assert found.alike(ITEM, 1.0 / slices) is None, "items do not come in runs"
 
 
 def test_runs_are_no_order_however_many_of_their_rows_are_sampled(world):
@@ -169,7 +175,7 @@ def test_a_column_that_grew_takes_its_range_in_another_order(world, tmp_path):
 def test_partitions_scatter_rows_as_sorts_do(world):
     def parted(source: int) -> float:
         spec = PartitionSpec(1, (PartitionField(source, 1_000, "bucket[16]", "p"),))
-        return neighbours_after(world.pool(), ARRIVAL, spec)[CUSTOMER].data
+        return _blocks(world, ARRIVAL, spec).neighbours[CUSTOMER].data
 
     assert parted(SHOP) < 1.2 and parted(ITEM) > 3.0
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.advisor.policies.baseline import do_nothing, sort_everything
-from reconciler.advisor.policies.literal_wair import literal_wair
-from reconciler.advisor.policies.ours import ours
-from reconciler.advisor.simulate.replay import Policy, Replay, Step, replay
-from reconciler.advisor.simulate.table import empty_table
+from bench.replay.baseline import do_nothing, sort_everything
+from bench.replay.literal_wair import literal_wair
+from bench.replay.ours import ours
+from bench.replay.replay import Policy, Replay, Step, replay
+from bench.replay.table import empty_table
 from reconciler.queries.rewrite_cost import Rho
 from tests.advisor.worlds import DAY, PART, ROW_BYTES, SCHEMA, SETTINGS, arriving_rows, range_query
 

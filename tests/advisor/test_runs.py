@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.replay.baseline import sort_everything
+from bench.replay.ours import ours
+from bench.replay.replay import Replay, Step, replay
+from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice
-from reconciler.advisor.policies.baseline import sort_everything
-from reconciler.advisor.policies.ours import ours
-from reconciler.advisor.simulate.replay import Replay, Step, replay
-from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.plan import reasons
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Lexicographic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from reconciler.advisor import sizes
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
-from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.sizes import MOST_PER_FILE, SMALLEST
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
@@ -81,16 +79,6 @@ def test_reading_costs_at_most_as_much_as_with_the_table_s_own_size(width):
         for settings in (AUTO, LARGE)
     ]
     assert costs[0] <= 1.02 * costs[1]
-
-
-@pytest.mark.parametrize(("share", "stored"), [(1.25, 125_000), (1.0, 100_000)])
-def test_row_groups_of_rows_that_weigh_more_are_as_much_larger(monkeypatch, share, stored):
-    """As many rows fill one as were meant, whatever each repeats of the columns' values."""
-    layout = Layout(Lexicographic((SortColumn(PART),)), 1 << 20, 100_000, np.zeros(1, dtype=int))
-    large, small = (SimpleNamespace(written_share=each) for each in (1.0, share))
-    monkeypatch.setattr(sizes, "_played", lambda situation, made, other, pool: (made, other, None))
-    found = sizes._of_as_many_rows(None, (large, layout, None), (small, layout, None), None)
-    assert found[1].row_group_bytes == stored
 
 
 def test_keys_are_compared_in_the_row_groups_that_each_would_get():

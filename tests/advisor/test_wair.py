@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.wair.cut import allowance_credit, cut, spending_limit
 from reconciler.advisor.wair.signature import anchor, candidate_keys, cluster, dbscan, signatures
 from reconciler.advisor.wair.utilization import file_savings
+from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import exposures
 from reconciler.queries.row_filter import matches
 from reconciler.queries.table_view import table_view

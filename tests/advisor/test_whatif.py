@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.advisor.simulate.demand import MAX_QUERIES, demands
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.merged import merged_whole
 from reconciler.advisor.simulate.pool import build_pool
@@ -18,6 +17,7 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
+from reconciler.queries.demanded import MAX_QUERIES, demands
 from reconciler.queries.pruning import may_match
 from reconciler.queries.rates import forecast_rates, regime_forecast
 from reconciler.queries.read_cost import read_shape
@@ -93,8 +93,8 @@ def test_predicted_reads_are_near_those_of_the_rewrite_carried_out(seed, key, ji
     assert total_predicted == pytest.approx(total_actual, rel=0.15)
 
 
-def test_the_last_row_group_of_a_file_has_the_rest():
-    """A writer ends row groups at their size: a query meets full ones more often than the rest."""
+def test_row_groups_of_a_file_have_equal_rows():
+    """As the engine cuts them: three row groups of a file that two and a half would fill."""
     table = arrived(np.random.default_rng(1), rows=20_000, rows_per_file=1_000)
     files = table.file_table()
     sample = table.sample(np.arange(20), 256)
@@ -103,9 +103,9 @@ def test_the_last_row_group_of_a_file_has_the_rest():
     wanted = replace(wanted, row_group_bytes=ROW_BYTES * 4_000)
     (written,) = simulate(wanted, build_pool(view, [PART]), []).written.views
     assert written.files.records.tolist() == pytest.approx([10_000, 10_000], rel=0.01)
-    assert written.row_groups.records.tolist() == pytest.approx([4_000, 4_000, 2_000] * 2, rel=0.02)
+    assert written.row_groups.records.tolist() == pytest.approx([3_333] * 6, rel=0.02)
     done = table.laid_out(wanted, np.arange(len(files)), 0).row_groups()
-    assert done.records.tolist() == [4_000, 4_000, 2_000] * 2
+    assert done.records.tolist() == [3_334, 3_334, 3_332] * 2
 
 
 @settings(max_examples=examples(12), deadline=None)

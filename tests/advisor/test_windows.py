@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.replay.ours import ours
+from bench.replay.replay import Step, replay
+from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.policies.ours import ours
-from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.replay import Step, replay
-from reconciler.advisor.simulate.table import SimulatedTable, empty_table
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.moving_windows import with_detected_movement
 from reconciler.queries.predicate import And, Comparison, Ref

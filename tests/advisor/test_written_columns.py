@@ -79,18 +79,18 @@ class World:
         assert pool is not None
         self.pool: Pool = pool
 
-    def written(self, path: Path, key: tuple[int, ...], groups: int, page_rows: int) -> list[float]:
+    def written(self, path: Path, key: tuple[int, ...], groups: int) -> list[float]:
         """Return the bytes per row of each column, sorted by the key."""
         keys = [self.rows[NAMES[field - 1]].fill_null(-1).to_numpy() for field in reversed(key)]
         order = np.lexsort(keys) if keys else np.arange(ROWS)
         rows, each = self.rows.take(pa.array(order)), ROWS // groups
-        page = min(page_rows, each)
+        page = min(PAGE_ROWS, each)
         coded = [
             name for name in NAMES if not drops_dictionary(len(rows[name][:page].unique()), page, 8)
         ]
         pq.write_table(
             rows, path, compression="zstd", compression_level=3, use_dictionary=coded,
-            row_group_size=each, max_rows_per_page=page_rows, dictionary_pagesize_limit=2 << 20,
+            row_group_size=each, max_rows_per_page=PAGE_ROWS, dictionary_pagesize_limit=2 << 20,
             write_page_index=True, write_page_checksum=True,
         )  # fmt: skip
         every = [pq.ParquetFile(path).metadata.row_group(n) for n in range(groups)]
@@ -99,28 +99,23 @@ class World:
             for n in range(len(NAMES))
         ]
 
-    def predicted(
-        self, key: tuple[int, ...], row_group_bytes: float, page_rows: int = PAGE_ROWS
-    ) -> list[float]:
-        files = simulated(self.pool, key, row_group_bytes, page_rows).files
+    def predicted(self, key: tuple[int, ...], row_group_bytes: float) -> list[float]:
+        files = simulated(self.pool, key, row_group_bytes).files
         return [float(files.column_sizes[field].sum()) / ROWS for field in range(1, 10)]
 
     def compared(
-        self, path: Path, key: tuple[int, ...], groups: int = 1, page_rows: int = PAGE_ROWS
+        self, path: Path, key: tuple[int, ...], groups: int = 1
     ) -> list[tuple[float, float]]:
         """Return the predicted and the written bytes per row of each column."""
-        written = self.written(path / "sorted.parquet", key, groups, page_rows)
+        written = self.written(path / "sorted.parquet", key, groups)
         size = 1e12 if groups == 1 else sum(written) * ROWS / groups
-        return list(zip(self.predicted(key, size, page_rows), written, strict=True))
+        return list(zip(self.predicted(key, size), written, strict=True))
 
 
-def simulated(
-    pool: Pool, key: tuple[int, ...], row_group_bytes: float, page_rows: int = PAGE_ROWS
-) -> TableView:
+def simulated(pool: Pool, key: tuple[int, ...], row_group_bytes: float) -> TableView:
     ordering: Ordering = Lexicographic(tuple(map(SortColumn, key))) if key else ARRIVAL
     layout = Layout(
         ordering, 1 << 40, int(row_group_bytes), np.zeros(FILES, dtype=np.int64),
-        page_rows=page_rows,
     )  # fmt: skip
     return simulate(layout, pool, ()).written.views[0]
 
@@ -151,51 +146,31 @@ def test_rows_of_one_lead_are_moved_by_the_keys_that_follow(world, tmp_path):
     assert predicted == pytest.approx(written, rel=0.12)
 
 
-@pytest.mark.parametrize("groups", [1, 4])
-def test_pages_of_few_rows_have_headers_and_dictionaries_of_their_own(world, tmp_path, groups):
-    """A page of 512 prices repeats none, so their dictionary does not pay."""
-    few = world.compared(tmp_path, (DAY,), groups, 512)
-    usual = world.compared(tmp_path, (DAY,), groups)
-    assert few[UNITS - 1][1] > 1.2 * usual[UNITS - 1][1]
-    for field in (PRICE, UNITS, USER):
-        assert few[field - 1][0] == pytest.approx(few[field - 1][1], rel=0.12), NAMES[field - 1]
-    assert few[DAY - 1][0] == pytest.approx(few[DAY - 1][1], rel=0.1), "runs: hardly any values"
-    predicted, written = map(sum, zip(*few, strict=True))
-    assert predicted == pytest.approx(written, rel=0.05)
-
-
 def test_a_column_that_goes_with_the_key_has_few_values_in_a_row_group(world, tmp_path):
     """No query asks for the due day: only blocks of rows show that it follows the day."""
     predicted, written = world.compared(tmp_path, (DAY,), 16)[DUE - 1]
-    assert (
-        written < 0.8 * world.written(tmp_path / "other.parquet", (USER,), 16, PAGE_ROWS)[DUE - 1]
-    )
+    assert written < 0.8 * world.written(tmp_path / "other.parquet", (USER,), 16)[DUE - 1]
     assert predicted == pytest.approx(written, rel=0.15)
 
 
-@pytest.mark.parametrize("page_rows", [512, PAGE_ROWS])
-def test_a_further_key_comes_in_runs_of_all_rows_not_of_the_sampled_ones(
-    world, tmp_path, page_rows
-):
+def test_a_further_key_comes_in_runs_of_all_rows_not_of_the_sampled_ones(world, tmp_path):
     """A day has 160 rows and 12 units, the sample 20 rows of a day."""
-    predicted, written = world.compared(tmp_path, (DAY, UNITS), 4, page_rows)[UNITS - 1]
-    mixed = world.written(tmp_path / "other.parquet", (DAY,), 4, page_rows)[UNITS - 1]
+    predicted, written = world.compared(tmp_path, (DAY, UNITS), 4)[UNITS - 1]
+    mixed = world.written(tmp_path / "other.parquet", (DAY,), 4)[UNITS - 1]
     assert written < 0.6 * mixed
     assert predicted == pytest.approx(written, rel=0.25)
 
 
 def test_a_further_key_is_in_order_within_rows_of_the_first(world, tmp_path):
     """A day has 160 rows of 3,000 users: few repeat, but they grow from row to row."""
-    predicted, written = world.compared(tmp_path, (DAY, USER), 4, 512)[USER - 1]
-    mixed = world.written(tmp_path / "other.parquet", (DAY,), 4, 512)[USER - 1]
-    assert written < 0.8 * mixed
+    predicted, written = world.compared(tmp_path, (DAY, USER), 4)[USER - 1]
     assert predicted == pytest.approx(written, rel=0.25)
 
 
 def test_a_further_key_that_grows_with_time_does_so_within_rows_of_the_first(world, tmp_path):
     """By day and time rows of a day are in the order in which a sort by day leaves them."""
-    predicted, written = world.compared(tmp_path, (DAY, TS), 4, 512)[TS - 1]
-    assert written < 0.9 * world.written(tmp_path / "other.parquet", (DAY, USER), 4, 512)[TS - 1]
+    predicted, written = world.compared(tmp_path, (DAY, TS), 4)[TS - 1]
+    assert written < 0.9 * world.written(tmp_path / "other.parquet", (DAY, USER), 4)[TS - 1]
     assert predicted == pytest.approx(written, rel=0.05)
 
 
@@ -204,7 +179,7 @@ def test_rows_of_a_frequent_first_key_tell_nothing_of_rows_of_the_others(world, 
 
     Plans read no blocks, so that samples alone show it."""
     plain = replace(world.pool, blocks=None)
-    size = sum(world.written(tmp_path / "whole.parquet", (CODE, USER), 8, PAGE_ROWS)) * ROWS / 8
+    size = sum(world.written(tmp_path / "whole.parquet", (CODE, USER), 8)) * ROWS / 8
     groups = simulated(plain, (CODE, USER), size).row_groups
     written = row_groups_of(tmp_path / "whole.parquet", USER)
     predicted = groups.column_sizes[USER] / groups.records
@@ -215,7 +190,7 @@ def test_rows_of_a_frequent_first_key_tell_nothing_of_rows_of_the_others(world, 
 
 def test_a_row_group_is_as_large_as_its_columns(world, tmp_path):
     """Rows of a code take more than those without one: not all row groups have the mean size."""
-    size = sum(world.written(tmp_path / "whole.parquet", (CODE, USER), 8, PAGE_ROWS)) * ROWS / 8
+    size = sum(world.written(tmp_path / "whole.parquet", (CODE, USER), 8)) * ROWS / 8
     groups = simulated(replace(world.pool, blocks=None), (CODE, USER), size).row_groups
     columns = sum(groups.column_sizes.values())
     assert columns.max() > 1.1 * columns.min()

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.queries.demand import Demand
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.queries.read_cost import ShapeReading, read_shape

@@ -421,7 +421,7 @@ def test_a_file_with_views_of_strings_is_sampled(tmp_path: Path) -> None:
 def test_row_groups_of_a_sketch_keep_a_limit_of_bytes_that_pays_for_the_smallest(
     sizes: list[int], share: float, path: str
 ) -> None:
-    groups = [GroupStats(10, size, {1: size}, {}, {}) for size in sizes]
+    groups = [GroupStats(10, {1: size}, {}, {}) for size in sizes]
     most = max(min(sizes), int(share * sum(sizes)))
     chosen = sketch_reader.chosen_groups(groups, path, most)
     assert len(chosen) == len(set(chosen.tolist())) > 0

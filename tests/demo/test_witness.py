@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from reconciler.advisor.simulate.demand import demands
 from reconciler.catalog.metadata import schema_of
 from reconciler.catalog.observe import observe_table
 from reconciler.demo import data, script, tpch, witness
 from reconciler.errors import UnavailableError
 from reconciler.queries.demand import Demand
+from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.filetable import FileTable

@@ -64,8 +64,8 @@ def test_a_declared_key_that_nobody_asks_for_is_named_as_harm(
     """Rows lie in the order of `id`; the policy declares `day`. Where queries ask for `id`, each
     file then holds all of its values; where they ask for `day`, the same plan pays."""
     table = make_table(f"harm_{asked}", files=8, rows=3_000, target=1 << 19)
-    with table.transaction() as change:  # row groups as Iceberg's writer would cut them by bytes
-        change.set_properties({"write.parquet.row-group-limit": "2400"})
+    with table.transaction() as change:  # row groups as the engine would cut them
+        change.set_properties({"write.parquet.row-group-limit": "5400"})
     rows = multiset(table)
     actor = Sorting(StateStore(tmp_path / "state"), tmp_path / "cache")
     actor.table, actor.by = table, "day"

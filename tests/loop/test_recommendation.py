@@ -15,7 +15,6 @@ import pytest
 from reconciler.advisor.pto.objective import LOCAL
 from reconciler.advisor.pto.partitionings import CommitFiles, Ingest
 from reconciler.advisor.pto.recommend import TOO_THIN, Given, recommend
-from reconciler.advisor.simulate.demand import MAX_QUERIES, demands
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import ClusteringMode, DistributionMode, PartitioningMode
 from reconciler.api.load import load
@@ -30,6 +29,7 @@ from reconciler.loop.recommendation_document import (
     policy_changes,
     recommendation_document,
 )
+from reconciler.queries.demanded import MAX_QUERIES, demands
 from reconciler.queries.fragments import Workload
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
@@ -45,7 +45,6 @@ from tests.advisor.worlds import (
     DAY,
     KEY,
     PART,
-    ROW_BYTES,
     SCHEMA,
     arrived,
     claiming,
@@ -94,7 +93,7 @@ def recommended(
     wanted = demands(work, SCHEMA, MONTH_MS)
     given = Given(
         table_view(seen.files, None, sample, 128 << 20), PartitionSpec(0), wanted, LOCAL, rho,
-        MONTH_MS, float(ROW_BYTES), ingest, options.method, options.seed,
+        MONTH_MS, ingest, options.method, options.seed,
         options.keep_partitioning, (("the first half of the log", wanted[:1]),),
     )  # fmt: skip
     return Recommended(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.advisor.simulate.demand import demands
 from reconciler.plan.prediction_interval import calibrate
+from reconciler.queries.demanded import demands
 from reconciler.queries.read_cost import read_shape, scan_amplification
 from reconciler.queries.rewrite_cost import (
     KEY_TEXT,

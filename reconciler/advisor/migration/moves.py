@@ -151,7 +151,7 @@ def move_what_if(situation: Situation, rows: Int64, migration: Migration) -> Can
         grouping.PACK_TARGETS * settings.target_bytes,
     )
     layout = Layout(
-        ordering, settings.target_bytes, situation.stored_row_group, groups.number,
+        ordering, settings.target_bytes, settings.row_group_bytes, groups.number,
         settings.open_bytes, int(part.files.partition[0]), spec,
     )  # fmt: skip
     outcome = None

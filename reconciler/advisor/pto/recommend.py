@@ -27,7 +27,7 @@ from reconciler.advisor.pto.partitionings import (
     text_of,
 )
 from reconciler.advisor.pto.present import present_footers, present_readings
-from reconciler.advisor.pto.sizes import DeclaredSize, size_grid
+from reconciler.advisor.pto.sizes import declared_row_group, size_grid
 from reconciler.advisor.pto.sort_schemes import orderings, schemes
 from reconciler.advisor.pto.space import (
     LEAST_ROWS_OF_GROUP,
@@ -37,7 +37,7 @@ from reconciler.advisor.pto.space import (
     best,
     sampled_enough,
 )
-from reconciler.advisor.simulate.arrangement import Sizes
+from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.totals import WORSE
 from reconciler.format import iec
@@ -80,8 +80,7 @@ class Given:
 
     view: the table with its sample, and row groups of the files whose footers were read. present:
     its current spec. demands: recorded queries, and those of other windows by what they are called.
-    plain_row: bytes of a row in plain encoding. horizon_ms: over which reading and rewriting
-    are weighed.
+    horizon_ms: over which reading and rewriting are weighed.
     """
 
     view: TableView
@@ -90,12 +89,19 @@ class Given:
     costs: Costs
     rho: float
     horizon_ms: int
-    plain_row: float
     ingest: Ingest = NO_INGEST
     method: str = DEFAULT_METHOD
     seed: int = 0
     keep_partitioning: bool = False
     windows: tuple[tuple[str, tuple[Demand, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """bytes: the stored size to declare; rows: that such a row group has."""
+
+    bytes: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ class DeclaredLayout:
     spec: PartitionSpec
     ordering: Ordering
     target_bytes: int
-    row_group: DeclaredSize | None
+    row_group: RowGroup | None
     window: Float64
     low: float
     high: float
@@ -235,8 +241,7 @@ def search_space(
     paper = min(len(found), len(every) - 1)
     whole = Space(
         pool, thin, specs, every, paper, sizes, given.demands, used, given.costs, given.rho,
-        given.horizon_ms, present_readings(given.view, given.demands), given.plain_row,
-        given.ingest,
+        given.horizon_ms, present_readings(given.view, given.demands), given.ingest,
     )  # fmt: skip
     return _screened(whole, screen), refused
 
@@ -294,7 +299,8 @@ def _layout(
     read = float(label.window.sum())
     low, high = widened(min(low, read), max(high, read), label.sampled_rows)
     row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
-    declared = space.declared(candidate.sizes.row_group_bytes, row)
+    group = candidate.sizes.row_group_bytes
+    declared = RowGroup(declared_row_group(group), round(group / max(row, 1e-9)))
     inner = np.array([label.row_groups / max(label.files, 1.0)])
     footers = label.opened * float(space.pool.stored.footer.of(inner)[0])
     worse = tuple(

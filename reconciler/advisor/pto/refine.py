@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS, MOST_FILE, SMALLEST_FILE
 from reconciler.advisor.pto.space import WORKERS, CandidateLayout, Label, Space, sampled_enough
-from reconciler.advisor.simulate.arrangement import Arrangement, Sizes
+from reconciler.advisor.simulate.grid import SizedRows
+from reconciler.advisor.simulate.layout import Sizes
 
 LEADERS, PER_SPEC = 4, 2
 """Partitionings with their orderings that are refined: the cheapest, and those of each
@@ -87,11 +88,9 @@ def _refined(space: Space, leader: Label) -> list[Label]:
     return [label for label in judged() if label is not leader]
 
 
-def _around(rows: Arrangement, sizes: Sizes, multiples: tuple[float, ...]) -> list[Sizes]:
+def _around(rows: SizedRows, sizes: Sizes, multiples: tuple[float, ...]) -> list[Sizes]:
     """Return sizes with other row groups in the same files, and other files of the same ones."""
-    least = LEAST_GROUP_ROWS * rows.bytes_per_row(
-        LEAST_GROUP_ROWS * rows.stored[0], rows.known[0].page_rows
-    )
+    least = LEAST_GROUP_ROWS * rows.bytes_per_row(LEAST_GROUP_ROWS * rows.known[0].per_row)
     file, group = sizes.target_bytes, sizes.row_group_bytes
     groups = (int(max(group * multiple, least)) for multiple in multiples)
     files = (int(file * multiple) for multiple in OF_FILE)

@@ -1,12 +1,9 @@
-"""Sizes of files and row groups: the grid (PTO, section 3.2.5), the expert's rule (Algorithm 4),
-and the number to declare so that the writer makes row groups of a stored size."""
+"""Sizes of files and row groups: the grid (PTO, section 3.2.5), and the expert's rule
+(Algorithm 4)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from reconciler.advisor.simulate.arrangement import Sizes
-from reconciler.table.row_group_bytes import page_rows_for, rows_of_row_group
+from reconciler.advisor.simulate.layout import Sizes
 
 MIB = 1 << 20
 LEAST_FILE, MOST_FILE = 32 * MIB, 512 * MIB
@@ -54,45 +51,8 @@ def expert_row_group(target_bytes: int, bytes_per_row: float) -> int:
     return max(1, min(128 * MIB, target_bytes // 4, rows))
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredSize:
-    """configured: what to declare; stored: bytes of the row groups that it gives; rows: theirs;
-    page_rows: limit of the rows of a page that belongs to it."""
-
-    configured: int
-    stored: int
-    rows: int
-    page_rows: int
-
-
-def declared_row_group(stored: int, compressed_row: float, plain_row: float) -> DeclaredSize:
-    """Return the size to declare for row groups of about `stored` bytes.
-
-    The writer compares the buffered size, of which the last page is not compressed. With pages of
-    few rows that is little, so that row groups are nearly as large as declared.
-    """
-    wanted = max(stored / max(compressed_row, 1e-9), 1.0)
-    low, high = 1, max(2, int(stored * max(plain_row / max(compressed_row, 1e-9), 1.0) * 2))
-    while low < high:
-        middle = (low + high) // 2
-        if _rows(middle, compressed_row, plain_row) >= wanted:
-            high = middle
-        else:
-            low = middle + 1
-    both = (low, max(1, low - 1))
-    size = _rounded(min(both, key=lambda s: abs(_rows(s, compressed_row, plain_row) - wanted)))
-    rows = _rows(size, compressed_row, plain_row)
-    return DeclaredSize(
-        size, round(rows * compressed_row), round(rows), page_rows_for(size, plain_row)
-    )
-
-
-def _rows(configured: int, compressed_row: float, plain_row: float) -> float:
-    page_rows = page_rows_for(configured, plain_row)
-    return rows_of_row_group(configured, compressed_row, plain_row, page_rows)
-
-
-def _rounded(size: int) -> int:
-    """Return the size in whole KiB, or in whole MiB from 8 MiB on, as people write sizes."""
-    unit = MIB if size >= 8 * MIB else 1 << 10
-    return max(unit, round(size / unit) * unit)
+def declared_row_group(stored: int) -> int:
+    """Return the size of row groups to declare, in whole KiB, or in whole MiB from 8 MiB on, as
+    people write sizes."""
+    unit = MIB if stored >= 8 * MIB else 1 << 10
+    return max(unit, round(stored / unit) * unit)

@@ -19,9 +19,16 @@ import numpy as np
 from reconciler.advisor.pto.column_use import Usage
 from reconciler.advisor.pto.objective import Costs, reading_cost
 from reconciler.advisor.pto.partitionings import NO_INGEST, Ingest, Partitioning
-from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS, DeclaredSize, declared_row_group
-from reconciler.advisor.simulate.arrangement import Arrangement, Sizes, arranged, place_of
-from reconciler.advisor.simulate.grid import Grid, Readings, simulate_sizes
+from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS
+from reconciler.advisor.simulate.arrangement import place_of
+from reconciler.advisor.simulate.grid import (
+    Grid,
+    Readings,
+    SizedRows,
+    in_any_size,
+    simulate_sizes,
+)
+from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import SMALL_SHARE
@@ -84,9 +91,8 @@ class Space:
 
     orderings: the first is ARRIVAL; the next `paper` ones are Algorithm 1's. sizes: the grid.
     bytes_per_row: stored, of the present files. present: what the demands read of these files.
-    plain_row: bytes of a row in plain encoding. rho: cost of rewriting a byte, in bytes of
-    reading. places: rows of the pool in orders that no Ordering describes (methods.mddl), by the
-    number that candidates have as their ordering.
+    rho: cost of rewriting a byte, in bytes of reading. places: rows of the pool in orders that no
+    Ordering describes (methods.mddl), by the number that candidates have as their ordering.
     """
 
     pool: Pool
@@ -101,7 +107,6 @@ class Space:
     rho: float
     horizon_ms: int
     present: Readings
-    plain_row: float
     ingest: Ingest = NO_INGEST
     places: dict[int, Int64] = field(default_factory=dict)
 
@@ -152,18 +157,12 @@ class Space:
     @cached_property
     def extremes(self) -> tuple[Sizes, ...]:
         """Return the sizes with the smallest row groups that are refined, the smallest of the grid,
-        the largest with pages of as few rows, a middle one and the largest."""
+        a middle one and the largest."""
         ordered = sorted(self.sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
         least = max(1, int(LEAST_GROUP_ROWS * self.bytes_per_row))
         finest = Sizes(ordered[0].target_bytes, min(least, ordered[0].row_group_bytes))
-        alike = [size for size in ordered if self._page_rows(size) == self._page_rows(finest)]
-        bend = ordered.index(alike[-1]) if alike else 0  # from here on, pages grow with row groups
-        middle = ordered[(bend + len(ordered)) // 2]
-        few = (finest, ordered[0], ordered[bend], middle, ordered[-1])
-        return tuple(replace(size, page_rows=self._page_rows(size)) for size in dict.fromkeys(few))
-
-    def _page_rows(self, sizes: Sizes) -> int:
-        return self.declared(sizes.row_group_bytes, self.bytes_per_row).page_rows
+        middle = ordered[len(ordered) // 2]
+        return tuple(dict.fromkeys((finest, ordered[0], middle, ordered[-1])))
 
     @cached_property
     def _made(self) -> dict[int, Int64]:
@@ -185,9 +184,9 @@ class Space:
     def ordering(self, number: int) -> Ordering:
         return ARRIVAL if number in self.places else self.orderings[number]
 
-    def arrangement(self, spec: int, ordering: int) -> Arrangement:
+    def arrangement(self, spec: int, ordering: int) -> SizedRows:
         chosen = self.partitionings[spec]
-        return arranged(
+        return in_any_size(
             self.pool, chosen.spec, self.ordering(ordering), thin=self.thin,
             extremes=self.extremes, place=self.place(ordering), target=chosen.target,
         )  # fmt: skip
@@ -213,13 +212,13 @@ class Space:
 
     def labelled(
         self,
-        rows: Arrangement,
+        rows: SizedRows,
         candidates: Sequence[CandidateLayout],
         *,
         widening: float = 1.0,
     ) -> list[Label]:
         """Return the labels of candidates whose rows are arranged alike."""
-        sizes = [self._reachable(candidate.sizes, rows) for candidate in candidates]
+        sizes = [candidate.sizes for candidate in candidates]
         grid = simulate_sizes(rows, sizes, self.demands, widening=widening)
         return self._labels(candidates, grid)
 
@@ -246,17 +245,6 @@ class Space:
                 )
             )  # fmt: skip
         return labels
-
-    def declared(self, stored: int, bytes_per_row: float) -> DeclaredSize:
-        """Return the row-group size to declare for about `stored` bytes. bytes_per_row: stored, in
-        the layout."""
-        return declared_row_group(stored, bytes_per_row, max(self.plain_row, bytes_per_row))
-
-    def _reachable(self, sizes: Sizes, rows: Arrangement) -> Sizes:
-        """Return the sizes with the row groups that the writer makes of the declared number."""
-        per_row = rows.bytes_per_row(sizes.row_group_bytes, self._page_rows(sizes))
-        declared = self.declared(sizes.row_group_bytes, per_row)
-        return Sizes(sizes.target_bytes, max(1, declared.stored), declared.page_rows)
 
     def _packs(self, candidate: CandidateLayout) -> bool:
         """Whether the candidate is the present spec without a sort, in which only small files are

@@ -1,96 +1,59 @@
 """Arranges sampled rows as a layout writes them, and cuts them into files and row groups.
 
-The rows are arranged once per partition spec and ordering; each size only cuts them elsewhere.
+The rows are arranged once per partition spec and ordering; each size only cuts them elsewhere. The
+engine writes files of equal rows, and row groups of equal rows in each: so are these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.layout import Layout
-from reconciler.advisor.simulate.pool import Pool, WrittenBytes
-from reconciler.advisor.simulate.sampled import MIN_SLICE_ROWS, stored_bytes
-from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
+from reconciler.advisor.simulate.layout import Sizes
+from reconciler.advisor.simulate.pool import Pool
+from reconciler.advisor.simulate.target import TargetPartitions
 from reconciler.plan.grouping import arrivals, output_files
 from reconciler.plan.ordering import Ordering, order_rows
-from reconciler.table.column_bytes import further_pages
 from reconciler.table.filetable import Float64, Int64
-from reconciler.table.row_group_bytes import PAGE_ROWS
-from reconciler.table.schema import PartitionSpec
+from reconciler.table.row_group_bytes import row_groups_of
 
 Int32 = npt.NDArray[np.int32]
 
-LEAST_REST = 0.02
-"""Share of a row group's rows below which a file has no further row group for the rest: bytes per
-row are not known better than that."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Sizes:
-    """target_bytes: of a file. row_group_bytes: stored bytes of a row group. Both compressed.
-    page_rows: limit of the rows of a page."""
-
-    target_bytes: int
-    row_group_bytes: int
-    page_rows: int = PAGE_ROWS
+MIN_SLICE_ROWS = 8
+"""Sampled rows that a simulated file or row group has at least."""
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The rows of a pool in the order in which a layout writes them.
-
-    order: int64[rows], rows of the pool. starts: first ordered row of each target partition.
-    known: bytes at some sizes of row groups, the smallest first: a dictionary is shared by the rows
-    of its row group.
-    """
+    """The rows of a pool in the order in which a layout writes them."""
 
     pool: Pool
+    """It has the sampled rows."""
     ordering: Ordering
-    target: TargetPartitions
+    """It orders the rows of each part."""
     order: Int64
-    starts: Int64
-    known: tuple[WrittenBytes, ...]
+    """int64[rows], the rows of the pool, part by part."""
+    part: Int64
+    """int64[rows], ascending: rows of one part are written together and with no others."""
+    weight: Float64
+    """float64[rows], the rows of the table that each ordered row represents."""
+    target: TargetPartitions | None = None
+    """The partitions that parts are, if rows are moved to a spec; else parts are groups of files,
+    which follow each other in key order."""
 
     @cached_property
-    def stored(self) -> list[float]:
-        """Return the stored bytes per row at the known sizes."""
-        live = float(self.pool.files.live_bytes.sum()) / max(float(self.pool.weight.sum()), 1.0)
-        return [max(known.share * live, 1e-9) for known in self.known]
-
-    def bytes_per_row(self, row_group_bytes: float, page_rows: int = PAGE_ROWS) -> float:
-        """Return the stored bytes per row, in row groups of this size and pages of so many rows."""
-        stored = self.stored
-        columns = float(len(self.known[0].widths))
-        found = stored[-1]
-        for _ in range(2):  # rows of a row group depend on the bytes per row
-            each = np.array([row_group_bytes / found])
-            found = max(float(self.between(each, page_rows, stored, columns)[0]), 1e-9)
-        return found
-
-    def between(
-        self, rows: Float64, page_rows: npt.ArrayLike, totals: Sequence[float], columns: float
-    ) -> Float64:
-        """Return bytes per row of so many columns in row groups of `rows` rows, from those at the
-        known sizes: linear in the logarithm of rows, but for pages, whose number grows in steps.
-        """
-        own = [
-            total - columns * known.further_pages
-            for known, total in zip(self.known, totals, strict=True)
-        ]
-        found: Float64 = np.interp(
-            np.log(np.maximum(rows, 1.0)), np.log([known.rows for known in self.known]), own
-        )
-        return found + columns * further_pages(rows, page_rows)
+    def starts(self) -> Int64:
+        """Return the first ordered row of each part."""
+        return np.flatnonzero(np.diff(self.part, prepend=-1))
 
     @cached_property
     def cumulative(self) -> Float64:
         """Return the table rows before each ordered row, and after the last, float64[rows + 1]."""
-        return np.concatenate(([0.0], np.cumsum(self.pool.weight[self.order])))
+        return np.concatenate(([0.0], np.cumsum(self.weight)))
 
     @cached_property
     def middle(self) -> Float64:
@@ -101,165 +64,140 @@ class Arrangement:
     def ranks(self) -> dict[int, Int32]:
         """Return the ranks of every column in this order."""
         return {
-            field: column.ranks.astype(np.int32)[self.order]
-            for field, column in self.pool.columns.items()
+            number: column.ranks.astype(np.int32)[self.order]
+            for number, column in self.pool.columns.items()
         }
+
+    def weighted(self, weight: Float64) -> Arrangement:
+        """Return the rows of a positive weight, with it. weight: float64[rows of the pool]."""
+        own = weight[self.order]
+        kept = own > 0.0
+        return replace(self, order=self.order[kept], part=self.part[kept], weight=own[kept])
 
 
 def place_of(pool: Pool, ordering: Ordering) -> Int64:
-    """Return the rows of the pool in the order of `ordering`, whatever their partition."""
+    """Return the rows of the pool in the order of `ordering`, whatever their part."""
     ranks = [pool.columns[column.field_id].places for column in ordering.key]
     return order_rows(ordering, ranks, arrivals(pool.files)[pool.file])
 
 
 def arranged(
     pool: Pool,
-    spec: PartitionSpec,
     ordering: Ordering,
-    *,
-    thin: Pool,
-    extremes: Sequence[Sizes],
-    place: Int64 | None = None,
+    part: Int64,
     target: TargetPartitions | None = None,
+    place: Int64 | None = None,
 ) -> Arrangement:
-    """Return the rows by target partition, then in the ordering.
+    """Return the rows by part, then in the ordering.
 
-    thin: a thinner pool of the same files, which is enough to estimate bytes per row. extremes: the
-    sizes with the smallest and the largest row groups, and some between. place, target: `place_of`
-    and `target_partitions` of the pool, if they are known.
+    part: int64[rows of the pool]. place: `place_of` the pool, if it is known.
     """
-    place = place_of(pool, ordering) if place is None else place
-    target = target_partitions(pool, spec) if target is None else target
-    narrow = np.uint16 if len(target.values) < 1 << 16 else np.int64  # sorted in linear time
-    number = target.number[place].astype(narrow)
-    order = place[np.argsort(number, kind="stable")] if len(target.values) > 1 else place
-    starts = np.flatnonzero(np.diff(target.number[order], prepend=-1))
-    found = [_written(thin, spec, ordering, each) for each in extremes]
-    known = {each.rows: each for each in found}  # a small table has one size
-    return Arrangement(
-        pool, ordering, target, order, starts, tuple(known[rows] for rows in sorted(known))
-    )
-
-
-def _written(thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes) -> WrittenBytes:
-    """Return what the rows take, simulated once: other queries, ranges and pools ask again."""
-    key = (ordering, spec, sizes.target_bytes, sizes.row_group_bytes, sizes.page_rows)
-    if key not in thin.written:
-        thin.written[key] = _simulated(thin, spec, ordering, sizes)
-    return thin.written[key]
-
-
-def _simulated(thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes) -> WrittenBytes:
-    layout = Layout(
-        ordering, sizes.target_bytes, sizes.row_group_bytes,
-        np.zeros(len(thin.files), dtype=np.int64),
-        spec=None if spec.unpartitioned else spec, page_rows=sizes.page_rows,
-    )  # fmt: skip
-    taken = stored_bytes(thin, layout)
-    rows = min(sizes.row_group_bytes / max(taken.per_row, 1e-9), taken.rows)
-    return WrittenBytes(rows, sizes.page_rows, taken.widths, taken.share)
+    order = place_of(pool, ordering) if place is None else place
+    most = int(part.max(initial=0))
+    if most:
+        narrow = np.uint16 if most < 1 << 16 else np.int64  # sorted in linear time
+        order = order[np.argsort(part[order].astype(narrow), kind="stable")]
+    return Arrangement(pool, ordering, order, part[order], pool.weight[order], target)
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The row groups (or files) of every size, one size after the other.
-
-    size: which of the sizes; starts: first ordered row; rows: sampled rows; records: table rows;
-    part: target partition; stands_for: how many real ones it represents. All [slices].
-    """
+    """The row groups (or files) of every size, one size after the other. All [slices]."""
 
     size: Int64
+    """It says to which of the sizes each belongs."""
     starts: Int64
+    """It has the first ordered row of each."""
     rows: Int64
+    """It counts the sampled rows of each."""
     records: Float64
-    part: Int64
+    """It counts the table's rows of each, of all files that it represents."""
     stands_for: Float64
+    """It counts the real files or row groups that each represents: more than one in a thin
+    sample."""
+
+    @property
+    def ends(self) -> Int64:
+        return self.starts + self.rows
+
+    @property
+    def each(self) -> Float64:
+        """Return the table's rows of one real file or row group."""
+        return self.records / self.stands_for
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """owner: int64[row groups], the file of each. smallest: sampled rows of the smallest row group
-    per size, if the sample were cut into as many as there will be; float64[sizes]."""
+    """The files and row groups into which sizes cut the rows."""
 
     files: Slices
+    """They are in the order of their rows, size by size."""
     groups: Slices
+    """They are likewise, file by file."""
     owner: Int64
+    """int64[row groups], the file of each."""
     smallest: Float64
+    """float64[sizes], sampled rows of the smallest row groups (their 10th percentile) if the sample
+    were cut into as many as there will be."""
+
+    @cached_property
+    def edges(self) -> Int64:
+        """Return the first rows of all row groups, ascending, each once."""
+        return np.unique(self.groups.starts)
 
 
-def cut(rows: Arrangement, sizes: Sequence[Sizes]) -> Pieces:
-    """Return where each size cuts the rows into files, and those into row groups."""
+def cut(rows: Arrangement, sizes: Sequence[Sizes], per_row: Sequence[float]) -> Pieces:
+    """Return where each size cuts the rows into files, and those into row groups. per_row: stored
+    bytes of a row in each size."""
     files, groups, owners, smallest, before = [], [], [], [], 0
-    for number, size in enumerate(sizes):
-        one, parts, owner, least = _cut_one(rows, size, number)
+    for number, (size, stored) in enumerate(zip(sizes, per_row, strict=True)):
+        one, inner, owner = _cut_one(rows, size, stored, number)
         files.append(one)
-        groups.append(parts)
+        groups.append(inner)
         owners.append(owner + before)
-        smallest.append(least)
+        smallest.append(float(np.percentile(inner.rows / inner.stands_for, 10)))
         before += len(one.starts)
     return Pieces(_joined(files), _joined(groups), np.concatenate(owners), np.array(smallest))
 
 
 def _joined(parts: Sequence[Slices]) -> Slices:
-    names = ("size", "starts", "rows", "records", "part", "stands_for")
+    if len(parts) == 1:
+        return parts[0]
+    names = ("size", "starts", "rows", "records", "stands_for")
     return Slices(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def _cut_one(rows: Arrangement, size: Sizes, number: int) -> tuple[Slices, Slices, Int64, float]:
+def _cut_one(
+    rows: Arrangement, size: Sizes, per_row: float, number: int
+) -> tuple[Slices, Slices, Int64]:
     ends = np.append(rows.starts[1:], len(rows.order))
     weight = rows.cumulative[ends] - rows.cumulative[rows.starts]
-    per_row = rows.bytes_per_row(size.row_group_bytes, size.page_rows)
-    real = output_files(weight * per_row, size.target_bytes)
-    files, part = _sliced(rows, rows.starts, ends, weight, real)
-    file_ends = np.append(files[1:], len(rows.order))
-    records = rows.cumulative[file_ends] - rows.cumulative[files]
-    stands = (real / np.bincount(part, minlength=len(real)))[part]
-    full = max(size.row_group_bytes / per_row, 1.0)
-    inner = np.maximum(np.ceil(records / stands / full - LEAST_REST), 1.0)
-    groups, owner = _sliced(rows, files, file_ends, records, inner * stands, full)
-    group_ends = np.append(groups[1:], len(rows.order))
-    group_records = rows.cumulative[group_ends] - rows.cumulative[groups]
-    group_stands = (inner * stands / np.bincount(owner, minlength=len(files)))[owner]
-    group_rows = group_ends - groups
-    rest = (np.diff(owner, append=-1) != 0) & (np.diff(owner, prepend=-1) == 0)
-    kind = np.full(len(files), number, dtype=np.int64)
-    return (
-        Slices(kind, files, file_ends - files, records, part, stands),
-        Slices(
-            np.full(len(groups), number, dtype=np.int64), groups, group_rows, group_records,
-            part[owner], group_stands,
-        ),
-        owner,
-        float(np.percentile((group_rows / group_stands)[~rest], 10)),
-    )  # fmt: skip
+    real = output_files(weight * per_row, size.target_bytes).astype(np.float64)
+    files, _ = _sliced(rows, rows.starts, ends, real, number)
+    inner = row_groups_of(files.each * per_row, size.row_group_bytes)
+    groups, owner = _sliced(rows, files.starts, files.ends, inner * files.stands_for, number)
+    return files, groups, owner
 
 
 def _sliced(
-    rows: Arrangement,
-    starts: Int64,
-    ends: Int64,
-    weight: Float64,
-    wanted: npt.ArrayLike,
-    full: float | None = None,
-) -> tuple[Int64, Int64]:
-    """Return the first row and the parent of each slice; parents are cut into equal weights.
-
-    full: table rows of a slice; a parent then has full ones and a rest, as a file has row groups.
-    A parent with few sampled rows is cut into fewer slices than wanted, which are equal.
-    """
-    lengths = ends - starts
-    most = np.maximum(1, lengths // MIN_SLICE_ROWS)
-    asked = np.ceil(np.asarray(wanted, dtype=np.float64))
-    used = np.minimum(asked, most).astype(np.int64)
-    each = weight / used
-    if full is not None:
-        exact = (asked <= most) & (weight <= (used + LEAST_REST) * full)
-        each = np.where(exact, np.minimum(full, weight), each)
+    rows: Arrangement, starts: Int64, ends: Int64, wanted: Float64, number: int
+) -> tuple[Slices, Int64]:
+    """Return the slices of parents, which are cut into equal rows of the table, and the parent of
+    each. wanted: how many of each parent; of one with few sampled rows there are fewer."""
+    used = np.minimum(np.ceil(wanted), np.maximum(1, (ends - starts) // MIN_SLICE_ROWS))
+    used = used.astype(np.int64)
+    each = (rows.cumulative[ends] - rows.cumulative[starts]) / used
     parent = np.repeat(np.arange(len(starts)), used)
     inside = np.arange(len(parent)) - np.repeat(np.cumsum(used) - used, used)
     edge = rows.cumulative[starts[parent]] + inside * each[parent]
-    first = np.searchsorted(rows.middle, edge, side="left")
-    first = np.maximum(first, starts[parent])
+    first = np.maximum(np.searchsorted(rows.middle, edge, side="left"), starts[parent])
     first[inside == 0] = starts
     filled = np.diff(np.append(first, len(rows.order))) > 0
-    return first[filled].astype(np.int64), parent[filled].astype(np.int64)
+    first, parent = first[filled].astype(np.int64), parent[filled].astype(np.int64)
+    last = np.append(first[1:], len(rows.order))
+    slices = Slices(
+        np.full(len(first), number, dtype=np.int64), first, last - first,
+        rows.cumulative[last] - rows.cumulative[first],
+        (wanted / np.bincount(parent, minlength=len(starts)))[parent],
+    )  # fmt: skip
+    return slices, parent

@@ -38,41 +38,35 @@ def bounded(files: FileTable, layout: Layout) -> Written | None:
 
 def _outputs(files: FileTable, layout: Layout) -> TableView:
     live = np.maximum(files.records - files.position_deleted, 1)
-    size = int(files.live_bytes.sum())
+    size, rows = int(files.live_bytes.sum()), int(live.sum())
     count = int(layout.files_of(size))
-    edges = np.linspace(0.0, float(live.sum()), count + 1)
-    assert layout.ordering.lead is not None
-    lead = layout.ordering.lead.field_id
+    edges, unknown = np.linspace(0.0, float(rows), count + 1), np.full(count, UNKNOWN)
     columns = {}
     for field, column in files.columns.items():
-        whole = bool(column.bounded.all())
-        if field == lead:
+        # numpy sorts byte strings but has no minimum for them
+        lower, upper = (
+            np.sort(column.lower)[:1].repeat(count),
+            np.sort(column.upper)[-1:].repeat(count),
+        )
+        if layout.ordering.lead is not None and field == layout.ordering.lead.field_id:
             gone = int(np.minimum(files.position_deleted, column.nulls).sum())
-            nulls_first = int(column.nulls.sum())
-            lower = _rank_values(column.lower, live, edges[:-1] - nulls_first)
-            upper = _rank_values(
-                column.upper, _values_at_least(files, column), edges[1:] - nulls_first + gone
-            )
-        else:
-            # numpy sorts byte strings but has no minimum for them
-            lower = np.repeat(np.sort(column.lower)[:1], count)
-            upper = np.repeat(np.sort(column.upper)[-1:], count)
+            first = int(column.nulls.sum())
+            lower = _rank_values(column.lower, live, edges[:-1] - first)
+            valued = _values_at_least(files, column)
+            upper = _rank_values(column.upper, valued, edges[1:] - first + gone)
+        whole = np.full(count, bool(column.bounded.all()))
         nulls = -1 if (column.nulls < 0).any() else int(column.nulls.sum())
         columns[field] = ColumnBounds(
-            field, column.kind, lower, upper, np.full(count, whole), np.full(count, whole),
-            np.full(count, nulls, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64),
-            np.full(count, UNKNOWN, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64),
-            np.ones(count, dtype=bool),
+            field, column.kind, lower, upper, whole, whole, np.full(count, nulls), unknown, unknown,
+            unknown, np.ones(count, dtype=bool),
         )  # fmt: skip
     sizes = {
-        field: np.full(count, int(known.sum()) // count, dtype=np.int64)
+        field: np.full(count, int(known.sum()) // count)
         for field, known in files.column_sizes.items()
         if (known != UNKNOWN).all()
     }
-    each = np.full(count, max(1, int(live.sum()) // count), dtype=np.int64)
-    table = simulated_files(
-        files, each, np.full(count, size // count), columns, sizes, layout.partition
-    )
+    each, of_file = np.full(count, max(1, rows // count)), np.full(count, size // count)
+    table = simulated_files(files, each, of_file, columns, sizes, layout.partition)
     table = as_in_manifest(table, layout.unbounded)
     return TableView(table, row_group_bytes=1 << 62, open_bytes=layout.open_bytes)
 

@@ -1,38 +1,31 @@
 """Simulates one arrangement of rows in many sizes of files and row groups at once.
 
 PTO labels hundreds of candidates, most of which differ only in their sizes (section 3.2.5). The
-rows are arranged once per partition spec and ordering (`arranged`); every size then only cuts them
-elsewhere. `simulate` answers the same question for one layout of a decision, with replicates.
-
-A range of few sampled rows is narrower than that of all rows, most of all in the best layouts, so
-each range is widened, in ranks among the sample's distinct values, by span / (r - 1) at both ends,
-where r is the number of sampled rows in it: the estimator of the German tank problem.
+rows are arranged once per partition spec and ordering (`in_any_size`); every size then only cuts
+them elsewhere. `simulate` answers the same question for one layout of a decision, with replicates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from reconciler.advisor.simulate.arrangement import (
-    Arrangement,
-    Pieces,
-    Sizes,
-    Slices,
-    cut,
-)
-from reconciler.advisor.simulate.missing import NAN, NULL, TELLING
-from reconciler.advisor.simulate.pool import PoolColumn
+from reconciler.advisor.simulate.arrangement import Arrangement, Slices, arranged, cut
+from reconciler.advisor.simulate.layout import Layout, Sizes
+from reconciler.advisor.simulate.pool import Pool, StoredBytes
+from reconciler.advisor.simulate.sampled import stored_bytes
+from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
+from reconciler.advisor.simulate.zones import zone_maps
+from reconciler.plan.ordering import Ordering
 from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.pruning import Partitions, may_match
 from reconciler.queries.table_view import type_width
-from reconciler.table.filetable import UNKNOWN, ColumnBounds, Float64, Int64
-
-Int32 = npt.NDArray[np.int32]
+from reconciler.table.filetable import ColumnBounds, Float64, Int64
+from reconciler.table.schema import PartitionSpec
 
 CELLS = 8_000_000
 """Queries x row groups pruned at once: bounds the memory, does not change the result."""
@@ -70,82 +63,133 @@ class Grid:
     bytes_written: Float64
 
 
-def simulate_sizes(
-    rows: Arrangement, sizes: Sequence[Sizes], demands: Sequence[Demand], *, widening: float = 1.0
-) -> Grid:
-    """Return what each size reads. widening: multiple of the correction for the sample's ranges; 0
-    takes them as they are, which is too optimistic."""
-    made = cut(rows, sizes)
-    fields = sorted({f for d in demands for f in fields_of(d.predicate)} & set(rows.pool.columns))
-    bounds = {field: _bounds(rows, made, field, widening) for field in fields}
-    partitions = _partitions(rows)
-    shape = (len(sizes), len(demands))
-    out = [np.zeros(shape) for _ in range(6)]
-    page_rows = np.array([size.page_rows for size in sizes])[made.groups.size]
-    opened_groups = np.bincount(made.owner, weights=made.groups.stands_for)
-    per_file = opened_groups / made.files.stands_for
-    for column, demand in enumerate(demands):
-        of_groups = _expected(rows, demand, made.groups, {f: b[0] for f, b in bounds.items()},
-                              partitions)  # fmt: skip
-        of_files = _expected(rows, demand, made.files, {f: b[1] for f, b in bounds.items()},
-                             partitions)  # fmt: skip
-        width = _projected(rows, demand, made.groups, page_rows)
-        read = width * made.groups.records
-        files = of_files * made.files.stands_for
-        groups = of_groups * made.groups.stands_for
-        per_size = [
-            np.bincount(made.groups.size, weights, len(sizes))
-            for weights in (of_groups[0] * read, of_groups[1] * read, groups[1])
-        ]
-        counted = [
-            np.bincount(made.files.size, weights, len(sizes))
-            for weights in (files[1], files[1] * per_file, files[0])
-        ]
-        out[0][:, column], out[1][:, column] = per_size[0], per_size[1]
-        out[2][:, column], out[3][:, column] = counted[0], per_size[2]
-        out[4][:, column] = np.maximum(counted[1] - per_size[2], 0.0)
-        out[5][:, column] = counted[2]
-    return Grid(
-        Readings(*out),
-        _counts(made.files, len(sizes)),
-        _counts(made.groups, len(sizes)),
-        made.smallest,
-        np.array([rows.bytes_per_row(size.row_group_bytes, size.page_rows) for size in sizes])
-        * float(rows.cumulative[-1]),
+@dataclass(frozen=True)
+class SizedRows:
+    """Arranged rows, and what they take in row groups of any size.
+
+    known: bytes at some sizes of row groups, the smallest first: a dictionary is shared by the rows
+    of its row group.
+    """
+
+    rows: Arrangement
+    known: tuple[StoredBytes, ...]
+
+    def bytes_per_row(self, row_group_bytes: float) -> float:
+        """Return the stored bytes per row in row groups of this size."""
+        stored = [known.per_row for known in self.known]
+        found = stored[-1]
+        for _ in range(2):  # rows of a row group depend on the bytes per row
+            found = max(float(self.between(np.array([row_group_bytes / found]), stored)[0]), 1e-9)
+        return found
+
+    def between(self, rows: Float64, totals: Sequence[float]) -> Float64:
+        """Return bytes per row in row groups of `rows` rows, from those at the known sizes: linear
+        in the logarithm of rows."""
+        known = np.log([known.rows for known in self.known])
+        return np.interp(np.log(np.maximum(rows, 1.0)), known, totals)
+
+    @cached_property
+    def partitions(self) -> Partitions | None:
+        """Return the partitions by which queries skip rows, without those of any row."""
+        target = self.rows.target
+        if target is None or target.spec.unpartitioned:
+            return None
+        spec, schema = target.spec, self.rows.pool.files.schema
+        values = tuple((spec.spec_id, value) for value in target.values)
+        return Partitions(schema, {spec.spec_id: spec}, values, np.zeros(0, dtype=np.int64))
+
+
+def in_any_size(
+    pool: Pool,
+    spec: PartitionSpec,
+    ordering: Ordering,
+    *,
+    thin: Pool,
+    extremes: Sequence[Sizes],
+    place: Int64 | None = None,
+    target: TargetPartitions | None = None,
+) -> SizedRows:
+    """Return the rows by target partition, then in the ordering.
+
+    thin: a thinner pool of the same files, which is enough to estimate bytes per row. extremes: the
+    sizes with the smallest and the largest row groups, and some between. place, target: `place_of`
+    and `target_partitions` of the pool, if they are known.
+    """
+    target = target_partitions(pool, spec) if target is None else target
+    found = [_taken(thin, spec, ordering, each) for each in extremes]
+    known = {each.rows: each for each in found}  # a small table has one size
+    return SizedRows(
+        arranged(pool, ordering, target.number, target, place),
+        tuple(known[rows] for rows in sorted(known)),
     )
 
 
-def _counts(slices: Slices, sizes: int) -> Float64:
+def _taken(thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes) -> StoredBytes:
+    """Return what the rows take, simulated once: other queries, ranges and pools ask again."""
+    key = (ordering, spec, sizes.target_bytes, sizes.row_group_bytes)
+    if key not in thin.taken:
+        together = np.zeros(len(thin.files), dtype=np.int64)
+        own = None if spec.unpartitioned else spec
+        layout = Layout(ordering, sizes.target_bytes, sizes.row_group_bytes, together, spec=own)
+        thin.taken[key] = stored_bytes(thin, layout)
+    return thin.taken[key]
+
+
+def simulate_sizes(
+    sized: SizedRows, sizes: Sequence[Sizes], demands: Sequence[Demand], *, widening: float = 1.0
+) -> Grid:
+    """Return what each size reads. widening: multiple of the correction for the sample's ranges; 0
+    takes them as they are, which is too optimistic."""
+    rows = sized.rows
+    per_row = [sized.bytes_per_row(size.row_group_bytes) for size in sizes]
+    made = cut(rows, sizes, per_row)
+    fields = sorted({f for d in demands for f in fields_of(d.predicate)} & set(rows.pool.columns))
+    zones = {field: zone_maps(rows, made, field, widening) for field in fields}
+    out = [np.zeros((len(sizes), len(demands))) for _ in range(6)]
+    groups_of = np.bincount(made.owner, made.groups.stands_for) / made.files.stands_for
+    for column, demand in enumerate(demands):
+        of_files, of_groups = (
+            _expected(sized, demand, slices, {field: zone[at] for field, zone in zones.items()})
+            for at, slices in enumerate((made.files, made.groups))
+        )
+        stored = _projected(sized, demand, made.groups) * made.groups.records
+        files, groups = of_files * made.files.stands_for, of_groups * made.groups.stands_for
+        window, read, inner = (
+            np.bincount(made.groups.size, weights, len(sizes))
+            for weights in (of_groups[0] * stored, of_groups[1] * stored, groups[1])
+        )
+        opened, held, recorded = (
+            np.bincount(made.files.size, weights, len(sizes))
+            for weights in (files[1], files[1] * groups_of, files[0])
+        )
+        skipped = np.maximum(held - inner, 0.0)
+        for into, found in zip(out, (window, read, opened, inner, skipped, recorded), strict=True):
+            into[:, column] = found
+    return Grid(
+        Readings(*out),
+        _counted(made.files, len(sizes)),
+        _counted(made.groups, len(sizes)),
+        made.smallest,
+        np.array(per_row) * float(rows.cumulative[-1]),
+    )
+
+
+def _counted(slices: Slices, sizes: int) -> Float64:
     return np.bincount(slices.size, slices.stands_for, sizes).astype(np.float64)
 
 
-def _partitions(rows: Arrangement) -> Partitions | None:
-    spec = rows.target.spec
-    if spec.unpartitioned:
-        return None
-    values = tuple((spec.spec_id, value) for value in rows.target.values)
-    schema = rows.pool.files.schema
-    return Partitions(schema, {spec.spec_id: spec}, values, np.zeros(0, dtype=np.int64))
-
-
 def _expected(
-    rows: Arrangement,
-    demand: Demand,
-    slices: Slices,
-    columns: Mapping[int, ColumnBounds],
-    partitions: Partitions | None,
+    sized: SizedRows, demand: Demand, slices: Slices, columns: Mapping[int, ColumnBounds]
 ) -> Float64:
     """Return how often each slice is read: in the window, and over the horizon, float64[2, n]."""
     weights = np.stack((demand.weight, demand.executions)).astype(np.float32)
     total = np.zeros((2, len(slices.starts)))
     if not demand.prunable:
         return total + weights.sum(axis=1, dtype=np.float64)[:, None]
-    numbers = rows.target.number[rows.order[slices.starts]]
-    placed = (
-        None
-        if partitions is None
-        else Partitions(partitions.schema, partitions.specs, partitions.values, numbers)
-    )
+    rows, placed = sized.rows, sized.partitions
+    if placed is not None:
+        numbers = rows.part[slices.starts]
+        placed = Partitions(placed.schema, placed.specs, placed.values, numbers)
     records = np.maximum(np.rint(slices.records), 1).astype(np.int64)
     step = max(1, CELLS // max(len(records), 1))
     for start in range(0, len(demand), step):
@@ -163,143 +207,9 @@ def _expected(
     return total
 
 
-def _bounds(
-    rows: Arrangement, made: Pieces, field: int, widening: float
-) -> tuple[ColumnBounds, ColumnBounds]:
-    """Return the zone maps of the row groups and of the files of every size."""
-    column, ranks = rows.pool.columns[field], rows.ranks[field]
-    top = len(column.distinct)
-    edges, at = np.unique(made.groups.starts, return_inverse=True)
-    low = np.minimum.reduceat(np.where(ranks < 0, top, ranks), edges)
-    high = np.maximum.reduceat(ranks, edges)
-    counted = None
-    if not column.missing.only_values:
-        counted = np.stack([_counted(rows, column, kind, edges) for kind in (NULL, NAN)])
-    # Edges are those of all sizes together: a row group of one size spans several of them.
-    first = at.reshape(-1)
-    last = np.searchsorted(edges, made.groups.starts + made.groups.rows)
-    spans = np.stack((first, np.minimum(last, len(edges)))).T.reshape(-1)
-    groups = _reduced(low, high, counted, spans)
-    starts = np.flatnonzero(np.diff(made.owner, prepend=-1))
-    files = (
-        np.minimum.reduceat(groups[0], starts),
-        np.maximum.reduceat(groups[1], starts),
-        None if groups[2] is None else np.add.reduceat(groups[2], starts, axis=1),
-    )
-    return (
-        _zone_map(rows, column, field, made.groups, groups, widening, in_files=False),
-        _zone_map(rows, column, field, made.files, files, widening, in_files=True),
-    )
-
-
-_Reduced = tuple[Int32, Int32, Float64 | None]
-
-
-def _reduced(low: Int32, high: Int32, counted: Float64 | None, spans: Int64) -> _Reduced:
-    """Reduce over [first, last) pairs; reduceat needs every index inside, so one is appended."""
-    low = np.append(low, np.iinfo(np.int32).max).astype(np.int32)
-    high = np.append(high, -1).astype(np.int32)
-    sums = None
-    if counted is not None:
-        padded = np.concatenate((counted, np.zeros((2, 1))), axis=1)
-        sums = np.add.reduceat(padded, spans, axis=1)[:, ::2]
-    return np.minimum.reduceat(low, spans)[::2], np.maximum.reduceat(high, spans)[::2], sums
-
-
-def _counted(rows: Arrangement, column: PoolColumn, kind: int, edges: Int64) -> Float64:
-    weight = rows.pool.weight * (column.missing.of == kind)
-    return np.add.reduceat(weight[rows.order], edges)
-
-
-def _zone_map(
-    rows: Arrangement,
-    column: PoolColumn,
-    field: int,
-    slices: Slices,
-    reduced: _Reduced,
-    widening: float,
-    *,
-    in_files: bool,
-) -> ColumnBounds:
-    counted, top = reduced[2], len(column.distinct)
-    present = reduced[1] >= 0
-    low = np.minimum(reduced[0].astype(np.int64), max(top - 1, 0))
-    high = np.maximum(reduced[1].astype(np.int64), 0)
-    lead = rows.ordering.lead
-    if widening and lead is not None and lead.field_id == field:
-        low, high = _to_neighbours(rows, field, slices, low, high)
-    elif widening:
-        each = np.maximum(slices.rows / slices.stands_for - 1.0, 1.0)
-        span = np.maximum(high - low, 0)  # below 0 in a slice of NULLs alone
-        wide = np.rint(widening * span / each).astype(np.int64)
-        low, high = np.maximum(low - wide, 0), np.minimum(high + wide, max(top - 1, 0))
-    lower, upper = column.distinct[low], column.distinct[high]
-    if column.least is not None:
-        lower = _at_end(lower, low == 0, column.least)
-    if column.greatest is not None:
-        upper = _at_end(upper, high >= top - 1, column.greatest)
-    records = np.maximum(np.rint(slices.records), 1).astype(np.int64)
-    nulls, nans = _missing(column, slices, counted, records, present, in_files=in_files)
-    count = len(low)
-    return ColumnBounds(
-        field, column.kind, lower, upper, present, present.copy(), nulls, nans, records,
-        np.full(count, UNKNOWN, dtype=np.int64), np.zeros(count, dtype=bool),
-    )  # fmt: skip
-
-
-def _at_end(values: npt.NDArray[np.generic], where: npt.NDArray[np.bool_], exact: object) -> (
-    npt.NDArray[np.generic]
-):  # fmt: skip
-    bound = np.asarray(exact)
-    return np.where(where, bound, values.astype(np.promote_types(values.dtype, bound.dtype)))
-
-
-def _to_neighbours(
-    rows: Arrangement, field: int, slices: Slices, low: Int64, high: Int64
-) -> tuple[Int64, Int64]:
-    """In key order no gap is wider than to the next sampled value of the same partition."""
-    ranks, number = rows.ranks[field], rows.target.number[rows.order]
-    ends = slices.starts + slices.rows
-    before, after = np.maximum(slices.starts - 1, 0), np.minimum(ends, len(ranks) - 1)
-    mine = number[slices.starts]
-    lower, upper = ranks[before], ranks[after]
-    use_low = (number[before] == mine) & (lower >= 0) & (lower < low)
-    use_high = (number[after] == mine) & (upper > high)
-    return np.where(use_low, lower, low), np.where(use_high, upper, high)
-
-
-def _missing(
-    column: PoolColumn,
-    slices: Slices,
-    counted: Float64 | None,
-    records: Int64,
-    present: npt.NDArray[np.bool_],
-    *,
-    in_files: bool,
-) -> tuple[Int64, Int64]:
-    """Return the NULL and NaN counts. A class of which too few rows are expected in a slice to see
-    one may be there although none was sampled; Parquet footers have no NaN counts."""
-    if counted is None:
-        none = np.zeros(len(records), dtype=np.int64)
-        return none, none
-    found = []
-    for kind, seen in zip((NULL, NAN), counted, strict=True):
-        share = float((column.missing.of == kind).mean())
-        possible = bool(column.missing.possible[kind].any())
-        unseen = (seen == 0) & possible & (share * slices.rows < TELLING) & present
-        number = np.where(unseen, 1, np.rint(seen)).astype(np.int64)
-        number = np.minimum(np.maximum(number, (seen > 0).astype(np.int64)), records)
-        found.append(np.where(present, np.minimum(number, np.maximum(records - 1, 1)), number))
-    nulls, nans = found
-    nulls = np.where(~present & (nans == 0), records, nulls)
-    if not in_files:
-        nans = np.where(nans == 0, 0, UNKNOWN)
-    return nulls.astype(np.int64), nans.astype(np.int64)
-
-
-def _projected(rows: Arrangement, demand: Demand, slices: Slices, page_rows: Int64) -> Float64:
-    """Return the bytes per row of the projection, per slice. page_rows: of each slice."""
-    schema, whole = rows.pool.files.schema, max(rows.stored)
+def _projected(sized: SizedRows, demand: Demand, slices: Slices) -> Float64:
+    """Return the bytes per row of the projection, per slice."""
+    schema, whole = sized.rows.pool.files.schema, max(known.per_row for known in sized.known)
     every = max(sum(type_width(field.type) for field in schema.fields), 1)
 
     def total(widths: Mapping[int, float]) -> float:
@@ -310,6 +220,4 @@ def _projected(rows: Arrangement, demand: Demand, slices: Slices, page_rows: Int
         )
         return min(sum(known), whole) if demand.projection else 0.0
 
-    each = slices.records / slices.stands_for
-    columns = sum(share for f, share in demand.projection.items() if f in rows.known[0].widths)
-    return rows.between(each, page_rows, [total(known.widths) for known in rows.known], columns)
+    return sized.between(slices.each, [total(known.widths) for known in sized.known])

@@ -13,9 +13,18 @@ from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import OPEN_BYTES, TableView
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
-from reconciler.table.row_group_bytes import PAGE_ROWS, row_groups_of
+from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.uuid_order import UUID, alike_in_all_orders
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Sizes:
+    """target_bytes: of a file. row_group_bytes: of a row group, 0 for one per file. Both as
+    stored."""
+
+    target_bytes: int
+    row_group_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,7 @@ class Layout:
     open_bytes: cost of opening a file. partition: where the rows are written, an index into
     `FileTable.partitions`. spec: the partition spec that rows are moved to, by whose partitions
     they are then written; None if they stay in `partition`. unbounded: columns whose bounds are
-    left out of the manifest: files are opened whatever queries ask of them. page_rows: of a page.
+    left out of the manifest: files are opened whatever queries ask of them.
     """
 
     ordering: Ordering
@@ -38,7 +47,10 @@ class Layout:
     partition: int = 0
     spec: PartitionSpec | None = None
     unbounded: frozenset[int] = frozenset()
-    page_rows: int = PAGE_ROWS
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.target_bytes, self.row_group_bytes)
 
     def files_of(self, size: npt.ArrayLike) -> Int64:
         """Return the number of files that groups of rows of these bytes become."""
@@ -46,8 +58,6 @@ class Layout:
 
     def row_groups_of(self, size: npt.ArrayLike) -> Int64:
         """Return the number of row groups of files of these bytes."""
-        if not self.row_group_bytes:
-            return np.ones_like(np.asarray(size), dtype=np.int64)
         return row_groups_of(size, self.row_group_bytes)
 
 

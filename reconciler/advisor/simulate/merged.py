@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.advisor.simulate.layout import Layout, Written, simulated_files
-from reconciler.advisor.simulate.sampled_domain import sampled_domain
 from reconciler.advisor.simulate.stored import (
     Stored,
     slice_domain,
@@ -17,7 +16,6 @@ from reconciler.queries.table_view import TableView
 from reconciler.table.column_bytes import bytes_per_row
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64
 from reconciler.table.row_group_bytes import row_groups_of
-from reconciler.table.sample import RowSample
 from reconciler.table.values import Kind
 
 
@@ -76,30 +74,12 @@ def _merged_sizes(
 
     order: input files by output file; starts: first input per output; each: rows of a row group.
     """
-    sizes, sample = {}, view.sample
+    sizes = {}
     for field, column in stored.columns.items():
-        if sample is not None and field in sample.values and len(sample) and not column.ordered:
-            place = np.argsort(order)[sample.file]
-            output = np.searchsorted(starts, place, side="right") - 1
-            domain = _merged_domain(sample, field, output, each)
-        else:
-            domain = slice_domain(stored, field, order, starts)
+        domain = slice_domain(stored, field, order, starts)
         width = bytes_per_row(column, np.maximum(each, 1.0), domain)
         sizes[field] = np.rint(width * records).astype(np.int64)
     return sizes
-
-
-def _merged_domain(sample: RowSample, field: int, output: Int64, rows: Float64) -> Float64:
-    """Like `sampled_domain`, for outputs some of which may have no sampled row."""
-    ranks = np.unique(sample.values[field], return_inverse=True)[1].reshape(-1)
-    ranks = np.where(sample.null[field], -1, ranks)
-    by_output = np.argsort(output, kind="stable")
-    present, starts = np.unique(output[by_output], return_index=True)
-    native = np.ones(len(ranks), dtype=bool)
-    found = sampled_domain(ranks[by_output], native, starts, rows[present])
-    domain = np.full(len(rows), float(found.mean()))
-    domain[present] = found
-    return domain
 
 
 def _union(column: ColumnBounds, starts: Int64) -> tuple[Array, Array, Bool, Bool]:

@@ -80,56 +80,48 @@ class Held:
     rows: Int64
 
 
-def held(
-    rows: Missing,
-    order: Int64,
-    weight: Float64,
-    starts: Int64,
-    records: Int64,
-    chunk: Int64,
-    sorted_by: str,
-) -> Held:
-    """Return the classes that each slice of the rows in `order` may hold; starts: first rows of the
-    slices.
-
-    chunk: execution group per ordered row. sorted_by: "asc" or "desc" if this column leads the
-    sort, "" if the slices are not in its order.
-    """
-    if rows.only_values:
-        none = np.zeros(len(starts), dtype=np.int64)
-        return Held(np.stack((none > 0, none == 0, none > 0)), np.stack((none, records, none)))
+def counts(rows: Missing, order: Int64, weight: Float64, starts: Int64) -> Float64:
+    """Return what slices of the rows in `order` have of each class, float64[4, 3, slices]: rows of
+    the table, sampled rows, sampled rows whose file may hold it, and the sampled rows of it that
+    the counts of files let expect. starts: first rows of the slices; weight: of each ordered
+    row."""
     of, possible = rows.of[order], rows.possible[:, order]
     mine = np.stack([of == wanted for wanted in CLASSES]) & possible
-    seen = np.logical_or.reduceat(mine, starts, axis=1)
-    if sorted_by:
-        may = seen | _between(of, possible, starts, chunk, sorted_by == "desc")
-    else:
-        known_share = np.add.reduceat(rows.share[:, order] * rows.own[order], starts, axis=1)
-        may = seen | (np.logical_or.reduceat(possible, starts, axis=1) & (known_share < TELLING))
-    counted = np.rint(np.add.reduceat(np.where(mine, weight, 0.0), starts, axis=1))
+    expected = rows.share[:, order] * rows.own[order]
+    each = np.stack([np.where(mine, weight, 0.0), mine, possible, expected])
+    return np.add.reduceat(each, starts, axis=-1)
+
+
+def held(found: Float64, records: Int64, allowed: Bool | None = None) -> Held:
+    """Return the classes that slices may hold. found: their `counts`; records: their rows of the
+    table; allowed: classes by the order of the rows (`between`), None if they are not in the
+    column's order."""
+    weight, seen, possible, expected = found
+    likely = (possible > 0) & (expected < TELLING) if allowed is None else allowed
+    may = (seen > 0) | likely
     others = np.stack([np.delete(may, wanted, axis=0).any(axis=0) for wanted in CLASSES])
     most = np.where(others, np.maximum(records - 1, 0), records)
-    number = np.where(others, np.clip(counted, 1, np.maximum(most, 1)), records)
+    number = np.where(others, np.clip(np.rint(weight), 1, np.maximum(most, 1)), records)
     return Held(may, np.where(may, number, 0).astype(np.int64))
 
 
-def _between(
-    of: npt.NDArray[np.int8], possible: Bool, starts: Int64, chunk: Int64, reverse: bool
+def between(
+    rows: Missing, order: Int64, part: Int64, starts: Int64, ends: Int64, *, descending: bool
 ) -> Bool:
-    """Return which classes key order allows per slice.
+    """Return which classes the order of the key allows in each slice, bool[3, slices].
 
-    A slice holds the classes between its neighbour rows of the same group; the first slice of a
-    group starts at its lowest class, the last one ends at its highest.
+    A slice holds the classes between its neighbour rows of the same part; the first slice of a part
+    starts at its lowest class, the last one ends at its highest. part: of each ordered row.
     """
-    place = 2 - of if reverse else of
-    ends = np.append(starts[1:], len(of)) - 1
-    before, after = np.maximum(starts - 1, 0), np.minimum(ends + 1, len(of) - 1)
-    first = (chunk[before] != chunk[starts]) | (starts == 0)
-    last = (chunk[after] != chunk[ends]) | (ends == len(of) - 1)
+    of = rows.of[order]
+    place, lasts = 2 - of if descending else of, ends - 1
+    before, after = np.maximum(starts - 1, 0), np.minimum(ends, len(of) - 1)
+    first = (part[before] != part[starts]) | (starts == 0)
+    last = (part[after] != part[lasts]) | (lasts == len(of) - 1)
     low = np.where(first, 0, np.minimum(place[before], place[starts]))
-    high = np.where(last, 2, np.maximum(place[after], place[ends]))
-    edges = np.flatnonzero(np.diff(chunk, prepend=chunk[0] - 1))
-    group = np.searchsorted(edges, starts, side="right") - 1
-    there = np.logical_or.reduceat(possible, edges, axis=1)[:, group]
-    rank = np.array([2 - wanted if reverse else wanted for wanted in CLASSES])[:, None]
+    high = np.where(last, 2, np.maximum(place[after], place[lasts]))
+    edges = np.flatnonzero(np.diff(part, prepend=part[0] - 1))
+    number = np.searchsorted(edges, starts, side="right") - 1
+    there = np.logical_or.reduceat(rows.possible[:, order], edges, axis=1)[:, number]
+    rank = np.array([2 - wanted if descending else wanted for wanted in CLASSES])[:, None]
     return there & (rank >= low[None, :]) & (rank <= high[None, :])

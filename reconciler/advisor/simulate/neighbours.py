@@ -3,36 +3,32 @@
 Rows that arrive together are alike: the items of one order share its customer, its store and its
 day, and their values are stored as runs. A sort by another column scatters them, a sort that keeps
 them together does not. How much each column then takes is measured: blocks of neighbouring rows are
-arranged and encoded.
+arranged and encoded. The table has more rows of a key than blocks have, so that columns of the key
+after the first come in longer runs there: values of the blocks are repeated so often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from reconciler.advisor.simulate.pool import (
-    ArrangedBlocks,
-    Coded,
-    Pool,
-    PooledBlocks,
-    Present,
-)
-from reconciler.advisor.simulate.sort_keys import drops, runs_of_keys
+from reconciler.advisor.simulate.keys import rows_of_keys
+from reconciler.advisor.simulate.pool import Pool, PooledBlocks, Present
 from reconciler.advisor.simulate.stored import Spans
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.table.column_bytes import (
-    FURTHER_PAGE,
     Neighbours,
     domain_of,
+    drops_dictionary,
     extrapolated,
     index_bits,
 )
-from reconciler.table.filetable import Array, Bool, Int64
+from reconciler.table.filetable import Int64
 from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.runs import runs_of
 from reconciler.table.schema import PartitionSpec
@@ -40,118 +36,131 @@ from reconciler.table.schema import PartitionSpec
 LEAST_SLICE = 64
 """Rows of a slice of the blocks that show how many values a slice of the table has."""
 
-
 MOST_VALUES = 4_096
 """Values in the blocks, of columns that repeat them: with more, few are seen twice in a slice."""
 
+LEAST_RUN = 1.2
+"""Mean rows of a run from which runs of a key's column are counted."""
 
-def neighbours_after(
-    pool: Pool, ordering: Ordering, spec: PartitionSpec | None, page_rows: int = PAGE_ROWS
-) -> Mapping[int, Neighbours]:
-    """Return by column what the order does to it, in pages of so many rows; empty without
+
+def block_order(
+    pool: Pool, ordering: Ordering, spec: PartitionSpec | None = None
+) -> BlockOrder | None:
+    """Return what is known of an order by the pool's blocks, kept with them; None without
     blocks."""
-    blocks = pool.blocks
-    if blocks is None:
-        return {}
-    key = (ordering, spec, page_rows)
-    if key not in blocks.in_pages:
-        blocks.in_pages[key] = {
-            **_in_pages(pool, blocks, _arranged(pool, blocks, ordering, spec), page_rows),
-            **runs_of_keys(pool, blocks, ordering, spec, page_rows),
-        }
-    return blocks.in_pages[key]
-
-
-def _in_pages(
-    pool: Pool, blocks: PooledBlocks, arranged: ArrangedBlocks, page_rows: int
-) -> Mapping[int, Neighbours]:
-    """Return what the order does to columns in pages of so many rows, where some dictionaries that
-    pay on usual pages do not."""
-    if page_rows >= PAGE_ROWS:
-        return arranged.columns
-    order, without = arranged.order, _without_dictionary(blocks)
-    dropped = {
-        field
-        for field in blocks.present
-        if field not in without and drops(pool, blocks, field, order[:page_rows])
-    }
-    sizes = blocks.data_bytes(order, tuple(blocks.present), without | dropped, page_rows)
-    rows, pages = len(order), -(-len(order) // page_rows)
-    found = {}
-    for field, known in arranged.columns.items():
-        own = max(sizes[field] - pages * FURTHER_PAGE, 0.0) / rows
-        if field in dropped:
-            found[field] = replace(known, plain=own)
-            continue
-        more = own - max(known.data * blocks.present[field].bytes - FURTHER_PAGE, 0.0) / rows
-        # Blocks are of few times, and small pages of them more alike than those of a row group.
-        shrinks = field in without and field not in pool.stored.steps
-        found[field] = replace(known, in_pages=more if shrinks else max(more, 0.0))
+    if pool.blocks is None:
+        return None
+    found = pool.blocks.orders.setdefault(
+        (ordering, spec), BlockOrder(pool, pool.blocks, ordering, spec)
+    )
+    assert isinstance(found, BlockOrder)
     return found
 
 
-def _without_dictionary(blocks: PooledBlocks) -> frozenset[int]:
-    return frozenset(field for field, known in blocks.present.items() if not known.bits)
+@dataclass(frozen=True)
+class BlockOrder:
+    """Blocks in one order, and in one partition spec if rows move."""
 
+    pool: Pool
+    blocks: PooledBlocks
+    ordering: Ordering
+    spec: PartitionSpec | None
 
-def rows_of_value(
-    pool: Pool, ordering: Ordering, spec: PartitionSpec | None, share: float
-) -> Mapping[int, float]:
-    """Return, by column that comes in runs now, for how many rows of a slice one value is drawn;
-    empty without blocks. share: rows of a slice, of the table's.
+    @cached_property
+    def order(self) -> Int64:
+        """Return the blocks' rows in the order."""
+        rows = self.blocks.rows
+        ranks = [rows.columns[column.field_id].places for column in self.ordering.key]
+        chunk = None if self.spec is None else target_partitions(rows, self.spec).number
+        return order_rows(self.ordering, ranks, arrivals(rows.files)[rows.file], chunk)
 
-    Rows that arrived together draw one value if the order leaves them in one slice, next to each
-    other or not. Blocks hold such rows, and cut into as many slices as the table they show it.
-    """
-    blocks = pool.blocks
-    if blocks is None:
-        return {}
-    order = _arranged(pool, blocks, ordering, spec).order
-    number = _slice_of(order, share)
-    key = (ordering, spec, int(number[-1]) + 1)
-    if key not in blocks.alike:
-        blocks.alike[key] = {
-            field: len(order) / _cells(_coded(blocks, field), order, number)
-            for field, stored in pool.stored.columns.items()
-            if stored.run > 1.0 and field in blocks.sample.values
+    @cached_property
+    def neighbours(self) -> Mapping[int, Neighbours]:
+        """Return by column what the order does to it."""
+        present = _present(self.pool, self.blocks)
+        found = _encoded(self.blocks, present, self.order, tuple(present))
+        start = np.zeros(1, dtype=np.int64)
+        runs = {
+            field: runs_of(values[self.order], self.blocks.sample.null[field][self.order], start)
+            for field, values in self.blocks.sample.values.items()
         }
-    return blocks.alike[key]
+        return {
+            **{field: _neighbours(present[field], size, runs[field].mean_rows, len(self.order))
+               for field, size in found.items()},
+            **self._further_keys(present),
+        }  # fmt: skip
 
+    def _further_keys(self, present: Mapping[int, Present]) -> dict[int, Neighbours]:
+        """Return what columns of the key but the first take if they come in runs, or in order
+        within rows of the keys before; nothing along a curve."""
+        found = {}
+        key = self.ordering.key if self.ordering.lead is not None else ()
+        places = [self.blocks.rows.columns[column.field_id].places for column in key]
+        for number in range(1, len(key)):
+            field = key[number].field_id
+            together, run = (
+                float(rows_of_keys(self.pool, key[:columns], spec=self.spec)[0])
+                for columns in (number, number + 1)
+            )
+            if max(run, together) < LEAST_RUN or field not in present:
+                continue
+            order = _repeated(places[: number + 1], together, run)
+            plain = _drops(self.pool, self.blocks, field, order)
+            known = Present(present[field].bytes, 0.0 if plain else present[field].bits)
+            size = _encoded(self.blocks, {field: known}, order, (field,))[field]
+            found[field] = _neighbours(known, size, run, len(order))
+        return found
 
-def _cells(coded: Coded, order: Int64, number: Int64) -> int:
-    """Return how many values the slices have, each counted once a slice."""
-    return int(np.count_nonzero(np.bincount(number * coded.values + coded.number[order])))
+    def alike(self, field: int, share: float) -> float | None:
+        """Return, of a column that comes in runs now, for how many rows of a slice one value is
+        drawn; None of others. share: rows of a slice, of the table's.
 
+        Rows that arrived together draw one value if the order leaves them in one slice, next to
+        each other or not. Blocks hold such rows, and cut into as many slices as the table they show
+        it.
+        """
+        if field not in self.blocks.sample.values or self.pool.stored.columns[field].run <= 1.0:
+            return None
+        return len(self.order) / int(np.count_nonzero(self._cells(field, self._slices(share))))
 
-def domain_of_slices(
-    pool: Pool, ordering: Ordering, spec: PartitionSpec | None, share: float
-) -> Mapping[int, float]:
-    """Return the number of values from which a slice draws, of columns that were read in blocks
-    alone and repeat there; empty without blocks. share: rows of a slice, of the table's.
+    def domain(self, field: int, share: float) -> float | None:
+        """Return the number of values from which a slice draws, of a column that was read in blocks
+        alone and repeats there; None of others. share: rows of a slice, of the table's.
 
-    Values of such a column may go with the key, as the day of a delivery with that of its order: a
-    slice then has few of them. Columns whose values differ from file to file are left out: blocks
-    are of few files.
-    """
-    blocks = pool.blocks
-    if blocks is None:
-        return {}
-    order = _arranged(pool, blocks, ordering, spec).order
-    number = _slice_of(order, share)
-    slices = int(number[-1]) + 1
-    key = (ordering, spec, slices)
-    if key not in blocks.domains:
-        rows = float(pool.files.records.sum()) / slices
-        blocks.domains[key] = {
-            field: _domain(_coded(blocks, field), order, number, rows)
-            for field, stored in pool.stored.columns.items()
-            if field in blocks.sample.values
-            and field not in pool.columns
-            and stored.run <= 1.0
-            and _everywhere(pool.stored.spans.get(field))
-            and _coded(blocks, field).values <= MOST_VALUES
-        }
-    return blocks.domains[key]
+        Values of such a column may go with the key, as the day of a delivery with that of its
+        order: a slice then has few of them. Columns whose values differ from file to file are left
+        out: blocks are of few files.
+        """
+        stored = self.pool.stored
+        if field in self.pool.columns or field not in self.blocks.sample.values:
+            return None
+        if stored.columns[field].run > 1.0 or not _everywhere(stored.spans.get(field)):
+            return None
+        slices = self._slices(share)
+        cells = self._cells(field, slices)[:, :-1]
+        if cells.shape[1] >= MOST_VALUES:
+            return None
+        seen, once, twice = (
+            np.array([np.count_nonzero(known) / slices])
+            for known in (cells > 0, cells == 1, cells == 2)
+        )
+        valued = float(cells.sum())
+        rows = float(self.pool.files.records.sum()) * valued / len(self.order)
+        sampled, whole = (np.array([max(each / slices, 1.0)]) for each in (valued, rows))
+        distinct = np.maximum(extrapolated(seen, once, twice, sampled, whole), 1.0)
+        return float(domain_of(distinct, whole)[0])
+
+    def _slices(self, share: float) -> int:
+        """Return how many slices the blocks are cut into: as many as the table has of this share,
+        as far as the blocks have rows."""
+        return max(1, min(round(1.0 / max(share, 1e-9)), len(self.order) // LEAST_SLICE))
+
+    def _cells(self, field: int, slices: int) -> Int64:
+        """Return how often each slice has each value, NULL last, int64[slices, values]."""
+        number, values = self.blocks.coded(field)
+        slice_of = np.arange(len(self.order)) * slices // len(self.order)
+        code = slice_of * values + number[self.order]
+        return np.bincount(code, minlength=slices * values).reshape(slices, values)
 
 
 def _everywhere(spans: Spans | None) -> bool:
@@ -159,86 +168,67 @@ def _everywhere(spans: Spans | None) -> bool:
     return spans is None or 2.0 * spans.mean >= float(spans.last.max() - spans.first.min())
 
 
-def _domain(coded: Coded, order: Int64, number: Int64, rows: float) -> float:
-    """Return the values from which slices of `rows` rows draw; number: slice of each ordered
-    row."""
-    with_value = coded.number[order] < coded.values - 1
-    cells = np.bincount((number * coded.values + coded.number[order])[with_value])
-    slices = float(number[-1] + 1)
-    seen, once, twice = (
-        np.array([float(np.count_nonzero(known)) / slices])
-        for known in (cells > 0, cells == 1, cells == 2)
-    )
-    sampled = np.array([max(float(with_value.sum()) / slices, 1.0)])
-    whole = np.array([max(rows * float(with_value.mean()), 1.0)])
-    distinct = np.maximum(extrapolated(seen, once, twice, sampled, whole), 1.0)
-    return float(domain_of(distinct, whole)[0])
-
-
-def _slice_of(order: Int64, share: float) -> Int64:
-    """Return the slice of each ordered row of the blocks: of as many as the table has slices of
-    this share, as far as the blocks have rows."""
-    slices = max(1, min(round(1.0 / max(share, 1e-9)), len(order) // LEAST_SLICE))
-    return np.arange(len(order)) * slices // len(order)
-
-
-def _coded(blocks: PooledBlocks, field: int) -> Coded:
-    if field not in blocks.coded:
-        values, null = blocks.sample.values[field], blocks.sample.null[field]
-        distinct, number = np.unique(values, return_inverse=True)
-        coded = np.where(null, len(distinct), number.reshape(-1)).astype(np.int64)
-        blocks.coded[field] = Coded(coded, len(distinct) + 1)
-    return blocks.coded[field]
-
-
-def _arranged(
-    pool: Pool, blocks: PooledBlocks, ordering: Ordering, spec: PartitionSpec | None
-) -> ArrangedBlocks:
-    key = (ordering, spec)
-    if key not in blocks.known:
-        order = _order(blocks.rows, ordering, spec)
-        blocks.known[key] = ArrangedBlocks(order, _measured(pool, blocks, order))
-    return blocks.known[key]
-
-
-def _measured(pool: Pool, blocks: PooledBlocks, order: Int64) -> dict[int, Neighbours]:
-    values, null = blocks.sample.values, blocks.sample.null
+def _present(pool: Pool, blocks: PooledBlocks) -> Mapping[int, Present]:
+    """Return what columns take in the present order of the blocks."""
     if not blocks.present:
-        plain = frozenset(field for field in values if _plain(pool, blocks, field))
-        sizes = blocks.data_bytes(np.arange(len(order)), tuple(values), plain, PAGE_ROWS)
-        blocks.present.update(
-            {
-                field: Present(size, 0.0 if field in plain else _bits(values[field], null[field]))
-                for field, size in sizes.items()
-            }
-        )
-    start, rows = np.zeros(1, dtype=np.int64), len(order)
-    found = {}
-    plain = _without_dictionary(blocks)
-    for field, size in blocks.data_bytes(order, tuple(values), plain, PAGE_ROWS).items():
-        present = blocks.present[field]
-        found[field] = Neighbours(
-            size / max(present.bytes, 1),
-            runs_of(values[field][order], null[field][order], start).mean_rows,
-            8.0 * size / rows / present.bits if present.bits else 0.0,
-            0.0 if present.bits else size / rows,
-        )
-    return found
+        values, null = blocks.sample.values, blocks.sample.null
+        order = np.arange(len(blocks.rows))
+        bits = {
+            field: 0.0 if _plain(pool, blocks, field, order)
+            else index_bits(np.array([float(len(np.unique(known[~null[field]])))])).item()
+            for field, known in values.items()
+        }  # fmt: skip
+        unknown = {field: Present(0, own) for field, own in bits.items()}
+        for field, size in _encoded(blocks, unknown, order, tuple(values)).items():
+            blocks.present[field] = Present(size, bits[field])
+    return blocks.present
 
 
-def _bits(values: Array, null: Bool) -> float:
-    return float(index_bits(np.array([float(len(np.unique(values[~null])))]))[0])
+def _encoded(
+    blocks: PooledBlocks, known: Mapping[int, Present], order: Int64, wanted: Sequence[int]
+) -> Mapping[int, int]:
+    """Return the bytes of the data pages of columns, with the dictionaries that `known` has."""
+    plain = frozenset(field for field in wanted if not known[field].bits)
+    return blocks.data_bytes(order, wanted, plain)
 
 
-def _plain(pool: Pool, blocks: PooledBlocks, field: int) -> bool:
-    """Return whether a column has no dictionary, or will have none where its values are mixed."""
+def _neighbours(present: Present, size: int, run: float, rows: int) -> Neighbours:
+    """Return what an order does to a column that takes so many bytes then."""
+    return Neighbours(
+        size / max(present.bytes, 1),
+        run,
+        8.0 * size / rows / present.bits if present.bits else 0.0,
+        0.0 if present.bits else size / rows,
+    )
+
+
+def _plain(pool: Pool, blocks: PooledBlocks, field: int, order: Int64) -> bool:
+    """Return whether a column has no dictionary, or will have none where its values are mixed; no
+    for a column of which neither manifests nor footers say the stored size."""
     now = pool.stored.columns.get(field)
-    if now is None or now.dictionary <= 0.0:
-        return now is not None
-    return drops(pool, blocks, field, np.arange(len(blocks.rows))[:PAGE_ROWS])
+    return now is not None and (now.dictionary <= 0.0 or _drops(pool, blocks, field, order))
 
 
-def _order(rows: Pool, ordering: Ordering, spec: PartitionSpec | None) -> Int64:
-    ranks = [rows.columns[column.field_id].places for column in ordering.key]
-    chunk = None if spec is None else target_partitions(rows, spec).number
-    return order_rows(ordering, ranks, arrivals(rows.files)[rows.file], chunk)
+def _drops(pool: Pool, blocks: PooledBlocks, field: int, order: Int64) -> bool:
+    """Return whether a writer drops a column's dictionary after a first page of these rows."""
+    page, stored = order[:PAGE_ROWS], pool.stored.columns.get(field)
+    values = blocks.sample.values[field][page][~blocks.sample.null[field][page]]
+    return stored is not None and drops_dictionary(
+        len(np.unique(values)), len(values), stored.width
+    )
+
+
+def _repeated(keys: Sequence[Int64], together: float, run: float) -> Int64:
+    """Return rows in the order of the keys, about as many as there are, each repeated so that runs
+    of the last key are as long as in the table. together: rows of the table with the same keys but
+    the last."""
+    rows = len(keys[0])
+    by_others = np.lexsort(tuple(reversed(keys[:-1])))
+    chunk = np.empty(rows, dtype=np.int64)
+    chunk[by_others] = (np.arange(rows) / together).astype(np.int64)
+    order = np.lexsort((keys[-1], chunk))
+    last = keys[-1][order]
+    first = (np.diff(last, prepend=last[0] - 1) != 0) | (np.diff(chunk[order], prepend=-1) != 0)
+    heads = order[first]
+    lengths = 1 + np.random.default_rng(rows).poisson(run - 1.0, len(heads))
+    return np.repeat(heads, lengths)[:rows].astype(np.int64)

@@ -15,11 +15,9 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.missing import NAN, Missing, missing
 from reconciler.advisor.simulate.stored import Stored, in_order, stored_columns
-from reconciler.plan.grouping import arrivals
-from reconciler.plan.ordering import Ordering, order_rows
+from reconciler.plan.ordering import Ordering
 from reconciler.queries.table_view import TableView
 from reconciler.table.borrowed_rows import moved, nearest
-from reconciler.table.column_bytes import Neighbours, further_pages
 from reconciler.table.filetable import Array, Bool, FileTable, Int64
 from reconciler.table.sample import DataBytes, RowSample
 from reconciler.table.schema import PartitionSpec
@@ -28,35 +26,20 @@ from reconciler.table.values import Kind
 MAX_POOL = 32_768
 """Maximum rows of one pool: more rows cost time and make no decision more precise."""
 
-FREQUENT = 0.01
-"""A value with this share of the pool is sampled in every slice that holds it: no widening past
-it."""
-
-
-_Known = tuple[Ordering, PartitionSpec | None, int]
-_Written = tuple[Ordering, PartitionSpec, int, int, int]
-"""Target bytes of a file, bytes of a row group, and rows of a page."""
-
 
 @dataclass(frozen=True, slots=True)
-class WrittenBytes:
-    """rows: of a row group. page_rows: of a page. widths: bytes per row, by column. share: written
-    per live byte."""
+class StoredBytes:
+    """What rows take in an order and in sizes. rows: of a full row group. per_row: stored bytes of
+    a row; widths: of each column in it."""
 
     rows: float
-    page_rows: int
+    per_row: float
     widths: Mapping[int, float]
-    share: float
-
-    @property
-    def further_pages(self) -> float:
-        """Return the bytes per row of one column's pages beyond usual ones."""
-        return float(further_pages(np.array([self.rows]), self.page_rows)[0])
 
 
 @dataclass(frozen=True)
 class PoolColumn:
-    """ranks: int64[rows], -1 for NULL and NaN. distinct: values by rank. share: of rows by rank.
+    """ranks: int64[rows], -1 for NULL and NaN. distinct: values by rank.
 
     least, greatest: the exact bounds over the files, None if a file has none. missing: which rows
     are NULL or NaN, and which files may hold either.
@@ -65,7 +48,6 @@ class PoolColumn:
     kind: Kind
     ranks: Int64
     distinct: Array
-    share: npt.NDArray[np.float64]
     least: object | None
     greatest: object | None
     missing: Missing
@@ -83,20 +65,19 @@ class Pool:
 
     native: the row was sampled from its own file. stored: present sizes of the group's columns.
     loses_runs: columns of unknown encoding that are small because rows are in their order. blocks:
-    rows that are stored next to each other, None if none were read. written: what these rows take
-    in an order and in sizes, once that is asked for (`arrangement`).
+    rows that are stored next to each other, None if none were read. taken: what these rows take in
+    an order and in sizes, once that is asked for (`grid`).
     """
 
     columns: dict[int, PoolColumn]
     file: Int64
     weight: npt.NDArray[np.float64]
     files: FileTable
-    sketched: int
     native: Bool
     stored: Stored
     loses_runs: frozenset[int]
     blocks: PooledBlocks | None = None
-    written: dict[_Written, WrittenBytes] = field(default_factory=dict)
+    taken: dict[tuple[Ordering, PartitionSpec, int, int], StoredBytes] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.file)
@@ -111,38 +92,23 @@ class Present:
     bits: float
 
 
-@dataclass(frozen=True, slots=True)
-class Coded:
-    """A column's values as numbers below `values`, NULL as one of them; int64[rows]."""
-
-    number: Int64
-    values: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArrangedBlocks:
-    """order: the blocks' rows in a new order; columns: what it does to each of them."""
-
-    order: Int64
-    columns: Mapping[int, Neighbours]
-
-
 @dataclass(frozen=True)
 class PooledBlocks:
-    """rows: the blocks' rows over the pool's columns; sample: over all. present: what columns
-    take in the present order, once that is asked for; coded, known: values, and what orders do,
-    likewise; in_pages, domains: what they do in pages of so many rows, and values of so many
-    slices; alike: rows for which those draw one value."""
+    """rows: the blocks' rows over the pool's columns; sample: over all. data_bytes: encodes them.
+    present: what columns take in the present order, once that is asked for; orders: what is known
+    of other orders, likewise (`neighbours.BlockOrder`)."""
 
     rows: Pool
     sample: RowSample
     data_bytes: DataBytes
     present: dict[int, Present] = field(default_factory=dict)
-    coded: dict[int, Coded] = field(default_factory=dict)
-    known: dict[tuple[Ordering, PartitionSpec | None], ArrangedBlocks] = field(default_factory=dict)
-    in_pages: dict[_Known, Mapping[int, Neighbours]] = field(default_factory=dict)
-    domains: dict[_Known, Mapping[int, float]] = field(default_factory=dict)
-    alike: dict[_Known, Mapping[int, float]] = field(default_factory=dict)
+    orders: dict[tuple[Ordering, PartitionSpec | None], object] = field(default_factory=dict)
+
+    def coded(self, field_id: int) -> tuple[Int64, int]:
+        """Return a column's values as numbers, NULL as the last of them, and how many there are."""
+        values, null = self.sample.values[field_id], self.sample.null[field_id]
+        distinct, number = np.unique(values, return_inverse=True)
+        return np.where(null, len(distinct), number.reshape(-1)), len(distinct) + 1
 
 
 def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL) -> Pool | None:
@@ -168,8 +134,10 @@ def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL
     stored = stored_columns(view)
     unknown = [column for column in columns if column not in stored.columns]
     return Pool(
-        built, file, np.repeat(weight / per_file, per_file), files, len(owners), native, stored,
-        frozenset(column for column in unknown if in_order(sample, column)),
+        built, file, np.repeat(weight / per_file, per_file), files, native, stored,
+        frozenset(column
+            for column in unknown
+            if sample.values[column].dtype.kind in "iuf" and in_order(sample, column)),
         _pooled_blocks(view, columns),
     )  # fmt: skip
 
@@ -182,7 +150,7 @@ def _pooled_blocks(view: TableView, columns: Sequence[int]) -> PooledBlocks | No
     file, weight = blocks.rows.file, np.ones(len(blocks))
     built = {column: _pool_column(files, blocks.rows, column, every, file) for column in columns}
     rows = Pool(
-        built, file, weight, files, len(np.unique(file)), weight > 0.0, Stored({}, {}, {}, {}),
+        built, file, weight, files, weight > 0.0, Stored({}, {}, {}, {}),
         frozenset(),
     )  # fmt: skip
     return PooledBlocks(rows, blocks.rows, blocks.data_bytes)
@@ -210,20 +178,12 @@ def _pool_column(
     distinct, ranks = np.unique(values[~null], return_inverse=True)
     full = np.full(len(values), -1, dtype=np.int64)
     full[~null] = ranks.reshape(-1)
-    share = np.bincount(ranks.reshape(-1), minlength=max(len(distinct), 1)) / max(len(values), 1)
     if not len(distinct):  # every sampled row is NULL: no row has the rank of this value
         distinct = np.zeros(1, dtype=values.dtype)
     exact = bool(bounds.bounded.all())
     return PoolColumn(
-        bounds.kind, full, distinct, share,
+        bounds.kind, full, distinct,
         np.sort(bounds.lower)[0] if exact else None,  # byte strings sort but have no minimum
         np.sort(bounds.upper)[-1] if exact else None,
         absences,
     )  # fmt: skip
-
-
-def row_order(pool: Pool, ordering: Ordering, chunk: Int64) -> Int64:
-    """Row numbers in the order a rewrite would write them; chunk: execution group per row."""
-    arrival = arrivals(pool.files)[pool.file]
-    ranks = [pool.columns[c.field_id].places for c in ordering.key]
-    return order_rows(ordering, ranks, arrival, chunk)

@@ -200,63 +200,95 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
         return None
     rows = float(groups.records[known_sizes].sum())
     share = float(dictionary[known_sizes].sum()) / float(sizes[known_sizes].sum())
-    here = float(sizes[known_sizes].sum()) / rows
-    mean_rows = rows / int(known_sizes.sum())
+    here, mean_rows = float(sizes[known_sizes].sum()) / rows, rows / int(known_sizes.sum())
     everywhere = float(known.sum()) / max(float(view.files.records.sum()), 1.0)
     if share > 0.0 and 8.0 * here * (1.0 - share) > LONGEST_INDEX_BITS:
         plain = _plain_bytes(here, here * share * mean_rows, mean_rows)
         everywhere, here, share = everywhere * plain / here, plain, 0.0
-    ordered, skew = _sampled_order(view.sample, field)
-    # Rows in order repeat their values in one run each; other runs come back.
-    run = 1.0 if ordered else _run_in_blocks(view, field)
-    filled = _filled(view, field)
-    distinct = _sampled_distinct(view, field, mean_rows, filled)
-    present = mean_rows
-    if distinct is None and not _in_blocks(view, field):
-        # Nothing but an index shows the values, and a NULL has no place in it.
-        null = _null_share(view, field)
-        present = max(mean_rows * (1.0 - null), 1.0)
-        run = mean_rows / present
-    width = type_width(_raw_type(view, field))
-    if distinct is None:
-        draws = mean_rows / run if run > 1.0 else mean_rows * filled
-        distinct = _distinct_in_blocks(view, field, draws, run)
-        if distinct is not None:
-            distinct = max(distinct, min(draws, here * share * mean_rows / width))
-            most = span.mean if span is not None and span.discrete else MOST_DISTINCT
-            distinct = min(distinct, most)
-    if distinct is None:
-        distinct = present
-        if share > 0.0:
-            reach = span.mean if span is not None and span.discrete else MOST_DISTINCT
-            repeats = _of_few_digits(view, field, here * share / width)
-            if repeats:
-                reach = digits_reach(view.files.columns[field]) or reach
-            index = here * (1.0 - share) * mean_rows - levels_bytes(present, mean_rows)
-            most_bytes = RANDOM_FLOAT if _kind(view, field) is Kind.FLOAT and width == 8 else width
-            distinct = max(
-                distinct_from_index(present, index, reach, repeats=repeats),
-                min(present, here * share * mean_rows / most_bytes),
-            )
-        if span is not None and span.discrete:
-            distinct = min(distinct, span.mean)
-    if ordered and share > 0.0:
-        # Rows a fixed step apart are never of the same run, so the sample shows too many values.
-        # But if a dictionary of only as many values as there are runs would hardly be compressed,
-        # there are more values: where each row follows the one before it, the index is what
-        # compresses well.
-        runs = distinct_from_runs(mean_rows, here * (1.0 - share) * mean_rows)
-        incompressible = COMPRESSIBLE if span is not None and span.discrete else 1.0
-        if here * share * mean_rows <= incompressible * runs * width:
-            distinct = min(distinct, runs)
-        if span is not None and span.discrete:  # a sorted dictionary stores distances
-            value = sorted_value_bytes(span.mean / distinct, width)
-            distinct = max(distinct, here * share * mean_rows / value)
-            distinct = min(distinct, span.mean, mean_rows)
-    return StoredColumn(
-        mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width, ordered, skew, run,
-        filled,
+    ordered = in_order(view.sample, field)
+    chunk = _Chunk(
+        view, field, span, mean_rows, here * share * mean_rows, here * (1.0 - share) * mean_rows,
+        type_width(_raw_type(view, field)), _filled(view, field),
     )  # fmt: skip
+    # Rows in order repeat their values in one run each; other runs come back.
+    distinct, run = chunk.distinct(1.0 if ordered else _run_in_blocks(view, field))
+    if ordered and share > 0.0:
+        distinct = chunk.distinct_in_order(distinct)
+    return StoredColumn(
+        mean_rows, everywhere, everywhere * share, max(distinct, 1.0), chunk.width, ordered,
+        _skew(view.sample, field) if ordered else 1.0, run, chunk.filled,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """The mean column chunk of a row group, of which the number of values is sought."""
+
+    view: TableView
+    field: int
+    span: Spans | None
+    rows: float
+    """It counts rows."""
+    dictionary: float
+    """It is the stored bytes of the dictionary, 0 without one."""
+    index: float
+    """It is the stored bytes of the rest: of an index, or of values."""
+    width: int
+    """It is the bytes of a raw value."""
+    filled: float
+    """It is the share of rows with a value that is neither NULL nor NaN."""
+
+    @property
+    def most(self) -> float:
+        """Return the whole numbers of a file's range, MOST_DISTINCT of other values."""
+        discrete = self.span is not None and self.span.discrete
+        return self.span.mean if self.span is not None and discrete else MOST_DISTINCT
+
+    def distinct(self, run: float) -> tuple[float, float]:
+        """Return the values of the chunk, and for how many rows one is drawn: by the rows sampled
+        from each file, by blocks of rows, else by the index. run: rows of a run in the blocks."""
+        found = _sampled_distinct(self.view, self.field, self.rows, self.filled)
+        if found is None and _in_blocks(self.view, self.field):
+            draws = self.rows / run if run > 1.0 else self.rows * self.filled
+            found = _distinct_in_blocks(self.view, self.field, draws, run)
+            if found is not None:
+                found = min(max(found, min(draws, self.dictionary / self.width)), self.most)
+        elif found is None:
+            # Nothing but an index shows the values, and a NULL has no place in it.
+            present = max(self.rows * (1.0 - _null_share(self.view, self.field)), 1.0)
+            return self._by_index(present), self.rows / present
+        return self._by_index(self.rows) if found is None else found, run
+
+    def _by_index(self, present: float) -> float:
+        """Return the values that the bytes of the index show. present: rows that are not NULL."""
+        if self.dictionary <= 0.0:
+            return min(present, self.most)
+        kind, reach = _kind(self.view, self.field), self.most
+        # Decimal fractions such as prices repeat; numbers of arbitrary digits do not compress.
+        repeats = kind is Kind.FLOAT and self.dictionary / self.rows / self.width < COMPRESSIBLE
+        if repeats:
+            reach = digits_reach(self.view.files.columns[self.field]) or reach
+        index = self.index - levels_bytes(present, self.rows)
+        most_bytes = RANDOM_FLOAT if kind is Kind.FLOAT and self.width == 8 else self.width
+        found = distinct_from_index(present, index, reach, repeats=repeats)
+        return min(max(found, min(present, self.dictionary / most_bytes)), self.most)
+
+    def distinct_in_order(self, distinct: float) -> float:
+        """Return the values of a chunk whose rows are in the column's order.
+
+        Rows a fixed step apart are never of the same run, so that a sample shows too many values.
+        But if a dictionary of only as many values as there are runs would hardly be compressed,
+        there are more values: where each row follows the one before it, the index is what
+        compresses well.
+        """
+        discrete = self.span is not None and self.span.discrete
+        runs = distinct_from_runs(self.rows, self.index)
+        if self.dictionary <= (COMPRESSIBLE if discrete else 1.0) * runs * self.width:
+            distinct = min(distinct, runs)
+        if discrete:  # a sorted dictionary stores distances
+            value = sorted_value_bytes(self.most / distinct, self.width)
+            distinct = min(max(distinct, self.dictionary / value), self.most, self.rows)
+        return distinct
 
 
 def _filled(view: TableView, field: int) -> float:
@@ -294,15 +326,6 @@ def _plain_bytes(stored: float, dictionary: float, rows: float) -> float:
         indexed = min(dictionary / plain, rows)
         plain = stored - indexed / rows * np.log2(max(indexed, 2.0)) / 8.0
     return float(plain)
-
-
-def _of_few_digits(view: TableView, field: int, stored: float) -> bool:
-    """Return whether the values are decimal fractions such as prices, which repeat. stored: bytes
-    of a value in the dictionary, divided by its width.
-
-    Numbers of arbitrary digits do not compress.
-    """
-    return _kind(view, field) is Kind.FLOAT and stored < COMPRESSIBLE
 
 
 def _kind(view: TableView, field: int) -> Kind | None:
@@ -375,33 +398,33 @@ def _distinct_in_blocks(view: TableView, field: int, draws: float, run: float) -
     return float(distinct_in(domain, np.array([draws]))[0])
 
 
-def in_order(sample: RowSample, field: int) -> bool:
-    """Return whether a column of numbers has its rows in order within the sampled files."""
-    return sample.values[field].dtype.kind in "iuf" and _sampled_order(sample, field)[0]
-
-
-def _sampled_order(sample: RowSample | None, field: int) -> tuple[bool, float]:
-    """Return whether rows are in the column's order within their files, and the skew of its values.
+def in_order(sample: RowSample | None, field: int) -> bool:
+    """Return whether rows are in the column's order within their files.
 
     Sampled rows come in physical order. In random order, neighbours are a third of the ranks apart
     on average; in the column's order, almost nothing.
     """
     if sample is None or field not in sample.values or len(sample) < LEAST_ROWS:
-        return False, 1.0
+        return False
     starts = np.flatnonzero(np.diff(sample.file, prepend=-1))
     ends = np.append(starts[1:], len(sample))
     asked = np.unique(np.linspace(0, len(starts) - 1, ORDER_FILES).astype(np.int64))
-    apart = nearness = entropy = most = 0.0
+    apart = nearness = 0.0
     for start, end in zip(starts[asked], ends[asked], strict=True):
         own = sample.values[field][start:end][~sample.null[field][start:end]]
         even, counts = np.unique(own, return_inverse=True, return_counts=True)[1:]
-        place = (np.cumsum(counts) - counts / 2.0)[even.reshape(-1)]
-        place = _heads(place)
+        place = _heads((np.cumsum(counts) - counts / 2.0)[even.reshape(-1)])
         nearness += float(np.abs(np.diff(place)).sum())
         apart += float(np.abs(np.diff(np.sort(place)[_shuffle(len(place))])).sum())
-        entropy -= float((counts * np.log2(counts / len(own))).sum())
-        most += len(own) * float(np.log2(max(len(counts), 2)))
-    return nearness < ORDERED * apart, entropy / max(most, 1e-9)
+    return nearness < ORDERED * apart
+
+
+def _skew(sample: RowSample | None, field: int) -> float:
+    """Return the entropy of a column's values, divided by that of as many equally frequent ones."""
+    assert sample is not None  # only a sample shows that rows are in order
+    counts = np.unique(sample.values[field][~sample.null[field]], return_counts=True)[1]
+    share = counts / counts.sum()
+    return float(-(share @ np.log2(share)) / np.log2(max(len(counts), 2)))
 
 
 def _heads(place: Float64) -> Float64:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.missing import NULL
 from reconciler.advisor.simulate.pool import Pool, PoolColumn
 from reconciler.queries import transforms
@@ -63,14 +62,6 @@ def _values(
         values.append(float("nan"))
         index = np.where(nan, len(values) - 1, index)
     return index.astype(np.int64), values
-
-
-def groups_of(pool: Pool, layout: Layout) -> Int64:
-    """Return which rows of the pool are written together: by execution group of their files, or by
-    target partition if the layout has a spec of its own. int64[rows]"""
-    if layout.spec is None:
-        return layout.groups[pool.file]
-    return target_partitions(pool, layout.spec).number
 
 
 def placed(files: FileTable, spec: PartitionSpec, values: Sequence[Partition]) -> FileTable:

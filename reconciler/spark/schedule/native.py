@@ -6,7 +6,6 @@ the engine cannot write as the table asks goes through Spark (`write`), with the
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import uuid
@@ -52,7 +51,6 @@ from reconciler.rewrite.witness import (
     Work,
 )
 from reconciler.spark.fallback import stage
-from reconciler.spark.fallback.footer import footer_of
 from reconciler.spark.schedule import witnessing
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.damage import DamagedInputError
@@ -73,7 +71,7 @@ from reconciler.table.left_to_spark import (
     why_left_to_spark,
 )
 from reconciler.table.refusals import DAMAGED, Refusal
-from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
+from reconciler.table.row_group_bytes import PAGE_ROWS, row_group_rows
 
 BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 """Most bytes of a Bloom filter, and its share of false positives, by default."""
@@ -122,7 +120,7 @@ def planned(
     if reason:
         return reason
     files = _files(attempt, group, tasks, deletes)
-    rows = _group_rows(properties, table, group)
+    rows = _group_rows(properties, group)
     files_of = [file.path for file in files] + [d.path for f in files for d in f.deletes]
     paths = tuple(_paths(attempt, number, group, tasks, table))
     local = all(local_path(path) is not None for path in (*files_of, *paths))
@@ -214,12 +212,10 @@ def _files(
     )
 
 
-def _group_rows(properties: Mapping[str, str], table: Any, group: Group) -> int:
-    """Return the rows of a row group of the table's size, as the writer in the JVM would end it."""
+def _group_rows(properties: Mapping[str, str], group: Group) -> int:
+    """Return the most rows of a row group of the table's size."""
     configured = int(properties.get(ROW_GROUP) or stage.DEFAULT_ROW_GROUP)
-    stored = _stored_row(group)
-    page = int(properties.get(PAGE_LIMIT) or PAGE_ROWS)
-    return max(1, round(rows_of_row_group(configured, stored, _plain(table, group, stored), page)))
+    return row_group_rows(configured, _stored_row(group))
 
 
 def _stored_row(group: Group) -> float:
@@ -240,19 +236,6 @@ def _moves(table: Any, group: Group) -> tuple[Field, ...]:
         )
         for field in iceberg.each(table.specs().get(group.action.into).fields())
     )  # fmt: skip
-
-
-def _plain(table: Any, group: Group, stored: float) -> float:
-    """Return the bytes of a row before compression, by the footer of the largest input; those of a
-    stored one without it: whoever reads the file says what is wrong with it."""
-    file, footer = max(group.inputs, key=lambda one: (one.bytes, one.path)), None
-    with contextlib.suppress(Exception):  # of any storage and of the JVM
-        footer = footer_of(table, file.path, file.bytes)
-    if footer is None or not footer.num_rows:
-        return stored
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    whole = sum(int(one.total_byte_size) for one in groups)
-    return max(stored, whole / int(footer.num_rows))
 
 
 def _needed(group: Group, rows: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.sizes import MIB, expert_sizes
 from reconciler.advisor.pto.space import UNSORTED, CandidateLayout, Space, best
-from reconciler.advisor.simulate.arrangement import Sizes
+from reconciler.advisor.simulate.layout import Sizes
 
 DEFAULT_SIZES = Sizes(512 * MIB, 128 * MIB)
 """Iceberg's own: write.target-file-size-bytes, write.parquet.row-group-size-bytes."""

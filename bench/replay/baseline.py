@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.replay.replay import Policy
+from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import Settings
-from reconciler.advisor.simulate.replay import Policy
-from reconciler.advisor.simulate.table import SimulatedTable
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Lexicographic

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.simulate.table import SimulatedTable
 from reconciler.plan.actions.base import Action
 from reconciler.queries.fragments import Workload
 

@@ -181,11 +181,9 @@ class SimulatedTable:
     def _cut(self, rows: Int64, layout: Layout, now_ms: int, first: int) -> list[SimulatedFile]:
         count = int(layout.files_of(len(rows) * self.row_width))
         edges = np.linspace(0, len(rows), count + 1).astype(np.int64)
-        file_rows = max(1, int(np.ceil(len(rows) / count)))
+        file_rows = len(rows) / count
         groups = int(layout.row_groups_of(file_rows * self.row_width))
-        # A writer ends row groups at their size; the last one has the rest.
-        full = max(file_rows / groups, layout.row_group_bytes / self.row_width)
-        each = max(1, int(np.ceil(full)))
+        each = max(1, int(np.ceil(file_rows / groups)))
         return [
             SimulatedFile(
                 f"layout-{first + i:06d}", rows[edges[i] : edges[i + 1]], each, now_ms, True

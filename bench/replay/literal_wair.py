@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from bench.replay.replay import Policy
+from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import Settings
-from reconciler.advisor.simulate.demand import demands, predicate_columns
-from reconciler.advisor.simulate.replay import Policy
-from reconciler.advisor.simulate.table import SimulatedTable
 from reconciler.advisor.wair.cut import cut
 from reconciler.advisor.wair.signature import signatures
 from reconciler.advisor.wair.utilization import file_savings
@@ -18,6 +17,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Lexicographic
+from reconciler.queries.demanded import demands, predicate_columns
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.table_view import table_view
 from reconciler.table.schema import SortColumn

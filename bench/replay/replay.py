@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import Debt, Settings
 from reconciler.advisor.credit import Price, Rewrite, credit_of, written
-from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.table import SimulatedTable
 from reconciler.plan.actions.base import Action
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import table_view

@@ -1,0 +1,88 @@
+"""How many rows of the table have the same sort key: they follow each other, in runs.
+
+The table has more rows of a key than a sample of it, so that a sample in the table's order shows
+shorter runs of all columns of the key but the first. Their length follows from the number of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reconciler.advisor.simulate.pool import Pool
+from reconciler.advisor.simulate.target import target_partitions
+from reconciler.table.filetable import Float64, Int64
+from reconciler.table.schema import PartitionSpec, SortColumn
+
+EVERY_ROW = np.zeros(1, dtype=np.int64)
+"""It has the first row of one slice of all rows."""
+
+
+def unseen(seen: Int64) -> float:
+    """Return how many values were not sampled; seen: how often each value was, int64[values]."""
+    once, twice = (np.array([(seen == times).sum()], dtype=np.float64) for times in (1, 2))
+    return float(_unseen(once, twice)[0])
+
+
+def _unseen(once: Float64, twice: Float64) -> Float64:
+    """Return how many values were not sampled if so many were seen once, and twice.
+
+    The bias-corrected form of Anne Chao's estimator ("Nonparametric Estimation of the Number of
+    Classes in a Population").
+    """
+    found: Float64 = once * np.maximum(once - 1.0, 0.0) / (2.0 * (twice + 1.0))
+    return found
+
+
+def rows_of_keys(
+    pool: Pool,
+    key: Sequence[SortColumn],
+    order: Int64 | None = None,
+    starts: Int64 = EVERY_ROW,
+    spec: PartitionSpec | None = None,
+) -> Float64:
+    """Return how many rows of the table have the same key, in one partition of `spec`, averaged
+    over the rows of each slice on the scale of bits; 1 if a column was not sampled. These rows stay
+    in order of arrival. starts: first rows of the slices in `order`, one of all rows if they are
+    not given. float64[slices].
+
+    Slices differ where a key is far more frequent than others, as NULL may be. A slice whose keys
+    were mostly seen once only shows that they have few rows.
+    """
+    if any(column.field_id not in pool.columns for column in key):
+        return np.ones(len(starts))
+    places = [pool.columns[column.field_id].places for column in key]
+    if spec is not None:
+        places.append(target_partitions(pool, spec).number)
+    code = _codes(places)
+    seen = np.bincount(code)[code if order is None else code[order]]
+    each = float(pool.files.records.sum()) / max(len(pool), 1)
+    own = _rows_of_keys(seen, starts, each)
+    once = 2 * np.add.reduceat(seen == 1, starts) > np.diff(np.append(starts, len(seen)))
+    if not once.any():
+        return own
+    return np.where(once, np.minimum(own, _rows_of_keys(seen, starts[:1], each)), own)
+
+
+def _rows_of_keys(seen: Int64, starts: Int64, each: float) -> Float64:
+    """Return the rows of the table with one key per slice. seen: how often the key of each row was
+    sampled; each: rows that a sampled one stands for."""
+    rows = np.diff(np.append(starts, len(seen)))
+    bits = np.add.reduceat(np.log2(seen), starts) / rows
+    distinct = np.add.reduceat(1.0 / seen, starts)
+    once = np.add.reduceat(seen == 1, starts, dtype=np.float64)
+    twice = np.add.reduceat(seen == 2, starts, dtype=np.float64) / 2.0
+    share = distinct / (distinct + _unseen(once, twice))
+    found: Float64 = np.maximum(np.exp2(bits) * each * share, 1.0)
+    return found
+
+
+def _codes(places: Sequence[Int64]) -> Int64:
+    """Return a number for each row that is the same for rows alike in all columns."""
+    code = np.zeros(len(places[0]), dtype=np.int64)
+    for each in places:
+        low = int(each.min(initial=0))
+        code = code * (int(each.max(initial=0)) - low + 1) + each - low
+        code = np.unique(code, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return code

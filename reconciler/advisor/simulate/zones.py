@@ -1,0 +1,146 @@
+"""Finds the zone maps of simulated files and row groups: their bounds, and whether they may hold
+NULL or NaN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.simulate.arrangement import Arrangement, Pieces, Slices
+from reconciler.advisor.simulate.missing import NAN, NULL, between, counts, held
+from reconciler.advisor.simulate.pool import PoolColumn
+from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, Float64, Int64
+
+
+def zone_maps(
+    rows: Arrangement, made: Pieces, field: int, widening: float = 1.0
+) -> tuple[ColumnBounds, ColumnBounds]:
+    """Return the bounds of a column in the files, and in the row groups.
+
+    A range of few sampled rows is narrower than that of all rows, most of all in the best layouts.
+    So each is widened, in ranks among the sample's distinct values, by span / (r - 1) at both ends,
+    where r is the number of sampled rows in it: the estimator of the German tank problem. widening:
+    multiple of that; 0 takes ranges as they are. In key order no gap is wider than to the next
+    sampled value. Parquet has no NaN counts, so row groups have only those of files without NaN.
+    """
+    column, ranks = rows.pool.columns[field], rows.ranks[field]
+    reduced = _Reduced(
+        made.edges,
+        np.minimum.reduceat(np.where(ranks < 0, len(column.distinct), ranks), made.edges),
+        np.maximum.reduceat(ranks, made.edges),
+        None
+        if column.missing.only_values
+        else counts(column.missing, rows.order, rows.weight, made.edges),
+    )
+    lead = rows.ordering.lead
+    direction = lead.direction if lead is not None and lead.field_id == field else ""
+    files, groups = (
+        _bounds(rows, column, field, slices, reduced, direction, widening)
+        for slices in (made.files, made.groups)
+    )
+    nans = np.where(files.nans[made.owner] == 0, 0, UNKNOWN).astype(np.int64)
+    return files, replace(groups, nans=nans)
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """What rows have between the edges at which slices of all sizes begin and end."""
+
+    edges: Int64
+    """It has the first ordered row of each part."""
+    low: npt.NDArray[np.int32]
+    """It has the least rank between two edges, the number of ranks where there is no value."""
+    high: npt.NDArray[np.int32]
+    """It has the greatest rank, -1 where there is no value."""
+    classes: Float64 | None
+    """It has `missing.counts`, None for a column that holds values alone."""
+
+    def over(
+        self, slices: Slices, reduce: np.ufunc, values: npt.NDArray[Any], beyond: float
+    ) -> npt.NDArray[Any]:
+        """Reduce values over slices, which may overlap. beyond: changes no result."""
+        ends = np.searchsorted(self.edges, np.stack((slices.starts, slices.ends)))
+        padding = np.full((*values.shape[:-1], 1), beyond, dtype=values.dtype)
+        padded = np.concatenate((values, padding), axis=-1)  # an end may be behind the last row
+        found: npt.NDArray[Any] = reduce.reduceat(padded, ends.T.reshape(-1), axis=-1)
+        return found[..., ::2]
+
+
+def _bounds(
+    rows: Arrangement,
+    column: PoolColumn,
+    field: int,
+    slices: Slices,
+    reduced: _Reduced,
+    direction: str,
+    widening: float,
+) -> ColumnBounds:
+    top = len(column.distinct) - 1
+    low = reduced.over(slices, np.minimum, reduced.low, np.iinfo(np.int32).max).astype(np.int64)
+    high = reduced.over(slices, np.maximum, reduced.high, -1).astype(np.int64)
+    present = high >= 0
+    low, high = np.minimum(low, top), np.maximum(high, 0)
+    if widening and direction:
+        low, high = _to_neighbours(rows, field, slices, low, high, descending=direction == "desc")
+    elif widening:
+        each = np.maximum(slices.rows / slices.stands_for - 1.0, 1.0)
+        wide = np.rint(widening * np.maximum(high - low, 0) / each).astype(np.int64)
+        low, high = np.maximum(low - wide, 0), np.minimum(high + wide, top)
+    least, most = (low.min(), high.max()) if direction else (0, top)
+    records = np.maximum(np.rint(slices.records), 1).astype(np.int64)
+    nulls, nans = _missing(rows, column, slices, reduced, records, direction)
+    return ColumnBounds(
+        field, column.kind, _at_end(column.distinct[low], low == least, column.least),
+        _at_end(column.distinct[high], high == most, column.greatest),
+        present, present.copy(), nulls, nans, records,
+        np.full(len(low), UNKNOWN, dtype=np.int64), np.zeros(len(low), dtype=bool),
+    )  # fmt: skip
+
+
+def _at_end(values: Array, where: npt.NDArray[np.bool_], exact: object | None) -> Array:
+    """Return the bounds, with the exact one of the files where a slice reaches it."""
+    if exact is None:
+        return values
+    bound = np.asarray(exact)
+    return np.where(where, bound, values.astype(np.promote_types(values.dtype, bound.dtype)))
+
+
+def _to_neighbours(
+    rows: Arrangement, field: int, slices: Slices, low: Int64, high: Int64, *, descending: bool
+) -> tuple[Int64, Int64]:
+    """Return ranges as far as the next sampled values. Groups of files follow each other in key
+    order, target partitions do not."""
+    ranks = rows.ranks[field]
+    before, after = np.maximum(slices.starts - 1, 0), np.minimum(slices.ends, len(ranks) - 1)
+    below, above = (after, before) if descending else (before, after)
+    inside = rows.part if rows.target is not None else np.zeros_like(rows.part)
+    mine, lower, upper = inside[slices.starts], ranks[below], ranks[above]
+    use_low = (inside[below] == mine) & (lower >= 0) & (lower < low)
+    use_high = (inside[above] == mine) & (upper > high)
+    return np.where(use_low, lower, low), np.where(use_high, upper, high)
+
+
+def _missing(
+    rows: Arrangement,
+    column: PoolColumn,
+    slices: Slices,
+    reduced: _Reduced,
+    records: Int64,
+    direction: str,
+) -> tuple[Int64, Int64]:
+    """Return the NULL and NaN counts."""
+    if reduced.classes is None:
+        none = np.zeros(len(records), dtype=np.int64)
+        return none, none
+    found = reduced.over(slices, np.add, reduced.classes, 0.0)
+    allowed = None
+    if direction:
+        allowed = between(
+            column.missing, rows.order, rows.part, slices.starts, slices.ends,
+            descending=direction == "desc",
+        )  # fmt: skip
+    number = held(found, records, allowed).rows
+    return number[NULL], number[NAN]
