@@ -24,7 +24,7 @@ from reconciler.format import iec
 from reconciler.table.filetable import Float64
 from reconciler.table.operations import Encoding
 
-SMALLEST = 16 << 10
+SMALLEST = 64 << 10
 """The least stored size of row groups that is tried."""
 MOST_PER_FILE = 32
 SAMPLED_ROWS = 100
