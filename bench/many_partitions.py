@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from bench.results import write_section
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
-from reconciler.spark.deletes import write_deletes
+from reconciler.spark.schedule import witnessing
 from reconciler.spark.session import metrics, session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import delete_paths
@@ -26,7 +26,7 @@ from tests.spark.tables import Bench
 
 PARTITIONS = 300
 BY_EXECUTORS = 30
-"""Partitions of the table that is handed to executors: a Spark job or more for each of them."""
+"""Partitions of the table that is handed to executors."""
 ROWS = 100
 """Of each partition; each of two deletes takes one."""
 PROPERTIES = (
@@ -101,7 +101,7 @@ def main() -> None:
                 "by the driver, format 2": compact(bench, PARTITIONS, 2),
                 "by the driver, vectors on format 3": compact(bench, PARTITIONS, 3),
             }
-            with mock.patch.object(write_deletes, "DRIVER_POSITIONS", 0):
+            with mock.patch.object(witnessing, "by_driver", lambda *_: False):
                 found["by executors, format 2"] = compact(bench, BY_EXECUTORS, 2)
         finally:
             session.stop(spark)
@@ -114,8 +114,8 @@ def main() -> None:
         for how, one in found.items()
     ]  # fmt: skip
     note = f"""Each partition has one data file of {ROWS} rows and two delete files of one position
-each; one commit replaces all of them. The executors' way is for totals above
-{write_deletes.DRIVER_POSITIONS:,} positions, and was forced here."""
+each; one commit replaces all of them. Executors of a cluster do what reads more than
+{witnessing.DIRECT_BYTES >> 20} MiB; they were forced here."""
     print(write_section("Many small partitions", "python -m bench.many_partitions", rows, note))
 
 

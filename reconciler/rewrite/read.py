@@ -37,6 +37,13 @@ DICTIONARY_BYTES = 4
 """Stored bytes per value, before compression, below which a text column is worth reading as a
 dictionary."""
 
+POSITION_ROWS = 1 << 20
+"""Positions that are decoded at a time."""
+KEY_ROWS, KEPT_KEYS = 4_000_000, 128 << 20
+"""Keys that rows are compared with at a time, and bytes of keys that are kept for other files."""
+TAIL_BYTES, TRAILER_BYTES, CHUNK_MARGIN = 64 << 10, 8, 128
+"""Bytes that are fetched of a file's end first; of what follows its footer; and that some writers
+leave out when they count a column's."""
 BATCH_ROWS = 1_024
 """Rows that are decoded at a time where those of a row group do not fit one array."""
 
@@ -88,7 +95,7 @@ class Reader:
         self.mapping = None if table.mapping is None else json.loads(table.mapping)
         self._footers: dict[str, tuple[Any, Mapping[Any, int]]] = {}
         self._positions: dict[str, dict[str, Positions]] = {}
-        self._keys: dict[tuple[tuple[int, ...], tuple[str, ...]], tuple[pa.ChunkedArray, ...]] = {}
+        self._keys: dict[str, tuple[pa.ChunkedArray, ...]] = {}
         self.kept: dict[tuple[str, int], Mask | None] = {}
         """Which rows of a row group are live, by file and number; None if all of them are. Columns
         of a file are read one after another, its deletes once."""
@@ -128,68 +135,146 @@ class Reader:
 
     def _of_file(self, one: Delete, path: str) -> Positions:
         if one.vector:
-            return self._of_vector(one, path)
+            return self.vector(one, path)
         known = self._positions.get(one.path)
         if known is None:
-            known = self._positions[one.path] = self._by_data_file(one)
+            parts: dict[str, list[Positions]] = {}
+            for named, rows in self.stored_positions(one):
+                parts.setdefault(named, []).append(rows)
+            known = {named: np.concatenate(rows) for named, rows in parts.items()}
+            self._positions[one.path] = known
         return known.get(path, np.zeros(0, dtype=np.int64))
 
-    def _of_vector(self, one: Delete, path: str) -> Positions:
+    def vector(self, one: Delete, path: str) -> Positions:
+        """Return the rows of a deletion vector of the data file."""
         with self.scratch.path(one.path).open("rb") as opened:
             opened.seek(one.offset)
             return vector_rows(opened.read(one.length), one.path, path)
 
-    def _by_data_file(self, one: Delete) -> dict[str, Positions]:
-        paths, rows = self._delete_columns(one, POSITION_COLUMNS, POSITION_MAPPING)
-        if not len(paths):
-            return {}
-        encoded = pa.chunked_array([chunk.dictionary_encode() for chunk in paths])
-        encoded = arrow.one_piece(encoded)
-        numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        at = arrow.one_piece(pa.chunked_array(rows)).fill_null(-1).to_numpy(zero_copy_only=False)
-        order = np.argsort(numbers, kind="stable")
-        ends = np.searchsorted(numbers[order], np.arange(len(encoded.dictionary) + 1))
-        return {
-            path: at[order[ends[i] : ends[i + 1]]].astype(np.int64)
-            for i, path in enumerate(encoded.dictionary.to_pylist())
-        }
+    def stored_positions(self, one: Delete) -> Iterator[tuple[str, Positions]]:
+        """Yield data files and rows of a position delete file as it is stored, batch by batch."""
+        path_column, row_column = POSITION_COLUMNS
+        with decoding(one.path):
+            with self.parquet(one.path) as opened:
+                footer, ids = opened.metadata, arrow.ids_of(opened.schema_arrow, POSITION_MAPPING)
+            paths, rows = _way_to(path_column, ids), _way_to(row_column, ids)
+            names = [paths[0], rows[0]]
+        with decoding(one.path), self.parquet(one.path, [paths[0]], footer) as opened:
+            for batch in opened.iter_batches(POSITION_ROWS, columns=names, use_threads=False):
+                named = arrow.encoded(batch.column(paths[0]), path_column, ids, paths)
+                yield from _by_data_file(
+                    named, arrow.fitted(batch.column(rows[0]), row_column, ids, rows)
+                )
 
-    def keys(self, ids: tuple[int, ...], files: Sequence[Delete]) -> tuple[pa.ChunkedArray, ...]:
-        """Return the key columns of equality delete files with the same keys, one after another."""
-        named = (ids, tuple(one.path for one in files))
-        if named not in self._keys:
-            columns = [self.table.ways[field_id][-1] for field_id in ids]
-            parts: list[list[pa.Array]] = [[] for _ in ids]
-            for one in files:
-                for part, found in zip(
-                    parts, self._delete_columns(one, columns, self.mapping), strict=True
-                ):
-                    part.extend(found)
-            self._keys[named] = tuple(
+    def keys(
+        self, ids: tuple[int, ...], files: Sequence[Delete]
+    ) -> Iterator[tuple[pa.ChunkedArray, ...]]:
+        """Yield the key columns of equality delete files with the same keys, of many rows at a
+        time."""
+        held: list[tuple[pa.ChunkedArray, ...]] = []
+        for number, one in enumerate(files):
+            held.append(self._keys_of(ids, one))
+            if number == len(files) - 1 or sum(len(part[0]) for part in held) >= KEY_ROWS:
+                yield tuple(
+                    pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
+                    for *parts, kind in zip(*held, [part.type for part in held[0]], strict=True)
+                )
+                held.clear()
+
+    def _keys_of(self, ids: tuple[int, ...], one: Delete) -> tuple[pa.ChunkedArray, ...]:
+        """Return the key columns of one file, which several data files need; as many files are kept
+        as there is room for."""
+        known = self._keys.get(one.path)
+        if known is None:
+            columns = [self.key_column(field_id, one) for field_id in ids]
+            found = self._delete_columns(one, columns)
+            known = tuple(
                 pa.chunked_array(part, arrow.type_of(column))
-                for part, column in zip(parts, columns, strict=True)
+                for part, column in zip(found, columns, strict=True)
             )
-        return self._keys[named]
+            held = sum(part.nbytes for kept in self._keys.values() for part in kept)
+            if held + sum(part.nbytes for part in known) <= KEPT_KEYS:
+                self._keys[one.path] = known
+        return known
 
-    def _delete_columns(
-        self, one: Delete, columns: Sequence[Column], mapping: Any
-    ) -> list[list[pa.Array]]:
+    def key_column(self, field_id: int, one: Delete) -> Column:
+        """Return a column that an equality delete file names. Raises Damaged."""
+        way = self.table.ways.get(field_id)
+        if way is None:
+            raise Damaged(one.path, f"it deletes by field {field_id}, which no schema has")
+        return way[-1]
+
+    def _delete_columns(self, one: Delete, columns: Sequence[Column]) -> list[list[pa.Array]]:
         """Return the chunks of columns of a Parquet delete file, by field id. Raises Damaged."""
         path = self.scratch.path(one.path)
         with decoding(one.path):
             table = pq.read_table(path, use_threads=False, page_checksum_verification=True)
-            return _chunks_of(table, columns, mapping)
+            return _chunks_of(table, columns, self.mapping)
+
+    def fetch(self, file: DataFile, wanted: Set[int]) -> None:
+        """Fetch of a data file of another store only its footer and the columns of these ids."""
+        with self.scratch.in_parts(file.path, file.size) as fetch:
+            if fetch is None:
+                return
+            tail = min(file.size, TAIL_BYTES)
+            fetch(file.size - tail, tail)
+            with self.scratch.path(file.path).open("rb") as opened:
+                opened.seek(max(0, file.size - TRAILER_BYTES))
+                footer = int.from_bytes(opened.read(4), "little") + TRAILER_BYTES
+            if tail < footer <= file.size:
+                fetch(file.size - footer, footer)
+            for first, end in sorted(self._chunks(file, wanted)):
+                fetch(first, min(end, file.size) - first)
+
+    def _chunks(self, file: DataFile, wanted: Set[int]) -> Iterator[tuple[int, int]]:
+        """Yield where columns begin and end in each row group."""
+        footer, ids = self.footer(file.path)
+        names = {path[0] for path, field_id in ids.items() if len(path) == 1 and field_id in wanted}
+        for leaf in range(footer.num_columns):
+            path = footer.schema.column(leaf).path
+            if path in names or any(path.startswith(f"{name}.") for name in names):
+                for number in range(footer.num_row_groups):
+                    chunk = footer.row_group(number).column(leaf)
+                    starts = chunk.data_page_offset, chunk.dictionary_page_offset
+                    first = min(at for at in starts if at)
+                    yield first, first + chunk.total_compressed_size + CHUNK_MARGIN
+
+    def forget(self, location: str) -> None:
+        """Free what is held of a data file."""
+        self._footers.pop(location, None)
+        self.scratch.forget(location)
+
+
+def _way_to(column: Column, ids: Mapping[Any, int]) -> tuple[str, ...]:
+    """Return the path of a column of a file. Raises Unreadable."""
+    for path, field_id in ids.items():
+        if field_id == column.field_id:
+            return path  # type: ignore[no-any-return]
+    raise Unreadable(column.name, "the file lacks it")
+
+
+def _by_data_file(paths: pa.DictionaryArray, rows: pa.Array) -> Iterator[tuple[str, Positions]]:
+    """Yield each path with its rows, in their order; NULL names no row."""
+    if paths.null_count or rows.null_count:
+        whole = pc.and_(paths.is_valid(), rows.is_valid())
+        paths, rows = paths.filter(whole), rows.filter(whole)
+    numbers = paths.indices.to_numpy()
+    at = rows.to_numpy()
+    if len(paths.dictionary) > 1:
+        order = np.argsort(numbers, kind="stable")
+        numbers, at = numbers[order], at[order]
+    ends = np.searchsorted(numbers, np.arange(len(paths.dictionary) + 1))
+    for number, path in enumerate(paths.dictionary.to_pylist()):
+        if ends[number] < ends[number + 1]:
+            yield path, at[ends[number] : ends[number + 1]]
 
 
 def _chunks_of(table: pa.Table, columns: Sequence[Column], mapping: Any) -> list[list[pa.Array]]:
     """Raises Unreadable for a column that the table lacks, or holds as another type."""
     ids = arrow.ids_of(table.schema, mapping)
-    paths = {field_id: path for path, field_id in ids.items()}
     found = []
     for column in columns:
-        path = paths.get(column.field_id)
-        if path is None:
-            raise Unreadable(column.name, "the file lacks it")
+        path = _way_to(column, ids)
         chunks = table.column(table.column_names.index(path[0])).chunks
         for name in path[1:]:
             chunks = [arrow.child_of(chunk, name) for chunk in chunks]
@@ -212,7 +297,7 @@ def vector_rows(body: bytes, path: str, data_file: str) -> Positions:
         (high,) = struct.unpack("<I", body[at : at + 4])
         bitmap = BitMap.deserialize(body[at + 4 : -4])
         at += 4 + len(bitmap.serialize())
-        parts.append(np.asarray(bitmap, dtype=np.int64) + (high << 32))
+        parts.append(np.array(bitmap.to_array(), dtype=np.int64) + (high << 32))
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
@@ -230,6 +315,9 @@ class Opened:
         hidden = reader.positions(file)
         self._hidden = hidden[(hidden >= 0) & (hidden < self.footer.num_rows)]
         self._keyed = _by_keys(file.deletes)
+        for ids, ones in self._keyed.items():
+            for field_id in ids:
+                reader.key_column(field_id, ones[0])
 
     def close(self) -> None:
         self.parquet.close()
@@ -247,6 +335,14 @@ class Opened:
             keep = self._kept(number, at, rows)
             found += rows if keep is None else int(keep.sum())
         return found
+
+    def hidden(self) -> Iterator[Positions]:
+        """Yield the rows of each row group that deletes hide."""
+        for number, at, rows in self._row_groups():
+            with decoding(self.file.path):
+                keep = self._without_deletes(number, at, rows)
+            if keep is not None:
+                yield np.flatnonzero(~keep) + at
 
     def live(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
         """Yield the live rows of each row group, in these columns of the table."""
@@ -349,7 +445,8 @@ class Opened:
         raw = self._raw(number, tops) if tops else {}
         for ids, files in self._keyed.items():
             values = [self._key(raw, field_id, rows) for field_id in ids]
-            keep &= ~equal_to(values, self._reader.keys(ids, files))
+            for keys in self._reader.keys(ids, files):
+                keep &= ~equal_to(values, keys)
         return keep
 
     def _key(self, raw: Raw, field_id: int, rows: int) -> pa.ChunkedArray:

@@ -17,7 +17,7 @@ from reconciler.api.reach import Reach
 from reconciler.errors import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from pyiceberg.io import FileIO
@@ -208,15 +208,52 @@ class Scratch:
             found = True
         return found
 
+    @contextlib.contextmanager
+    def in_parts(self, location: str, size: int) -> Iterator[Callable[[int, int], None] | None]:
+        """Provide what fetches bytes of a file, from an offset on, to where `path` then finds them
+        between zeros; None for a file that is here."""
+        if local_path(location) is not None or location in self._known:
+            yield None
+            return
+        known = self.directory / f"{next(self._numbers)}.bin"
+        with self._storing(location) as io:
+            source = io.new_input(location).open()
+        with known.open("wb") as copy, contextlib.closing(source):
+            copy.truncate(size)
+
+            def fetch(offset: int, length: int) -> None:
+                with self._storing(location):
+                    source.seek(offset)
+                    copy.seek(offset)
+                    while length:
+                        some = source.read(min(length, CHUNK))
+                        if not some:
+                            raise OSError(f"it has not {size} bytes, as its manifest entry says")
+                        copy.write(some)
+                        length -= len(some)
+                    copy.flush()
+
+            self._known[location] = known
+            yield fetch
+
     def _fetch(self, location: str, to: Path) -> None:
+        with (
+            self._storing(location) as io,
+            io.new_input(location).open() as source,
+            to.open("wb") as copy,
+        ):
+            shutil.copyfileobj(source, copy, CHUNK)
+
+    @contextlib.contextmanager
+    def _storing(self, location: str) -> Iterator[FileIO]:
+        """Provide what opens a file of another store; whatever fails is an error of storage."""
         from reconciler.catalog.network import on_behalf
 
         assert self._opening is not None
         with on_behalf(self._opening.reach):
             io = self._opening.open(location)
             try:
-                with io.new_input(location).open() as source, to.open("wb") as copy:
-                    shutil.copyfileobj(source, copy, CHUNK)
+                yield io
             except FileNotFoundError as error:
                 raise FileNotFoundError(2, "No such file or directory", location) from error
             except Exception as error:  # of any storage

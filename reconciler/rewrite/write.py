@@ -105,7 +105,7 @@ class FileWriter:
             tuple(_begin(footer.row_group(n)) for n in range(footer.num_row_groups)),
             self._nans,
             {i: bounds for i in self._long if (bounds := self._bounds(footer, i)) is not None},
-            footer=_tail(self.path, footer.serialized_size),
+            footer=tail_of(self.path, footer.serialized_size),
         )
 
     def _count(self, column: Column, values: Any) -> None:
@@ -143,7 +143,7 @@ class FileWriter:
         return min(low for low, _ in found), max(high for _, high in found)
 
 
-def _tail(path: Path, footer_bytes: int) -> bytes:
+def tail_of(path: Path, footer_bytes: int) -> bytes:
     """Return the footer with its length and the magic bytes behind it."""
     with path.open("rb") as file:
         file.seek(-(footer_bytes + TRAILER_BYTES), os.SEEK_END)

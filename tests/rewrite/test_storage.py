@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import errno
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyroaring import BitMap64
 
 from reconciler.errors import EXIT_UNAVAILABLE, ReconcilerError
+from reconciler.rewrite import hidden, read
+from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.spark.schedule import native
+from tests.rewrite.model import table_of, write
+from tests.rewrite.test_deletes import COLUMNS, _keys
 
 
 @dataclass
 class Store:
     """Objects by address; each cut short by `lost` bytes when they are written.
 
-    full: a copy fails as a full disk does.
+    read: bytes of each reading. full: a copy fails as a full disk does.
     """
 
     objects: dict[str, bytes] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
+    read: list[int] = field(default_factory=list)
     lost: int = 0
     full: bool = False
 
@@ -33,7 +40,14 @@ class Store:
         class Input:
             def open(self) -> io.BytesIO:
                 store.fetched.append(location)
-                return io.BytesIO(store.objects[location])
+
+                class Stream(io.BytesIO):
+                    def read(self, size: int | None = -1, /) -> bytes:
+                        found = super().read(size)
+                        store.read.append(len(found))
+                        return found
+
+                return Stream(store.objects[location])
 
             def __len__(self) -> int:
                 return len(store.objects[location])
@@ -129,3 +143,64 @@ def test_a_full_scratch_is_named_and_unavailable(
     assert not scratch.directory.exists()
     error = native._of_storage("rewrite sales.t", str(caught.value))
     assert isinstance(error, ReconcilerError) and error.exit_code == EXIT_UNAVAILABLE
+
+
+@pytest.mark.parametrize("tail", [64 << 10, 64])
+def test_of_a_data_file_under_equality_deletes_only_keys_are_fetched(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: int
+) -> None:
+    """Footer, columns of keys in every row group, members of structs; the rest is never read."""
+    monkeypatch.setattr(read, "TAIL_BYTES", tail)
+    rows: list[Any] = [[i, None, "x" * 50 + str(i * i), {"x": i % 7}] for i in range(4_000)]
+    file = write(tmp_path / "d.parquet", COLUMNS, rows, row_group_size=1_000)
+    keys = (
+        _keys(tmp_path / "k", [COLUMNS[0]], [[3], [3_999]], 2),
+        _keys(tmp_path / "l", [COLUMNS[3]], [[{"x": 5}]], 2),
+    )
+    there = replace(file, path="s3://b/d.parquet", sequence=1, deletes=(
+        keys[0], replace(keys[1], keys=(5,)),
+    ))  # fmt: skip
+    body = (tmp_path / "d.parquet").read_bytes()
+    store.objects[there.path] = body
+    task = hidden.Task(
+        table_of(COLUMNS), (hidden.Group((hidden.Target(there),), "s3://b/NUMBER"),),
+        kept_bytes=1 << 20,
+    )  # fmt: skip
+    found = hidden.found(task, OPENING)
+    wanted = {i for i in range(4_000) if i in (3, 3_999) or i % 7 == 5}
+    assert set(BitMap64.deserialize(found.rows[there.path])) == wanted
+    assert sum(store.read) < len(body) / 2 + tail
+    (made,) = found.files
+    assert store.objects[made.path].endswith(made.footer)
+    store.objects[there.path] = body[:-30]
+    with pytest.raises(OSError, match="bytes"):
+        hidden.found(task, OPENING)
+    store.objects[there.path] = body[:-30] + bytes(30)
+    with pytest.raises(Damaged) as caught:
+        hidden.found(task, OPENING)
+    assert caught.value.path == there.path
+    assert not [path for path in store.objects if path != there.path and path != made.path]
+
+
+def test_a_file_of_many_vectors_is_fetched_once(store: Store, tmp_path: Path) -> None:
+    file = write(tmp_path / "d.parquet", COLUMNS, [[i, None, None, None] for i in range(9)])
+    targets = tuple(
+        hidden.Target(replace(file, path=f"s3://b/{n}.parquet"), known=BitMap64([n]).serialize())
+        for n in range(4)
+    )
+    group = (hidden.Group(targets, ""),)
+    task = hidden.Task(table_of(COLUMNS), group, "s3://b/first.puffin", kept_bytes=1 << 20)
+    first = hidden.found(task, OPENING)
+    deletes = {
+        one.data_file: Delete(
+            one.path, "PUFFIN", 2, (0, ""), True, one.rows, one.data_file, offset=one.offset,
+            length=one.length,
+        )
+        for one in first.files
+    }  # fmt: skip
+    store.fetched.clear()
+    again = tuple(
+        hidden.Target(replace(one.file, deletes=(deletes[one.file.path],))) for one in targets
+    )
+    second = hidden.found(replace(task, groups=(hidden.Group(again, ""),)), OPENING)
+    assert store.fetched == ["s3://b/first.puffin"] and second.rows == first.rows

@@ -8,13 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap64
 
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import TableDamagedError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
-from reconciler.spark.deletes import delete_files, position_sets, write_deletes
-from reconciler.spark.fallback import stage
+from reconciler.rewrite import hidden
+from reconciler.rewrite.hidden import Group, Target, Task
+from reconciler.rewrite.witness import DataFile, Table
+from reconciler.spark.deletes import by_engine, delete_files
 from reconciler.spark.schedule.scan import scan_tasks
 from reconciler.table.damage import damage_of
 from tests.spark.equality import add_equality_delete, data_files, delete_paths, on_disk
@@ -46,9 +49,13 @@ def test_of_two_vectors_for_one_file_the_table_is_rolled_back(bench: Bench, tmp_
     head = int(table.currentSnapshot().snapshotId())
     path = str(bench.sql(f"SELECT DISTINCT _file FROM {full} WHERE id = 6")[0][0])
     tasks = scan_tasks(spark, table, head, [path])
-    rows = spark.createDataFrame([(path, [3])], "file string, at array<bigint>")
-    wanted = position_sets.of_rows(spark, rows._jdf.collectAsList())
-    (vector,) = write_deletes.on_driver(spark, stage.overridden(spark, table, {}), tasks, wanted)
+    task = tasks.java_tasks([path]).get(0)
+    target = Target(DataFile(path, 20, 1), known=BitMap64([3]).serialize())
+    to = f"{table.location()}/data/other.puffin"
+    (made,) = hidden.found(
+        Task(Table((), {}, None, False), (Group((target,), ""),), to), None
+    ).files
+    vector = by_engine._entry(spark._jvm.org.apache.iceberg, task, made)
     (old,) = [file for file in delete_files.live(spark, table, head) if not file.vector]
     table.newRewrite().deleteFile(old.java).addFile(vector).commit()
     with pytest.raises(Exception, match="multiple DVs"):
@@ -92,7 +99,7 @@ def test_a_missing_data_file_is_named_where_its_deletes_are_maintained(
 def test_equality_deletes_are_converted_beside_types_and_defaults_of_format_3(
     bench: Bench,
 ) -> None:
-    """Positions of a table of format 3 are read as of one of format 2, which has none of these."""
+    """The engine reads the columns of keys alone."""
     name = bench.create("id bigint, v variant", "'format-version'='3'")
     full = bench.full(name)
     bench.sql(

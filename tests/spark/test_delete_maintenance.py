@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reconciler.errors import TableDamagedError, VerificationError
+from reconciler.errors import TableDamagedError, UnsupportedError, VerificationError
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import (
@@ -26,13 +25,8 @@ from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
-from reconciler.spark.deletes import (
-    convert,
-    position_files,
-    position_sets,
-    positions,
-    write_deletes,
-)
+from reconciler.rewrite import hidden, read
+from reconciler.spark.deletes import by_engine, convert
 from reconciler.spark.schedule import witnessing
 from reconciler.spark.session import iceberg
 from reconciler.table.schema import SortColumn
@@ -211,10 +205,12 @@ def test_gaps_in_sequence_numbers_change_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_many_positions_are_written_by_the_executors(
+def test_executors_find_and_write_what_is_too_much_for_the_driver(
     bench: Bench, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_deletes, "DRIVER_POSITIONS", 3)
+    """Python processes of Spark's, as in a cluster; data files of a partition are in two tasks."""
+    monkeypatch.setattr(witnessing, "by_driver", lambda master, size, opening: False)
+    monkeypatch.setattr(by_engine, "LEAST_PIECE", 1)
     name = _table(bench, 2, "d", "id bigint, d int, st struct<a:int>")
     full = bench.full(name)
     bench.sql(f"DELETE FROM {full} WHERE id % 10 IN (6, 7)")
@@ -263,13 +259,17 @@ def test_few_positions_are_compacted_without_a_spark_job(bench: Bench, version: 
     assert min(one.cpu_seconds for one in result.outcomes if one.batch) > 0.0
 
 
-def test_a_conversion_reads_the_data_once(bench: Bench) -> None:
+def test_a_conversion_reads_the_data_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = _table(bench, 2)
     path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
     request = bench.request(name, ConvertDeletes(inputs=(path,)))
+    opened, honest = [], read.Opened.hidden
+    monkeypatch.setattr(
+        read.Opened, "hidden", lambda own: (opened.append(own.file.path), honest(own))[1]
+    )
     jobs = _jobs(bench)
     assert bench.run(request).done
-    assert _jobs(bench) - jobs <= 2  # the scan, and the shuffle of what it found
+    assert _jobs(bench) == jobs and sorted(opened) == data_files(bench, name)
 
 
 def test_a_conflict_of_a_conversion_costs_only_the_files_that_were_touched(
@@ -280,13 +280,13 @@ def test_a_conflict_of_a_conversion_costs_only_the_files_that_were_touched(
     name = _table(bench, 3)
     path = add_equality_delete(bench, name, {"id": _longs(2, 42, 82)})
     reads: list[int] = []
-    honest = convert._collected
+    honest = by_engine.written
 
-    def counted(work: Any, unread: Any) -> Any:
-        reads.append(len(unread))
-        return honest(work, unread)
+    def counted(attempt: Any, base: str, tasks: Any, wanted: Any, keep: bool = False) -> Any:
+        reads.append(sum(one.known is None for one in wanted.values()))
+        return honest(attempt, base, tasks, wanted, keep)
 
-    monkeypatch.setattr(convert, "_collected", counted)
+    monkeypatch.setattr(by_engine, "written", counted)
     left = [7, 47]
 
     def on_event(event: Event) -> None:
@@ -322,14 +322,12 @@ def test_a_row_that_a_conversion_does_not_read_is_noticed(
     """The equality delete that hides it would be removed."""
     name = _table(bench, 2)
     path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
-    before, honest = bench.rows(name), positions.in_data_files
+    before, honest = bench.rows(name), read.Opened.hidden
 
-    @contextlib.contextmanager
-    def half(*arguments: Any) -> Iterator[Any]:
-        with honest(*arguments) as frame:
-            yield frame.where("_pos < 20")
+    def half(own: read.Opened) -> Iterator[Any]:
+        return (rows[rows < 20] for rows in honest(own))
 
-    monkeypatch.setattr(positions, "in_data_files", half)
+    monkeypatch.setattr(read.Opened, "hidden", half)
     with pytest.raises(VerificationError):
         bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
     assert bench.rows(name) == before and bench.leftovers(name) == []
@@ -351,21 +349,6 @@ def test_only_what_readers_apply_is_written(bench: Bench) -> None:
     dead = add_position_delete(bench, name, [(f"{mine}-gone", 7)], "d=0")
     _unchanged(bench, name, CompactDeletes(inputs=(dead,), partition=(0,)))
     assert dead not in delete_paths(bench, name)
-
-
-def test_sets_of_positions_that_differ_are_found(bench: Bench) -> None:
-    spark = bench.spark
-
-    def sets(**held: list[int]) -> position_sets.PositionSets:
-        frame = spark.createDataFrame(list(held.items()), "file string, at array<bigint>")
-        return position_sets.of_rows(spark, frame._jdf.collectAsList())
-
-    wanted = sets(a=[1, 2, 70_000], b=[5])
-    same, other = sets(b=[5], a=[70_000, 2, 1]), sets(a=[1, 2, 3], c=[5])
-    assert wanted.differing(same) == frozenset() and wanted.differing(other) == {"a", "b"}
-    assert (wanted.keep({"b"}).cardinalities(), wanted.without({"b"}).cardinalities()) == (
-        {"b": 1}, {"a": 3},
-    )  # fmt: skip
 
 
 def test_a_vector_takes_in_whatever_it_would_hide(bench: Bench) -> None:
@@ -508,43 +491,42 @@ def test_a_position_that_is_not_written_is_found(
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 3")
     compaction = CompactDeletes(inputs=delete_paths(bench, name))
     conversion = ConvertDeletes(inputs=(add_equality_delete(bench, name, {"id": _longs(2, 102)}),))
-    before, sets, columns = bench.rows(name), write_deletes.on_driver, position_files.write
+    before, honest = bench.rows(name), hidden._Run._changed
 
-    def forgetful(spark: Any, table: Any, tasks: Any, wanted: Any) -> list[Any]:
-        return sets(spark, table, tasks, wanted.without(sorted(wanted.cardinalities())[:1]))
+    def less(run: Any) -> Iterator[Any]:
+        for path, target, rows in honest(run):
+            rows.remove(rows.min())
+            yield path, target, rows
 
-    def less(spark: Any, table: Any, codec: str, tasks: Any, wanted: Any) -> list[Any]:
-        fewer = {path: rows[1:] for path, rows in wanted.items()}
-        return columns(spark, table, codec, tasks, fewer)
-
-    monkeypatch.setattr(write_deletes, "on_driver", forgetful)
-    monkeypatch.setattr(position_files, "write", less)
-    for action, codecs in ((compaction, position_files.CODECS), (compaction, {}), (conversion, {})):
-        monkeypatch.setattr(position_files, "CODECS", codecs)
-        with pytest.raises(VerificationError):
+    monkeypatch.setattr(hidden._Run, "_changed", less)
+    for action in (compaction, conversion):
+        with pytest.raises(witnessing.NotVerified):
             bench.run(bench.request(name, action))
         assert bench.rows(name) == before and bench.leftovers(name) == []
 
 
+@pytest.mark.parametrize("version", [2, 3])
 def test_positions_that_only_iceberg_misses_are_noticed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    """As with a file that Arrow writes and reads, and Iceberg reads otherwise."""
-    name = _table(bench, 2)
-    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 IN (3, 4)")
-    honest = position_sets.stored
+    """As with a file that the engine and the witness read, and Iceberg reads otherwise."""
+    name = _table(bench, version)
+    path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
+    honest = by_engine._loader
 
-    def fewer(spark: Any, table: Any, files: Any) -> Any:
-        found = honest(spark, table, files)
-        path = next(iter(position_sets.merged(spark, found).cardinalities()))
-        other = bench.spark.createDataFrame([(path, [3])], "file string, at array<bigint>")
-        found = position_sets.of_rows(spark, other._jdf.collectAsList())
-        return iceberg.java_list(spark, [found.java])
+    class More:
+        def __init__(self, spark: Any, table: Any) -> None:
+            self.loader = honest(spark, table)
 
-    monkeypatch.setattr(position_sets, "stored", fewer)
+        def loadPositionDeletes(self, files: Any, of: str) -> Any:
+            found = self.loader.loadPositionDeletes(files, of)
+            found.delete(33)
+            return found
+
+    monkeypatch.setattr(by_engine, "_loader", More)
     before = bench.rows(name)
-    with pytest.raises(VerificationError):
-        bench.run(bench.request(name, CompactDeletes(inputs=delete_paths(bench, name))))
+    with pytest.raises(VerificationError, match="Iceberg reads other positions"):
+        bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
     assert bench.rows(name) == before and bench.leftovers(name) == []
 
 
@@ -552,7 +534,6 @@ def test_positions_that_only_iceberg_misses_are_noticed(
 def test_compacted_files_have_the_codec_of_the_table_and_what_readers_prune_by(
     bench: Bench, codec: str
 ) -> None:
-    """Arrow writes what it can; Iceberg's writer the rest."""
     name = _table(bench, 2, "d")
     full = bench.full(name)
     bench.sql(f"DELETE FROM {full} WHERE id % 10 = 3")
@@ -574,10 +555,19 @@ def test_compacted_files_have_the_codec_of_the_table_and_what_readers_prune_by(
         footer = pq.ParquetFile(on_disk(file.file_path)).metadata
         assert (footer.num_rows, len(body)) == (file.record_count, file.file_size_in_bytes)
         assert footer.metadata[b"delete-type"] == b"position"
-        by_arrow = "parquet-cpp" in footer.created_by
-        assert by_arrow == (codec in position_files.CODECS)
-        assert not by_arrow or footer.row_group(0).column(1).compression == codec.upper()
+        assert footer.row_group(0).column(1).compression == codec.upper()
     assert len({file.file_path for file in files}) == len(live)
+
+
+def test_a_codec_that_nobody_writes_is_refused(bench: Bench) -> None:
+    name = _table(bench, 2)
+    path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
+    named = "'write.delete.parquet.compression-codec'='lzo'"
+    bench.sql(f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ({named})")
+    request = bench.request(name, ConvertDeletes(inputs=(path,)))
+    with pytest.raises(UnsupportedError, match="lzo"):
+        bench.run(request)
+    assert bench.table(name).currentSnapshot().snapshotId() == request.base_snapshot_id
 
 
 @pytest.mark.parametrize("damage", ["missing", "unreadable"])

@@ -89,7 +89,7 @@ def test_entries_are_those_of_iceberg_s_own_writer(
 def test_a_task_on_an_executor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python process of Spark's rewrites and compares, as in a cluster."""
     monkeypatch.setattr(native, "_by_driver", lambda spark, opening: False)
-    monkeypatch.setattr(witnessing, "_by_driver", lambda master, size, opening: False)
+    monkeypatch.setattr(witnessing, "by_driver", lambda master, size, opening: False)
     described, honest = [], witnessing._described
     monkeypatch.setattr(
         witnessing, "_described", lambda *of: (described.append(of), honest(*of))[1]

@@ -17,9 +17,8 @@ import pytest
 from reconciler.demo.witness import connect
 from reconciler.errors import InternalError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
-from reconciler.spark.commit import fit
-from reconciler.spark.deletes import write_deletes
-from reconciler.spark.schedule import partitions, scan
+from reconciler.spark.deletes import by_engine
+from reconciler.spark.schedule import scan
 from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 
@@ -113,18 +112,18 @@ def test_deletes_of_alike_partitions_stay_apart(
 def test_a_delete_file_of_another_partition_is_never_sent(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault that the check is for: places that cannot tell partitions apart."""
+    """The fault that the check is for: entries of another data file's partition."""
     name, model = _filled(bench, 2, "string", ("null", None))
     add_equality_delete(bench, name, {"id": pa.array([0, 10], pa.int64())}, spec_id=0)
     model = {key: value for key, value in model.items() if key not in (0, 10)}
     before = int(bench.table(name).currentSnapshot().snapshotId())
-    real = scan.places
+    honest, first = by_engine._entry, list[Any]()
 
-    def merged(*arguments: Any) -> dict[str, partitions.Place]:
-        return dict.fromkeys(real(*arguments), (1, "null"))
+    def misplaced(core: Any, task: Any, file: Any) -> Any:
+        first.append(task)
+        return honest(core, first[0], file)
 
-    monkeypatch.setattr(write_deletes.scan, "places", merged)
-    monkeypatch.setattr(fit, "scan", type("Real", (), {"places": staticmethod(real)}))
+    monkeypatch.setattr(by_engine, "_entry", misplaced)
     with pytest.raises(InternalError):
         bench.run(bench.request(name, ConvertDeletes(inputs=delete_paths(bench, name, 2))))
     assert int(bench.table(name).currentSnapshot().snapshotId()) == before

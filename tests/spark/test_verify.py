@@ -106,7 +106,7 @@ def test_tampered_output_is_not_committed(
 @pytest.fixture
 def on_executors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's Python processes compare the files, as they do with much work in a cluster."""
-    monkeypatch.setattr(witnessing, "_by_driver", lambda master, size, opening: False)
+    monkeypatch.setattr(witnessing, "by_driver", lambda master, size, opening: False)
 
 
 @pytest.mark.usefixtures("on_executors")

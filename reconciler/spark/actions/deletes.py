@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from reconciler.errors import ReconcilerError, TableDamagedError
 from reconciler.format import count, iec
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
@@ -30,8 +29,9 @@ from reconciler.spark.commit.operations import Operation, RemoveDeletes, RowDelt
 from reconciler.spark.deletes import compact, convert, delete_files, left_out, replacement
 from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.deletes.replacement import Replacement
-from reconciler.spark.schedule import damage, input_forms, scan, vanished, witnessing
+from reconciler.spark.schedule import input_forms, scan, vanished, witnessing
 from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.damage import DamagedInputError
 from reconciler.spark.schedule.partitions import Place
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.session import metrics
@@ -245,36 +245,16 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
                 hidden, verified = witnessing.same_deletes(
                     attempt, base, made.tasks, self.files, made.added, made.removed
                 )
-        except witnessing.NotVerified as error:
+        except (witnessing.NotVerified, DamagedInputError) as error:
             self.run.ledger.record_refusals(self.run.request.table_uuid, error.refusals)
             raise
-        except Exception as error:
-            named = self._pinpointed(attempt, inputs, error)
-            if named is None:
-                raise
-            raise named from error
         return replace(
             made,
             proof=made.proof or replacement.compared(hidden),
             metrics=made.metrics + metrics.of_job_group(attempt.spark, f"{base}/write"),
-            verify_metrics=(
-                made.verify_metrics
-                + verified
-                + metrics.of_job_group(attempt.spark, f"{base}/verify")
-            ),
+            verify_metrics=verified + metrics.of_job_group(attempt.spark, f"{base}/verify"),
             seconds=time.monotonic() - started,
         )
-
-    def _pinpointed(
-        self, attempt: Attempt, inputs: Sequence[DeleteFile], error: Exception
-    ) -> TableDamagedError | None:
-        paths = [file.path for file in inputs]
-        named = damage.pinpointed_delete(attempt, inputs, error)
-        if named is not None or isinstance(error, ReconcilerError):
-            return named
-        under = scan.tasks_under(attempt.spark, attempt.table, attempt.snapshot_id, paths)
-        whole = scan.scan_tasks(attempt.spark, attempt.table, attempt.snapshot_id, under)
-        return damage.pinpointed(attempt, 0, whole, error)
 
     def _awaited(
         self, attempt: Attempt, future: Future[Replacement], base: str, paths: Sequence[str]
@@ -331,7 +311,7 @@ class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
         head = int(run.table.currentSnapshot().snapshotId())
         files = delete_files.of_paths(self.files, paths)
         return super().input_bytes(paths) + convert.key_bytes(
-            run.spark, run.table, head, files, self.seen
+            run.spark, run.table, head, files, self.files, self.seen
         )
 
     def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from reconciler.spark.fallback import stage
-from reconciler.spark.session import iceberg
+from reconciler.spark.session import iceberg, streams
 from reconciler.spark.session.iceberg import SnapshotInfo
-
-DIGITS = 8
-"""Of a group's number in front of a path, in hexadecimal."""
 
 COMPARED = (
     "content", "file_path", "spec_id", "record_count", "file_size_in_bytes", "content_offset",
@@ -88,20 +85,7 @@ def grouped(spark: Any, table: Any, groups: int) -> Any:
     rows = files.orderBy(*order).select("file_path").collect()
     paths = list(dict.fromkeys(row.file_path for row in rows))  # a file may be in two entries
     share = groups / max(len(paths), 1)
-    lines = (f"{int(n * share):0{DIGITS}x}{path}" for n, path in enumerate(paths))
-    collectors = spark._jvm.java.util.stream.Collectors
-    to_map = collectors.toMap(_substring(spark, DIGITS), _substring(spark, 0, DIGITS))
-    return iceberg.java_lines(spark, lines).collect(to_map)
-
-
-def _substring(spark: Any, *places: int) -> Any:
-    """Return String.substring with these arguments as a java.util.function.Function."""
-    method = iceberg.method(
-        spark, "java.lang.String", "substring", "java.lang.String", *("int" for _ in places)
-    )
-    given = iceberg.java_array(spark, "java.lang.Object", places)
-    bound = spark._jvm.java.lang.invoke.MethodHandles.insertArguments(method, 1, given)
-    return iceberg.as_lambda(spark, "java.util.function.Function", bound)
+    return streams.numbers(spark, {path: int(n * share) for n, path in enumerate(paths)})
 
 
 def live_entries(spark: Any, table: Any, snapshot: Any) -> tuple[int, str]:

@@ -9,13 +9,12 @@ from typing import Any
 
 from reconciler.errors import VerificationError
 from reconciler.format import count
-from reconciler.spark.deletes import delete_files, write_deletes
+from reconciler.spark.deletes import delete_files
 from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import write
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.session import metrics
 from reconciler.spark.session.metrics import TaskMetrics
 
 
@@ -23,7 +22,7 @@ from reconciler.spark.session.metrics import TaskMetrics
 class Replacement:
     """tasks: every data file to which an added or removed delete file applies. proof: what was
     compared, for people; "" before it was. metrics, verify_metrics: of reading and writing, and of
-    verifying, by Spark's tasks and by the driver where it does the work. seconds: of both."""
+    verifying. seconds: of both."""
 
     tasks: ScanTasks | None = None
     added: Sequence[DeleteFile] = ()
@@ -39,10 +38,6 @@ class Replacement:
         return sum(file.rows for file in self.added)
 
 
-def job_group(attempt: Attempt, name: str, what: str) -> None:
-    attempt.spark.sparkContext.setJobGroup(name, f"layoutctl {what} {attempt.name}")
-
-
 def output_table(attempt: Attempt) -> Any:
     """Return the table as of the attempt, with the attempt's directory for what is written."""
     return stage.overridden(attempt.spark, attempt.table, {stage.DATA_PATH: attempt.prefix})
@@ -56,7 +51,7 @@ def uncommitted(attempt: Attempt, files: list[Any]) -> Iterator[list[Any]]:
         yield files
     except BaseException:
         with contextlib.suppress(Exception):
-            write.discard(attempt.table, write_deletes.paths(files))
+            write.discard(attempt.table, sorted({str(file.location()) for file in files}))
         raise
 
 
@@ -70,18 +65,6 @@ def mismatch(attempt: Attempt, what: str) -> VerificationError:
         details=("No delete file was replaced; what was written was removed.",),
         do="keep the plan and report it as a bug; no row of the table was changed",
     )
-
-
-def of_driver(
-    attempt: Attempt,
-    tasks: ScanTasks,
-    added: Sequence[DeleteFile],
-    removed: Sequence[DeleteFile],
-    begun: float,
-) -> Replacement:
-    """Return what the driver has written, with what it took. begun: its CPU seconds before."""
-    spent = metrics.driver_cpu_seconds(attempt.spark) - begun
-    return Replacement(tasks, added, removed, metrics=TaskMetrics(spent))
 
 
 def compared(number: int) -> str:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
-from reconciler.rewrite.storage import Scratch, local_path
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.scan import ScanTasks
@@ -44,7 +41,7 @@ def pinpointed(
     if isinstance(error, ReconcilerError):
         return None
     mapped, paths = translate(error, doing), sorted(tasks)
-    if not _may_be_damage(error, mapped) or is_missing_file(error):
+    if not may_be_damage(error, mapped) or is_missing_file(error):
         return None
     if any(path in mapped.render() for path in paths):
         return None
@@ -55,7 +52,7 @@ def pinpointed(
             try:
                 stage.read(attempt.spark, set_id).write.format("noop").mode("overwrite").save()
             except Exception as again:
-                if not _may_be_damage(again, translate(again, doing)):
+                if not may_be_damage(again, translate(again, doing)):
                     raise
                 return False
         return True
@@ -89,46 +86,7 @@ def _listed(deletes: Sequence[str]) -> tuple[str, ...]:
     return (f"Its {'delete file is' if len(deletes) == 1 else 'delete files are'} {shown}{more}.",)
 
 
-def pinpointed_delete(
-    attempt: Attempt, files: Sequence[DeleteFile], error: Exception
-) -> TableDamagedError | None:
-    """Return the error with the delete file that cannot be read; None if all of them can.
-
-    files: that the failed work read. Parquet files are read whole by Arrow, which shares no code
-    with the reader that failed; others are left to `pinpointed`.
-    """
-    doing = f"rewrite {attempt.name}"
-    if isinstance(error, ReconcilerError) or is_missing_file(error):
-        return None
-    if not _may_be_damage(error, translate(error, doing)):
-        return None
-    parquet = [file.path for file in files if str(file.java.format().name()) == "PARQUET"]
-    local = all(local_path(path) is not None for path in parquet)
-    with Scratch(None if local else attempt.opening()) as scratch:
-        for path in parquet:
-            if not _is_readable(scratch.path(path)):
-                return TableDamagedError(
-                    f"could not {doing}: {path} cannot be read", details=(LEFT_ALONE,), do=RESTORE
-                )
-            scratch.forget(path)
-    return None
-
-
-def _is_readable(file: Path) -> bool:
-    """Whether Arrow decodes every page of a Parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            for _ in opened.iter_batches(use_threads=False):
-                pass
-    except (OSError, pa.ArrowException):
-        return False
-    return True
-
-
-def _may_be_damage(error: Exception, mapped: ReconcilerError) -> bool:
+def may_be_damage(error: Exception, mapped: ReconcilerError) -> bool:
     """Whether damage may be the cause: decoders raise almost any error for invalid data.
 
     Errors that Spark raises before it reads, and the end of a cancelled job, are excluded.

@@ -11,7 +11,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.listing import changed_ms
@@ -78,6 +78,7 @@ BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
+T = TypeVar("T")
 KEY_BYTES = 24
 """Memory per row and key: its value, its number, and its place."""
 
@@ -297,7 +298,7 @@ def written(attempt: Attempt, name: str, plan: Plan) -> Made:
     else:
         found = _on_executor(attempt, name, plan)
     if isinstance(found, Failure):
-        raise _raised(attempt, found, plan.opening)
+        raise raised(attempt, found, plan.opening)
     return found
 
 
@@ -312,10 +313,17 @@ def carried_out(
     plan: Plan, stopping: Callable[[], bool] = lambda: False, attempt: str = "0"
 ) -> Made | Failure:
     """Return what a task made, or why it made nothing."""
-    try:
-        return rewriting.rewritten(
+    return guarded(
+        lambda: rewriting.rewritten(
             plan.task, plan.opening, plan.resources, stopping, attempt, plan.check
         )
+    )
+
+
+def guarded(work: Callable[[], T]) -> T | Failure:
+    """Return what the engine's work does, or why it failed, as a value for another process."""
+    try:
+        return work()
     except FileNotFoundError as error:
         return Failure(str(error.filename), "", "the file does not exist", MISSING)
     except Damaged as error:
@@ -347,16 +355,21 @@ def _working(plan: Plan) -> Callable[[int], Made | Failure]:
     """Return the function of a Spark task; each attempt of it writes files of its own names."""
 
     def work(_: int) -> Made | Failure:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        number = 0 if context is None else context.taskAttemptId()
-        return carried_out(plan, attempt=str(number))
+        return carried_out(plan, attempt=task_attempt())
 
     return work
 
 
-def _raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Exception:
+def task_attempt() -> str:
+    """Return the name of the attempt of a Spark task that runs this."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "0" if context is None else str(context.taskAttemptId())
+
+
+def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Exception:
+    """Return the error of a failure of the engine."""
     doing = f"rewrite {attempt.name}"
     if failure.kind == MISSING:
         return FileNotFoundError(2, "No such file or directory", failure.path)

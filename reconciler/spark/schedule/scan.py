@@ -151,14 +151,6 @@ def tasks_under(
     return _with_files(spark, table, tasks, bare=True)
 
 
-def delete_marks(spark: Any, tasks: ScanTasks) -> Any:
-    """Return a java.util.Map from path to a text that says which delete files apply to the file."""
-    every = tasks.java_tasks(list(tasks)) if tasks else iceberg.java_list(spark, [])
-    location = iceberg.method(spark, _FILE, "location", _STRING)
-    mark_of = _joined(spark, location, streams.UNIT)
-    return streams.to_map(spark, every, _task_path(spark), mark_of)
-
-
 def _joined(spark: Any, text_of: Any, separator: str, chosen: Any = None) -> Any:
     """Return FileScanTask -> the sorted texts of its delete files. chosen: DeleteFile -> whether it
     counts, None for all."""
@@ -189,12 +181,21 @@ def of_files(spark: Any, tasks: Any, paths: Iterable[str]) -> Any:
 
 def delete_paths(spark: Any, tasks: Any, wanted: Collection[str]) -> dict[str, frozenset[str]]:
     """Return which of the wanted delete files apply to each file. tasks: a java.util.List of
-    FileScanTask."""
+    FileScanTask.
+
+    Each of a thousand data files may have a thousand of them: they cross as numbers.
+    """
+    if tasks.isEmpty():
+        return {}
+    paths = sorted(set(wanted))
+    lookup = iceberg.method(spark, "java.util.Map", "get", _OBJECT, _OBJECT)
+    numbers = streams.numbers(spark, {path: number for number, path in enumerate(paths)})
+    number_of = lookup.bindTo(numbers)
     location = iceberg.method(spark, _FILE, "location", _STRING)
-    chosen = streams.chain(spark, location, streams.contained(spark, wanted))
-    joined = _joined(spark, location, streams.UNIT, chosen)
+    chosen = streams.chain(spark, location, streams.contained(spark, paths))
+    joined = _joined(spark, streams.chain(spark, location, number_of), " ", chosen)
     lines = streams.lines(spark, tasks, joined)
-    of = (frozenset(line.split(streams.UNIT) if line else ()) for line in lines)
+    of = (frozenset(paths[int(number, 16)] for number in line.split()) for line in lines)
     return dict(zip(streams.lines(spark, tasks, _task_path(spark)), of, strict=True))
 
 

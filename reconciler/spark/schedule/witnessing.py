@@ -245,7 +245,7 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
     bins = balanced(sizes, attempt.spark.cores)
     if not bins:
         return Seen()
-    if _by_driver(attempt.spark.local, sum(sizes), opening):
+    if by_driver(attempt.spark.local, sum(sizes), opening):
         found = _in_threads(attempt, work, bins, opening)
     else:
         found = _on_executors(attempt, name, work, bins, opening)
@@ -278,7 +278,7 @@ def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
     raise Unseen(failures)
 
 
-def _by_driver(local: bool, size: int, opening: Opening | None) -> bool:
+def by_driver(local: bool, size: int, opening: Opening | None) -> bool:
     """Whether the driver compares the files itself: work that is small, that of a local master, and
     that of a catalog that signs each request."""
     return local or size <= DIRECT_BYTES or is_signed(opening)

@@ -26,8 +26,6 @@ from reconciler.spark.session.metrics import TaskMetrics
 from reconciler.spark.session.translate import java_text, translate
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, ROW_GROUP
 
-MIN_SPLIT = 4 << 20
-"""Below this many bytes of written files another task costs more than it saves."""
 READ_ROWS = 1024
 """Rows decoded at a time: the vectors of all columns stay in a core's cache, unlike those of
 Iceberg's 5,000 rows. A table's own setting takes precedence."""
@@ -215,12 +213,6 @@ def read_back(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool, m
     another partition spec."""
     with _own_output(attempt):
         return witnessing.seen_outputs(attempt, base, files, hashed, moved)
-
-
-def even_split(spark: Any, sizes: Sequence[int]) -> int:
-    """Return the bytes that one task reads of files of these sizes, so that all cores are busy to
-    the end."""
-    return max(MIN_SPLIT, sum(sizes) // (2 * int(spark.cores)))
 
 
 def discard(table: Any, paths: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ A call of py4j takes 50 microseconds or more; a chain of handles runs without an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.spark.session import iceberg
@@ -16,9 +16,10 @@ LONG = "java.lang.Long"
 STREAM = "java.util.stream.Stream"
 PREDICATE = "java.util.function.Predicate"
 FUNCTION = "java.util.function.Function"
-CONSUMER = "java.util.function.Consumer"
 UNIT = "\x1f"
 """Between the values of one line."""
+DIGITS = 8
+"""Of a number in front of a text, in hexadecimal."""
 
 
 def chain(spark: Any, first: Any, *more: Any) -> Any:
@@ -74,6 +75,24 @@ def contained(spark: Any, texts: Iterable[str]) -> Any:
     """Return Object -> whether it is one of the texts."""
     wanted = iceberg.java_set(spark, texts)
     return iceberg.method(spark, "java.util.Set", "contains", "boolean", OBJECT).bindTo(wanted)
+
+
+def numbers(spark: Any, of: Mapping[str, int]) -> Any:
+    """Return a java.util.Map from each text to its number, as a text in hexadecimal."""
+    lines = (f"{number:0{DIGITS}x}{text}" for text, number in of.items())
+    collectors = spark._jvm.java.util.stream.Collectors
+    to_map = collectors.toMap(_substring(spark, DIGITS), _substring(spark, 0, DIGITS))
+    return iceberg.java_lines(spark, lines).collect(to_map)
+
+
+def _substring(spark: Any, *places: int) -> Any:
+    """Return String.substring with these arguments as a function."""
+    method = iceberg.method(
+        spark, "java.lang.String", "substring", "java.lang.String", *("int" for _ in places)
+    )
+    given = iceberg.java_array(spark, "java.lang.Object", places)
+    bound = spark._jvm.java.lang.invoke.MethodHandles.insertArguments(method, 1, given)
+    return iceberg.as_lambda(spark, FUNCTION, bound)
 
 
 def lines(spark: Any, items: Any, handle: Any, *, distinct: bool = False) -> list[str]:
