@@ -200,22 +200,24 @@ class _Run:
         paths = [one.file.path for one in targets]
         own: dict[str, BitMap64] = {path: BitMap64() for path in paths}
         every = {path: BitMap64() for path in paths}
-        users: dict[Delete, dict[str, BitMap64]] = {}
+        known: dict[tuple[str, int], Delete] = {}
+        users: dict[tuple[str, int], dict[str, BitMap64]] = {}
         for one in targets:
             if one.known is not None:
                 every[one.file.path] = BitMap64.deserialize(one.known)
             for delete in one.file.deletes:
-                mine = (delete.path, delete.offset) in one.own
+                name = delete.path, delete.offset
+                mine = name in one.own
                 if not delete.keys and (mine or one.known is None):
                     into = own if mine else every
-                    users.setdefault(delete, {})[one.file.path] = into[one.file.path]
-        ordered = sorted(users, key=lambda one: (one.path, one.offset))
-        for location, some in itertools.groupby(ordered, key=lambda one: one.path):
-            for delete in some:
+                    known[name] = delete
+                    users.setdefault(name, {})[one.file.path] = into[one.file.path]
+        for location, names in itertools.groupby(sorted(users), key=lambda name: name[0]):
+            for name in names:
                 self._go_on()
-                for path, rows in self._stored(delete):
-                    if path in users[delete]:
-                        users[delete][path].update(_as_array(rows[rows >= 0]))
+                for path, rows in self._stored(known[name]):
+                    if path in users[name]:
+                        users[name][path].update(_as_array(rows[rows >= 0]))
             self.reader.scratch.forget(location)
         return own, every
 
