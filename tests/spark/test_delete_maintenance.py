@@ -525,8 +525,9 @@ def test_positions_that_only_iceberg_misses_are_noticed(
 
     monkeypatch.setattr(by_engine, "_loader", More)
     before = bench.rows(name)
-    with pytest.raises(VerificationError, match="Iceberg reads other positions"):
+    with pytest.raises(VerificationError) as caught:
         bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
+    assert not isinstance(caught.value, witnessing.NotVerified), "the witness sees nothing wrong"
     assert bench.rows(name) == before and bench.leftovers(name) == []
 
 
