@@ -15,7 +15,6 @@ from typing import Any
 from reconciler.spark.deletes import delete_scope
 from reconciler.spark.schedule import partitions, scan
 from reconciler.spark.schedule.partitions import Place
-from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, streams
 
 DELETE = "org.apache.iceberg.DeleteFile"
@@ -66,12 +65,6 @@ def written(spark: Any, table: Any, files: Sequence[Any]) -> list[DeleteFile]:
         own = iceberg.java_list(spark, [file for file in files if int(file.specId()) == spec_id])
         found += _described(spark, own, table.specs().get(spec_id))
     return found
-
-
-def data_files_of(spark: Any, table: Any, tasks: ScanTasks, place: Place) -> ScanTasks:
-    """Return the tasks of one partition."""
-    places = scan.places(spark, table, tasks)
-    return tasks.subset(path for path, at in places.items() if at == place)
 
 
 def of_paths(files: Iterable[DeleteFile], paths: Iterable[str]) -> list[DeleteFile]:

@@ -184,13 +184,6 @@ def private_method(spark: Any, owner: str, name: str, *parameters: str) -> Any:
     return once(spark, ("private", owner, name, parameters), found)
 
 
-def private_value(spark: Any, owner: str, name: str, value: Any) -> Any:
-    """Return the value of a field that Iceberg does not publish."""
-    field = java_class(spark, owner).getDeclaredField(name)
-    field.setAccessible(True)
-    return field.get(value)
-
-
 def as_lambda(spark: Any, interface: str, handle: Any) -> Any:
     """Return a MethodHandle as a functional interface, so that it runs inside the JVM."""
     proxies = spark._jvm.java.lang.invoke.MethodHandleProxies
