@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -93,7 +93,7 @@ def written(
         if files:
             _require_readable(attempt, table, files, new)
     rows = {path: body for one in made for path, body in one.rows.items()}
-    read = sum({one.identity: one.size for w in wanted.values() for one in w.applied}.values())
+    read = sum(file.size for file in _distinct(wanted.values()))
     spent = TaskMetrics(sum(one.cpu_seconds for one in made), read)
     return Hidden(files, rows, spent)
 
@@ -167,12 +167,9 @@ def _pieces(
 ) -> list[Sequence[Target]]:
     """Return data files of one partition in pieces that each fit the memory of a task, and of which
     each has as much of its own as it reads again of what they share."""
-    applied = {d for one in targets for d in one.file.deletes}
-    rows = sum(delete.rows for delete in applied if not delete.keys)
-    shared = sum(
-        {f.identity: f.size for t in targets for f in wanted[t.file.path].applied
-         if not f.data_file}.values()
-    )  # fmt: skip
+    files = _distinct(wanted[one.file.path] for one in targets)
+    rows = sum(file.rows for file in files if not file.keys)
+    shared = sum(file.size for file in files if not file.data_file)
     own = _cost(targets, wanted) - shared
     number = max(
         -(-rows * ROW_BYTES // memory), min(slots, own // max(shared, LEAST_PIECE))
@@ -184,8 +181,14 @@ def _pieces(
 def _cost(targets: Sequence[Target], wanted: Mapping[str, Wanted]) -> int:
     """Return the bytes that are read."""
     some = [wanted[one.file.path] for one in targets]
-    sizes = {file.identity: file.size for one in some for file in one.applied}
-    return sum(sizes.values()) + sum(one.key_bytes for one in some if one.known is None)
+    keys = sum(one.key_bytes for one in some if one.known is None)
+    return keys + sum(file.size for file in _distinct(some))
+
+
+def _distinct(wanted: Iterable[Wanted]) -> list[DeleteFile]:
+    """Return the delete files that apply, each once: each of a thousand data files may have the
+    same thousand of them, as the same objects."""
+    return list({id(file): file for one in wanted for file in one.applied}.values())
 
 
 def _resources(spark: Any) -> tuple[int, int]:
@@ -335,7 +338,7 @@ def _in_parquet(
     """Provide the delete files as the engine reads them, by identity: of those in ORC and Avro
     copies, which Iceberg's own library makes. The witness reads them by Arrow and pyiceberg, as the
     engine would otherwise, so that an error of these would not show."""
-    files = {file.identity: file for one in wanted.values() for file in one.applied}
+    files = {file.identity: file for file in _distinct(wanted.values())}
     found = {identity: witnessing.delete_of(file) for identity, file in files.items()}
     copies: list[str] = []
     try:
