@@ -209,7 +209,7 @@ def test_executors_find_and_write_what_is_too_much_for_the_driver(
     bench: Bench, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python processes of Spark's, as in a cluster; data files of a partition are in two tasks."""
-    monkeypatch.setattr(witnessing, "by_driver", lambda master, size, opening: False)
+    monkeypatch.setattr(witnessing, "by_driver", lambda local, size, opening: False)
     monkeypatch.setattr(by_engine, "LEAST_PIECE", 1)
     name = _table(bench, 2, "d", "id bigint, d int, st struct<a:int>")
     full = bench.full(name)

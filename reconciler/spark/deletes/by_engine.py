@@ -193,11 +193,10 @@ def _distinct(wanted: Iterable[Wanted]) -> list[DeleteFile]:
 
 def _resources(spark: Any) -> tuple[int, int]:
     """Return the memory of a task, and how many run at the same time."""
-    context = spark.sparkContext
-    if witnessing.by_driver(str(context.master), witnessing.DIRECT_BYTES + 1, None):
-        return resources.of_driver(spark).memory_bytes, resources.driver_cores(spark)
-    least = min(resources.of_driver(spark).memory_bytes, resources.of_executor(spark).memory_bytes)
-    return least, max(1, int(context.defaultParallelism))
+    of_driver = resources.of_driver(spark).memory_bytes
+    if spark.local:
+        return of_driver, resources.driver_cores(spark)
+    return min(of_driver, resources.of_executor(spark).memory_bytes), spark.cores
 
 
 def _path(table: Any, tasks: ScanTasks, targets: Sequence[Target], name: str) -> str:
@@ -233,13 +232,13 @@ def _carried_out(
 ) -> tuple[Opening | None, list[Found | Failure]]:
     paths = [path for task in work for path in _paths(task)]
     opening = None if all(local_path(p) is not None for p in paths) else attempt.opening()
-    context = attempt.spark.sparkContext
     size = sum(_cost(group.targets, wanted) for task in work for group in task.groups)
-    if witnessing.by_driver(str(context.master), size, opening):
+    if witnessing.by_driver(attempt.spark.local, size, opening):
         stopping = attempt.cancelled.is_set
         threads = max(1, min(len(work), resources.driver_cores(attempt.spark)))
         with ThreadPoolExecutor(threads, thread_name_prefix="hidden") as pool:
             return opening, list(pool.map(lambda task: _found(task, opening, stopping), work))
+    context = attempt.spark.sparkContext
     witnessing.use_this_python(context)
     context.setJobGroup(name, f"layoutctl deletes {attempt.name}")
     tasks = context.parallelize(list(work), len(work))
