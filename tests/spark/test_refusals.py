@@ -227,7 +227,7 @@ def test_a_file_is_found_by_halves(surely: bool) -> None:
 def test_a_cancelled_job_is_not_damage_whatever_the_table_is_called() -> None:
     def may_be(detail: str) -> bool:
         error = InternalError("could not rewrite sales.cancelled_orders", details=(detail,))
-        return damage._may_be_damage(ValueError(), error)
+        return damage.may_be_damage(ValueError(), error)
 
     assert may_be("NegativeArraySizeException: -3")
     assert not may_be("SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled part of a group")
