@@ -12,7 +12,9 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
+from reconciler.rewrite.rewriting import ROWS_FACTOR
 from reconciler.spark.schedule.group import InputFile, batches, make_groups
+from reconciler.spark.schedule.native import fitting_rows
 from reconciler.table.schema import SortColumn
 
 MIB = 1 << 20
@@ -95,3 +97,16 @@ def test_batches_hold_whole_groups_in_order(groups: int, commits: int) -> None:
     assert list(itertools.chain(*parts)) == list(range(groups))
     assert len(parts) <= commits
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("memory", "rows"),
+    [(10_000 * MIB, 1_000_000), (1_500 * MIB, 1_000_000), (400 * MIB, 279_620), (1, 250_000)],
+)
+def test_row_groups_are_as_large_as_a_task_can_hold_but_no_less_than_a_quarter(
+    memory: int, rows: int
+) -> None:
+    """A row group of 100 bytes a row that is asked for has a million rows, 1.4 GiB in memory."""
+    (group,) = make_groups("a01", PACK, [_file("a", None, None, 200 * MIB, 2 * MIB)] * 2, 1 << 40)
+    assert fitting_rows(group, 1_000_000, memory) == rows
+    assert rows * 100 * ROWS_FACTOR <= memory or rows == 250_000

@@ -79,6 +79,8 @@ CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
 T = TypeVar("T")
+LEAST_SHARE = 4
+"""How much smaller than asked for row groups may be, for a task of little memory."""
 KEY_BYTES = 24
 """Memory per row and key: its value, its number, and its place."""
 
@@ -121,11 +123,12 @@ def planned(
     if reason:
         return reason
     files = _files(attempt, group, tasks, deletes)
-    rows = _group_rows(properties, group)
     files_of = [file.path for file in files] + [d.path for f in files for d in f.deletes]
     paths = tuple(_paths(attempt, number, group, tasks, table))
     local = all(local_path(path) is not None for path in (*files_of, *paths))
     opening = None if local else attempt.opening()
+    task_bytes = _resources(attempt.spark, opening, 0, threads).memory_bytes
+    rows = fitting_rows(group, _group_rows(properties, group), task_bytes)
     needed = _needed(group, rows)
     given = _resources(attempt.spark, opening, needed, threads)
     if needed > given.memory_bytes:
@@ -242,8 +245,19 @@ def _moves(table: Any, group: Group) -> tuple[Field, ...]:
 def _needed(group: Group, rows: int) -> int:
     """Return the memory that a task needs at least, with its rows on disk."""
     one = min(rows, group.rows) * _stored_row(group) * rewriting.ROWS_FACTOR
+    return int(one) + _keys_bytes(group)
+
+
+def _keys_bytes(group: Group) -> int:
     keys = len(group.action.ordering.key) + len(group.action.moves_by or ())
-    return int(one) + KEY_BYTES * group.rows * keys
+    return KEY_BYTES * group.rows * keys
+
+
+def fitting_rows(group: Group, rows: int, memory: int) -> int:
+    """Return the most rows of a row group that is held in this memory, but no less than a quarter
+    of `rows`: what a table asks for is a size, and smaller row groups are read as well."""
+    fit = (memory - _keys_bytes(group)) / (_stored_row(group) * rewriting.ROWS_FACTOR)
+    return max(min(rows, int(fit)), -(-rows // LEAST_SHARE))
 
 
 def _paths(
