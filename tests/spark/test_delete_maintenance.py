@@ -147,6 +147,25 @@ def test_a_delete_on_a_member_of_a_struct_beside_one_on_a_dropped_column(
     assert _ids(bench, name) == set(range(10)) - {3, 8}
 
 
+def test_data_files_whose_partition_column_was_dropped_are_left_alone(bench: Bench) -> None:
+    """An imported file takes the values of a column that it lacks from its partition, which cannot
+    be read any more: an equality delete would not find its rows, and the witness would agree."""
+    name = bench.create("id bigint, d int, p int", "'format-version'='2'", "d, p")
+    full = bench.full(name)
+    bench.sql(f"INSERT INTO {full} SELECT id, cast(id % 2 AS int), 0 FROM range(10)")
+    bench.sql(f"ALTER TABLE {full} DROP PARTITION FIELD d")
+    bench.sql(f"ALTER TABLE {full} DROP PARTITION FIELD p")
+    bench.sql(f"ALTER TABLE {full} DROP COLUMN p")
+    spec = int(bench.table(name).spec().specId())
+    path = add_equality_delete(bench, name, {"d": pa.array([1], pa.int32())}, spec_id=spec)
+    head = int(bench.table(name).currentSnapshot().snapshotId())
+    with pytest.raises(UnsupportedError) as refused:
+        bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
+    assert "partitions" in refused.value.what
+    assert int(bench.table(name).currentSnapshot().snapshotId()) == head
+    assert _ids(bench, name) == {0, 2, 4, 6, 8}
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_deletes_of_every_scope_are_converted_together(bench: Bench, version: int) -> None:
     """Global ones of an older spec, of a partition, and position deletes of the partition."""

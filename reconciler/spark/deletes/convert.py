@@ -19,6 +19,7 @@ from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.deletes.replacement import Replacement
 from reconciler.spark.schedule import scan
 from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.inputs import refuse_partitions
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.task_file import TaskFile
 
@@ -112,6 +113,7 @@ def replacement_for(
     tasks = _under(spark, attempt.table, snapshot_id, inputs, files)
     if not tasks:
         return Replacement(tasks, (), inputs, "they apply to no data file")
+    refuse_partitions(attempt.table, tasks, attempt.name)
     applied = by_engine.applied(spark, tasks, files)
     wanted = _wanted(tasks, applied, seen)
     made = by_engine.written(attempt, base, tasks, wanted, keep=True)

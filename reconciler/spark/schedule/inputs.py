@@ -60,14 +60,21 @@ def refuse_table(spark: Any, table: Any, name: str) -> None:
 
 def refuse_files(table: Any, files: Mapping[str, TaskFile], name: str) -> None:
     """Raise UnsupportedError for inputs that a rewrite cannot reproduce faithfully yet."""
-    broken = _specs_without_their_columns(table)
+    refuse_partitions(table, files, name)
     for path, file in files.items():
-        if file.spec_id in broken:
-            raise _refusal(name, f"has dropped the column that partitions {path}", None)
         if file.format != "PARQUET":
             raise _refusal(name, f"has a data file of format {file.format}: {path}", None)
         if file.encrypted:
             raise _refusal(name, f"has an encrypted data file: {path}", None)
+
+
+def refuse_partitions(table: Any, files: Mapping[str, TaskFile], name: str) -> None:
+    """Raise UnsupportedError for data files whose partition cannot be read: a file that was
+    imported takes the values of a column that it lacks from there."""
+    broken = _specs_without_their_columns(table)
+    for path, file in files.items():
+        if file.spec_id in broken:
+            raise _refusal(name, f"has dropped the column that partitions {path}", None)
 
 
 def _names(schema: Any) -> list[str]:
