@@ -82,7 +82,9 @@ class Task:
     """What is found and written together."""
 
     table: Table
+    """Columns of the table, present and past."""
     groups: tuple[Group, ...]
+    """Data files, by the deletes that they share."""
     vectors: str = ""
     """Path of the Puffin file to write, in which ATTEMPT becomes the attempt's name; "" for
     position delete files."""
@@ -99,8 +101,11 @@ class Written:
     """A new delete file, or one vector of it."""
 
     data_file: str
+    """Location of the data file whose rows it hides."""
     path: str
+    """Location of the file."""
     rows: int
+    """Rows that it hides."""
     size: int
     """Of the file, in bytes."""
     sample: tuple[int, ...]
@@ -108,8 +113,9 @@ class Written:
     footer: bytes = field(default=b"", repr=False)
     """The end of a Parquet file, from its footer on."""
     offset: int = 0
+    """Where a vector begins in its file."""
     length: int = 0
-    """Where a vector is in its file, and its bytes."""
+    """Bytes of a vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +155,19 @@ def found(
 @dataclass(slots=True)
 class _Run:
     task: Task
+    """What is found and written."""
     reader: Reader
+    """Opens data files and delete files."""
     stopping: Callable[[], bool]
+    """Whether it is to stop."""
     attempt: str
+    """Its name among other runs of the task."""
     places: list[Place] = field(default_factory=list)
     """Of the files that were begun."""
     files: list[Written] = field(default_factory=list)
+    """Delete files that were written so far."""
     rows: dict[str, bytes] = field(default_factory=dict)
+    """Hidden rows to hand back, by data file."""
     kept: int = 0
     """Bytes of `rows`."""
 
