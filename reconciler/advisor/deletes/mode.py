@@ -58,46 +58,58 @@ SCATTERED = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the costs of a table's operations depend on, apart from the operations.
-
-    reads_per_day: whole readings of the table, None if no queries are known. rewriting: how the
-    measured times of rewrites compare with the model's.
-    """
+    """What the costs of a table's operations depend on, apart from the operations."""
 
     files: FileTable
+    """The table's data files."""
     format_version: int
+    """Format version of the table."""
     properties: Mapping[str, str]
+    """The table's properties."""
     reads_per_day: float | None
+    """Whole readings of the table per day; None if no queries are known."""
     throughput: Throughput
+    """CPU seconds of rewrites and of delete maintenance, and the machine's speed."""
     rewriting: Calibration
+    """Measured times of rewrites divided by those that the model predicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModeChoice:
-    """How one kind of operation is written, and what each way costs.
-
-    present, best: the present way and the one that is likely to cost least. costs: CPU seconds of
-    one operation by way; gain: of `best` over `present`; sure: the least part of the present cost
-    that it is, whatever is uncertain. Where the readings are unknown these are (), None and 0, and
-    `even` has the readings between two operations up to which merge-on-read costs less. upgraded:
-    what vectors would gain over the best way of this format version, None on format 3;
-    sure_upgrade: the least part of that way's cost. scattered: written files per partition, where
-    the writer does not cluster its rows. speed: of the machine, in all costs.
-    """
+    """How one kind of operation is written, and what each way costs."""
 
     kind: Kind
+    """The kind of operation."""
     engine: str
+    """The engine that wrote these operations, as in the history."""
     per_day: float
+    """Operations of this kind per day."""
     present: Way
+    """The way that the table's properties ask for."""
     best: Way
+    """The way that is likely to cost least; the present one where the readings are unknown."""
     costs: tuple[tuple[Way, Interval], ...] = ()
+    """CPU seconds of one operation by way; () where the readings are unknown."""
     gain: Interval | None = None
+    """CPU seconds that an operation costs less under `best` than under `present`; None where the
+    readings are unknown."""
     sure: float = 0.0
+    """The gain as a share of the present cost, at the least that the uncertain values allow; 0
+    where the readings are unknown."""
     even: Interval | None = None
+    """Where the readings are unknown: the whole readings of the table between two operations up to
+    which merge-on-read costs less. None if it does at any number, or at none."""
     upgraded: Interval | None = None
+    """CPU seconds that vectors would save over `best`; None on format 3, and where the readings are
+    unknown."""
     sure_upgrade: float = 0.0
+    """That gain as a share of the cost under `best`, at the least that the uncertain values
+    allow."""
     scattered: float | None = None
+    """Files that an operation writes into each partition that it touches, where the writer does not
+    cluster its rows and there are many; else None."""
     speed: Speed = UNKNOWN_SPEED
+    """Speed of the machine, which is in all costs."""
 
     @property
     def changes(self) -> bool:

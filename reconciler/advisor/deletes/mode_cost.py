@@ -124,31 +124,39 @@ rows of these files."""
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of a kind, with a value for everything that the cost depends on.
-
-    scanned: rows that are read to find those that change. rows: changed or deleted; added: written
-    anew. files, bytes: of the data files that hold them. partitions: touched. shared: data files of
-    the touched partitions. reads: whole readings of the table between two operations; share: how
-    much of what the operations touch is the same each time, from files / all files (anywhere) to 1
-    (always the same files). reading, writing, rewriting: factors of the model's own error; machine:
-    of the error of the machine's speed.
-    """
+    """One operation of a kind, with a value for everything that the cost depends on."""
 
     statement: Statement
+    """What Spark runs."""
     scanned: float
+    """Rows that are read to find those that change."""
     rows: float
+    """Rows that are changed or deleted."""
     added: float
+    """Rows that merge-on-read writes anew."""
     files: float
+    """Data files that hold the changed rows."""
     bytes: float
+    """Stored bytes of these data files."""
     partitions: float
+    """Partitions that are touched."""
     shared: float
+    """Data files of the touched partitions."""
     rows_per_byte: float
+    """Rows per stored byte of the table's data files."""
     reads: float
+    """Whole readings of the table between two operations."""
     share: float
+    """How much of what the operations touch is the same each time: from `files` as a share of the
+    table's files (anywhere) to 1 (always the same files)."""
     reading: float = 1.0
+    """Factor of the model's error in the cost of reading with deletes."""
     writing: float = 1.0
+    """Factor of its error in the cost of writing merge-on-read, the fixed cost apart."""
     rewriting: float = 1.0
+    """Factor of its error in the cost of copying and rewriting data files."""
     machine: float = 1.0
+    """Factor of the error of the machine's speed."""
 
 
 def write_seconds(way: Way, one: Operation, throughput: Throughput) -> float:

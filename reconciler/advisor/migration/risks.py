@@ -40,11 +40,18 @@ class Risk:
 
 @dataclass(frozen=True)
 class _Facts:
+    """What the checks look at."""
+
     table: FileTable
+    """The table's data files."""
     deletes: DeleteTable
+    """Its delete files."""
     format_version: int
+    """Its format version."""
     migration: Migration
+    """The declared partition spec, and what is known of the table's writers."""
     now_ms: int
+    """Time of the decision in epoch milliseconds."""
 
 
 def risks(

@@ -29,19 +29,25 @@ MEASURED_COLUMNS = 16
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Bytes of reading that cost as much as opening a file, and as reading a row group: a constant
-    and a part per projected column. skipped: share of it for a row group that is not read, in a
-    file that is opened. footer: of each row group of an opened file, for columns that no query
-    reads: a footer is read as a whole."""
+    """Bytes of reading that cost as much as opening a file, and as reading a row group."""
 
     name: str
+    """Name of the preset, or "measured"."""
     file: float
+    """Bytes for opening a file."""
     file_column: float
+    """Bytes for each projected column of an opened file."""
     group: float
+    """Bytes for reading a row group."""
     group_column: float
+    """Bytes for each projected column of a row group that is read."""
     skipped: float = 1.0 / 7.0
+    """Share of a row group's cost that one costs which is not read, in a file that is opened."""
     footer: float = 0.0
+    """Bytes for each row group of an opened file, for columns that no query reads: a footer is read
+    as a whole."""
     source: str = ""
+    """Where the numbers come from, for people."""
 
 
 LOCAL = Costs(

@@ -76,24 +76,30 @@ TOO_THIN = "too few sampled rows per row group to judge it"
 
 @dataclass(frozen=True)
 class Given:
-    """The input of a recommendation.
-
-    view: the table with its sample, and row groups of the files whose footers were read. present:
-    its current spec. demands: recorded queries, and those of other windows by what they are called.
-    horizon_ms: over which reading and rewriting are weighed.
-    """
+    """The input of a recommendation."""
 
     view: TableView
+    """The table with its sample, and the row groups of the files whose footers were read."""
     present: PartitionSpec
+    """The table's present partition spec."""
     demands: tuple[Demand, ...]
+    """The recorded queries, by shape."""
     costs: Costs
+    """What opening files and reading row groups costs."""
     rho: float
+    """Cost of rewriting a byte, in bytes of reading."""
     horizon_ms: int
+    """Time over which reading and rewriting are weighed, in milliseconds."""
     ingest: Ingest = NO_INGEST
+    """What other writers append."""
     method: str = DEFAULT_METHOD
+    """Name of the method that searches, a key of METHODS."""
     seed: int = 0
+    """Seed of the method's random choices."""
     keep_partitioning: bool = False
+    """Whether the present partitioning is the only candidate."""
     windows: tuple[tuple[str, tuple[Demand, ...]], ...] = ()
+    """(name, queries) of other windows of the log, for the sensitivity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,35 +112,49 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class DeclaredLayout:
-    """A layout as people declare it, and its effect.
-
-    name: today, default, expert, or best. spec, ordering, target_bytes, row_group: what to declare,
-    None for today. low, high: of the window's bytes. total: cost of reading and rewriting over the
-    horizon. footers: bytes of footers read in the window, which `read` does not count. worse:
-    shapes that read at least 1 % more than today. commit: files that a commit writes, None if
-    unpartitioned, unknown, or if writers spread rows by partition already.
-    """
+    """A layout as people declare it, and its effect."""
 
     name: str
+    """"today", "default", "expert", "best", or "next 1" and so on."""
     spec: PartitionSpec
+    """The partition spec to declare."""
     ordering: Ordering
+    """The ordering to declare; ARRIVAL for today."""
     target_bytes: int
+    """Stored bytes of a file to declare; for today the mean of the files."""
     row_group: RowGroup | None
+    """The row-group size to declare; None for today."""
     window: Float64
+    """float64[demands], bytes of column chunks that the recorded window reads."""
     low: float
+    """Lower end of the interval of the window's bytes."""
     high: float
+    """Upper end of it."""
     reading: float
+    """Cost of reading over the horizon, in bytes of reading."""
     total: float
+    """Cost of reading and rewriting over the horizon, in bytes of reading."""
     files: float
+    """Number of data files of the table."""
     row_groups: float
+    """Number of row groups of the table; NaN if unknown."""
     opened: float
+    """Number of files that the recorded window opens."""
     rewrite_bytes: float
+    """Bytes that are rewritten over the horizon, the first rewrite included."""
     first_rewrite_bytes: float
+    """Bytes that are rewritten once, to get there."""
     sampled_rows: float
+    """Sampled rows of the smallest row groups (their 10th percentile); NaN for today."""
     footers: float
+    """Bytes of footers that the recorded window reads, which `read` does not count."""
     worse: tuple[int, ...] = ()
+    """Positions of the demands that read at least 1 % more than today."""
     front: bool = False
+    """Whether no candidate beats the layout in reading and rewriting at once."""
     commit: CommitFiles | None = None
+    """Files that a commit writes; None if unpartitioned, if unknown, or if writers spread rows by
+    partition already."""
 
     @property
     def hashes(self) -> bool:
@@ -171,27 +191,39 @@ class FrontPoint:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """chosen: the layout to declare, None if the table should stay as it is; keep: why then.
-
-    others: the default, the expert's, and the best few, cheapest first. labelled, candidates: how
-    many were simulated to choose, and how many there were. finer: sizes of the best candidates that
-    were simulated besides.
-    """
+    """What to declare, and what it was compared with."""
 
     today: DeclaredLayout
+    """The present layout."""
     chosen: DeclaredLayout | None
+    """The layout to declare; None if the table should stay as it is."""
     others: tuple[DeclaredLayout, ...]
+    """The layouts beside it: the expert's, the default and the next best, the cheapest of these
+    first. The best comes before them if the table should stay as it is."""
     keep: str
+    """Why the table should stay as it is; "" if a layout is chosen."""
     refused: tuple[RefusedSpec, ...]
+    """Partition specs that are no candidates, with their reasons."""
     usage: Usage
+    """The columns that the queries filter, and how often."""
     labelled: int
+    """Number of candidates that were simulated to choose."""
     candidates: int
+    """Number of all candidates."""
     sampled: int
+    """Number of sampled rows that were simulated."""
     sampled_rows: float
+    """Sampled rows of the smallest row groups of the best candidate; where the sample is too thin,
+    the most that any candidate has."""
     finer: int = 0
+    """Number of sizes of the best candidates that were simulated besides."""
     sensitivity: tuple[Sensitivity, ...] = ()
+    """What other windows of the log, and half of the sample, would choose."""
     fell: tuple[tuple[str, str], ...] = ()
+    """(layout, why) of the partitionings and orderings that were not chosen, the cheapest first
+    after layouts that could not be judged."""
     front: tuple[FrontPoint, ...] = ()
+    """The layouts that none beats in reading and rewriting at once, by rewritten bytes."""
 
 
 def recommend(given: Given) -> Recommendation:

@@ -61,24 +61,30 @@ class CandidateLayout:
 
 @dataclass(frozen=True)
 class Label:
-    """The simulated effect of a candidate.
-
-    reading: cost over the horizon, in bytes of reading; rewrite: of getting there and staying
-    there; window: bytes read in the recorded window, by shape; opened: files opened in it.
-    rewrite_bytes: rewritten over the horizon. sampled_rows: of the smallest row groups.
-    """
+    """The simulated effect of a candidate."""
 
     candidate: CandidateLayout
+    """The candidate."""
     reading: float
+    """Cost of reading over the horizon, in bytes of reading."""
     rewrite: float
+    """Cost of rewriting over the horizon, to get there and to stay there, in bytes of reading."""
     window: Float64
+    """float64[demands], bytes read in the recorded window."""
     opened: float
+    """Number of files opened in the recorded window."""
     files: float
+    """Number of data files of the table."""
     row_groups: float
+    """Number of row groups, if every file is rewritten."""
     sampled_rows: float
+    """Sampled rows of the smallest row groups (their 10th percentile)."""
     bytes_written: float
+    """Stored bytes of the table, if every file is rewritten."""
     rewrite_bytes: float
+    """Bytes that are rewritten over the horizon, the first rewrite included."""
     first_rewrite_bytes: float
+    """Bytes that are rewritten once, to get there."""
 
     @property
     def total(self) -> float:
@@ -87,28 +93,37 @@ class Label:
 
 @dataclass(frozen=True)
 class Space:
-    """pool: the sample; thin: a thinner one, enough to estimate bytes per row.
-
-    orderings: the first is ARRIVAL; the next `paper` ones are Algorithm 1's. sizes: the grid.
-    bytes_per_row: stored, of the present files. present: what the demands read of these files.
-    rho: cost of rewriting a byte, in bytes of reading. places: rows of the pool in orders that no
-    Ordering describes (methods.mddl), by the number that candidates have as their ordering.
-    """
+    """The candidates of one table, and what their labels depend on."""
 
     pool: Pool
+    """The sampled rows that candidates are simulated on."""
     thin: Pool
+    """A thinner pool of the same files, which is enough to estimate bytes per row."""
     partitionings: tuple[Partitioning, ...]
+    """The candidate partitionings."""
     orderings: tuple[Ordering, ...]
+    """The candidate orderings; the first is ARRIVAL."""
     paper: int
+    """Number of orderings after the first that are Algorithm 1's."""
     sizes: tuple[Sizes, ...]
+    """The grid of file and row-group sizes."""
     demands: tuple[Demand, ...]
+    """The recorded queries, by shape."""
     usage: Usage
+    """The columns that the queries filter, and how often."""
     costs: Costs
+    """What opening files and reading row groups costs."""
     rho: float
+    """Cost of rewriting a byte, in bytes of reading."""
     horizon_ms: int
+    """Time over which reading and rewriting are weighed, in milliseconds."""
     present: Readings
+    """What the demands read of the present files."""
     ingest: Ingest = NO_INGEST
+    """What other writers append."""
     places: dict[int, Int64] = field(default_factory=dict)
+    """int64[rows of the pool], the pool's rows in an order that no Ordering describes
+    (`methods.mddl`), by the number that candidates have as their ordering."""
 
     @cached_property
     def live_bytes(self) -> float:

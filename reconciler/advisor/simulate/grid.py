@@ -33,34 +33,36 @@ CELLS = 8_000_000
 
 @dataclass(frozen=True)
 class Readings:
-    """What queries read, per size and demand; all float64[sizes, demands].
-
-    window: bytes in the recorded window. bytes: over the horizon. files: opened over the horizon.
-    groups, skipped: row groups read, and not read in opened files, over the horizon. opened: files
-    in the recorded window.
-    """
+    """What queries read, per size and demand. All arrays are float64[sizes, demands]."""
 
     window: Float64
+    """Bytes read in the recorded window."""
     bytes: Float64
+    """Bytes read over the horizon."""
     files: Float64
+    """Number of files opened over the horizon."""
     groups: Float64
+    """Number of row groups read over the horizon."""
     skipped: Float64
+    """Number of row groups of opened files that are not read, over the horizon."""
     opened: Float64
+    """Number of files opened in the recorded window."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Readings of every size, and the files and row groups that it has, float64[sizes].
-
-    sampled_rows: of the smallest row groups (their 10th percentile), float64[sizes].
-    bytes_written: stored bytes, float64[sizes].
-    """
+    """What queries read in every size, and the files and row groups that it makes."""
 
     readings: Readings
+    """What the queries read."""
     files: Float64
+    """float64[sizes], number of files."""
     row_groups: Float64
+    """float64[sizes], number of row groups."""
     sampled_rows: Float64
+    """float64[sizes], sampled rows of the smallest row groups (their 10th percentile)."""
     bytes_written: Float64
+    """float64[sizes], stored bytes of all rows."""
 
 
 @dataclass(frozen=True)

@@ -29,24 +29,26 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows are to be stored.
-
-    ordering: the order of the rows. target_bytes, row_group_bytes: sizes of files and row groups, 0
-    for one row group per file. groups: int64[files], which input files are rewritten together.
-    open_bytes: cost of opening a file. partition: where the rows are written, an index into
-    `FileTable.partitions`. spec: the partition spec that rows are moved to, by whose partitions
-    they are then written; None if they stay in `partition`. unbounded: columns whose bounds are
-    left out of the manifest: files are opened whatever queries ask of them.
-    """
+    """How rows are to be stored."""
 
     ordering: Ordering
+    """The order of the rows."""
     target_bytes: int
+    """Stored bytes of a file."""
     row_group_bytes: int
+    """Stored bytes of a row group; 0 for one per file."""
     groups: Int64
+    """int64[files], number of the group of input files that each is rewritten with."""
     open_bytes: int = OPEN_BYTES
+    """Cost of opening a file, in bytes read."""
     partition: int = 0
+    """Where the rows are written: an index into `FileTable.partitions`."""
     spec: PartitionSpec | None = None
+    """The partition spec that rows are moved to, by whose partitions they are then written; None if
+    they stay in `partition`."""
     unbounded: frozenset[int] = frozenset()
+    """Field ids of columns whose bounds are left out of the manifest: files are opened whatever
+    queries ask of them."""
 
     @property
     def sizes(self) -> Sizes:

@@ -39,18 +39,20 @@ class StoredBytes:
 
 @dataclass(frozen=True)
 class PoolColumn:
-    """ranks: int64[rows], -1 for NULL and NaN. distinct: values by rank.
-
-    least, greatest: the exact bounds over the files, None if a file has none. missing: which rows
-    are NULL or NaN, and which files may hold either.
-    """
+    """The sampled values of one column, as ranks."""
 
     kind: Kind
+    """How the values are represented."""
     ranks: Int64
+    """int64[rows], rank of each row's value; -1 for NULL and NaN."""
     distinct: Array
+    """The values by rank, ascending; one value that no row has if all rows are NULL or NaN."""
     least: object | None
+    """The exact lower bound over the files; None if a file has no bounds."""
     greatest: object | None
+    """The exact upper bound over the files; None if a file has no bounds."""
     missing: Missing
+    """Which rows are NULL or NaN, and which files may hold either."""
 
     @property
     def places(self) -> Int64:
@@ -60,24 +62,27 @@ class PoolColumn:
 
 @dataclass(frozen=True)
 class Pool:
-    """Sampled rows of a group. file: row of the group's file table; weight: rows that it
-    represents.
-
-    native: the row was sampled from its own file. stored: present sizes of the group's columns.
-    loses_runs: columns of unknown encoding that are small because rows are in their order. blocks:
-    rows that are stored next to each other, None if none were read. taken: what these rows take in
-    an order and in sizes, once that is asked for (`grid`).
-    """
+    """Sampled rows of a group of files."""
 
     columns: dict[int, PoolColumn]
+    """The sampled columns by field id."""
     file: Int64
+    """int64[rows], row of `files` that each sampled row belongs to."""
     weight: npt.NDArray[np.float64]
+    """float64[rows], number of rows that each sampled row represents."""
     files: FileTable
+    """The files of the group."""
     native: Bool
+    """bool[rows], whether the row was sampled from its own file."""
     stored: Stored
+    """Present sizes of the group's columns."""
     loses_runs: frozenset[int]
+    """Field ids of columns of unknown encoding that are small because rows are in their order."""
     blocks: PooledBlocks | None = None
+    """Rows that are stored next to each other; None if none were read."""
     taken: dict[tuple[Ordering, PartitionSpec, int, int], StoredBytes] = field(default_factory=dict)
+    """What these rows take by ordering, spec, file size and row-group size, once that is asked for
+    (`grid`)."""
 
     def __len__(self) -> int:
         return len(self.file)
@@ -94,15 +99,19 @@ class Present:
 
 @dataclass(frozen=True)
 class PooledBlocks:
-    """rows: the blocks' rows over the pool's columns; sample: over all. data_bytes: encodes them.
-    present: what columns take in the present order, once that is asked for; orders: what is known
-    of other orders, likewise (`neighbours.BlockOrder`)."""
+    """Rows that are stored next to each other, with what is known of them in other orders."""
 
     rows: Pool
+    """The blocks' rows over the pool's columns."""
     sample: RowSample
+    """The same rows over all columns that were read."""
     data_bytes: DataBytes
+    """Encodes the rows in an order and returns the bytes of their columns' data pages."""
     present: dict[int, Present] = field(default_factory=dict)
+    """What columns take in the present order, by field id, once that is asked for."""
     orders: dict[tuple[Ordering, PartitionSpec | None], object] = field(default_factory=dict)
+    """What is known of other orders (`neighbours.BlockOrder`), by ordering and spec, once that is
+    asked for."""
 
     def coded(self, field_id: int) -> tuple[Int64, int]:
         """Return a column's values as numbers, NULL as the last of them, and how many there are."""

@@ -81,18 +81,20 @@ ORDERED = 0.5
 
 @dataclass(frozen=True)
 class Spans:
-    """The range of each file's values: first and last place on a common scale, float64[files].
-
-    mean: of the files' ranges, weighted by rows. discrete: places are values, so that a range
-    bounds the number of distinct values; else they are only ranks among the bounds. apart: whether
-    files hold different parts of the scale, as what grows with time does.
-    """
+    """The range of each file's values in one column, on a common scale."""
 
     first: Float64
+    """float64[files], the first place of each file: its least value or the rank of its lower
+    bound."""
     last: Float64
+    """float64[files], the last place of each file, likewise."""
     mean: float
+    """Mean of the files' ranges in places, weighted by rows; at least 1."""
     discrete: bool
+    """Whether places are values, so that a range bounds the number of distinct values; else they
+    are only ranks among the bounds."""
     apart: bool = False
+    """Whether files hold different parts of the scale, as they do of what grows with time."""
 
     def reach(self, file: Int64, starts: Int64) -> Float64:
         """Return the joint range of each slice's files; file: per row, starts: first row per
@@ -118,19 +120,19 @@ class Spans:
 
 @dataclass(frozen=True)
 class Stored:
-    """columns, spans: by field id; a column has no entry if its footers do not give dictionary
-    sizes.
-
-    domain: by field id, the number of values from which one row group draws. steps: of columns
-    that grow from row to row within a file, the mean distance between neighbours. footer: of files
-    written like these.
-    """
+    """What the columns of a group of files take now. Every mapping is by field id."""
 
     columns: Mapping[int, StoredColumn]
+    """The columns as stored; one has no entry if the footers do not give its dictionary sizes."""
     domain: Mapping[int, float]
+    """Number of values from which one row group of a column draws."""
     spans: Mapping[int, Spans]
+    """Ranges of the files' values; a column has no entry if a file has no bounds of it."""
     steps: Mapping[int, float]
+    """Mean distance between neighbouring rows, of columns that grow from row to row within a
+    file."""
     footer: FooterBytes = NO_FOOTER
+    """Bytes of the footers of files written like these."""
 
     def grows(self, field: int | None) -> bool:
         """Whether a column grows with time: in its order rows stay where they are."""
@@ -225,8 +227,11 @@ class _Chunk:
     """The mean column chunk of a row group, of which the number of values is sought."""
 
     view: TableView
+    """The files, with their sample and blocks."""
     field: int
+    """Field id of the column."""
     span: Spans | None
+    """The range of each file's values; None if a file has no bounds."""
     rows: float
     """It counts rows."""
     dictionary: float

@@ -25,22 +25,30 @@ EQUALITY = "EQUALITY_DELETES"
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """java: the org.apache.iceberg.DeleteFile. place: its partition; everywhere: its spec is
-    unpartitioned. data_file: the only data file that it
-    applies to, "" for a wider scope. keys: field ids of an equality delete file. rows, size: as in
-    the manifest; of a vector its own."""
+    """A delete file, or a vector in one, as a manifest entry describes it."""
 
     java: Any = field(compare=False, repr=False)
+    """The org.apache.iceberg.DeleteFile."""
     path: str
+    """Path of the file, which several vectors may share."""
     offset: int
+    """First byte of a vector in its file; 0 for other delete files."""
     place: Place
+    """Its partition: spec id, and key of the partition's values."""
     everywhere: bool
+    """Whether its spec is unpartitioned."""
     sequence: int
+    """Its data sequence number; 0 until it is committed."""
     data_file: str
+    """Path of the only data file that it applies to; "" for a wider scope."""
     keys: tuple[int, ...]
+    """Field ids that an equality delete file compares; () for position deletes."""
     vector: bool
+    """Whether it is a deletion vector, in a Puffin file."""
     rows: int
+    """Number of its deleted positions or of its equality deletes."""
     size: int
+    """Stored bytes of the file; of a vector its own."""
 
     @property
     def identity(self) -> tuple[str, int]:

@@ -20,17 +20,23 @@ from reconciler.spark.session.metrics import TaskMetrics
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """tasks: every data file to which an added or removed delete file applies. proof: what was
-    compared, for people; "" before it was. metrics, verify_metrics: of reading and writing, and of
-    verifying. seconds: of both."""
+    """Delete files that take the place of others, and what was compared and spent."""
 
     tasks: ScanTasks | None = None
+    """Every data file to which an added or removed delete file applies; None if none was looked
+    for."""
     added: Sequence[DeleteFile] = ()
+    """The new delete files."""
     removed: Sequence[DeleteFile] = ()
+    """The delete files that they replace, or that go without a replacement."""
     proof: str = ""
+    """What was compared, for people; "" before it was."""
     metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    """What Spark's tasks spent on reading and writing."""
     verify_metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    """What Spark's tasks spent on verifying."""
     seconds: float = 0.0
+    """Elapsed seconds of all of it; 0 before it was verified."""
 
     @property
     def rows(self) -> int:
