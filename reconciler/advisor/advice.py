@@ -82,19 +82,20 @@ NO_DEBT = Debt()
 
 @dataclass(frozen=True, slots=True)
 class DeletePolicy:
-    """spec.deletes. mode: "Auto" | "Keep" | "CopyOnWrite" | "MergeOnRead". compaction: "Auto" |
-    "Minor" | "Major" | "Hybrid" | "Disabled". format_version: "Keep" | "Auto" | "Upgrade".
-
-    conflicting: indexes into FileTable.partitions that other writers changed lately by commits
-    with which one of delete files would conflict. compacted_ms: when another engine last compacted
-    the table, None if the retained history has no such commit.
-    """
+    """spec.deletes, with the recent commits of others that concern it."""
 
     mode: str = "Keep"
+    """How writers encode deletes: "Auto", "Keep", "CopyOnWrite" or "MergeOnRead"."""
     compaction: str = "Disabled"
+    """What is done about existing deletes: "Auto", "Minor", "Major", "Hybrid" or "Disabled"."""
     format_version: str = "Keep"
+    """Whether the table may be upgraded: "Keep", "Auto" or "Upgrade"."""
     conflicting: frozenset[int] = frozenset()
+    """Indexes into FileTable.partitions that other writers changed within the quiet period by
+    commits that would conflict with a commit of delete files."""
     compacted_ms: int | None = None
+    """When another engine last compacted the table, in epoch milliseconds; None if the retained
+    history has no such commit."""
 
     @property
     def majors(self) -> bool:
@@ -112,21 +113,24 @@ class DeletePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """spec.layout.partitioning, if Declared. fields: of the declared spec, () for unpartitioned.
-
-    spec_id: of that spec, or the one that it will get; exists: whether the table has it. present:
-    id of the spec that writers follow. accepted: names of the risks that the policy accepts.
-    trial: whether one is asked for; tried: what it found, None before it.
-    """
+    """spec.layout.partitioning where its mode is Declared."""
 
     fields: tuple[SpecField, ...]
+    """Fields of the declared spec, () for an unpartitioned table."""
     spec_id: int
+    """Id of the declared spec, or the id that it will get."""
     exists: bool
+    """Whether the table has the declared spec already."""
     present: int
+    """Id of the spec that writers follow now."""
     accepted: frozenset[str] = frozenset()
+    """Names of the risks that the policy accepts (`Risk.name`)."""
     writers: Writers = NO_WRITERS
+    """What the retained history and the workload show of the table's other writers."""
     trial: bool = False
+    """Whether the policy asks for a trial before all files move."""
     tried: Trial | None = None
+    """What the last trial found; None before it, or where no trial is asked for."""
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -135,129 +139,168 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All parameters of the decisions, resolved from policy, table and ledger.
-
-    mode, ordering, apply_to_writes: spec.layout.clustering; ARRIVAL unless Declared.
-    target_bytes, row_group_bytes: resolved sizes; target_explicit, row_group_explicit: the policy
-    names the size, so it is also set as a table property. target_auto, row_group_auto: neither
-    policy nor table names the size, so that a rewrite may choose its own. chosen_sizes: by plan,
-    the least size of files that its rewrites chose so (ledger.chosen_sizes).
-    distribution_mode: how writers distribute rows, as Iceberg's property spells it; None leaves it
-    as it is.
-    metadata: the table's present properties and sort order.
-    quiet_partitions: indexes into FileTable.partitions that other writers changed within quiet_ms.
-    conflicts: in a row, which made it longer than declared; 0 if none did.
-    now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
-    open_bytes: cost of opening a file, in bytes read; openings: that it was measured from, the last
-    of them at opened_ms; 0 for the preset.
-    most_bytes, most_cpu_seconds: the largest action that the tightest budget can ever admit, None
-    without a limit. budget_ms: after which time, at the earliest, a budget admits as much again.
-    debt_share: limit of the debt of reclustering, as a share of a year's reading (Eq. 2's
-    cost_limit). early_share: limit of what may have been lost so far, as a share of what was read,
-    where nobody approves the plan; None without a limit.
-    forecast: how rates over the horizon follow from the recorded queries.
-    retention_ms: rows' remaining life from now, None where unlimited.
-    coverage: explained share of the recorded bytes. seed: of the bootstrap.
-    written: per plan, the layouts that each of its actions wrote (ledger.written_layouts). bases:
-    per plan, what its rewrites for the workload followed from (ledger.written_bases).
-    deletes: how deletes are encoded and maintained. migration: the declared partition spec, None to
-    keep the present one. cpu_calibration: actual / predicted CPU time of executed actions.
-    expire: which snapshots to keep, None to expire none. rewrite_manifests: where planning a query
-    reads too many. remove_orphans: which files count as such, None to remove none; orphans: found.
-    remove_specs_ms: how long a partition spec must be unused to be removed, None to remove none.
-    audited: what becomes of batches that wait on a branch, None if there are none.
-    """
+    """All parameters of the decisions, resolved from policy, table and ledger."""
 
     mode: str = "WorkloadAware"
+    """Mode of spec.layout.clustering: "WorkloadAware", "Declared" or "None"."""
     ordering: Ordering = ARRIVAL
+    """The declared order of rows; ARRIVAL where the policy names no keys."""
     apply_to_writes: bool = False
+    """Whether the declared key also becomes the table's sort order, for writers to follow."""
     alpha: float = 1.0
+    """Factor of Eq. 4: a rewrite must save more than this multiple of its cost."""
     allowance: float | None = None
+    """Allowance c of Eq. 5 for each query, in readings of one file; None: Eq. 5 is not applied."""
     target_bytes: int = 512 << 20
+    """Target size of data files in bytes."""
     row_group_bytes: int = 128 << 20
+    """Target size of row groups in bytes."""
     target_explicit: bool = False
+    """Whether the policy names the size of files, so that it is also set as a table property."""
     row_group_explicit: bool = False
+    """Whether the policy names the size of row groups, so that it is also set as a table
+    property."""
     row_group_auto: bool = False
+    """Whether neither policy nor table names the size of row groups, so that a rewrite may choose
+    its own."""
     target_auto: bool = False
+    """Whether neither policy nor table names the size of files, so that a rewrite may choose its
+    own."""
     chosen_sizes: Mapping[str, int] = field(default_factory=dict)
+    """By plan id, the least size of files in bytes that one of its rewrites chose itself
+    (ledger.chosen_sizes)."""
     distribution_mode: str | None = None
+    """How writers distribute rows, as Iceberg's property spells it; None leaves the property as it
+    is."""
     metadata: TableMetadata = field(default_factory=TableMetadata)
+    """The table's present metadata: properties, sort order, specs and snapshots."""
     min_input_files: int = 5
+    """Fewest files that are worth a merge."""
     quiet_partitions: frozenset[int] = frozenset()
+    """Indexes into FileTable.partitions that another writer overwrote or deleted from within the
+    quiet period."""
     quiet_ms: int = 0
+    """The quiet period in milliseconds."""
     conflicts: int = 0
+    """Number of conflicts in a row that made the quiet period longer than declared; 0 if none
+    did."""
     now_ms: int = 0
+    """Time of the decision, in epoch milliseconds."""
     horizon_ms: int = HORIZON_MS
+    """Payback horizon in milliseconds: savings of later queries do not count."""
     forecast: RateForecast = regime_forecast
+    """How the rates over the horizon follow from the recorded queries."""
     retention_ms: int | None = None
+    """Remaining life of the table's rows in milliseconds; None where unlimited."""
     rho: Rho = PRIOR_RHO
+    """Cost of a rewritten byte in bytes of reading, with its source."""
     open_bytes: int = OPEN_BYTES
+    """Cost of opening a file, in bytes of reading."""
     openings: int = 0
+    """Number of measured openings behind `open_bytes`; 0 for the preset."""
     opened_ms: int = 0
+    """When the last of these openings was measured, in epoch milliseconds; 0 for the preset."""
     throughput: Throughput = PRIOR_THROUGHPUT
+    """Model of the times that actions take."""
     most_bytes: int | None = None
+    """Most bytes that the tightest budget can admit in one action; None without a limit."""
     most_cpu_seconds: float | None = None
+    """Most CPU seconds that the tightest budget can admit in one action; None without a limit."""
     budget_ms: int = 0
+    """Milliseconds after which, at the earliest, a budget admits as much again."""
     debt: Debt = NO_DEBT
+    """Cost and savings of past rewrites for the workload."""
     debt_share: float = 0.02
+    """Limit of the debt as a share of a year's reading (Eq. 2's cost_limit)."""
     early_share: float | None = None
+    """Limit of what may be lost before it is earned, as a share of what queries read so far, where
+    plans may run without an approval; None without a limit."""
     objectives: Objectives = NO_OBJECTIVES
+    """The policy's objectives."""
     calibration: Calibration = PRIOR_CALIBRATION
+    """Quantiles of actual / predicted reading after past plans."""
     coverage: float = 1.0
+    """Share of the recorded bytes that the workload explains."""
     min_coverage: float = 0.5
+    """Least coverage at which the workload is acted on."""
     seed: int = 20260101
+    """Seed of the bootstrap."""
     written: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By plan id, hashes of the layouts that exactly one of its actions wrote, so that the same
+    rewrite is not planned again (ledger.written_layouts)."""
     bases: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By plan id, what its rewrites for the workload followed from: values of `Situation.basis`
+    (ledger.written_bases)."""
     deletes: DeletePolicy = DeletePolicy()
+    """How deletes are encoded and maintained."""
     migration: Migration | None = None
+    """The declared partition spec; None to keep the present one."""
     cpu_calibration: Calibration = PRIOR_CALIBRATION
+    """Quantiles of actual / predicted CPU time of executed actions."""
     expire: Retention | None = None
+    """Which snapshots to keep; None to expire none."""
     rewrite_manifests: bool = False
+    """Whether manifests are rewritten where planning a query reads too many of them."""
     remove_orphans: Search | None = None
+    """Which files may be removed as orphans; None to remove none."""
     orphans: Orphans = NO_ORPHANS
+    """The orphan files that were found."""
     remove_specs_ms: int | None = None
+    """Milliseconds for which a partition spec must be unused to be removed; None to remove none."""
     audited: Audited | None = None
+    """What becomes of batches that wait on a branch; None if there are none."""
 
 
 @dataclass(frozen=True)
 class AdviceInput:
-    """The one frozen input of every decision. row_groups and sample may be absent.
-
-    deletes: the table's delete files. operations: of its history. manifests: of its data files.
-    damage: why nothing may be done to the table, "" for a sound one. refusals: files that no action
-    may read, by path. published: the same for the table as it would be if what waits on branches
-    were published, None if nothing waits.
-    """
+    """The one frozen input of every decision."""
 
     table: FileTable
+    """The table's live data files."""
     workload: Workload
+    """The recorded queries."""
     settings: Settings
+    """The parameters of the decisions."""
     row_groups: RowGroups | None = None
+    """Row groups of the files whose footers were read; None if no footer was."""
     sample: RowSample | None = None
+    """Rows sampled from the files that were sketched; None if no file was."""
     deletes: DeleteTable = NO_DELETE_FILES
+    """The table's live delete files."""
     operations: Operations = NO_OPERATIONS
+    """Row-level operations in the table's retained history."""
     manifests: ManifestTable = NO_MANIFESTS
+    """Manifests of the table's data files."""
     damage: str = ""
+    """Why nothing may be done to the table, "" for a sound one."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    """By path, why no action may read the file."""
     published: AdviceInput | None = None
+    """The input for the table as it would be if the batches that wait on branches were published;
+    None if nothing waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeEffect:
-    """One shape over the recorded window, before and after. bytes_*: of the whole window.
-
-    files_*: data files opened per query. worse: reads at least 1 % more bytes than before; of
-    moving windows it is those to come that do, since those recorded will not run again.
-    """
+    """What the queries of one shape read in the recorded window, before and after the plan."""
 
     shape_id: str
+    """Id of the shape."""
     queries: float
+    """Recorded executions."""
     bytes_now: float
+    """Bytes that the whole window reads now."""
     bytes_after: float
+    """Bytes that the whole window would read after the plan."""
     files_now: float
+    """Mean number of data files that a query opens now."""
     files_after: float
+    """Mean number of data files that a query would open after the plan."""
     moving: bool
+    """Whether the shape has a literal that moves with time."""
     worse: bool
+    """Whether the queries read over 1 % more bytes after the plan. For moving windows the expected
+    queries count, because the recorded ones will not run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,23 +325,28 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A candidate that was considered and not planned. reason: one of `plan.reasons`'s constants.
-
-    files, bytes: what it would have rewritten; inputs: their paths, empty if it concerns no files.
-    saving, saving_low, cost: bytes-equivalent over the horizon; NaN if not estimated. read_after:
-    bytes read in the window with this candidate instead, NaN if not simulated.
-    """
+    """A candidate that was considered and not planned."""
 
     what: Sentence
+    """What would have been done."""
     reason: str
+    """A constant of `plan.reasons`."""
     why: Sentence
+    """Why it is not planned, for people."""
     files: int = 0
+    """Number of files that it would have rewritten."""
     bytes: int = 0
+    """Bytes of these files."""
     saving: float = float("nan")
+    """Its saving in bytes of reading over the horizon; NaN if not estimated."""
     saving_low: float = float("nan")
+    """10th percentile of `saving`; NaN if not estimated."""
     cost: float = float("nan")
+    """Its cost in bytes of reading; NaN if not estimated."""
     read_after: float = float("nan")
+    """Bytes that the recorded window would read with this candidate alone; NaN if not simulated."""
     inputs: tuple[str, ...] = ()
+    """Paths of the files, sorted; empty if it concerns no files."""
 
 
 MISSED = ("failing", "unreachable", "unknown")
@@ -307,62 +355,87 @@ MISSED = ("failing", "unreachable", "unknown")
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveJudgement:
-    """state: "met" | "failing" | "probably" (the interval straddles) | "unreachable" | "unknown".
-
-    at_least: `now` and `after` are lower bounds, because a part cannot be counted.
-    """
+    """Whether the table meets one objective of the policy, now and after the plan."""
 
     name: str
+    """Name of the objective, as the policy spells it."""
     limit: float
+    """The greatest value that meets it."""
     now: float
+    """The present value."""
     after: float
+    """The value after the plan."""
     state: str
+    """"met", "failing" (the plan lowers the value, but not to the limit), "probably" (the limit is
+    within the interval), "unreachable" (the plan does not lower it) or "unknown"."""
     message: str
+    """Why it is not met for certain, "" if it is."""
     at_least: bool = False
+    """Whether `now` and `after` are lower bounds, because a part cannot be counted."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Actions by net saving per cost (metadata changes first), and everything that a plan prints.
-
-    shapes: per shape over the window; read_now, read_after: planned bytes of the window; cost_now,
-    cost_after: the same with the cost of opening files.
-    amplification_*: over all scans with a prunable predicate; amplification_label: exact | sampled
-    | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change the
-    decision; wanted_footers: files whose row groups could. outlook: why the rates are what they
-    are. modes: how each kind of row-level operation is written, and what each way costs; notes:
-    advice on deletes. upkeep_due_ms: when housekeeping will be due that is not due yet.
-    files_read: by the actions, of other writers; files_unchecked: those of them whose footers were
-    not read.
-    """
+    """The actions, and everything that a plan prints."""
 
     actions: tuple[ScoredAction, ...]
+    """The actions: changes of metadata first, then rewrites by net saving per cost, maintenance of
+    delete files, the switch of the partition spec, and housekeeping."""
     rejected: tuple[Rejected, ...]
+    """What was considered and not planned."""
     shapes: tuple[ShapeEffect, ...]
+    """The effect on each shape over the window, the shape that reads most first."""
     read_now: float
+    """Bytes that the recorded window reads now."""
     read_after: Interval
+    """Bytes that the recorded window would read after the plan."""
     cost_now: float
+    """`read_now` with the cost of opening files, in bytes of reading."""
     cost_after: Interval
+    """`read_after` with the cost of opening files, in bytes of reading."""
     files_now: int
+    """Number of data files now."""
     files_after: Interval
+    """Number of data files after the plan."""
     storage_now: int
+    """Bytes of the live data files."""
     storage_after: int
+    """`storage_now` with the bytes that the plan writes: replaced files stay until their snapshots
+    expire."""
     amplification_now: float
+    """Scan amplification now, over all queries with a condition that can skip data."""
     amplification_after: Interval
+    """The same scan amplification after the plan."""
     amplification_label: str
+    """How the scan amplification is known: "sampled" or "bound"."""
     objectives: tuple[ObjectiveJudgement, ...]
+    """Judgements of the policy's objectives and of a declared migration."""
     payback_hours: float | None
+    """Hours until the savings equal the cost; None where either of them is not positive."""
     cost: float
+    """Cost of the rewrites and of delete maintenance, in bytes of reading."""
     cpu_seconds: float
+    """Predicted CPU time of the rewrites and of delete maintenance, in seconds."""
     seconds: float
+    """Predicted wall-clock time of the same in seconds, with the start of a JVM."""
     yearly_read: float
+    """Bytes of reading, openings included, of a year of the workload at present rates."""
     wanted_sketches: npt.NDArray[np.int64]
+    """int64: rows of the file table whose sampled rows could change the decision."""
     outlook: Outlook = NO_OUTLOOK
+    """Why the forecast rates are what they are."""
     modes: tuple[ModeChoice, ...] = ()
+    """How each kind of row-level operation is written, and what each way would cost."""
     notes: tuple[str, ...] = ()
+    """Advice on deletes, for people."""
     upkeep_due_ms: int | None = None
+    """When housekeeping that is not due yet will be, in epoch milliseconds; None if none is to
+    come."""
     files_read: int = 0
+    """Number of files by other writers that the actions read."""
     files_unchecked: int = 0
+    """Those of `files_read` whose footers were not checked."""
     wanted_footers: npt.NDArray[np.int64] = field(
         default_factory=lambda: np.zeros(0, dtype=np.int64)
     )
+    """int64: rows of the file table whose row groups could change the decision."""

@@ -26,48 +26,51 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One commit of ours that replaced data files. Arrays have shape [files of `after`].
-
-    plan_id: the plan that it belongs to.
-    since_ms: when it was committed; later queries earn a saving.
-    before: the files that it replaced, a table for each of its actions.
-    after: the files that it wrote.
-    replaced_ms: when a later rewrite of ours replaced the file, NEVER if none did.
-    lost_after_ms, lost_by_ms: another writer removed the file after the one and by the other time,
-    NEVER if it did not.
-    """
+    """One commit of ours that replaced data files. Arrays have shape [files of `after`]."""
 
     plan_id: str
+    """Id of the plan that it belongs to."""
     since_ms: int
+    """When it was committed, in epoch milliseconds; only later queries earn a saving."""
     before: tuple[FileTable, ...]
+    """The files that it replaced, a table for each of its actions."""
     after: FileTable
+    """The files that it wrote."""
     replaced_ms: Int64
+    """int64[files]: when a later rewrite of ours replaced the file, in epoch milliseconds; NEVER if
+    none did."""
     lost_after_ms: Int64
+    """int64[files]: time after which another writer removed the file, or what replaced it, in epoch
+    milliseconds; NEVER if none did."""
     lost_by_ms: Int64
+    """int64[files]: time by which that writer had removed it, in epoch milliseconds; NEVER if none
+    did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What later queries did not read, in bytes of reading, files not opened included.
+    """What later queries did not read, in bytes of reading, with the cost of opening files.
 
-    least, most: bounds while the written files are live; equal where everything is known. Negative
-    if queries read more.
-    table_least, table_most: likewise, also after later rewrites of ours replaced those files. These
-    of all rewrites add up to what was not read of the table that nobody rewrote.
-    queries: executions that were replayed.
-    unknown: executions whose conditions are not known, which earn nothing.
-    since_ms: from when on queries count.
-    until_ms: time of the last of them, since_ms without any.
+    A value is negative if queries read more. The two bounds are equal where everything is known.
     """
 
     least: float
+    """Lower bound of what was saved while the written files were live."""
     most: float
+    """Upper bound of what was saved while the written files were live."""
     table_least: float
+    """Lower bound that also counts the time after later rewrites of ours replaced these files. The
+    sum over all rewrites is what was saved against the table that nobody rewrote."""
     table_most: float
+    """Upper bound of the same."""
     queries: float
+    """Number of executions that were replayed."""
     unknown: float
+    """Number of executions whose conditions are not known, which earn nothing."""
     since_ms: int
+    """Time after which queries count, in epoch milliseconds."""
     until_ms: int
+    """Time of the last counted query, in epoch milliseconds; `since_ms` without any."""
 
     @property
     def exact(self) -> bool:

@@ -45,33 +45,40 @@ that much, and the more days the table has, the less would be done for each.
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rewrite of the files `rows` (ascending) by a key, with each shape's reading before and
-    after it.
-
-    saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes. views: the
-    row groups and files that it would write; row_group_bytes: stored size of a full row group
-    there; row_group_configured, target_configured: the sizes that the writer is given for row
-    groups and files, 0 for the table's own;
-    written_share: bytes written per live byte of its files. sliced: how a budget cut the work of
-    which it is a part.
-    """
+    """A rewrite of some files by a key, with what each shape reads of them before and after it."""
 
     rows: Int64
+    """int64: rows of the file table that it rewrites, ascending."""
     ordering: Ordering
+    """The order of rows in the files that it writes."""
     groups: int
+    """Number of groups that it is executed in."""
     files_out: int
+    """Number of files that it would write."""
     before: tuple[ShapeReading, ...]
+    """What each shape reads of these files now."""
     after: tuple[ShapeReading, ...]
+    """What each shape would read of the written files."""
     saving: float
+    """Bytes of reading saved over the horizon, openings included."""
     saving_low: float
+    """10th percentile of `saving`, by the errors of the sample and of the rates."""
     cost: float
+    """Cost in bytes of reading: rho x input bytes."""
     label: str
+    """How the written files are known: "sampled" or "bound" (proved from zone maps alone)."""
     views: tuple[TableView, ...]
+    """The files and row groups that it would write."""
     row_group_bytes: int
+    """Stored bytes of a full row group that it would write."""
     written_share: float
+    """Bytes written for each live byte of its inputs."""
     row_group_configured: int = 0
+    """Size of row groups in bytes that the writer is given; 0 for the table's own."""
     target_configured: int = 0
+    """Size of files in bytes that the writer is given; 0 for the table's own."""
     sliced: Sliced = NOT_SLICED
+    """How a budget cut the work of which it is a part."""
 
     @property
     def written(self) -> tuple[FileTable, ...]:

@@ -52,50 +52,60 @@ NOT_SLICED = Sliced()
 
 @dataclass(frozen=True)
 class Situation:
-    """The advisor's input with the values derived from it.
-
-    taken: bool[files], inputs of an earlier decision's actions; spent: their cost.
-    yearly: bytes-equivalent that a year of the workload reads at present rates; yearly_mean: at the
-    mean rate of the recorded window.
-    refused: why no file of the table can be rewritten faithfully, "" if some can.
-    burden: what the deletes of the files cost their readers.
-    rewritable: bool[files], files that a rewrite can handle. refused_deletes: bool[delete files],
-    those that no action may read.
-    present: bool[files], written by us since the mix of queries changed; recent: of these, within
-    the horizon.
-    risks: of the declared migration. moving: bool[files], files of other specs than the declared
-    one, which wait for their migration: no other decision rewrites them.
-    outlook: why the rates are what they are. asked: what queries read more than of an untouched
-    table; empty where that bounds nothing. exposed: what the chosen actions add to it.
-    unbounded: columns whose bounds a rewrite leaves out of manifests. basis: digest of the queries
-    and of the settings by which files are laid out for them; equal if neither has changed.
-    drifts: from the key of the settings. sliced: how a budget cuts the files that are being judged.
-    """
+    """The advisor's input with the values derived from it."""
 
     given: AdviceInput
+    """The input."""
     view: TableView
+    """The data files as scans see them, with their row groups and sample."""
     demands: tuple[Demand, ...]
+    """The recorded and expected queries, one item for each shape."""
     savings: FileSavings
+    """What the queries read of the files now, and what they could skip of each."""
     burden: Burden
+    """What deletes cost the readers of each file."""
     yearly: float
+    """Bytes of reading, openings included, of a year of the workload at present rates."""
     yearly_mean: float
+    """The same at the mean rate of the recorded window."""
     refused: str
+    """Why no file of the table can be rewritten faithfully, "" if some can."""
     rewritable: Bool
+    """bool[files]: whether a rewrite can handle the file."""
     refused_deletes: Bool
+    """bool[delete files]: whether no action may read the file."""
     present: Bool
+    """bool[files]: whether we wrote the file since the mix of queries last changed."""
     recent: Bool
+    """bool[files]: whether we wrote a file of `present` within the horizon."""
     groups: tuple[tuple[int, Partition, Int64], ...]
+    """Spec id, partition values and rows of the file table, for each partition that has files."""
     taken: Bool
+    """bool[files]: whether an action of an earlier decision rewrites the file."""
     outlook: Outlook
+    """Why the forecast rates are what they are."""
     asked: tuple[Asked, ...]
+    """What queries read of the table and of an untouched one, by their columns; empty where no
+    limit depends on it."""
     risks: tuple[Risk, ...]
+    """Risks of the declared migration, accepted ones too; empty without a migration."""
     moving: Bool
+    """bool[files]: whether the file waits for its move to the declared spec, so that no other
+    decision rewrites it."""
     unbounded: frozenset[int]
+    """Field ids of the columns whose bounds a rewrite leaves out of manifests."""
     basis: str
+    """Digest of the queries and of the settings by which files are laid out for them; equal if
+    neither has changed."""
     drifts: Drifts
+    """How the table has drifted from the key of the settings."""
     spent: float = 0.0
+    """Cost of the actions that earlier decisions chose, in bytes of reading."""
     exposed: float = 0.0
+    """What the chosen actions add to the table's exposure (`room.Stake.exposure`), in bytes of
+    reading."""
     sliced: Sliced = NOT_SLICED
+    """How a budget cuts the files that are being judged."""
 
     @property
     def table(self) -> FileTable:

@@ -41,15 +41,23 @@ class Effect(Protocol):
 
 @dataclass(frozen=True)
 class Totals:
-    """bytes_*, files_*, cost_*: per shape, float64[queries of the shape]; cost: of reading and of
-    opening files, in bytes."""
+    """What each query reads and opens before and after the actions.
+
+    Each field has an array for each shape: float64[queries of the shape].
+    """
 
     bytes_now: tuple[Float64, ...]
+    """Bytes that the query reads now."""
     bytes_after: tuple[Float64, ...]
+    """Bytes that the query would read after the actions."""
     files_now: tuple[Float64, ...]
+    """Number of data files that the query opens now."""
     files_after: tuple[Float64, ...]
+    """Number of data files that the query would open after the actions."""
     cost_now: tuple[Float64, ...]
+    """Cost of reading and of opening files now, in bytes of reading."""
     cost_after: tuple[Float64, ...]
+    """Cost of reading and of opening files after the actions, in bytes of reading."""
 
 
 def totals(situation: Situation, candidates: Sequence[Effect]) -> Totals:

@@ -34,18 +34,19 @@ RANGES, WIDTH = 16, 0.03
 
 @dataclass(frozen=True)
 class Asked:
-    """Queries with conditions on the same columns. now, untouched: mean cost of an execution, in
-    bytes, of the present table and of the one that nobody rewrote.
-
-    members: numbers of the demands of which it consists; guard: ranges of a column that nobody may
-    have asked for yet, instead of recorded queries. weight: recorded executions.
-    """
+    """Queries with conditions on the same columns, and what they read of the table."""
 
     members: tuple[int, ...]
+    """Indexes into the demands of which it consists; () for a guard."""
     guard: Demand | None
+    """Ranges of a column that nobody may have asked for yet, instead of recorded queries; None for
+    recorded ones."""
     weight: float
+    """Number of recorded executions; 0 for a guard."""
     now: float
+    """Mean cost of an execution on the present table, in bytes of reading."""
     untouched: float
+    """Mean cost of an execution on the table that nobody had rewritten, in bytes of reading."""
 
     @property
     def loss(self) -> float:

@@ -18,9 +18,13 @@ class Chosen:
     """A candidate with its action type and the evidence for it."""
 
     candidate: Candidate
+    """The rewrite with its what-if."""
     kind: type[Rewrite]
+    """Class of the action that carries it out."""
     evidence: str
+    """What justifies the action: "drift", "objective", "workload", "deletes" or "trial"."""
     reason: str
+    """Why it is planned, for people."""
     moved: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the action in which it differs from a rewrite within a partition."""
     shows_reason: bool = False
