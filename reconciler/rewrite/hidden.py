@@ -26,10 +26,10 @@ import pyarrow.parquet as pq
 
 from reconciler.rewrite.columns import FIELD_ID
 from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.outputs import Outputs
 from reconciler.rewrite.read import POSITION_COLUMNS, Positions, Reader
-from reconciler.rewrite.rewriting import Place, Stopped
-from reconciler.rewrite.storage import Opening, Scratch, local_path
-from reconciler.rewrite.task import ATTEMPT, NUMBER
+from reconciler.rewrite.rewriting import Stopped
+from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.witness import DataFile, Table
 from reconciler.rewrite.write import tail_of
 
@@ -140,15 +140,9 @@ def found(
     FileNotFoundError.
     """
     started = time.thread_time()
-    with Scratch(opening) as scratch:
-        run = _Run(task, Reader(task.table, scratch), stopping, attempt)
-        try:
-            run.carry_out()
-        except BaseException:
-            for place in run.places:
-                place.path.unlink(missing_ok=True)
-                scratch.drop(place.location)
-            raise
+    with Scratch(opening) as scratch, Outputs(scratch, attempt) as outputs:
+        run = _Run(task, Reader(task.table, scratch), stopping, outputs)
+        run.carry_out()
     return Found(tuple(run.files), run.rows, time.thread_time() - started)
 
 
@@ -160,10 +154,8 @@ class _Run:
     """Opens data files and delete files."""
     stopping: Callable[[], bool]
     """Whether it is to stop."""
-    attempt: str
-    """Its name among other runs of the task."""
-    places: list[Place] = field(default_factory=list)
-    """Of the files that were begun."""
+    outputs: Outputs
+    """The files that it writes."""
     files: list[Written] = field(default_factory=list)
     """Delete files that were written so far."""
     rows: dict[str, bytes] = field(default_factory=dict)
@@ -180,14 +172,14 @@ class _Run:
             puffin = None
             for _, target, rows in self._changed():
                 if puffin is None:
-                    place = self._place(self.task.vectors)
+                    place = self.outputs.begin(self.task.vectors)
                     file = opened.enter_context(place.path.open("wb"))
                     puffin = Puffin(place.location, file)
                 self.files.append(puffin.add(target.file.path, rows))
             size = 0 if puffin is None else puffin.end()
         self.files = [replace(one, size=size) for one in self.files]
-        for place in self.places:
-            self._store(place)
+        for place in self.outputs.places:
+            self.outputs.store(place)
 
     def _changed(self) -> Iterator[tuple[str, Target, BitMap64]]:
         """Yield the data files that need a new delete file, with all rows that it hides."""
@@ -268,26 +260,11 @@ class _Run:
 
     # Writing
 
-    def _place(self, path: str) -> Place:
-        directory, _, name = path.rpartition("/")
-        name = name.replace(ATTEMPT, self.attempt).replace(NUMBER, str(len(self.places)))
-        path = f"{directory}/{name}"
-        local = local_path(path)
-        if local is not None:
-            local.parent.mkdir(parents=True, exist_ok=True)
-        self.places.append(Place(path, local or self.reader.scratch.fresh()))
-        return self.places[-1]
-
-    def _store(self, place: Place) -> None:
-        if local_path(place.location) is None:
-            self.reader.scratch.store(place.path, place.location)
-            place.path.unlink()
-
     def _write(self, path: str, data_file: str, rows: BitMap64) -> None:
-        place = self._place(path)
+        place = self.outputs.begin(path)
         footer = write_positions(place.path, data_file, rows, self.task.codec, self.task.level)
         size = place.path.stat().st_size
-        self._store(place)
+        self.outputs.store(place)
         self.files.append(
             Written(data_file, place.location, len(rows), size, _sample(rows), footer)
         )

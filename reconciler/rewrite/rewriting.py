@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,10 +21,11 @@ from reconciler.rewrite import arrow, spill
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.moves import Partitions
+from reconciler.rewrite.outputs import Outputs, Place
 from reconciler.rewrite.places import Placed
 from reconciler.rewrite.read import Reader, dictionary_columns
-from reconciler.rewrite.storage import Opening, Scratch, local_path
-from reconciler.rewrite.task import ATTEMPT, NUMBER, Made, Output, Resources, Task
+from reconciler.rewrite.storage import Opening, Scratch
+from reconciler.rewrite.task import Made, Output, Resources, Task
 from reconciler.rewrite.witness import Check, Compared, DataFile, compared
 from reconciler.rewrite.write import writing
 
@@ -37,16 +37,6 @@ WORTH_OPENING = 1 << 20
 DECODED_FACTOR = 2
 """Memory of decoded rows while they are arranged, in the bytes of Arrow's arrays: a dictionary of
 few long texts decodes to far more than is stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a file is written before it is where it belongs."""
-
-    location: str
-    """Where it belongs."""
-    path: Path
-    """Where it is written: there if that is local, else in scratch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +74,23 @@ def rewritten(
     FileNotFoundError.
     """
     _use_pool()
-    with Scratch(opening, keeps=check is not None) as scratch:
-        run = _Run(task, Reader(task.table, scratch), resources, stopping, attempt)
-        try:
-            with run.clocked():
-                outputs, spilled = run.carried_out()
-            found = None if check is None else _compared(check, run, outputs, scratch)
-            if found is None or found.same:
-                for place in run.places:
-                    scratch.store(place.path, place.location)
-        except BaseException:
-            for place in run.places:
-                place.path.unlink(missing_ok=True)
-                scratch.drop(place.location)
-            raise
+    with (
+        Scratch(opening, keeps=check is not None) as scratch,
+        Outputs(scratch, attempt) as made,
+    ):
+        run = _Run(task, Reader(task.table, scratch), resources, stopping, made)
+        with run.clocked():
+            outputs, spilled = run.carried_out()
+        found = None if check is None else _compared(check, run, outputs, scratch)
+        if found is None or found.same:
+            for place in made.places:
+                made.store(place)
     read = sum(file.size for file in task.files)
     return Made(tuple(outputs), read, sum(run.spent), spilled, found)
 
 
 def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scratch) -> Compared:
-    for place in run.places:
+    for place in run.outputs.places:
         scratch.adopt(place.location, place.path)
     files = [
         DataFile(one.path, one.rows, one.size, moved=_placed(run.task, one)) for one in outputs
@@ -153,10 +140,8 @@ class _Run:
     """Memory and threads that it may use."""
     stopping: Callable[[], bool]
     """Whether it is to stop; asked before each row group."""
-    attempt: str
-    """Its name among other runs of the task."""
-    places: list[Place] = field(default_factory=list)
-    """Of the files that were begun."""
+    outputs: Outputs
+    """The files that it writes."""
     spent: list[float] = field(default_factory=list)
     """CPU seconds of each piece of work."""
     decoded: list[int] = field(default_factory=list)
@@ -178,16 +163,8 @@ class _Run:
 
     def _place(self, cut: Cut) -> Place:
         """Return where the next file is written."""
-        number, task = len(self.places), self.task
-        path = task.paths[0] if task.moves else task.paths[number]
-        directory, _, name = path.rpartition("/")
-        name = name.replace(ATTEMPT, self.attempt).replace(NUMBER, str(number))
-        path = "/".join([directory, *([cut.path] if cut.path else []), name])
-        local = local_path(path)
-        if local is not None:
-            local.parent.mkdir(parents=True, exist_ok=True)
-        self.places.append(Place(path, local or self.reader.scratch.fresh()))
-        return self.places[-1]
+        paths, number = self.task.paths, len(self.outputs.places)
+        return self.outputs.begin(paths[0] if self.task.moves else paths[number], cut.path)
 
     def _dictionaries(self) -> list[str]:
         footers = [self.reader.footer(file.path) for file in self.task.files]

@@ -79,8 +79,8 @@ CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
 T = TypeVar("T")
-LEAST_SHARE = 4
-"""How much smaller than asked for row groups may be, for a task of little memory."""
+SMALLER = 4
+"""The row groups of a task of little memory may be this many times smaller than asked for."""
 KEY_BYTES = 24
 """Memory per row and key: its value, its number, and its place."""
 
@@ -127,10 +127,11 @@ def planned(
     paths = tuple(_paths(attempt, number, group, tasks, table))
     local = all(local_path(path) is not None for path in (*files_of, *paths))
     opening = None if local else attempt.opening()
-    task_bytes = _resources(attempt.spark, opening, 0, threads).memory_bytes
-    rows = fitting_rows(group, _group_rows(properties, group), task_bytes)
+    given = _resources(attempt.spark, opening, threads)
+    rows = fitting_rows(group, _group_rows(properties, group), given.memory_bytes)
     needed = _needed(group, rows)
-    given = _resources(attempt.spark, opening, needed, threads)
+    if needed > given.memory_bytes and not _by_driver(attempt.spark, opening):
+        given = _in_slots(attempt.spark, given, needed)
     if needed > given.memory_bytes:
         return (
             f"a row group of it needs {iec(needed)} of memory, and a task has "
@@ -257,7 +258,7 @@ def fitting_rows(group: Group, rows: int, memory: int) -> int:
     """Return the most rows of a row group that is held in this memory, but no less than a quarter
     of `rows`: what a table asks for is a size, and smaller row groups are read as well."""
     fit = (memory - _keys_bytes(group)) / (_stored_row(group) * rewriting.ROWS_FACTOR)
-    return max(min(rows, int(fit)), -(-rows // LEAST_SHARE))
+    return max(min(rows, int(fit)), -(-rows // SMALLER))
 
 
 def _paths(
@@ -285,14 +286,18 @@ def _partition(tasks: ScanTasks) -> Any:
     return tasks.java_tasks([first]).get(0).file().partition()
 
 
-def _resources(spark: Any, opening: Opening | None, needed: int, threads: int) -> Resources:
-    """Return what a task may use. needed: bytes, for which it takes several slots of an executor if
-    one has too little memory. threads: of the driver, if it runs there."""
+def _resources(spark: Any, opening: Opening | None, threads: int) -> Resources:
+    """Return what a task may use. threads: of the driver, if it runs there."""
     if _by_driver(spark, opening):
         return resources.of_driver(spark, threads)
-    one = resources.of_executor(spark)
+    return resources.of_executor(spark)
+
+
+def _in_slots(spark: Any, one: Resources, needed: int) -> Resources:
+    """Return what a task may use that takes as many slots of an executor as have these bytes, all
+    of them if they do not suffice."""
     cpus = -(-needed // one.memory_bytes)
-    return resources.of_executor(spark, max(1, min(cpus, resources.slots(spark))))
+    return resources.of_executor(spark, min(cpus, resources.slots(spark)))
 
 
 def _by_driver(spark: Any, opening: Opening | None) -> bool:

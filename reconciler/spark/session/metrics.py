@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-
-from reconciler.spark.session import iceberg
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +43,6 @@ def of_job_group(spark: Any, group: str) -> TaskMetrics:
             if stage is not None and stage.numCompleteTasks() > 0:
                 total += TaskMetrics(stage.executorCpuTime() / 1e9, stage.inputBytes(), 0, 1)
     return total
-
-
-def driver_cpu_seconds(spark: Any) -> float:
-    """Return the CPU seconds that the driver's JVM and this process have used so far, in all of
-    their threads."""
-    name = "com.sun.management.OperatingSystemMXBean"
-    used = iceberg.method(spark, name, "getProcessCpuTime", "long")
-    bean = spark._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
-    return (
-        int(used.bindTo(bean).invokeWithArguments(iceberg.java_list(spark, []))) / 1e9
-        + time.process_time()
-    )
 
 
 def stage_of(store: Any, stage_id: int) -> Any | None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
 from reconciler.rewrite.storage import of_this_process
-from reconciler.spark.session import names, rest_filter, runtime
+from reconciler.spark.session import iceberg, names, rest_filter, runtime
 from reconciler.spark.session.settings import (
     CATALOG_PREFIX,
     launch_settings,
@@ -125,10 +125,8 @@ class Session:
 
     def load(self, catalog: str, levels: Sequence[str]) -> Any:
         """Return a fresh org.apache.iceberg.Table."""
-        names = self.gateway.new_array(self._jvm.java.lang.String, len(levels))
-        for number, level in enumerate(levels):
-            names[number] = level
-        identifier = self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(names)
+        path = iceberg.java_array(self, "java.lang.String", levels)
+        identifier = self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(path)
         return self._catalogs[catalog].loadTable(identifier)
 
     def cancel(self, groups: Iterable[str]) -> None:
@@ -154,7 +152,7 @@ class Session:
             try:
                 self._catalogs[name] = self._catalog(name)
             except Py4JError as error:
-                raise translate(error, f"open catalog {name} in Spark") from error
+                raise translate(error, f"open catalog {name}") from error
         self._name_engine()
 
     def _catalog(self, name: str) -> Any:
