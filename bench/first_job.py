@@ -10,7 +10,6 @@ process gets a table of its own. Writes bench/RESULTS.md.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
 import subprocess
@@ -19,22 +18,13 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from bench.lake import Lake
 from bench.results import write_section
 from reconciler.spark.session import runtime
 from tests.conftest import SMALL_SESSION, sqlite_spark_conf
 
 HERE = Path(__file__).parents[1]
-POLICY = """\
-apiVersion: layout.lakehouse.dev/v1alpha1
-kind: TableLayoutPolicy
-metadata: {name: first}
-spec:
-  catalogRef: {name: rec}
-  tables: {include: ["lake.*"]}
-  layout: {clustering: {mode: Declared, keys: [k]}, files: {minInputFiles: 2}}
-"""
 PROCEDURE = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -44,7 +34,10 @@ for key, value in json.loads(sys.argv[1]).items():
 spark = builder.getOrCreate()
 spark.sql(f"CALL rec.system.rewrite_data_files(table => '{sys.argv[2]}', strategy => 'sort', "
           "sort_order => 'k', options => map('rewrite-all', 'true'))").collect()
+process = spark.sparkContext._gateway.proc
 spark.stop()
+process.stdin.close()
+process.wait()  # its CPU counts as that of a child
 """
 
 
@@ -56,35 +49,31 @@ def main() -> int:
     parser.add_argument("--beside", type=Path, help="another checkout, for its layoutctl")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as scratch:
-        directory = Path(scratch)
-        size, tables = _tables(directory, arguments)
+        lake = Lake(Path(scratch))
+        size, tables = _tables(lake, arguments)
         played: dict[str, list[tuple[float, float]]] = {}
         for turn in range(arguments.rounds + 1):
-            for name, command, environment in _contenders(directory, arguments.beside):
-                found = _spent([*command, tables.pop()], directory, environment)
+            for name, command, environment in _contenders(lake, arguments.beside):
+                found = _spent(lake, [*command, tables.pop()], environment)
                 print(f"{turn} {name}: {found[0]:.2f} s, {found[1]:.2f} CPU s", file=sys.stderr)
                 if turn:
                     played.setdefault(name, []).append(found)
     notes = f"{arguments.files} files, {size / 1024:.0f} KiB. Medians; ratios are of one round."
-    command_line = f"python -m bench.first_job {' '.join(sys.argv[1:])}".strip()
+    if arguments.beside:
+        named = ["git", "-C", str(arguments.beside), "rev-parse", "--short", "HEAD"]
+        notes += f" Before: {subprocess.check_output(named, text=True).strip()}."
+    beside = " --beside CHECKOUT" if arguments.beside else ""
+    command_line = f"python -m bench.first_job --rounds {arguments.rounds}{beside}"
     print(write_section("A first small job", command_line, _rows(played), notes))
     return 0
 
 
-def _tables(directory: Path, arguments: argparse.Namespace) -> tuple[int, list[str]]:
+def _tables(lake: Lake, arguments: argparse.Namespace) -> tuple[int, list[str]]:
     """Make a table for each process; return the bytes of one, and their names."""
     import numpy as np
     import pyarrow as pa
-    from pyiceberg.catalog.sql import SqlCatalog
 
-    (directory / "warehouse").mkdir()
-    uri, warehouse = f"sqlite:///{directory}/catalog.db", f"file://{directory}/warehouse"
-    (directory / ".pyiceberg.yaml").write_text(
-        f"catalog:\n  rec:\n    type: sql\n    uri: {uri}\n    warehouse: {warehouse}\n"
-    )
-    (directory / "first.yaml").write_text(POLICY)
-    catalog = SqlCatalog("rec", uri=uri, warehouse=warehouse)
-    catalog.create_namespace("lake")
+    catalog = lake.opened()
     rng, names, size = np.random.default_rng(1), [], 0
     for number in range((arguments.rounds + 1) * (3 if arguments.beside else 2)):
         schema = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string())])
@@ -98,27 +87,25 @@ def _tables(directory: Path, arguments: argparse.Namespace) -> tuple[int, list[s
     return size, names
 
 
-def _contenders(
-    directory: Path, beside: Path | None
-) -> list[tuple[str, list[str], Mapping[str, str]]]:
+def _contenders(lake: Lake, beside: Path | None) -> list[tuple[str, list[str], Mapping[str, str]]]:
     """Return name, command and environment of each; the command gets a table's name."""
     import json
 
     conf = {
         **{k: v for k, v in SMALL_SESSION.items() if k.startswith("spark.driver.memory")},
-        **sqlite_spark_conf(directory),
+        **sqlite_spark_conf(lake.directory),
         "spark.jars": ",".join(
-            f"file:{path}" for path in runtime.session_jars(sqlite_spark_conf(directory))
+            f"file:{path}" for path in runtime.session_jars(sqlite_spark_conf(lake.directory))
         ),
         "spark.ui.enabled": "false",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     }
-    apply = [sys.executable, "-m", "reconciler.cli.main", "apply", "-f", "first.yaml"]
     checkouts = {"ours": HERE, **({"before": beside} if beside else {})}
     found: list[tuple[str, list[str], Mapping[str, str]]] = [
         (
             name,
-            [*apply, "--auto-approve"],
-            {"PYTHONPATH": str(path), "LAYOUTCTL_STATE": str(directory / f"state-{name}")},
+            lake.applying("k"),
+            {"PYTHONPATH": str(path), "LAYOUTCTL_STATE": str(lake.directory / f"state-{name}")},
         )
         for name, path in checkouts.items()
     ]
@@ -126,16 +113,11 @@ def _contenders(
     return [*found, ("Iceberg's procedure in a plain Spark", procedure, {})]
 
 
-def _spent(
-    command: Sequence[str], directory: Path, environment: Mapping[str, str]
-) -> tuple[float, float]:
+def _spent(lake: Lake, command: list[str], environment: Mapping[str, str]) -> tuple[float, float]:
     """Run the command; return its seconds and CPU seconds, its children included."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    env: dict[str, Any] = {**os.environ, "PYICEBERG_HOME": str(directory), **environment}
-    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True)
+    lake.run(command, environment)
     seconds, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise SystemExit(f"{command[:4]} failed:\n{done.stdout}\n{done.stderr[:3000]}")
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 

@@ -15,11 +15,12 @@ from unittest import mock
 
 from pyiceberg.catalog.sql import SqlCatalog
 
+from bench.cpu import cpu_seconds
 from bench.results import write_section
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.spark.schedule import witnessing
-from reconciler.spark.session import metrics, session
+from reconciler.spark.session import session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import delete_paths
 from tests.spark.tables import Bench
@@ -69,12 +70,12 @@ def compact(bench: Bench, partitions: int, version: int) -> Compacted:
         for number in range(partitions)
     ]
     before, request = bench.rows(name), bench.request(name, *actions)
-    jobs, cpu, begun = _jobs(bench), metrics.driver_cpu_seconds(bench.spark), time.monotonic()
+    jobs, cpu, begun = _jobs(bench), cpu_seconds(), time.monotonic()
     result = bench.run(request)
     found = Compacted(
         partitions,
         _jobs(bench) - jobs,
-        metrics.driver_cpu_seconds(bench.spark) - cpu,
+        cpu_seconds() - cpu,
         time.monotonic() - begun,
     )
     assert result.done and bench.rows(name) == before

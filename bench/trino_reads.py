@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import datetime as dt
 import json
-import os
 import random
 import socket
 import subprocess
@@ -32,15 +31,8 @@ from typing import Any
 
 import pyarrow as pa
 
-POLICY = """\
-apiVersion: layout.lakehouse.dev/v1alpha1
-kind: TableLayoutPolicy
-metadata: {name: types}
-spec:
-  catalogRef: {name: rec}
-  tables: {include: ["lake.*"]}
-  layout: {clustering: {mode: Declared, keys: [%s]}, files: {minInputFiles: 2}}
-"""
+from bench.lake import Lake
+
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
@@ -72,9 +64,9 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=2000, help="of a table")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="layout-trino-") as scratch:
-        directory = Path(scratch)
-        kept = {key: _rewritten(directory, key, arguments.rows) for key in SORTED}
-        with _trino(directory, arguments.server, arguments.java) as ask:
+        lake = Lake(Path(scratch))
+        kept = {key: _rewritten(lake, key, arguments.rows) for key in SORTED}
+        with _trino(lake.directory, arguments.server, arguments.java) as ask:
             wrong = [problem for key, rows in kept.items() for problem in _compared(ask, key, rows)]
     print("\n".join(wrong) or f"{len(kept)} tables of {arguments.rows} rows: all as they were")
     return 1 if wrong else 0
@@ -109,33 +101,19 @@ def _rows(count: int) -> list[dict[str, Any]]:
     return made
 
 
-def _rewritten(directory: Path, key: str, count: int) -> list[dict[str, Any]]:
+def _rewritten(lake: Lake, key: str, count: int) -> list[dict[str, Any]]:
     """Make a table, have it rewritten, and return its rows."""
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    uri, warehouse = f"sqlite:///{directory}/catalog.db", f"file://{directory}/warehouse"
-    (directory / "warehouse").mkdir(exist_ok=True)
-    (directory / ".pyiceberg.yaml").write_text(
-        f"catalog:\n  rec:\n    type: sql\n    uri: {uri}\n    warehouse: {warehouse}\n"
-    )
-    (directory / "types.yaml").write_text(POLICY % key)
-    catalog, rows = SqlCatalog("rec", uri=uri, warehouse=warehouse), _rows(count)
-    catalog.create_namespace_if_not_exists("lake")
+    rows = _rows(count)
     properties = {"write.parquet.row-group-size-bytes": "65536"} | {
         f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in ("word", "big")
     }
-    table = catalog.create_table(f"lake.by_{key}", SCHEMA, properties=properties)
+    table = lake.opened().create_table(f"lake.by_{key}", SCHEMA, properties=properties)
     for start in range(6):
         part = [{**r, "key": r["key"] and r["key"].bytes} for r in rows[start::6]]
         table.append(pa.Table.from_pylist(part, SCHEMA))
-    command = ["apply", "-f", "types.yaml", f"rec.lake.by_{key}", "--auto-approve"]
-    done = subprocess.run(
-        [sys.executable, "-m", "reconciler.cli.main", *command], cwd=directory, text=True,
-        env={**os.environ, "PYICEBERG_HOME": str(directory), "LAYOUTCTL_STATE": f"{directory}/s"},
-        capture_output=True, check=False,
-    )  # fmt: skip
-    if done.returncode or " 1 commit," not in done.stdout:
-        raise SystemExit(f"apply: {done.returncode}\n{done.stdout}\n{done.stderr}")
+    done = lake.run([*lake.applying(key), f"rec.lake.by_{key}"])
+    if " 1 commit," not in done.stdout:
+        raise SystemExit(f"nothing was rewritten:\n{done.stdout}")
     return rows
 
 
