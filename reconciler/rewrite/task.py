@@ -25,7 +25,7 @@ class Key:
     """One column that rows are ordered by."""
 
     field_id: int
-    """It may be inside structs."""
+    """Field id of the column, which may be inside structs."""
     descending: bool = False
     """Then NULL comes last, and NaN first."""
 

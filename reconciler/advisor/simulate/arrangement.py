@@ -32,9 +32,9 @@ class Arrangement:
     """The rows of a pool in the order in which a layout writes them."""
 
     pool: Pool
-    """It has the sampled rows."""
+    """The sampled rows."""
     ordering: Ordering
-    """It orders the rows of each part."""
+    """The order of the rows within each part."""
     order: Int64
     """int64[rows], the rows of the pool, part by part."""
     part: Int64
@@ -105,16 +105,15 @@ class Slices:
     """The row groups (or files) of every size, one size after the other. All [slices]."""
 
     size: Int64
-    """It says to which of the sizes each belongs."""
+    """Number of the size that each slice is of."""
     starts: Int64
-    """It has the first ordered row of each."""
+    """The first row of each slice, counted in order."""
     rows: Int64
-    """It counts the sampled rows of each."""
+    """Sampled rows in each slice."""
     records: Float64
-    """It counts the table's rows of each, of all files that it represents."""
+    """Rows of the table in each slice, of all files that it represents."""
     stands_for: Float64
-    """It counts the real files or row groups that each represents: more than one in a thin
-    sample."""
+    """Real files or row groups that each slice represents: more than one in a thin sample."""
 
     @property
     def ends(self) -> Int64:

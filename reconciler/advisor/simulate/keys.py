@@ -16,7 +16,7 @@ from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import PartitionSpec, SortColumn
 
 EVERY_ROW = np.zeros(1, dtype=np.int64)
-"""It has the first row of one slice of all rows."""
+"""Where the only slice begins, if all rows are one."""
 
 
 def unseen(seen: Int64) -> float:
@@ -67,7 +67,7 @@ def rows_of_keys(
 
 def _rows_of_keys(seen: Int64, starts: Int64, each: float) -> Float64:
     """Return the rows of the table with one key per slice. seen: how often the key of each row was
-    sampled; each: rows that a sampled one stands for."""
+    sampled; each: rows of the table for a sampled one."""
     rows = np.diff(np.append(starts, len(seen)))
     bits = np.add.reduceat(np.log2(seen), starts) / rows
     distinct = np.add.reduceat(1.0 / seen, starts)

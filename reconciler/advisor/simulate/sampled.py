@@ -88,13 +88,13 @@ class _Settled:
     """How the rows are cut, and what they take so."""
 
     share: float
-    """It is the bytes written per live byte read."""
+    """Bytes written per live byte read."""
     per_row: float
-    """It is the stored bytes of a row."""
+    """Stored bytes of a row."""
     made: Pieces
-    """It has the files and row groups."""
+    """The files and row groups."""
     sizes: Mapping[int, Float64]
-    """It has the column bytes of each row group, by field."""
+    """Bytes of each column in each row group, by field id."""
 
     @property
     def files(self) -> int:

@@ -233,15 +233,15 @@ class _Chunk:
     span: Spans | None
     """The range of each file's values; None if a file has no bounds."""
     rows: float
-    """It counts rows."""
+    """Rows of the row group."""
     dictionary: float
-    """It is the stored bytes of the dictionary, 0 without one."""
+    """Stored bytes of the dictionary, 0 without one."""
     index: float
-    """It is the stored bytes of the rest: of an index, or of values."""
+    """Stored bytes of the rest: of an index, or of values."""
     width: int
-    """It is the bytes of a raw value."""
+    """Bytes of a value in plain encoding."""
     filled: float
-    """It is the share of rows with a value that is neither NULL nor NaN."""
+    """Share of rows with a value that is neither NULL nor NaN."""
 
     @property
     def most(self) -> float:

@@ -50,13 +50,13 @@ class _Reduced:
     """What rows have between the edges at which slices of all sizes begin and end."""
 
     edges: Int64
-    """It has the first ordered row of each part."""
+    """The first row of each part, counted in order."""
     low: npt.NDArray[np.int32]
-    """It has the least rank between two edges, the number of ranks where there is no value."""
+    """The least rank between two edges; the number of ranks where there is no value."""
     high: npt.NDArray[np.int32]
-    """It has the greatest rank, -1 where there is no value."""
+    """The greatest rank between two edges, -1 where there is no value."""
     classes: Float64 | None
-    """It has `missing.counts`, None for a column that holds values alone."""
+    """What `missing.counts` returns between two edges; None for a column of values alone."""
 
     def over(
         self, slices: Slices, reduce: np.ufunc, values: npt.NDArray[Any], beyond: float
