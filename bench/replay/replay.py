@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import Debt, Settings
-from reconciler.advisor.credit import Price, Rewrite, credit_of, written
+from reconciler.advisor.measure.credit import Price, Rewrite, credit_of, written
 from reconciler.plan.actions.base import Action
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments

@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected
-from reconciler.advisor.binpack import bin_pack_candidates, forced_by_objectives
-from reconciler.advisor.declared import declared_candidates, footers_to_read, resized
+from reconciler.advisor.choose.binpack import bin_pack_candidates, forced_by_objectives
+from reconciler.advisor.choose.declared import declared_candidates, footers_to_read, resized
+from reconciler.advisor.choose.recluster import recluster
+from reconciler.advisor.choose.sketching import files_to_sketch
+from reconciler.advisor.choose.upkeep import Upkeep, housekeeping
 from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
-from reconciler.advisor.judge import Candidate, rejected
+from reconciler.advisor.judge.candidate import Candidate, rejected
+from reconciler.advisor.judge.room import added_by
+from reconciler.advisor.judge.runs import authors
+from reconciler.advisor.measure.predicted import advice_of
+from reconciler.advisor.measure.publication import once_published
 from reconciler.advisor.migration.moves import DECLARED, move_candidates
-from reconciler.advisor.predicted import advice_of
-from reconciler.advisor.publication import once_published
-from reconciler.advisor.recluster import recluster
-from reconciler.advisor.room import added_by
-from reconciler.advisor.runs import authors
 from reconciler.advisor.situation import Situation, is_quiet, look, unfit_files
-from reconciler.advisor.sketching import files_to_sketch
-from reconciler.advisor.upkeep import Upkeep, housekeeping
 from reconciler.advisor.verdict import Chosen, Verdict, action_of
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes

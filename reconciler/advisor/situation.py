@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.deletes.burden import Burden, burden_of
+from reconciler.advisor.measure.untouched import Asked, asked_of
 from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, risks
-from reconciler.advisor.untouched import Asked, asked_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.format import plural
 from reconciler.plan import reasons

@@ -19,7 +19,7 @@ from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, T
 from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
-    from reconciler.advisor.credit import Credit
+    from reconciler.advisor.measure.credit import Credit
     from reconciler.loop.local_actor import LocalActor
     from reconciler.plan.ledger import LedgerEntry, ReadCheck
     from reconciler.table.observation import Observation

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
-from reconciler.advisor.credit import NEVER, Credit, Price, Rewrite, credit_of
+from reconciler.advisor.measure.credit import NEVER, Credit, Price, Rewrite, credit_of
 from reconciler.loop.past_rewrites import (
     Batch,
     Batches,

@@ -16,7 +16,7 @@ from reconciler.advisor.advice import (
     Objectives,
     Settings,
 )
-from reconciler.advisor.credit import Credit
+from reconciler.advisor.measure.credit import Credit
 from reconciler.advisor.pto.sizes import expert_row_group
 from reconciler.api.documents import (
     Approval,

@@ -2,7 +2,7 @@
 it.
 
 It computes planned bytes and their cost with opened files (docs/design/definitions.md#read-cost) of
-a window over one set of files. `advisor.credit` measures what later queries did not read.
+a window over one set of files. `advisor.measure.credit` measures what later queries did not read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Puts together what past rewrites replaced and wrote, from the ledger and the table as it is now.
 
-`advisor.credit` measures by it what later queries did not read. Pure: `reader` has read the ledger.
+`advisor.measure.credit` measures by it what later queries did not read. Pure: `reader` has read
+the ledger.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.advisor.credit import NEVER, Rewrite, written
+from reconciler.advisor.measure.credit import NEVER, Rewrite, written
 from reconciler.plan.execution import COMMITTED, Intent
 from reconciler.plan.ledger import LedgerEntry
 from reconciler.table.filetable import FileTable

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from reconciler.advisor.credit import Credit
+from reconciler.advisor.measure.credit import Credit
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo

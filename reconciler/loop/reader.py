@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reconciler.advisor.credit import Credit, Price
+from reconciler.advisor.measure.credit import Credit, Price
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.catalog.file_forms import FormCache, read_forms, through
 from reconciler.catalog.footers import read_row_groups

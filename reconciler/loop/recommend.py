@@ -13,7 +13,7 @@ from importlib import import_module
 
 import numpy as np
 
-from reconciler.advisor.properties import DISTRIBUTION_MODE
+from reconciler.advisor.choose.properties import DISTRIBUTION_MODE
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS, NEEDS
 from reconciler.advisor.pto.objective import (
     LOCAL,

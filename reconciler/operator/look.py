@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from reconciler.advisor.credit import Credit
+from reconciler.advisor.measure.credit import Credit
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import TableDamagedError

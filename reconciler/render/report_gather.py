@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
-from reconciler.advisor.credit import Credit
+from reconciler.advisor.measure.credit import Credit
 from reconciler.advisor.situation import look
 from reconciler.advisor.wair.cut import cut
 from reconciler.format import count, iec, saved_text, utc

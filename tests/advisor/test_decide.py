@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from bench.replay.table import empty_table
 from reconciler.advisor.advice import AdviceInput, Debt, Objectives
-from reconciler.advisor.decide import decide
-from reconciler.advisor.properties import (
+from reconciler.advisor.choose.properties import (
     DISTRIBUTION_MODE,
     ROW_GROUP_SIZE,
     TARGET_SIZE,
     set_properties,
 )
+from reconciler.advisor.decide import decide
 from reconciler.advisor.situation import look
 from reconciler.plan import drift, reasons
 from reconciler.plan.actions import action_from_canonical

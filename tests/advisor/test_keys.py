@@ -10,8 +10,8 @@ import numpy as np
 from bench.replay.replay import reading
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import AdviceInput
+from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.decide import decide
-from reconciler.advisor.recluster import recluster
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.situation import look
 from reconciler.plan.actions.recluster import Recluster

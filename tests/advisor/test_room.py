@@ -10,8 +10,8 @@ import pytest
 from bench.replay.ours import ours
 from bench.replay.replay import Replay, Step, replay
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
-from reconciler.advisor.judge import planned_layout, readings_of, weigh, what_if
-from reconciler.advisor.room import admitted, room_left, stake
+from reconciler.advisor.judge.candidate import planned_layout, readings_of, weigh, what_if
+from reconciler.advisor.judge.room import admitted, room_left, stake
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.situation import Situation, look
 from reconciler.plan import reasons

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.advisor import sizes
 from reconciler.advisor.advice import AdviceInput
+from reconciler.advisor.choose import sizes
+from reconciler.advisor.choose.sizes import MOST_PER_FILE, SMALLEST
 from reconciler.advisor.decide import decide
-from reconciler.advisor.sizes import MOST_PER_FILE, SMALLEST
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.plan.small_files import WRITTEN_SHARE

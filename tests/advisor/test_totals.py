@@ -9,9 +9,9 @@ import pytest
 
 from reconciler.advisor.advice import AdviceInput, Objectives
 from reconciler.advisor.decide import decide
+from reconciler.advisor.measure.totals import is_worse
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.whatif import simulate
-from reconciler.advisor.totals import is_worse
 from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import OPENING, SKIPPING, total
 from reconciler.queries.demand import Demand

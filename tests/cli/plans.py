@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import Advice, Rejected, ScoredAction
-from reconciler.advisor.credit import Credit
+from reconciler.advisor.measure.credit import Credit
 from reconciler.cli.history import PastPlan
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.execution import Outcome

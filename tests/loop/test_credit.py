@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.advisor.credit import Credit, Price
+from reconciler.advisor.measure.credit import Credit, Price
 from reconciler.loop.credit_record import OPEN_MS, past_credits, record_written
 from reconciler.plan.execution import COMMITTED, Intent, Outcome
 from reconciler.queries.fragments import Fragment

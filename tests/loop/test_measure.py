@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.advisor.credit import Credit, Price, credit_of, written
+from reconciler.advisor.measure.credit import Credit, Price, credit_of, written
 from reconciler.cli.history import HORIZON_MS, PastPlan
 from reconciler.loop.decision_settings import History, debt
 from reconciler.loop.measure import window_read

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.advisor.choose.slices import budgets_needed, filled
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.slices import budgets_needed, filled
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.binpack import merge_what_if, packing_order
+from reconciler.advisor.choose.binpack import merge_what_if, packing_order
+from reconciler.advisor.choose.recluster import MAX_PARTITIONS, allowed
+from reconciler.advisor.choose.slices import oversized, places_of, slices
 from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.advisor.deletes.burden import read_bytes_of
 from reconciler.advisor.deletes.limits import beyond_conversion, outrun
-from reconciler.advisor.judge import Candidate, Refusal, refusal, rejected
-from reconciler.advisor.recluster import MAX_PARTITIONS, allowed
+from reconciler.advisor.judge.candidate import Candidate, Refusal, refusal, rejected
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.slices import oversized, places_of, slices
 from reconciler.plan import reasons
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import ARRIVAL

@@ -28,7 +28,7 @@ from reconciler.advisor.deletes.limits import (
     reached,
     under,
 )
-from reconciler.advisor.judge import Refusal, readings_of, rejected, shape_gains
+from reconciler.advisor.judge.candidate import Refusal, readings_of, rejected, shape_gains
 from reconciler.advisor.situation import Situation, unfit_files
 from reconciler.format import iec
 from reconciler.plan import reasons

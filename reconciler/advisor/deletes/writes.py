@@ -21,7 +21,7 @@ from reconciler.advisor.deletes.mode import (
     seconds_text,
     wanted_properties,
 )
-from reconciler.advisor.judge import rejected
+from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.actions.base import Action

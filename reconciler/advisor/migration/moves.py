@@ -12,18 +12,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from reconciler.advisor.advice import Migration, ObjectiveJudgement, Rejected
-from reconciler.advisor.binpack import packing_order
-from reconciler.advisor.judge import Candidate, readings_of, rejected, weigh
-from reconciler.advisor.keys import FULL_ROWS, wanted_columns
+from reconciler.advisor.choose.binpack import packing_order
+from reconciler.advisor.choose.keys import FULL_ROWS, wanted_columns
+from reconciler.advisor.choose.recluster import movable
+from reconciler.advisor.choose.slices import oversized, slices
+from reconciler.advisor.judge.candidate import Candidate, readings_of, rejected, weigh
 from reconciler.advisor.migration.risks import hindrances, other_specs
 from reconciler.advisor.migration.targets import target_extents
 from reconciler.advisor.migration.trial import trial_part
-from reconciler.advisor.recluster import movable
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.slices import oversized, slices
 from reconciler.format import iec, plural
 from reconciler.plan import grouping, reasons
 from reconciler.plan.actions.base import Action

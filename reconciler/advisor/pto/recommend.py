@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reconciler.advisor.measure.totals import WORSE
 from reconciler.advisor.pto.column_use import Usage, usage
 from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.methods.baselines import default_layout, expert
@@ -39,7 +40,6 @@ from reconciler.advisor.pto.space import (
 )
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.totals import WORSE
 from reconciler.format import iec
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import ARRIVAL, Ordering

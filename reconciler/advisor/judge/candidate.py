@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.room import admitted, room_left, stake
+from reconciler.advisor.judge.room import admitted, room_left, stake
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import with_replicates

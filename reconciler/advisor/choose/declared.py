@@ -11,7 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.judge import (
+from reconciler.advisor.choose.keys import FULL_ROWS, wanted_columns
+from reconciler.advisor.choose.recluster import allowed
+from reconciler.advisor.choose.sizes import sized
+from reconciler.advisor.choose.slices import oversized, slices
+from reconciler.advisor.judge.candidate import (
     Candidate,
     planned_layout,
     readings_of,
@@ -20,14 +24,10 @@ from reconciler.advisor.judge import (
     weigh,
     what_if,
 )
-from reconciler.advisor.keys import FULL_ROWS, wanted_columns
-from reconciler.advisor.recluster import allowed
-from reconciler.advisor.runs import nothing_new
+from reconciler.advisor.judge.runs import nothing_new
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation, is_quiet
-from reconciler.advisor.sizes import sized
-from reconciler.advisor.slices import oversized, slices
 from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.ordering import Ordering

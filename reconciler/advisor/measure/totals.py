@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffect
 from reconciler.advisor.deletes.limits import outrun
-from reconciler.advisor.judge import Candidate
+from reconciler.advisor.judge.candidate import Candidate
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.format import plural
 from reconciler.plan.prediction_interval import Interval

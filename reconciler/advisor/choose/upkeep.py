@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.advice import Rejected, ScoredAction
-from reconciler.advisor.judge import rejected
+from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import Situation
 from reconciler.format import plural
 from reconciler.plan import reasons

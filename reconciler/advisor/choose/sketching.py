@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.advisor.binpack import small_files_mask
-from reconciler.advisor.recluster import allowed, movable
+from reconciler.advisor.choose.binpack import small_files_mask
+from reconciler.advisor.choose.recluster import allowed, movable
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.queries.demand import Demand

@@ -17,8 +17,8 @@ from typing import Protocol
 
 import numpy as np
 
+from reconciler.advisor.measure.untouched import Asked
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.untouched import Asked
 from reconciler.queries.read_cost import ShapeReading, read_layout, read_shape
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Int64

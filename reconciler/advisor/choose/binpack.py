@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.declared import declared_what_if
-from reconciler.advisor.judge import (
+from reconciler.advisor.choose.declared import declared_what_if
+from reconciler.advisor.choose.keys import wanted_columns
+from reconciler.advisor.choose.recluster import allowed, sorted_together
+from reconciler.advisor.choose.slices import oversized, slices
+from reconciler.advisor.judge.candidate import (
     Candidate,
     Refusal,
     planned_layout,
@@ -25,12 +28,9 @@ from reconciler.advisor.judge import (
     rejected,
     weigh,
 )
-from reconciler.advisor.keys import wanted_columns
-from reconciler.advisor.recluster import allowed, sorted_together
-from reconciler.advisor.room import added_by
+from reconciler.advisor.judge.room import added_by
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import Drift
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering

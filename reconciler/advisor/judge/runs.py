@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from reconciler.advisor.choose.slices import in_one
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.slices import in_one
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ordering import Ordering

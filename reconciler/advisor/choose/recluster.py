@@ -14,20 +14,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor import keys, unprunable
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.judge import (
+from reconciler.advisor.choose import keys
+from reconciler.advisor.choose.slices import Slicing, oversized, slicings
+from reconciler.advisor.judge.candidate import (
     Candidate,
     Refusal,
     refusal,
     rejected,
     spending_room,
 )
-from reconciler.advisor.room import added_by, room_left, stake
-from reconciler.advisor.runs import SETTLED, grows, merged_runs, nothing_new, tiers
+from reconciler.advisor.judge.room import added_by, room_left, stake
+from reconciler.advisor.judge.runs import SETTLED, grows, merged_runs, nothing_new, tiers
+from reconciler.advisor.measure import unprunable
+from reconciler.advisor.measure.totals import amplification
 from reconciler.advisor.situation import Situation, is_quiet
-from reconciler.advisor.slices import Slicing, oversized, slicings
-from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import cluster, signatures
 from reconciler.plan import reasons
@@ -247,7 +248,7 @@ def _best_prefix(
 
 
 def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:
-    """Return why the candidate does not pass: `judge.refusal`, or that it would sort runs again
+    """Return why the candidate does not pass: `candidate.refusal`, or that it would sort runs again
     for little new data, or for what their plan knew already."""
     runs = merged_runs(situation, candidate.rows, candidate.ordering)
     recent = situation.recent.copy()  # a run that grows is not rewritten against its own order

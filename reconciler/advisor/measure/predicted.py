@@ -10,16 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.advisor import sizes, slices
 from reconciler.advisor.advice import Advice, Rejected, ScoredAction
-from reconciler.advisor.binpack import small_files_mask
+from reconciler.advisor.choose import sizes, slices
+from reconciler.advisor.choose.binpack import small_files_mask
+from reconciler.advisor.choose.properties import set_properties, set_sort_order
+from reconciler.advisor.choose.upkeep import Upkeep
 from reconciler.advisor.deletes.minors import Minor
 from reconciler.advisor.deletes.writes import Writes
-from reconciler.advisor.judge import Candidate
-from reconciler.advisor.migration.moves import added_specs, judged, switches
-from reconciler.advisor.properties import set_properties, set_sort_order
-from reconciler.advisor.situation import Situation
-from reconciler.advisor.totals import (
+from reconciler.advisor.judge.candidate import Candidate
+from reconciler.advisor.measure.totals import (
     amplification,
     amplification_after,
     amplification_label,
@@ -30,7 +29,8 @@ from reconciler.advisor.totals import (
     totals,
     window_bytes,
 )
-from reconciler.advisor.upkeep import Upkeep
+from reconciler.advisor.migration.moves import added_specs, judged, switches
+from reconciler.advisor.situation import Situation
 from reconciler.advisor.verdict import Chosen, Verdict, action_of
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite

@@ -11,7 +11,8 @@ from itertools import permutations
 
 import numpy as np
 
-from reconciler.advisor.judge import (
+from reconciler.advisor.choose.sizes import sized
+from reconciler.advisor.judge.candidate import (
     Candidate,
     planned_layout,
     readings_of,
@@ -22,7 +23,6 @@ from reconciler.advisor.judge import (
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.sizes import sized
 from reconciler.advisor.wair.signature import candidate_keys
 from reconciler.plan.ordering import Lexicographic, Ordering, best_of
 from reconciler.queries.demanded import predicate_columns

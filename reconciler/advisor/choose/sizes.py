@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.advisor.judge import Candidate, planned_layout, weigh, what_if
+from reconciler.advisor.judge.candidate import Candidate, planned_layout, weigh, what_if
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation

@@ -20,7 +20,7 @@ from itertools import chain
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.judge import rejected
+from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import ARRIVAL, Situation, Sliced
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrival_order, places

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from reconciler.advisor.advice import Advice, ObjectiveJudgement
+from reconciler.advisor.measure.totals import Totals, shape_effects
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.totals import Totals, shape_effects
 from reconciler.plan.prediction_interval import Interval
 
 

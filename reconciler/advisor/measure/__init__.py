@@ -1,0 +1,1 @@
+"""Measures: what past rewrites saved, and the table before and after the chosen actions."""
