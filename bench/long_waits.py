@@ -36,8 +36,8 @@ from bench.results import write_section
 from reconciler.kube.connection import SERVICE_ACCOUNT
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.kube.manifests import GRACE_SECONDS
-from reconciler.operator.next_step import FINALIZER_BOUND
-from reconciler.operator.watch import SERVER_SECONDS
+from reconciler.operator.layout.next_step import FINALIZER_BOUND
+from reconciler.operator.process.watch import SERVER_SECONDS
 from tests.cluster.cluster import KUBELET, Cluster
 from tests.cluster.pod import KEEP_TOKENS
 from tests.operator.scene import (

@@ -25,8 +25,8 @@ from typing import Any
 
 from bench.results import write_section
 from reconciler.kube.api import CATALOG, NAMESPACE, POLICY, TABLE_LAYOUT, Api
-from reconciler.operator.process import run
-from reconciler.operator.reconcilers import build
+from reconciler.operator.process.main import run
+from reconciler.operator.process.reconcilers import build
 from reconciler.operator.settings import OperatorSettings
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster

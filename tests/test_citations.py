@@ -184,7 +184,7 @@ def test_what_docstrings_and_comments_cite_exists() -> None:
 
 
 def test_phases_of_a_job_are_those_that_the_operator_writes() -> None:
-    from reconciler.operator.layout_facts import Phase
+    from reconciler.operator.layout.facts import Phase
 
     text = (ROOT / "crds/tablelayouts.yaml").read_text(encoding="utf-8")
     (phases,) = re.findall(r"\n +phase: .*description: '(.+)\.'", text)

@@ -11,7 +11,7 @@ from reconciler.operator.work import Key, Reconcilers
 if TYPE_CHECKING:
     from reconciler.kube.api import Api
     from reconciler.operator.index import Index
-    from reconciler.operator.metrics import Metrics
+    from reconciler.operator.process.metrics import Metrics
     from reconciler.operator.settings import OperatorSettings
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.kube import kinds
 from reconciler.kube.kinds import Kind
-from reconciler.operator.watch import WATCHED
+from reconciler.operator.process.watch import WATCHED
 
 Right = tuple[str, str, str]
 

@@ -14,10 +14,10 @@ from charts import sync
 from reconciler.api.conditions import Reason
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause
-from reconciler.operator.failures import RULES
 from reconciler.operator.index import Index
-from reconciler.operator.metrics import Metrics
-from reconciler.operator.places import Places
+from reconciler.operator.layout.failures import RULES
+from reconciler.operator.process.metrics import Metrics
+from reconciler.operator.process.places import Places
 from reconciler.operator.work import Work
 from tests.charts.conftest import Render, of_kind
 

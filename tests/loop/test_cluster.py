@@ -22,7 +22,7 @@ from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
 from reconciler.loop.propose import Proposal
 from reconciler.loop.step import Step
-from reconciler.operator.look import look_at
+from reconciler.operator.layout.look import look_at
 from reconciler.plan.budget import Spent
 from reconciler.plan.gate import Gate, gate
 from reconciler.state.shared_state import SharedStore

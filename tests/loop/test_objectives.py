@@ -14,7 +14,7 @@ from reconciler.advisor.decide import decide
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import total_lines
 from reconciler.loop.step import CONVERGED, IDLE, TableState, state_of
-from reconciler.operator.look import _observed
+from reconciler.operator.layout.look import _observed
 from reconciler.render.totals_text import total_text
 from tests.advisor.worlds import SETTINGS, arrived, workload
 from tests.cli.observations import lineitem

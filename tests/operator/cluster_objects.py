@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from reconciler.operator.process import run
+from reconciler.operator.process.main import run
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Key, Reconcilers, Result

@@ -22,8 +22,8 @@ from typing import Any
 
 from reconciler.api.schema import KINDS, spec_schema
 from reconciler.kube.api import CATALOG, POLICY, TABLE_LAYOUT, Api, ApiError, Kind
-from reconciler.operator.process import run
-from reconciler.operator.reconcilers import build
+from reconciler.operator.process.main import run
+from reconciler.operator.process.reconcilers import build
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Key, Reconcile, Reconcilers, Result

@@ -16,9 +16,9 @@ from typing import Any
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
-from reconciler.operator.plan_status import plan_status
-from reconciler.operator.ports import Glance, Identifier, Look
+from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
+from reconciler.operator.catalog.ports import Glance, Identifier, Look
+from reconciler.operator.layout.plan_status import plan_status
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome

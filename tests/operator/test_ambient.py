@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from reconciler.operator.ambient import REMOVED, SET, withhold
+from reconciler.operator.process.ambient import REMOVED, SET, withhold
 
 READ_S3 = """
 import sys
-import reconciler.operator.process
+import reconciler.operator.process.main
 from reconciler.cli.main import build
 
 def read(settings, build):
@@ -24,7 +24,7 @@ def read(settings, build):
     io.new_input("s3://bucket/key").exists()
     return True
 
-reconciler.operator.process.run = read
+reconciler.operator.process.main.run = read
 build()(["operator", *sys.argv[2:]], standalone_mode=False)
 """
 """The operator's command, which reads an object instead of watching a cluster."""

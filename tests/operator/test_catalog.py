@@ -16,7 +16,7 @@ from reconciler.errors import (
     UnavailableError,
     UserError,
 )
-from reconciler.operator.catalog import CatalogReconciler
+from reconciler.operator.catalog.reconcile import CatalogReconciler
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 
 from reconciler.api.conditions import ConditionType
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
-from reconciler.operator import reconcilers
 from reconciler.operator.conditions import condition_of
+from reconciler.operator.process import reconcilers
 from reconciler.operator.work import Key, Work
 from tests.operator.test_live import NAMESPACE, Cluster
 

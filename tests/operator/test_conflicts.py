@@ -14,7 +14,7 @@ import pytest
 from reconciler.api.run_document import read_run
 from reconciler.kube.kinds import JOB, POD, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause
-from reconciler.operator import reconcilers
+from reconciler.operator.process import reconcilers
 from reconciler.operator.status_text import parse_time
 from tests.cli.test_job import Pod
 from tests.operator.deleting import delete_rows

@@ -14,8 +14,8 @@ from reconciler.catalog.deletes import apply_deletes
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import TableDamagedError
 from reconciler.loop.step import Step, state_of
-from reconciler.operator import look
-from reconciler.operator.deletes_status import deletes_status
+from reconciler.operator.layout import look
+from reconciler.operator.layout.deletes_status import deletes_status
 from reconciler.table.observation import Observation
 from tests.catalog.test_deletes import SPECS, data_files, delete_files
 from tests.operator.deleting import Deleter

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from reconciler.kube.termination_message import Cause
-from reconciler.operator.failures import (
+from reconciler.operator.layout.failures import (
     CANNOT_START,
     NO_EFFECT,
     NOT_STARTED,

@@ -13,7 +13,7 @@ import pytest
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect
 from reconciler.kube.kinds import CATALOG, TABLE_LAYOUT
-from reconciler.operator.queue import DueQueue
+from reconciler.operator.process.queue import DueQueue
 from reconciler.operator.work import Key, Result, Work
 from tests.class_properties import ALL
 from tests.hostile_catalog import EVIL, PLACES, HostileCatalog, hostile_code

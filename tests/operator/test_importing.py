@@ -15,9 +15,9 @@ from reconciler.api.reach import Reach
 from reconciler.errors import UnavailableError
 from reconciler.kube.kinds import CATALOG
 from reconciler.loop.ports import Target
-from reconciler.operator import importing
-from reconciler.operator.catalogs import LiveHandle
-from reconciler.operator.importing import NOTE, ImportRun, Imports, run
+from reconciler.operator.catalog import importing
+from reconciler.operator.catalog.handles import LiveHandle
+from reconciler.operator.catalog.importing import NOTE, ImportRun, Imports, run
 from reconciler.queries.predicate import TRUE, fields_of
 from reconciler.state import state
 from tests.cluster.fixtures import eventually
@@ -50,7 +50,7 @@ def handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveHandle:
 def opened(cluster: Cluster) -> Any:
     from types import SimpleNamespace
 
-    from reconciler.operator.catalogs import LiveCatalogs
+    from reconciler.operator.catalog.handles import LiveCatalogs
     from reconciler.operator.stored import StoredDocuments
 
     body = cluster.server.all(CATALOG)[0]
@@ -234,7 +234,7 @@ def test_a_log_is_read_as_a_stream_and_a_run_without_time_goes_on(
         clock[0] += 1.0
         return clock[0]
 
-    monkeypatch.setattr("reconciler.operator.importing.time.monotonic", tick)
+    monkeypatch.setattr("reconciler.operator.catalog.importing.time.monotonic", tick)
     monkeypatch.setattr(importing, "READ_SECONDS", 60.0)
     before = set(tmp_path.rglob("*"))
     found, runs = None, 0

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kopf._cogs.clients import fetching
 
-from reconciler.operator import listing
-from reconciler.operator.listing import Pace, paced
+from reconciler.operator.process import listing
+from reconciler.operator.process.listing import Pace, paced
 
 CHUNKS, SIZE = 8, 10
 

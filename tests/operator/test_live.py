@@ -17,9 +17,9 @@ from reconciler.api.run_document import RunDocument, read_run
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
 from reconciler.kube.pods import PLAN_LABEL
 from reconciler.loop.driver_job import load_plan
-from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
+from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
-from reconciler.operator.reconcilers import build
+from reconciler.operator.process.reconcilers import build
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import LAUNCH_KEY, Key, Reconcilers, Work

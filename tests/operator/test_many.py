@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api, Kind
-from reconciler.operator.process import run
-from reconciler.operator.reconcilers import build
+from reconciler.operator.process.main import run
+from reconciler.operator.process.reconcilers import build
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Reconcilers

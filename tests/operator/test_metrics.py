@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from reconciler.operator.index import Index
-from reconciler.operator.metrics import Metrics
+from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.work import Work
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from reconciler.kube.api import CATALOG, EVENT, JOB, POLICY, Api
-from reconciler.operator.process import run
-from reconciler.operator.reconcilers import build
+from reconciler.operator.process.main import run
+from reconciler.operator.process.reconcilers import build
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Reconcilers

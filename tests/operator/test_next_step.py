@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.conditions import Reason
-from reconciler.operator.layout_facts import (
+from reconciler.operator.layout.facts import (
     JobSeen,
     LayoutInput,
     Phase,
@@ -19,7 +19,8 @@ from reconciler.operator.layout_facts import (
     Record,
     Trouble,
 )
-from reconciler.operator.layout_steps import (
+from reconciler.operator.layout.next_step import next_step
+from reconciler.operator.layout.steps import (
     Adopt,
     CreateAgain,
     DropReservation,
@@ -31,7 +32,6 @@ from reconciler.operator.layout_steps import (
     StopJob,
     Wait,
 )
-from reconciler.operator.next_step import next_step
 from reconciler.plan.budget import Charge
 from tests.examples import examples
 from tests.said import Said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from reconciler.operator.layout_steps import Startable
+from reconciler.operator.layout.steps import Startable
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from tests.operator.worlds import GIB, NAMESPACE, World
 

@@ -10,11 +10,11 @@ import pytest
 
 from reconciler.kube.errors import ApiUnavailable, Forbidden
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, SECRET, TABLE_LAYOUT, Kind
-from reconciler.operator import places
 from reconciler.operator.index import Index
-from reconciler.operator.notices import Notices
-from reconciler.operator.places import Places
-from reconciler.operator.relist import Relist
+from reconciler.operator.process import places
+from reconciler.operator.process.notices import Notices
+from reconciler.operator.process.places import Places
+from reconciler.operator.process.relist import Relist
 from reconciler.operator.work import Key, Work
 
 KINDS = (CATALOG, POLICY, TABLE_LAYOUT)

@@ -14,8 +14,8 @@ from kopf._cogs.clients import watching
 
 from reconciler.errors import UserError
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
-from reconciler.operator.probes import Pages
-from reconciler.operator.process import run
+from reconciler.operator.process.main import run
+from reconciler.operator.process.probes import Pages
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Key, Result, Work
 from tests.cluster.processes import free_port
@@ -319,7 +319,7 @@ def test_probes_and_metrics_answer(crds, api, namespace):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_lease_that_is_no_longer_renewed_asks_for_a_restart(crds, api, namespace, monkeypatch):
-    monkeypatch.setattr("reconciler.operator.process.STUCK_SECONDS", 8.0)
+    monkeypatch.setattr("reconciler.operator.process.main.STUCK_SECONDS", 8.0)
     health = free_port()
     with operator(settings(crds, namespace, health_port=health), Recorder()):
         until(lambda: _page(health, "/readyz")[0] == 200)

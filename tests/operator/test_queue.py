@@ -11,7 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.operator.queue import BACKOFF_MAX, IMPATIENCE, MIN_INTERVAL, DueQueue, Schedule
+from reconciler.operator.process.queue import (
+    BACKOFF_MAX,
+    IMPATIENCE,
+    MIN_INTERVAL,
+    DueQueue,
+    Schedule,
+)
 from reconciler.operator.work import Key, Result, Work
 from tests.examples import examples
 

@@ -14,8 +14,8 @@ from reconciler.kube.names import RECOMMENDATION
 from reconciler.kube.pods import PLAN_LABEL
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.conditions import condition_of
-from reconciler.operator.next_step import RECOMMEND_CPU_SECONDS
-from reconciler.operator.subject import FINALIZER
+from reconciler.operator.layout.next_step import RECOMMEND_CPU_SECONDS
+from reconciler.operator.layout.subject import FINALIZER
 from tests.operator.worlds import GIB, World, run_text
 
 HOUR = dt.timedelta(hours=1)

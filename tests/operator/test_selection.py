@@ -11,7 +11,7 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.table_patterns import literal_beginning, matches, selects
 from reconciler.kube.kinds import POLICY
 from reconciler.operator.index import Index
-from reconciler.operator.selection import Selections
+from reconciler.operator.policy.selection import Selections
 from reconciler.operator.stored import StoredDocuments
 from tests.examples import examples
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.operator import charges, shares
-from reconciler.operator.charges import LAPSE, Admitted, Book
-from reconciler.operator.shares import Known, Limits
+from reconciler.operator.launch import charges, shares
+from reconciler.operator.launch.charges import LAPSE, Admitted, Book
+from reconciler.operator.launch.shares import Known, Limits
 from reconciler.plan.budget import Charge, admit
 
 START = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)

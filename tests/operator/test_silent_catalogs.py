@@ -22,12 +22,12 @@ from reconciler.api.reach import Reach, networks
 from reconciler.catalog.calls import Lane, allowed, in_lane, patience
 from reconciler.catalog.load import within
 from reconciler.errors import ReconcilerError, UnavailableError
-from reconciler.operator.catalog import CatalogReconciler
-from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
+from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
+from reconciler.operator.catalog.reconcile import CatalogReconciler
+from reconciler.operator.catalog.turns import Turns
 from reconciler.operator.index import Index
-from reconciler.operator.queue import STUCK_RUN_SECONDS, STUCK_SECONDS, DueQueue, Schedule
+from reconciler.operator.process.queue import STUCK_RUN_SECONDS, STUCK_SECONDS, DueQueue, Schedule
 from reconciler.operator.stored import StoredDocuments
-from reconciler.operator.turns import Turns
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 from tests.catalog.silent import Answer, Silent, drip, hang, redirecting, saying, serving
 from tests.cluster.fixtures import eventually

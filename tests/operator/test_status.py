@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from reconciler.api.conditions import ConditionType, Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT, structural_schema
-from reconciler.operator.catalog_status import CatalogView, catalog_status
+from reconciler.operator.catalog.status import CatalogView, catalog_status
 from reconciler.operator.conditions import Condition, condition_of, merged
-from reconciler.operator.layout_facts import Phase, Record
-from reconciler.operator.layout_status import (
+from reconciler.operator.layout.facts import Phase, Record
+from reconciler.operator.layout.plan_status import plan_lines, plan_status
+from reconciler.operator.layout.status import (
     GateVerdict,
     accepted,
     changed,
@@ -29,9 +30,8 @@ from reconciler.operator.layout_status import (
     transitions,
     with_history,
 )
-from reconciler.operator.layout_steps import Stall, Wait
-from reconciler.operator.plan_status import plan_lines, plan_status
-from reconciler.operator.policy_status import PolicyView, policy_status
+from reconciler.operator.layout.steps import Stall, Wait
+from reconciler.operator.policy.status import PolicyView, policy_status
 from reconciler.operator.status_text import parse_time, short_bytes, short_duration
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.recluster import Recluster

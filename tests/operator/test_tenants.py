@@ -12,7 +12,7 @@ from reconciler.api.run_document import RunDocument, read_job
 from reconciler.kube.errors import ApiError, Conflict, Forbidden
 from reconciler.kube.kinds import CONFIG_MAP, JOB, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator import charges
+from reconciler.operator.launch import charges
 from reconciler.operator.work import LAUNCH_KEY
 from reconciler.plan.ledger import Reservation
 from tests.examples import seeds

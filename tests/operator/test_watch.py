@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.operator.index import REQUESTED_AT, Index
-from reconciler.operator.watch import GATHER_SECONDS, triggers
+from reconciler.operator.process.watch import GATHER_SECONDS, triggers
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 
 LABELS = {"layout.lakehouse.dev/layout": "t"}

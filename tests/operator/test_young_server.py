@@ -15,9 +15,9 @@ import pytest
 
 from reconciler.kube.kinds import NAMESPACE as NAMESPACES
 from reconciler.kube.kinds import POLICY, Kind
-from reconciler.operator import watch
 from reconciler.operator.index import Index
-from reconciler.operator.watch import WATCHED, Watch
+from reconciler.operator.process import watch
+from reconciler.operator.process.watch import WATCHED, Watch
 
 NAMESPACE = "lake"
 SALES = {"metadata": {"name": "sales", "namespace": NAMESPACE, "uid": "u-1"}, "spec": {}}

@@ -21,14 +21,14 @@ from reconciler.api.run_document import (
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.gathering import Facts
+from reconciler.operator.catalog.ports import CatalogProblem, CutShort, Glance, Look
 from reconciler.operator.index import Index
-from reconciler.operator.launcher import Launcher, assemble
-from reconciler.operator.layout import Layouts
-from reconciler.operator.layout_facts import NOTHING_TO_DO
-from reconciler.operator.plan_status import plan_status
-from reconciler.operator.ports import CatalogProblem, CutShort, Glance, Look
-from reconciler.operator.spending import Spending
+from reconciler.operator.launch.launcher import Launcher, assemble
+from reconciler.operator.launch.spending import Spending
+from reconciler.operator.layout.facts import NOTHING_TO_DO
+from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.plan_status import plan_status
+from reconciler.operator.layout.reconcile import Layouts
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.stored import StoredDocuments, read_stored
 from reconciler.operator.work import LAUNCH_KEY, Key, Work

@@ -1,0 +1,1 @@
+"""One IcebergCatalog: connections, its listing, imports of query logs, and kept plans."""

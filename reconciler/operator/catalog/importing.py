@@ -1,0 +1,481 @@
+"""Imports query logs in the cluster: one bounded task per catalog, after its reconcile.
+
+Each run reads what is new in a bounded number of files, with the readers and cursors of `layoutctl
+workload import`, so that a run that dies can be repeated safely. Its result is WorkloadFresh; while
+that is False, nothing is done because of queries.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reconciler.api.conditions import Reason
+from reconciler.api.conditions import Status as Truth
+from reconciler.api.documents import SourceType, WorkloadSource
+from reconciler.catalog.calls import in_lane
+from reconciler.errors import ReconcilerError, UnavailableError, UnusableLogError, UserError
+from reconciler.operator.catalog.handles import LiveHandle
+from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem
+from reconciler.operator.catalog.turns import Turns
+from reconciler.queries.excluded import excluded_fields, without_fields
+from reconciler.queries.fragments import Fragment
+from reconciler.table.schema import Schema
+from reconciler.workload_log.identity import Keys
+from reconciler.workload_log.importing import FragmentSink
+from reconciler.workload_log.packing import RemoteLog
+
+log = logging.getLogger(__name__)
+
+MOST_FILES = 64
+"""Maximum files of one run; the next run continues."""
+MOST_BYTES = 4 << 30
+"""Bytes of the files of one run. A larger file is read alone."""
+READ_SECONDS = 1800.0
+"""Time after which a run reads no further. What was read of a SQL log is kept, and the next run
+goes on after it."""
+IMPORT_SECONDS = 3600.0
+"""Maximum time of one run, its bytes and its queries together."""
+STREAM_BYTES = 1 << 20
+"""Bytes of a file that are fetched at a time."""
+MOST_ERRORS = 3
+"""Files of a source that its error names."""
+PATIENCE_SECONDS = 30.0
+"""After this a run no longer keeps another catalog's from starting."""
+STALE = dt.timedelta(days=30)
+SOON = dt.timedelta(seconds=20)
+NOTE = "workload-import"
+
+Where = tuple[str, str]
+Origin = tuple[str, Sequence[str], Mapping[str, str], Sequence[WorkloadSource]]
+"""The object, the place of its state, and what is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportState:
+    """The content of the condition WorkloadFresh."""
+
+    status: Truth
+    """Whether the recorded queries are recent."""
+    reason: str
+    """The condition's reason."""
+    message: str
+    """The condition's message."""
+    version: int = 0
+    """Version of the recorded queries; a new one makes tables be planned again."""
+    due: dt.datetime | None = None
+    """When the catalog's reconcile should check again; None for its regular interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRun:
+    """The result of one run."""
+
+    until_ms: int = 0
+    """Time of the last known query, in epoch milliseconds."""
+    version: int = 0
+    """Version of the recorded queries after the run."""
+    error: str = ""
+    """What went wrong, "" if nothing did."""
+    more: bool = False
+    """Whether files are left for the next run."""
+    done: dict[str, str] = field(default_factory=dict)
+    """By the path of a file that was read, its mark; it is not read again while that stays."""
+    refused: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By the path of a file that is no log, its mark and why; it is not read again while the mark
+    stays."""
+
+
+@dataclass
+class Imports:
+    """The runs of all catalogs: one at a time per catalog, two at once in total."""
+
+    clock: Callable[[], dt.datetime]
+    """Returns the time."""
+    held: Callable[[], bool]
+    """Returns whether this process leads."""
+    _of: dict[Where, Origin] = field(default_factory=dict)
+    """What each catalog's runs read, and where their state is."""
+    _runs: dict[Where, ImportRun] = field(default_factory=dict)
+    """The last result of each catalog."""
+    _next: dict[Where, dt.datetime] = field(default_factory=dict)
+    """When each catalog's next run is due."""
+    _tasks: dict[Where, Future[ImportRun]] = field(default_factory=dict)
+    """The run of each catalog that is going on."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the dictionaries."""
+    _turns: Turns = field(default_factory=lambda: Turns(2, PATIENCE_SECONDS))
+    """Lets two runs go on at once."""
+
+    def state(
+        self, where: Where, handle: CatalogHandle | CatalogProblem, now: dt.datetime
+    ) -> ImportState:
+        """Return what is known; start the next run if it is due."""
+        if not isinstance(handle, LiveHandle):
+            return ImportState(Truth.UNKNOWN, Reason.CATALOG_UNAVAILABLE.value, "not known")
+        workload = handle.document.spec.workload
+        if not workload.sources:
+            text = "spec.workload.sources is empty"
+            return ImportState(Truth.UNKNOWN, Reason.NO_SOURCES.value, text)
+        with self._lock:
+            self._keep_to(where, handle)
+            running = self._collect(where)
+            interval = dt.timedelta(seconds=workload.interval_seconds)
+            moment = self._next.get(where, now)
+            come = now >= moment or moment - now > interval  # a clock may be set back
+            if not running and come and self.held():
+                self._next[where] = now + interval
+                known = self._runs.get(where)
+                self._tasks[where] = self._started(handle, known)
+                running = True
+            return replace(
+                state_of(self._runs.get(where), now),
+                due=now + SOON if running else self._next.get(where),
+            )
+
+    def _started(self, handle: LiveHandle, known: ImportRun | None) -> Future[ImportRun]:
+        """In a thread of its own, which waits for its turn and then for its own catalog only."""
+        future: Future[ImportRun] = Future()
+
+        def work() -> None:
+            with self._turns.taken():
+                future.set_result(run(handle, known, self.held))
+
+        threading.Thread(target=work, name="import", daemon=True).start()
+        return future
+
+    def _keep_to(self, where: Where, handle: LiveHandle) -> None:
+        """Forget results of another state or of other sources: a catalog may be created again, or
+        changed, under its old name."""
+        spec = handle.document.spec
+        origin = (handle.uid, spec.system.namespace, spec.properties, spec.workload.sources)
+        if self._of.get(where) != origin:
+            self._of[where] = origin
+            self._runs.pop(where, None)
+            self._next.pop(where, None)
+            self._tasks.pop(where, None)
+
+    def _collect(self, where: Where) -> bool:
+        """Collect a run that ended; return whether one is still running."""
+        task = self._tasks.get(where)
+        if task is None:
+            return False
+        if not task.done():
+            return True
+        del self._tasks[where]
+        result = task.result()
+        self._runs[where] = result
+        if result.more:
+            self._next[where] = self.clock()
+        return False
+
+
+def state_of(known: ImportRun | None, now: dt.datetime) -> ImportState:
+    """Return WorkloadFresh from the last run."""
+    if known is None:
+        return ImportState(Truth.UNKNOWN, Reason.NO_QUERIES.value, "the first import is running")
+    if known.error:
+        reason = Reason.IMPORT_FAILED.value
+        return ImportState(Truth.FALSE, reason, known.error, known.version)
+    if not known.until_ms:
+        text = "no query of a table of this catalog was found"
+        return ImportState(Truth.FALSE, Reason.NO_QUERIES.value, text, known.version)
+    last = dt.datetime.fromtimestamp(known.until_ms / 1000, dt.UTC)
+    day = last.strftime("%Y-%m-%d")
+    if now - last > STALE:
+        text = f"the last recorded query is of {day}"
+        return ImportState(Truth.FALSE, Reason.STALE.value, text, known.version)
+    text = f"queries are recorded up to {day}"
+    return ImportState(Truth.TRUE, Reason.FRESH.value, text, known.version)
+
+
+def run(handle: LiveHandle, known: ImportRun | None, held: Callable[[], bool]) -> ImportRun:
+    """Read what is new in every source. Never raises: the error is in the result."""
+    try:
+        reach = handle.config.reach
+        return in_lane(handle.lane, reach, IMPORT_SECONDS, lambda: _noted(handle, known, held))
+    except ReconcilerError as error:
+        return replace(known or ImportRun(), error=error.what, more=False)
+    except BaseException as error:  # no bug of a reader may end imports or the process
+        log.exception("the import of %s failed", handle.owner())
+        text = f"the import failed ({type(error).__name__})"
+        return replace(known or ImportRun(), error=text, more=False)
+
+
+def _progress(note: Any) -> tuple[int, int]:
+    """Return (untilMs, version) of a note. Raises if it holds none."""
+    return int(note.get("untilMs", 0)), int(note.get("version", 0))
+
+
+def _noted(handle: LiveHandle, known: ImportRun | None, held: Callable[[], bool]) -> ImportRun:
+    """Goes on from what this operator knows, or an earlier one has noted."""
+    noted = handle.store.note_as(NOTE, _progress) or (0, 0)
+    before = known or ImportRun()  # a first run that failed knows less than the note
+    until, version = max(before.until_ms, noted[0]), max(before.version, noted[1])
+    return _run(handle, replace(before, until_ms=until, version=version), held)
+
+
+def _run(handle: LiveHandle, state: ImportRun, held: Callable[[], bool]) -> ImportRun:
+    reading = _Reading(handle, held, state)
+    errors: list[str] = []
+    for source in handle.document.spec.workload.sources:
+        try:
+            reading.source(source)
+        except ReconcilerError as error:
+            errors.append(f"source {source.name}: {error.what}")
+    errors += reading.errors
+    try:
+        handle.store.remove_expired()
+    except ReconcilerError as error:  # what was read is kept, and the next run tries again
+        errors.append(f"expired queries could not be removed: {error.what}")
+    version = state.version + (1 if reading.added else 0)
+    if (reading.until_ms, version) != (state.until_ms, state.version):
+        handle.store.set_note(NOTE, {"untilMs": reading.until_ms, "version": version})
+    more = reading.more and (not errors or reading.added)
+    text = "; ".join(errors)[:500]
+    return ImportRun(reading.until_ms, version, text, more, reading.done, reading.refused)
+
+
+class OutOfTime(ReconcilerError):
+    """The run has read for as long as it may."""
+
+
+class _Reading:
+    """One run over the sources of a catalog."""
+
+    def __init__(self, handle: LiveHandle, held: Callable[[], bool], state: ImportRun):
+        self.handle, self.held, self.until_ms = handle, held, state.until_ms
+        self.done, self.refused = dict(state.done), dict(state.refused)
+        self.errors: list[str] = []
+        self.added = self.more = False
+        self._tables = CatalogTables(handle)
+        self._files = self._bytes = 0
+        self._end = time.monotonic() + READ_SECONDS
+
+    def source(self, source: WorkloadSource) -> None:
+        """Read what is new in the files of one source. A file that is no log is named, and the
+        others are read."""
+        bad: list[str] = []
+        for uri, mark, length in _files(self.handle, source):
+            if self.done.get(uri) == mark:
+                continue
+            if self.refused.get(uri, ("", ""))[0] != mark:
+                full = self._files >= MOST_FILES or self._bytes + length > MOST_BYTES
+                if (full and self._files) or not self.held():
+                    self.more = self.held()
+                    break
+                self._files, self._bytes = self._files + 1, self._bytes + length
+                if not self._read(source, uri, mark, length):
+                    break
+            if uri in self.refused:
+                bad.append(self.refused[uri][1])
+        if bad:
+            more = f" and {len(bad) - MOST_ERRORS} more" if len(bad) > MOST_ERRORS else ""
+            self.errors.append(f"source {source.name}: {'; '.join(bad[:MOST_ERRORS])}{more}")
+
+    def _read(self, source: WorkloadSource, uri: str, mark: str, size: int) -> bool:
+        """Import one file, and note how it ended. Returns False if there is no time left."""
+        self.refused.pop(uri, None)
+        try:
+            why = self._file(source, uri, size)
+        except OutOfTime:
+            self.more = self.added = True
+            return False
+        except UnusableLogError as error:
+            why = error
+        if why is None:
+            self.done[uri] = mark
+        else:
+            self.refused[uri] = (mark, why.what)
+        return True
+
+    def _file(self, source: WorkloadSource, path: str, size: int) -> UnusableLogError | None:
+        """Import one file through its reader, which reads it as a stream; return why it is no log,
+        if it is none."""
+        from reconciler.workload_log.spark_events import SparkEventImport
+        from reconciler.workload_log.sql import Session, SqlReader, check_dialect
+        from reconciler.workload_log.sql_log import SqlLogImport
+        from reconciler.workload_log.unusable import why_unusable
+
+        handle = self.handle
+        sink = ExcludingSink(
+            handle.store, self._tables, handle.document.spec.workload.exclude_columns
+        )
+        remote = _remote(handle, source, path, size, self._end)
+        if source.type is SourceType.SPARK_EVENT_LOG:
+            tally = SparkEventImport(self._tables, sink, dt.UTC).run(remote)
+            why = None
+        else:
+            reader = SqlReader(check_dialect(source.dialect or "spark"), self._tables)
+            tally = SqlLogImport(reader, sink, Session((), dt.UTC)).run(remote)
+            why = why_unusable(remote, remote.name, tally)
+        self.until_ms = max(self.until_ms, tally.until_ms or 0)
+        self.added = self.added or tally.fragments > 0
+        return why
+
+
+def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, str, int]]:
+    """Yield (uri, mark of its content, bytes) of each log below the source's uri, oldest name
+    first."""
+    from pyarrow.fs import FileSelector, FileType
+
+    system, path = _filesystem(handle, source)
+    try:
+        root = system.get_file_info(path)
+        infos = (
+            [root]
+            if root.type == FileType.File
+            else system.get_file_info(FileSelector(path, recursive=True))
+        )
+    except OSError as error:
+        raise UserError(
+            f"{source.uri} cannot be listed",
+            details=(type(error).__name__,),
+            do="check the source's uri, and that the catalog's secret may list it",
+        ) from error
+    for info in sorted(infos, key=lambda item: item.path):
+        if info.type == FileType.File and not info.base_name.startswith((".", "_")):
+            yield info.path, f"{info.size}:{info.mtime_ns}", int(info.size or 0)
+
+
+def _filesystem(handle: LiveHandle, source: WorkloadSource) -> tuple[Any, str]:
+    """Return the file system of a uri, with the catalog's own credentials."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    from reconciler.catalog.properties import pyiceberg_properties
+    from reconciler.catalog.reached import reached
+
+    io = reached(PyArrowFileIO(pyiceberg_properties(handle.config)))
+    assert isinstance(io, PyArrowFileIO)
+    scheme, netloc, path = PyArrowFileIO.parse_location(source.uri)
+    return io.fs_by_scheme(scheme, netloc), path
+
+
+def _remote(
+    handle: LiveHandle, source: WorkloadSource, path: str, size: int, end: float
+) -> RemoteLog:
+    """Return a file of a source for the readers, which open it several times. end: when reading
+    stops, of the monotonic clock."""
+    system, _ = _filesystem(handle, source)
+    name = path.rpartition("/")[2]
+
+    def opened() -> io.BufferedReader:
+        try:
+            stream = system.open_input_stream(path, compression=None)
+        except OSError as error:
+            raise _unread(name, error) from error
+        return io.BufferedReader(_Remote(stream, name, end), STREAM_BYTES)
+
+    return RemoteLog(name, size, opened)
+
+
+def _unread(name: str, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"{name} cannot be read",
+        details=(type(error).__name__,),
+        do="check the object store, and that the catalog's secret may read it",
+    )
+
+
+class _Remote(io.RawIOBase):
+    """A stream of an object store. What it cannot read is no damage of the file."""
+
+    def __init__(self, stream: Any, name: str, end: float):
+        self._stream, self._name, self._end = stream, name, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if time.monotonic() > self._end:
+            raise OutOfTime("the run has no time left", do="the next run goes on")
+        try:
+            data: bytes = self._stream.read(len(buffer))
+        except OSError as error:
+            raise _unread(self._name, error) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludingSink:
+    """The state, for a reader: conditions on the excluded columns do not arrive there."""
+
+    store: FragmentSink
+    tables: CatalogTables
+    columns: tuple[str, ...]
+
+    def append_fragments(self, fragments: Iterable[Fragment]) -> None:
+        items = list(fragments)
+        excluded = {
+            uuid: excluded_fields(self.columns, self.tables.schema(uuid))
+            for uuid in {item.table_uuid for item in items}
+        }
+        self.store.append_fragments(
+            [without_fields(item, excluded[item.table_uuid]) for item in items]
+        )
+
+    def recorded(self) -> Keys:
+        return self.store.recorded()
+
+    def cursor(self, source: str) -> str | None:
+        return self.store.cursor(source)
+
+    def set_cursor(self, source: str, value: str) -> None:
+        self.store.set_cursor(source, value)
+
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
+        self.store.record_skips(table_uuid, counts)
+
+
+class CatalogTables:
+    """Tables by the names in queries, loaded when a query first names them."""
+
+    def __init__(self, handle: LiveHandle):
+        from reconciler.workload_log.tables import NameIndex
+
+        self._handle = handle
+        name = handle.config.name
+        self._identifiers = {(name, *table): table for table in handle.listing()}
+        self._index = NameIndex(self._identifiers)
+        self._loaded: dict[tuple[str, ...], Any] = {}
+
+    def resolve(self, parts: tuple[str, ...]) -> Any:
+        full = self._index.find(parts)
+        if full is None:
+            return None
+        if full not in self._loaded:
+            self._loaded[full] = self._load(self._identifiers[full])
+        return self._loaded[full]
+
+    def schema(self, table_uuid: str) -> Schema:
+        """Return the schema of a table that was resolved, as it was then."""
+        found = (table for table in self._loaded.values() if table is not None)
+        schema: Schema = next(table.schema for table in found if table.uuid == table_uuid)
+        return schema
+
+    def _load(self, table: tuple[str, ...]) -> Any:
+        from reconciler.catalog.load import connect, load_table
+        from reconciler.catalog.metadata import schema_of
+        from reconciler.table.observation import quoted_name
+        from reconciler.workload_log.tables import KnownTable
+
+        config, timeout = self._handle.config, self._handle.timeout
+        try:
+            loaded = load_table(connect(config, timeout), config, table, timeout)
+        except UserError as error:
+            log.warning("%s is left out of the import: %s", quoted_name(table), error.what)
+            return None
+        name = quoted_name((config.name, *table))
+        return KnownTable(str(loaded.metadata.table_uuid), name, schema_of(loaded.metadata))

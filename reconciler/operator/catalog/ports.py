@@ -1,0 +1,189 @@
+"""What reconciles need of a catalog, as values and one protocol; `catalogs` implements it.
+
+A reconcile sees tables only through a `CatalogHandle`, so that its decisions can be tested with
+catalogs that fail, disappear and come back, without a real one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.operator.layout.facts import NOTHING_TO_DO, Rests
+from reconciler.plan.budget import Spent
+from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
+from reconciler.plan.plan import Plan, PlannedAction
+
+Identifier = tuple[str, ...]
+
+EXPIRED = "it is older than spec.approval.planTTL"
+"""Beginning of the difference of an approved plan that only time has voided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The result of one load of a table's metadata. owner: the claim in its properties, "" if
+    none."""
+
+    uuid: str
+    metadata_location: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """The result of planning one table, as far as it is kept until the next time."""
+
+    fingerprint: str
+    """Hash of what was planned from. While it is the same, nothing is planned."""
+    uuid: str
+    """UUID of the table."""
+    format_version: int
+    """Version of Apache Iceberg's table specification."""
+    plan: Plan
+    """The plan without input files and evidence, which only the plan store has."""
+    pending: tuple[PlannedAction, ...]
+    """Its pending actions, likewise without input files."""
+    digest: str
+    """"sha256:" and the hexadecimal hash of the stored plan; "" for an empty one."""
+    uri: str
+    """Place of the stored plan; "" for an empty one."""
+    observed: Mapping[str, Any]
+    """status.observed."""
+    plan_status: Mapping[str, Any] | None
+    """status.plan; None for an empty plan."""
+    stale_workload: bool = False
+    """Whether the plan is based on queries that are too old to act on without a person."""
+    rests_on_workload: bool = False
+    """Whether an action depends on the recorded queries."""
+    rests: Rests = NOTHING_TO_DO
+    """What a table without work reports."""
+    revisit: dt.datetime | None = None
+    """When to plan again without a change of the table; None if time alone brings no work."""
+    saving_per_byte: float = 0.0
+    """Predicted saving per byte rewritten, by which tables are ordered."""
+    changed_from: tuple[str, str] | None = None
+    """An approved plan that is no longer valid, and how the new one differs; None without one."""
+    conflicting: bool = True
+    """Whether the plan has work of a class that other writers won last (`plan.conflicts`)."""
+    deletes: Mapping[str, Any] | None = None
+    """status.deletes; None if the table has none."""
+
+    @property
+    def stands_until(self) -> dt.datetime | None:
+        """Time from which another look is needed although nothing has changed; None for never."""
+        return self.plan.expires if self.pending else self.revisit
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogProblem:
+    """Why there is no handle. stalls: something must be corrected first."""
+
+    reason: str
+    message: str
+    stalls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """A published plan: its id, the digest of its document, where it is stored."""
+
+    plan_id: str
+    digest: str
+    uri: str
+
+
+class CatalogHandle(Protocol):
+    """One reachable catalog with its shared state.
+
+    Calls raise ReconcilerError, UnavailableError if the catalog does not answer; none returns a
+    secret.
+    """
+
+    @property
+    def document(self) -> IcebergCatalog: ...
+
+    @property
+    def version(self) -> str:
+        """Version that changes with the catalog's spec and its secret."""
+        ...
+
+    def listing(self) -> list[Identifier]:
+        """Return every table except the reconciler's own, or raise an error: never a partial
+        list."""
+        ...
+
+    def glance(self, table: Identifier) -> Glance | None:
+        """Load the table once; None if it does not exist."""
+        ...
+
+    def evidence_version(self, uuid: str, max_age: float) -> str:
+        """Return a version that changes with the workload and the calibration of the table."""
+        ...
+
+    def look(
+        self,
+        table: Identifier,
+        policy: TableLayoutPolicy,
+        fingerprint: str,
+        approved: Sequence[str],
+        now: dt.datetime,
+    ) -> Look:
+        """Observe and propose.
+
+        approved: plan ids that people approved; one that was published for this table and is still
+        valid becomes the plan.
+        """
+        ...
+
+    def approved(self, plan_id: str, policy: str) -> bool:
+        """Return whether a person approved it by `layoutctl`, in the shared state, under that
+        policy."""
+        ...
+
+    def owner(self) -> str:
+        """Return this operator's owner name for tables of this catalog."""
+        ...
+
+    def claim(self, table: Identifier, uuid: str) -> str:
+        """Claim the table; return who else owns it, "" if it is ours now."""
+        ...
+
+    def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]: ...
+
+    def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
+        """Return the bytes rewritten without a person's approval since then.
+
+        approved: plan ids that objects approve; the shared state has other approvals.
+        """
+        ...
+
+    def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]: ...
+
+    def reading(self, uuid: str, plan_id: str, since: dt.datetime) -> ReadCheck | None:
+        """Return what the recorded queries read after a plan was carried out, None without any."""
+        ...
+
+    def cut_short(self, uuid: str) -> CutShort | None:
+        """Return the plan of a driver that died and left an attempt on the table open, if any.
+
+        Cheap if every driver has settled what it reserved, else one more scan of the state.
+        """
+        ...
+
+    def open_reservations(self) -> tuple[Reservation, ...]:
+        """Return the unsettled reservations of drivers in the ledger; `spent` includes them."""
+        ...
+
+
+class Catalogs(Protocol):
+    """The handles of the catalogs that are usable now."""
+
+    def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem: ...
+
+    def workload_stale(self, namespace: str, name: str) -> str:
+        """Return why evidence of queries must not be used, "" if it may."""
+        ...

@@ -1,0 +1,467 @@
+"""Admission and launch: the only place that starts jobs, one table at a time.
+
+Candidates come from the layouts' reconciles. The next slot goes to the namespace with the fewest
+jobs (`shares`), there to the table with the most saving per byte, which grows with each hour of
+waiting. Each launch is decided again from the API server's objects, written ahead into status.job
+under the version that was read, checked once more against the namespace's other reservations,
+written into the operator's own book (`spending`), and only then becomes a Job. Of two operators
+that both believe they lead one gets a conflict there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reconciler.api.conditions import Reason
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.errors import ReconcilerError
+from reconciler.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    ApiUnavailable,
+    Conflict,
+    NotFound,
+)
+from reconciler.kube.kinds import JOB, TABLE_LAYOUT
+from reconciler.kube.names import job_name
+from reconciler.kube.pods import DIGEST_ANNOTATION
+from reconciler.operator.catalog.ports import CatalogProblem
+from reconciler.operator.launch import shares
+from reconciler.operator.launch.admission import FULL, REFUSED, RETRY, Admission, policy_key_of
+from reconciler.operator.launch.charges import Book
+from reconciler.operator.launch.driver_manifest import driver_job, recommend_job
+from reconciler.operator.launch.spending import admitted
+from reconciler.operator.layout import failures
+from reconciler.operator.layout.facts import Phase, Record
+from reconciler.operator.layout.reconcile import Layouts
+from reconciler.operator.layout.status import job_status, record_of
+from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Startable, Wait
+from reconciler.operator.layout.subject import Subject
+from reconciler.operator.seen import owner_uid
+from reconciler.operator.status_text import utc
+from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
+from reconciler.plan.budget import Charge
+from reconciler.plan.plan import policy_hash
+
+log = logging.getLogger(__name__)
+
+LEAST_SAVING = 0.01
+"""Saving per byte of declared work, so that its priority grows like any other's; a hundredth of it
+for a recommendation, which comes after all work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a table could start."""
+
+    candidate: Startable
+    """The work."""
+    since: dt.datetime
+    """Since when it is offered."""
+    policy: str
+    """Key of the table's policy."""
+    limit: int
+    """How many jobs the policy runs at once."""
+    refused: Wait | None = None
+    """Why a budget or the cap refused it."""
+    among: frozenset[str] = frozenset()
+    """The jobs that ran then."""
+
+
+@dataclass
+class Launcher:
+    """Starts what may start. Thread-safe."""
+
+    layouts: Layouts
+    """Reconciles the TableLayouts whose jobs are started."""
+    offers: dict[Key, Offer] = field(default_factory=dict)
+    """What each table could start, and since when."""
+    served: dict[str, int] = field(default_factory=dict)
+    """Number of the launch in which each namespace was last served."""
+    starving: dict[str, dt.datetime] = field(default_factory=dict)
+    """Namespaces without a job whose work waits only for a slot, and since when."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the dictionaries."""
+    admitting: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a job is admitted, so that no two use the same room of a budget."""
+
+    def __post_init__(self) -> None:
+        self.spending = self.layouts.facts.spending
+        self.admission = Admission(self.layouts.runtime, self.layouts.facts)
+
+    def offer(self, key: Key, candidate: Startable | None) -> Wait | None:
+        """Offer what a table could start; None withdraws an offer.
+
+        Returns why it cannot start now, as far as that is known without a call.
+        """
+        if candidate is None:
+            with self.lock:
+                self.offers.pop(key, None)
+            return None
+        policy, limit = self._policy(key)
+        with self.lock:
+            known = self.offers.get(key)
+            if known is None:
+                known = Offer(candidate, self.layouts.clock(), policy, limit)
+            elif known.candidate != candidate:
+                known = replace(known, refused=None)
+            offered = replace(known, candidate=candidate, policy=policy, limit=limit)
+            self.offers[key] = offered
+        refusal = self._standing(key, offered, self._living())
+        if refusal is None:
+            self.layouts.runtime.enqueue(LAUNCH_KEY, None)
+        return refusal or offered.refused  # until the next try, nothing newer is known
+
+    def _policy(self, key: Key) -> tuple[str, int]:
+        """Return (key of the table's policy, its maxConcurrentJobs)."""
+        body = self.layouts.runtime.index.layout(key.namespace, key.name)
+        policy = None if body is None else self.layouts.facts.subject(body).policy
+        if body is None or not isinstance(policy, TableLayoutPolicy):
+            return "", 0
+        return policy_key_of(body), policy.spec.engine.max_concurrent_jobs
+
+    def reconcile(self, key: Key) -> Result:
+        """Start what may start now, best first.
+
+        Offers for which the limits leave no room cost nothing until a job has ended.
+        """
+        try:
+            if self.layouts.runtime.held():
+                self.spending.sweep()
+        except ApiError as error:
+            log.warning("the record of spending was not written: %s", error.what)
+        tried: set[Key] = set()
+        retry = False
+        while (offered := self._next(tried)) is not None:
+            tried.add(offered)
+            retry = not self._tried(offered) or retry
+        retry = self._make_room() or retry
+        return Result(due=(self.layouts.clock() + RETRY).timestamp() if retry else None)
+
+    def _next(self, tried: set[Key]) -> Key | None:
+        """Return the best offer that was not tried yet; what was started changes the order."""
+        runtime = self.layouts.runtime
+        if not runtime.held() or runtime.stopping():
+            return None
+        return next((key for key in self.in_order() if key not in tried), None)
+
+    def _tried(self, key: Key) -> bool:
+        """Start the offer if it may start; return whether it is finished. One that fails, whatever
+        the reason, does not keep others from starting."""
+        offer = self.offers.get(key)
+        if offer is None:
+            return True
+        if self._standing(key, offer, self._living()) is not None:
+            return False
+        try:
+            return self._launch(key)
+        except Conflict:
+            self.layouts.runtime.enqueue(key, None)
+            return True
+        except NotFound:
+            self.offer(key, None)
+            return True
+        except (ApiError, ReconcilerError) as error:
+            log.warning("%s/%s was not started: %s", key.namespace, key.name, error)
+        except Exception:
+            log.exception("%s/%s was not started", key.namespace, key.name)
+        return False
+
+    def _make_room(self) -> bool:
+        """Let jobs stop for namespaces that have waited too long for their first; return whether
+        any namespace waits."""
+        now, living = self.layouts.clock(), self._living()
+        with self.lock:
+            offers = list(self.offers.items())
+        jobs = self.admission.slots(self.spending.known, now).jobs
+        waiting = {
+            key.namespace
+            for key, offer in offers
+            if not jobs.get(key.namespace) and self._waits_for_a_slot(key, offer, living)
+        }
+        self.starving = {name: self.starving.get(name, now) for name in sorted(waiting)}
+        found = shares.victims(self.spending.limits, self.spending.known, self.starving, now)
+        if found and self.layouts.runtime.held():
+            try:
+                self.spending.stop(found)
+            except ApiError as error:
+                log.warning("no job gives way: %s", error.what)
+                return True
+            for job in found:
+                log.info("%s/%s gives its slot to another namespace", job.namespace, job.job)
+                self.layouts.runtime.enqueue(Key(Work.LAYOUT, job.namespace, job.layout), None)
+        return bool(waiting)
+
+    def _waits_for_a_slot(self, key: Key, offer: Offer, living: list[tuple[str, str]]) -> bool:
+        found = self._standing(key, offer, living)
+        return (
+            found is not None
+            and found.reason == Reason.CONCURRENCY_LIMIT
+            and (found.message != FULL)
+        )
+
+    def _living(self) -> list[tuple[str, str]]:
+        """Return (policy, job) of the tables whose job is not settled, by the index."""
+        found = self.layouts.runtime.index.layouts_with_job()
+        records = [(body, record_of(body.get("status"))) for body in found]
+        return [
+            (policy_key_of(body), record.name)
+            for body, record in records
+            if record is not None and record.unsettled
+        ]
+
+    def _standing(self, key: Key, offer: Offer, living: list[tuple[str, str]]) -> Wait | None:
+        """Return the refusal that still applies: the limits on jobs at once, or a recent answer."""
+        now = self.layouts.clock()
+        later = now + RETRY
+        if sum(policy == offer.policy for policy, _ in living) >= offer.limit:
+            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
+        same = offer.among == frozenset(name for _, name in living)
+        refused = offer.refused
+        # Not longer than intended: a clock may have been set back since.
+        if refused is not None and same and now < refused.until <= now + REFUSED:
+            return refused
+        found = self.admission.slots(self.spending.known, now)
+        full = shares.refusal(self.spending.limits, found, key.namespace, self.spending.sharing())
+        return Wait(later, Reason.CONCURRENCY_LIMIT, full) if full else None
+
+    def _remember(self, key: Key, refusal: Wait) -> None:
+        among = frozenset(name for _, name in self._living())
+        with self.lock:
+            known = self.offers.get(key)
+            if known is not None and refusal.reason != Reason.CONCURRENCY_LIMIT:
+                self.offers[key] = replace(known, refused=refusal, among=among)
+
+    def in_order(self) -> list[Key]:
+        """Return the keys in the order in which they are served: by the place of their
+        namespace; in a namespace by saving per byte, which grows with each hour of waiting; names
+        break ties."""
+        now = self.layouts.clock()
+        with self.lock:
+            found = list(self.offers.items())
+        jobs = self.admission.slots(self.spending.known, now).jobs
+
+        def rank(item: tuple[Key, Offer]) -> tuple[tuple[int, dt.datetime, int], float, Key]:
+            namespace = item[0].namespace
+            waited = max(0.0, (now - item[1].since).total_seconds() / 3600)
+            candidate = item[1].candidate
+            least = LEAST_SAVING / 100 if candidate.recommends else LEAST_SAVING
+            saving = -max(candidate.saving_per_byte, least) * (1 + waited)
+            place = shares.precedence(namespace, jobs, self.starving, self.served, now)
+            return place, saving, item[0]
+
+        return [key for key, _ in sorted(found, key=rank)]
+
+    def _launch(self, key: Key) -> bool:
+        """Try to launch; return whether the offer is finished, False keeps it for later."""
+        with self.admitting:
+            body = self.layouts.runtime.api.get(TABLE_LAYOUT, key.namespace, key.name)
+            self.layouts.runtime.index.put(TABLE_LAYOUT, body)
+            subject = self.layouts.facts.subject(body)
+            _, decision = self.layouts.decide(subject, fresh=True)
+            if not isinstance(decision, (Launch, Recommend)):
+                self.offer(key, None)
+                self.layouts.runtime.enqueue(key, None)
+                return True
+            refusal = self.admission.refused(subject, decision.candidate)
+            if refusal is not None:
+                self._remember(key, refusal)
+                if isinstance(decision, Recommend):
+                    subject.held_back = refusal.message
+                    self.layouts.writer.tell(subject, decision.meanwhile)
+                else:
+                    self.layouts.writer.tell(subject, refusal)
+                return False
+            if isinstance(decision, Recommend):  # it only reads: the table needs no claim
+                self._reserve(subject, decision.candidate)
+                return True
+            owner = self._claimed(subject)
+            if owner:
+                text = f"the table is claimed by {owner}"
+                self.layouts.writer.tell(subject, Stall(Reason.OWNED_ELSEWHERE, text))
+                self.offer(key, None)
+                return True
+            record = self._write_ahead(subject, decision.candidate)
+            self.offer(key, None)
+            self._create(subject, record, decision.candidate.memory_factor)
+            return True
+
+    def _reserve(self, subject: Subject, candidate: Startable) -> None:
+        """Write a recommend job ahead and create it; the table's conditions stay as they are."""
+        self.layouts.writer.hold(subject)
+        record = self._record(subject, candidate)
+        self.layouts.writer.note(subject, job=job_status(record))
+        self.offer(subject.key, None)
+        self._create(subject, record, 1.0)
+
+    def create_again(self, subject: Subject, record: Record, memory_factor: float) -> Result:
+        """Continue a launch whose write-ahead has no Job, as found by a reconcile."""
+        with self.admitting:
+            body = self.layouts.runtime.api.get(
+                TABLE_LAYOUT, subject.key.namespace, subject.key.name
+            )
+            fresh = self.layouts.facts.subject(body)
+            _, decision = self.layouts.decide(fresh, fresh=True)
+            if isinstance(decision, CreateAgain) and decision.record == record:
+                self._create(fresh, record, memory_factor)
+        return Result(due=(subject.now + dt.timedelta(seconds=2)).timestamp())
+
+    def _claimed(self, subject: Subject) -> str:
+        handle = subject.handle
+        assert not isinstance(handle, CatalogProblem) and subject.look is not None
+        owner = handle.claim(subject.table, subject.look.uuid)
+        return "" if owner == handle.owner() else owner
+
+    # Write-ahead and creation
+
+    def _write_ahead(self, subject: Subject, candidate: Startable) -> Record:
+        """Reserve under the version that was read: if two operators write, one gets a conflict."""
+        self.layouts.writer.hold(subject)
+        record = self._record(subject, candidate)
+        body = {
+            **job_status(record, 0, candidate.actions),
+            "layoutHash": layout_hash(subject.policy),
+        }
+        text = f"Job {record.name} is being created"
+        running = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
+        self.layouts.writer.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
+        return record
+
+    def _record(self, subject: Subject, candidate: Startable) -> Record:
+        return Record(
+            name=job_name(subject.key.name, candidate.plan_id, candidate.attempt),
+            uid="",
+            plan_id=candidate.plan_id,
+            digest=candidate.digest,
+            attempt=candidate.attempt,
+            phase=Phase.PENDING,
+            written=subject.now.replace(microsecond=0),
+            rewrite_bytes=candidate.rewrite_bytes,
+            cpu_seconds=candidate.cpu_seconds,
+        )
+
+    def _create(self, subject: Subject, record: Record, memory_factor: float) -> None:
+        """Create the Job of a write-ahead, if it still fits beside all others'."""
+        runtime = self.layouts.runtime
+        charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
+        refusal = self.admission.over(subject, charge, self.admission.listed(subject))
+        refusal = refusal or self._admitted(subject, record)
+        if refusal is not None:
+            self.layouts.endings.drop(subject, record, refusal.message)
+            if not record.recommends:
+                self.layouts.writer.tell(subject, refusal)
+            return
+        if not runtime.held():
+            return  # the write-ahead stays: the next leader finds it
+        self._send(subject, record, memory_factor)
+
+    def _admitted(self, subject: Subject, record: Record) -> Wait | None:
+        """Write the job into the operator's book; return why that may not be."""
+        now, namespace = subject.now, subject.key.namespace
+        found: list[Wait] = []
+
+        def refused(book: Book) -> str:
+            answer = self.admission.shared(book, namespace, record.rewrite_bytes, now)
+            found[:] = [] if answer is None else [answer]
+            return "" if answer is None else answer.message
+
+        job = admitted(namespace, subject.key.name, record)
+        try:
+            if self.spending.admit(job, refused):
+                return found[0]
+        except (ApiUnavailable, Conflict):
+            raise  # it may have been written: the write-ahead stays, and is tried again
+        except ApiError as error:
+            text = f"the operator's own record of its jobs cannot be written: {error.what}"
+            return Wait(now + RETRY, Reason.OVER_BUDGET, text)
+        self.served[namespace] = max(self.served.values(), default=0) + 1
+        return None
+
+    def _send(self, subject: Subject, record: Record, memory_factor: float) -> None:
+        runtime = self.layouts.runtime
+        manifest = (
+            recommend_job(runtime.settings, subject, record)
+            if record.recommends
+            else driver_job(runtime.settings, subject, record, memory_factor)
+        )
+        try:
+            created = runtime.api.create(JOB, subject.key.namespace, manifest)
+        except AlreadyExists:
+            created = self._existing(subject, record)
+        except (ApiUnavailable, Conflict):
+            raise  # it may have been created: the next reconcile looks it up by name
+        except ApiError as error:
+            self._not_created(subject, record, error)
+            return
+        if not created:
+            return
+        running = replace(record, uid=created["metadata"]["uid"])
+        job_body = {**(subject.status.get("job") or {}), **job_status(running)}
+        if record.recommends:
+            self.layouts.writer.note(subject, job=job_body)
+        else:
+            text = f"Job {record.name} was created {utc(subject.now)}"
+            waits = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
+            self.layouts.writer.tell(subject, waits, job=job_body)
+        runtime.metrics.launched(subject.key.namespace)
+        runtime.api.event(subject.body, "JobCreated", f"{record.name} runs {record.plan_id}")
+        log.info(
+            "%s/%s: Job %s of table %s runs %s",
+            *subject.key[1:], record.name, ".".join(subject.table), record.plan_id,
+        )  # fmt: skip
+
+    def _existing(self, subject: Subject, record: Record) -> dict[str, Any]:
+        """Return the Job of that name, if it is ours for exactly this plan; else the table
+        stalls."""
+        found = self.layouts.runtime.api.get(JOB, subject.key.namespace, record.name)
+        digest = (found["metadata"].get("annotations") or {}).get(DIGEST_ANNOTATION)
+        ours = owner_uid(found) == subject.body["metadata"]["uid"]
+        if ours and digest == record.digest:
+            return found
+        message = f"Job {record.name} exists but was not created for this table"
+        self._fail(subject, record, failures.FOREIGN_JOB, message)
+        return {}
+
+    def _not_created(self, subject: Subject, record: Record, error: ApiError) -> None:
+        """Handle a certain refusal of the server: nothing was created, nothing is reserved."""
+        message = ". ".join((error.what, *error.details[:1]))
+        self._fail(subject, record, failures.NOT_CREATED, message)
+        self.layouts.runtime.api.event(subject.body, "JobRefused", message, "Warning")
+
+    def _fail(self, subject: Subject, record: Record, cause: str, message: str) -> None:
+        if record.recommends:
+            self.layouts.endings.not_started(subject, record.plan_id, message)
+            self.layouts.endings.drop(subject, record, message)
+            return
+        known = failures.failures_of(subject.status)
+        scopes = self.layouts.facts.scopes_now(subject)
+        later = failures.after(known, cause, message, scopes, subject.now)
+        assert later is not None
+        self.spending.release((subject.key.namespace, record.name))
+        dropped = replace(record, phase=Phase.DROPPED)
+        job_body = {**(subject.status.get("job") or {}), **job_status(dropped)}
+        self.layouts.writer.put(
+            subject, {**subject.status, "job": job_body, "failures": later.status()}
+        )
+        self.layouts.runtime.enqueue(subject.key, None)
+
+
+def layout_hash(policy: Any) -> str:
+    return "sha256:" + policy_hash(hash_inputs(policy))
+
+
+def assemble(layouts_of: Callable[[Any, Any], Layouts]) -> tuple[Layouts, Launcher]:
+    """Return layouts and launcher, each with a reference to the other."""
+    launcher: list[Launcher] = []
+    layouts = layouts_of(
+        lambda key, candidate: launcher[0].offer(key, candidate),
+        lambda subject, record, factor: launcher[0].create_again(subject, record, factor),
+    )
+    launcher.append(Launcher(layouts))
+    return layouts, launcher[0]

@@ -1,0 +1,63 @@
+"""What live jobs hold of the budgets, by their write-aheads and by the ledger."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.operator.catalog.ports import CatalogHandle
+from reconciler.operator.layout.facts import Record
+from reconciler.operator.layout.status import record_of
+from reconciler.plan.budget import Spent
+from reconciler.plan.ledger import Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the gate needs of a catalog's state, and what other jobs reserve. Implements
+    `gating.GateFacts`."""
+
+    handle: CatalogHandle
+    reserved: tuple[Spent, ...]
+
+    def approved(self, plan_id: str, policy: str) -> bool:
+        return self.handle.approved(plan_id, policy)
+
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
+        return (*self.reserved, *self.handle.spent(policy, table_uuid))
+
+    def automatic_spent(
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+    ) -> int:
+        return self.handle.automatic_spent(table_uuid, since, approved)
+
+
+def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Record]]:
+    """Return (table uuid, record) of the TableLayouts whose job is not settled."""
+    found = [(body.get("status") or {}, record_of(body.get("status"))) for body in layouts]
+    return [
+        (str((status.get("table") or {}).get("uuid", "")), record)
+        for status, record in found
+        if record is not None and record.unsettled
+    ]
+
+
+def held(
+    records: Sequence[tuple[str, Record]], recorded: Sequence[Reservation], now: dt.datetime
+) -> tuple[Spent, ...]:
+    """Return what write-ahead records reserve, except those whose driver has since reserved in the
+    ledger.
+
+    The records must be read before the ledger: in between a driver may only add to it.
+    """
+    latest: dict[tuple[str, str], int] = {}
+    for item in recorded:
+        key = (item.table_uuid, item.plan_id)
+        latest[key] = max(item.at_ms, latest.get(key, 0))
+    return tuple(
+        Spent(now, record.rewrite_bytes, float(record.cpu_seconds))
+        for uuid, record in records
+        if latest.get((uuid, record.plan_id), -1) < record.written.timestamp() * 1000
+    )

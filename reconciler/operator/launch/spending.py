@@ -1,0 +1,247 @@
+"""Keeps the book of what was admitted in a ConfigMap of the operator's own namespace.
+
+The ConfigMap is written before a Job is created, under the version that was read: of two operators
+that both believe they lead one gets a conflict, so that together they never exceed a limit. If it
+is missing or cannot be read (the first start, somebody's edit), it is made again from the
+TableLayouts: from the live and the last job of each, which the operator wrote as well.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.kube.errors import ApiError, NotFound
+from reconciler.kube.kinds import CONFIG_MAP, JOB, POD, POLICY
+from reconciler.kube.manifests import DEADLINE_SECONDS, GRACE_SECONDS
+from reconciler.kube.pods import LAYOUT_LABEL
+from reconciler.operator.launch import charges
+from reconciler.operator.launch.charges import Admitted, Book, Key
+from reconciler.operator.launch.shares import Known, Limits
+from reconciler.operator.layout.facts import Phase, Record
+from reconciler.operator.layout.status import record_of
+from reconciler.operator.runtime import Runtime
+from reconciler.operator.seen import pods_seen
+from reconciler.operator.status_text import parse_time
+
+log = logging.getLogger(__name__)
+
+FIELD = "spending"
+OLDEST = dt.timedelta(seconds=DEADLINE_SECONDS + GRACE_SECONDS, minutes=10)
+"""After this time a job has certainly ended: Kubernetes stops it at its active deadline."""
+YOUNG = dt.timedelta(minutes=1)
+"""A job younger than this may be missing in the index only because the index is late."""
+
+Answer = Callable[[Book], tuple[Book, str]]
+"""The next book, and why not, "" if it is to be written."""
+
+
+@dataclass
+class Spending:
+    """The book of what one operator admitted. Thread-safe."""
+
+    runtime: Runtime
+    """The services of the operator."""
+    clock: Callable[[], dt.datetime]
+    """Returns the time."""
+    known: Book = field(default_factory=Book)
+    """The book as it was last read or written, for what is only shown or is decided again later."""
+    _read: bool = False
+    """Whether the book has been read from the cluster."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the book."""
+
+    @property
+    def limits(self) -> Limits:
+        settings = self.runtime.settings
+        return Limits(
+            settings.max_jobs,
+            settings.max_rewrite_bytes,
+            settings.kept_share,
+            dt.timedelta(seconds=settings.turn),
+        )
+
+    def sharing(self) -> Known:
+        """Return the namespaces that share slots and cap."""
+        settings, index = self.runtime.settings, self.runtime.index
+        found = frozenset(namespace for namespace, _ in index.names(POLICY))
+        watched = {*(settings.namespaces or (settings.namespace,))}
+        return Known(found, settings.cluster_wide or bool(watched - found))
+
+    def read(self) -> Book:
+        """Read the book. Raises ApiError."""
+        return self._change(lambda book: (book, ""))[0]
+
+    def admit(self, job: Admitted, refused: Callable[[Book], str]) -> str:
+        """Add the job, unless `refused` answers; return its answer, "" once the job is stored.
+
+        Raises ApiError: nothing may start then.
+        """
+
+        def answer(book: Book) -> tuple[Book, str]:
+            if job.key in book.admitted:
+                return book, ""
+            why = refused(book)
+            return (book, why) if why else (book.admit(job), "")
+
+        return self._change(answer)[1]
+
+    def end(self, key: Key) -> None:
+        """Charge a job that has ended. Raises ApiError: to be repeated."""
+        self._update(lambda book: book.end(key, self.clock()))
+
+    def release(self, key: Key) -> None:
+        """Forget a job that never ran. Raises ApiError: to be repeated."""
+        self._update(lambda book: book.release(key))
+
+    def stop(self, jobs: Iterable[Admitted]) -> None:
+        """Record which jobs give up their slots. Raises ApiError."""
+
+        def stopped(book: Book) -> Book:
+            for job in jobs:
+                book = book.stop(job.key, self.clock())
+            return book
+
+        self._update(stopped)
+
+    def gives_way(self, namespace: str, job: str) -> bool:
+        """Whether the job is to give up its slot."""
+        found = self.known.admitted.get((namespace, job))
+        return found is not None and found.stopping is not None
+
+    def sweep(self) -> None:
+        """Find jobs whose TableLayout is gone, and add those that the book lacks. Raises ApiError.
+
+        A job is over when neither it nor a pod of its table is left. Where that cannot be asked,
+        for example in a namespace whose RoleBinding was deleted, its active deadline decides.
+        """
+        if not self._read:
+            self.read()
+        now, index = self.clock(), self.runtime.index
+        live = {job.key: job for body in index.layouts_with_job() for job in _jobs(body) if job.job}
+        over = [
+            job.key
+            for job in self.known.admitted.values()
+            if job.key not in live
+            and (now - job.since > OLDEST or (now - job.since > YOUNG and self._over(job)))
+        ]
+        missing = [job for key, job in live.items() if key not in self.known.admitted]
+        if not over and not missing:
+            return
+
+        def swept(book: Book) -> Book:
+            for key in over:
+                book = book.end(key, now)
+            for job in missing:
+                book = book.admit(job)
+            return book
+
+        self._update(swept)
+
+    def _over(self, job: Admitted) -> bool:
+        api = self.runtime.api
+        labels = {LAYOUT_LABEL: job.layout}
+        try:
+            jobs = api.list(JOB, job.namespace, labels)
+            pods = api.list(POD, job.namespace, labels)
+        except ApiError:
+            return False
+        named = any(item["metadata"]["name"] == job.job for item in jobs)
+        return not named and all(pod.ended for pod in pods_seen(pods))
+
+    def _update(self, next_of: Callable[[Book], Book]) -> None:
+        def answer(book: Book) -> tuple[Book, str]:
+            found = next_of(book)
+            return found, "" if found != book else "unchanged"
+
+        self._change(answer)
+
+    def _change(self, answer: Answer) -> tuple[Book, str]:
+        """Read, decide and write. Raises Conflict if another operator wrote meanwhile."""
+        with self._lock:
+            stored = self._stored()
+            kept = self._kept(stored)
+            book = kept or rebuilt_from(self.runtime.index.layouts(), self.clock())
+            found, why = answer(book)
+            if not why and (kept is None or found != book):
+                self._write(stored, found.current(self.clock()))
+            self.known, self._read = found, True
+            return found, why
+
+    @property
+    def _name(self) -> str:
+        """As the Lease: both belong to one operator, and the same right names them."""
+        return str(self.runtime.settings.lease)
+
+    @property
+    def _namespace(self) -> str:
+        return self.runtime.settings.namespace or self.runtime.api.namespace
+
+    def _stored(self) -> dict[str, Any] | None:
+        try:
+            return dict(self.runtime.api.get(CONFIG_MAP, self._namespace, self._name))
+        except NotFound:
+            return None
+
+    def _kept(self, stored: Mapping[str, Any] | None) -> Book | None:
+        """Return the stored book; None if there is none that can be read."""
+        text = ((stored or {}).get("data") or {}).get(FIELD)
+        try:
+            if text is not None:
+                return charges.from_text(str(text)).current(self.clock())
+            log.info("ConfigMap %s has no record yet: it is made from the TableLayouts", self._name)
+        except ValueError as error:
+            log.warning("ConfigMap %s is made again from the TableLayouts: %s", self._name, error)
+        return None
+
+    def _write(self, stored: dict[str, Any] | None, book: Book) -> None:
+        api, data = self.runtime.api, {FIELD: charges.to_text(book)}
+        if stored is None:
+            api.create(
+                CONFIG_MAP, self._namespace, {"metadata": {"name": self._name}, "data": data}
+            )
+            return
+        api.replace(CONFIG_MAP, self._namespace, {**stored, "data": data})
+
+
+def rebuilt_from(layouts: Iterable[Mapping[str, Any]], now: dt.datetime) -> Book:
+    """Return the book that the statuses of the TableLayouts show."""
+    jobs: list[Admitted] = []
+    ended: list[tuple[str, dt.datetime, int]] = []
+    for body in layouts:
+        jobs += _jobs(body)
+        ended += _ended(body)
+    return charges.rebuilt(jobs, ended).current(now)
+
+
+def _jobs(body: Mapping[str, Any]) -> Iterator[Admitted]:
+    """Yield the job of a TableLayout that has not ended; a write-ahead has none yet."""
+    record = record_of(body.get("status"))
+    if record is not None and record.unsettled and record.uid:
+        yield admitted(body["metadata"]["namespace"], body["metadata"]["name"], record)
+
+
+def admitted(namespace: str, layout: str, record: Record) -> Admitted:
+    return Admitted(namespace, record.name, layout, record.rewrite_bytes, record.written)
+
+
+def _ended(body: Mapping[str, Any]) -> Iterator[tuple[str, dt.datetime, int]]:
+    """Yield the end of a TableLayout's last job, with what was reserved for it."""
+    status = body.get("status") or {}
+    record = record_of(status)
+    if record is None or record.phase not in (Phase.SUCCEEDED, Phase.FAILED):
+        return
+    ends = [
+        parse_time(entry.get("finishedAt"))
+        for entry in status.get("history") or ()
+        if entry.get("planId") == record.plan_id
+    ]
+    yield (
+        body["metadata"]["namespace"],
+        ends[0] if ends and ends[0] else record.written,
+        (record.rewrite_bytes),
+    )

@@ -1,0 +1,247 @@
+"""What follows when a job of a TableLayout has ended: outcomes, history, failures, release."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.api.conditions import Reason
+from reconciler.format import plural
+from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.operator.catalog.ports import CatalogProblem
+from reconciler.operator.conditions import Body
+from reconciler.operator.layout import failures, recommending
+from reconciler.operator.layout.facts import JobSeen, Phase, Record
+from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.status import failures_body, job_body, with_history
+from reconciler.operator.layout.subject import Subject
+from reconciler.operator.layout.writer import LayoutWriter
+from reconciler.operator.runtime import Runtime
+from reconciler.operator.seen import Object, pods_of
+from reconciler.operator.status_text import short_bytes, short_duration, utc
+from reconciler.operator.work import Result
+from reconciler.plan.execution import WAITING
+from reconciler.plan.ledger import LedgerEntry, ReadCheck
+
+log = logging.getLogger(__name__)
+
+MOST_CHARACTERS = 256
+"""Most characters of a message in status.history (CRD)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Achieved:
+    """What an attempt did, by the ledger."""
+
+    committed: frozenset[str] = frozenset()
+    """Ids of the actions whose results are in the table or on a branch."""
+    waiting: frozenset[str] = frozenset()
+    """Ids of the committed actions that a person has to approve on the branch."""
+    read_bytes: int = 0
+    """Bytes of the content files read."""
+    cpu_seconds: float = 0.0
+    """CPU seconds used."""
+    reading: ReadCheck | None = None
+    """What the recorded queries read afterwards; None if there are none or nothing was
+    committed."""
+
+    @property
+    def harm(self) -> str:
+        """How much more the recorded queries cost than before, "" if they do not."""
+        found = self.reading
+        if found is None or not found.harm:
+            return ""
+        predicted = f"{short_bytes(found.predicted)} predicted, " if found.complete else ""
+        return (
+            f"HARM: the recorded queries cost {short_bytes(-found.saving)} more, opened files "
+            f"counted: they read {short_bytes(found.actual)}, {predicted}"
+            f"{short_bytes(found.before)} before"
+        )
+
+    def text(self) -> str:
+        text = f"{plural(len(self.committed), 'action')} committed"
+        if not self.waiting:
+            return text
+        return f"{text}, {len(self.waiting)} of them to a branch until a person approves the result"
+
+
+def _with_harm(message: str, harm: str) -> str:
+    """Return the outcome in one line of history. Harm is never cut away."""
+    if not harm:
+        return message[:MOST_CHARACTERS]
+    return f"{message[: MOST_CHARACTERS - len(harm) - 2]}. {harm}"
+
+
+def achieved(entries: Sequence[LedgerEntry], reading: ReadCheck | None = None) -> Achieved:
+    return Achieved(
+        frozenset(e.outcome.action_id for e in entries if e.written),
+        frozenset(e.outcome.action_id for e in entries if e.outcome.state == WAITING),
+        sum(e.outcome.read_bytes for e in entries),
+        sum(e.outcome.cpu_seconds for e in entries),
+        reading,
+    )
+
+
+@dataclass
+class Endings:
+    """Settles jobs that have ended, and write-aheads that never had one."""
+
+    runtime: Runtime
+    facts: Facts
+    writer: LayoutWriter
+
+    def settle(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
+        """Judge a job that has ended by ledger and table; only then is its reservation released.
+
+        What a driver began without an outcome stays reserved in the ledger, in full.
+        """
+        if record.recommends:
+            return self._recommended(subject, record, job)
+        succeeded = job is not None and job.phase is Phase.SUCCEEDED
+        words = None if succeeded else self._words(subject, record)
+        handle = subject.handle
+        uuid = str((subject.status.get("table") or {}).get("uuid", ""))
+        done = Achieved()
+        if not isinstance(handle, CatalogProblem) and uuid:
+            ran = (uuid, record.plan_id, record.written)
+            done = achieved(handle.outcomes(*ran), handle.reading(*ran))
+        self._charge(subject, record, job)
+        self._reported_end(subject, record, words, done, succeeded)
+        self.facts.forget(subject.key)
+        self.writer.unhold(subject)
+        return Result(due=subject.now.timestamp())
+
+    def _recommended(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
+        """Record what a recommend job found, or why it failed; the table's own state stays."""
+        self._charge(subject, record, job)
+        found = None
+        if job is not None and job.phase is Phase.SUCCEEDED:
+            found = recommending.result_of(self._pods(subject, record))
+        if found is not None:
+            body = recommending.recommendation_status(found)
+            self._end_recommending(subject, record, Phase.SUCCEEDED, body, "Succeeded", "")
+            return Result(due=subject.now.timestamp())
+        succeeded = job is not None and job.phase is Phase.SUCCEEDED
+        words = recommending.UNREADABLE if succeeded else self._words(subject, record)
+        body = recommending.after_failure(subject.status, record.plan_id, words, subject.now)
+        self._end_recommending(
+            subject, record, Phase.FAILED, body, words.cause.value, words.message
+        )
+        return Result(due=subject.now.timestamp())
+
+    def _charge(self, subject: Subject, record: Record, job: JobSeen | None) -> None:
+        """Charge the job to its namespace, before its end is reported: a crash in between repeats
+        this. One that was stopped before its pod started has cost nothing."""
+        key = (subject.key.namespace, record.name)
+        stopped = (subject.status.get("job") or {}).get("stopped")
+        phase = record.phase if job is None else job.phase
+        if stopped == Reason.JOB_NOT_STARTED and phase is Phase.PENDING:
+            self.facts.spending.release(key)
+        else:
+            self.facts.spending.end(key)
+
+    def _end_recommending(
+        self, subject: Subject, record: Record, phase: Phase, body: Body, result: str, message: str
+    ) -> None:
+        ended = job_body(subject.status, replace(record, phase=phase))
+        self.writer.note(subject, job=ended, recommendation=body)
+        self.runtime.metrics.finished(subject.key.namespace, result)
+        kind = "Normal" if result in ("Succeeded", Cause.STOPPED) else "Warning"
+        text = f"{record.name}: {message or body.get('summary', '')}"
+        self.runtime.api.event(subject.body, f"Recommendation{result}", text, kind)
+        log.info("%s/%s: Job %s of table %s ended: %s",
+                 *subject.key[1:], record.name, ".".join(subject.table), result)  # fmt: skip
+        self.writer.unhold(subject)
+
+    def not_started(self, subject: Subject, run_id: str, message: str) -> None:
+        """Count a recommend job that did not start, apart from the table's own failures."""
+        words = LastWords(Cause.UNKNOWN, message)
+        body = recommending.after_failure(subject.status, run_id, words, subject.now)
+        self.writer.note(subject, recommendation=body)
+
+    def _pods(self, subject: Subject, record: Record) -> list[Object]:
+        jobs, pods = self.facts.listed(subject, fresh=True) or ([], [])
+        job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
+        return [] if job is None else pods_of(job, pods)
+
+    def _words(self, subject: Subject, record: Record) -> Any:
+        """Return why the job ended."""
+        listed = self.facts.listed(subject, fresh=True)
+        jobs, pods = listed or ([], [])
+        job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
+        stopped = (subject.status.get("job") or {}).get("stopped")
+        return failures.cause_of([] if job is None else pods_of(job, pods), job, stopped or "")
+
+    def _reported_end(
+        self,
+        subject: Subject,
+        record: Record,
+        words: Any,
+        done: Achieved,
+        succeeded: bool,
+    ) -> None:
+        """Write status.job, history and failures after a job, in one write."""
+        known = failures.failures_of(subject.status)
+        settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
+        if succeeded:
+            result, message = "Succeeded", done.text()
+            if settles_only:
+                message = "cleaned up after an interrupted attempt"
+            idle = failures.after(
+                known, failures.NO_EFFECT, "the job succeeded without a commit",
+                self.facts.scopes_now(subject), subject.now,
+            )  # fmt: skip
+            later = None if done.committed or settles_only else idle
+        else:
+            stopped = words.cause is Cause.STOPPED
+            result = "Stopped" if stopped else words.cause.value
+            message = f"{words.message}. {words.do}".rstrip(". ")
+            later = failures.after(
+                known, words.cause, message, self.facts.scopes_now(subject), subject.now
+            )
+        entry = {
+            "planId": record.plan_id,
+            "result": result,
+            "finishedAt": utc(subject.now),
+            "rewriteBytes": short_bytes(done.read_bytes),
+            "cpuTime": short_duration(done.cpu_seconds),
+            "message": _with_harm(message, done.harm),
+        }
+        ended = replace(record, phase=Phase.SUCCEEDED if succeeded else Phase.FAILED)
+        status = {
+            **subject.status,
+            "job": {**job_body(subject.status, ended), "actionsCommitted": len(done.committed)},
+            "history": with_history(subject.status.get("history"), entry),
+            "failures": failures_body(later),
+        }
+        if succeeded and done.committed:
+            status["lastAppliedPlan"] = record.plan_id
+        self.writer.put(subject, status)
+        namespace = subject.key.namespace
+        self.runtime.metrics.finished(namespace, "Succeeded" if succeeded else result)
+        self.runtime.metrics.rewrote(namespace, done.read_bytes)
+        kind = "Normal" if succeeded or result == "Stopped" else "Warning"
+        self.runtime.api.event(subject.body, f"Job{result}", f"{record.name}: {message}", kind)
+        if done.harm:
+            text = f"{record.name}: {done.harm}"
+            self.runtime.api.event(subject.body, "ReadingWorse", text, "Warning")
+        table = ".".join(subject.table)
+        log.info("%s/%s: Job %s of table %s ended: %s, %s",
+                 *subject.key[1:], record.name, table, result,
+                 _with_harm(message, done.harm))  # fmt: skip
+
+    def drop(self, subject: Subject, record: Record, why: str) -> Result:
+        """Drop a write-ahead that never got its Job."""
+        self.facts.spending.release((subject.key.namespace, record.name))
+        dropped = replace(record, phase=Phase.DROPPED)
+        self.writer.put(subject, {**subject.status, "job": job_body(subject.status, dropped)})
+        log.info("%s/%s: write-ahead dropped: %s", *subject.key[1:], why)
+        self.writer.unhold(subject)
+        return Result(due=subject.now.timestamp())
+
+    def fail(self, subject: Subject, cause: str, message: str) -> None:
+        known = failures.failures_of(subject.status)
+        later = failures.after(known, cause, message, self.facts.scopes_now(subject), subject.now)
+        self.writer.put(subject, {**subject.status, "failures": failures_body(later)})

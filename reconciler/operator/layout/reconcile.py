@@ -1,0 +1,209 @@
+"""The reconcile of one TableLayout: gather, decide, carry out, report.
+
+Unsettled things come first (a job that ended, a write-ahead without a job), then the cheap check,
+then a plan and its gate. What may start is offered to the launcher, which alone starts it;
+everything else is done here. Level-triggered: it acts on what it finds, whatever event called it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from reconciler.api.conditions import Reason
+from reconciler.kube.errors import Conflict, NotFound
+from reconciler.kube.kinds import JOB
+from reconciler.operator import due
+from reconciler.operator.layout import failures
+from reconciler.operator.layout.endings import Endings
+from reconciler.operator.layout.facts import (
+    JobSeen,
+    LayoutInput,
+    Phase,
+    Record,
+)
+from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.next_step import RECOMMEND_CPU_SECONDS, next_step
+from reconciler.operator.layout.status import (
+    job_body,
+    record_of,
+)
+from reconciler.operator.layout.steps import (
+    Adopt,
+    CreateAgain,
+    Decision,
+    DropReservation,
+    Launch,
+    Propose,
+    Recommend,
+    Retire,
+    Settle,
+    Startable,
+    StopJob,
+    Wait,
+)
+from reconciler.operator.layout.subject import (
+    Subject,
+)
+from reconciler.operator.layout.writer import LayoutWriter
+from reconciler.operator.runtime import Runtime
+from reconciler.operator.work import Key, Result
+from reconciler.plan.gate import charge_of
+
+log = logging.getLogger(__name__)
+
+BUSY = dt.timedelta(seconds=15)
+SHOWN = (
+    Reason.SUSPENDED,
+    Reason.OUTSIDE_WINDOW,
+    Reason.JOB_NOT_STARTED,
+    Reason.CONCURRENCY_LIMIT,
+)
+"""Why a job is stopped, if that is a reason of Converged as well."""
+Offer = Callable[[Key, Startable | None], Wait | None]
+"""Offers the launcher what a table could start; None withdraws the offer.
+
+Returns why that cannot start now, None if it will be tried.
+"""
+
+
+@dataclass
+class Layouts:
+    """Reconciles TableLayouts."""
+
+    runtime: Runtime
+    """The services of the operator."""
+    facts: Facts
+    """Gathers what a decision needs."""
+    clock: Callable[[], dt.datetime]
+    """Returns the time."""
+    offer: Offer
+    """Offers work to the launcher; None withdraws it. Returns why it cannot start now."""
+    create: Callable[[Subject, Record, float], Result]
+    """Creates the Job of a record again, with the given factor of memory."""
+
+    def __post_init__(self) -> None:
+        self.writer = LayoutWriter(self.runtime, self.facts, self.clock)
+        self.endings = Endings(self.runtime, self.facts, self.writer)
+
+    def reconcile(self, key: Key) -> Result:
+        body = self.runtime.index.layout(key.namespace, key.name)
+        if body is None:
+            self.facts.forget(key)
+            self.offer(key, None)
+            return Result()
+        if not self.runtime.held():
+            return Result(due=self.clock().timestamp() + 5)
+        subject = self.facts.subject(body)
+        try:
+            self.writer.accept(subject)
+            given, decision = self.decide(subject, fresh=self.facts.needs_server(subject))
+            return self._act(subject, given, decision)
+        except Conflict:
+            return Result(due=self.clock().timestamp() + 1)
+        except NotFound:
+            return Result()
+
+    def decide(self, subject: Subject, *, fresh: bool) -> tuple[LayoutInput, Decision]:
+        """Return the decision, with as much I/O as it needs. fresh: jobs and pods from the
+        server."""
+        given = self.facts.gather(subject, fresh)
+        decision = next_step(given)
+        if isinstance(decision, Propose):
+            given = self.facts.propose(subject, given)
+            decision = next_step(given)
+        return given, decision
+
+    def _act(self, subject: Subject, given: LayoutInput, decision: Decision) -> Result:
+        if not isinstance(decision, (Launch, Recommend)):
+            self.offer(subject.key, None)
+        match decision:
+            case Adopt(job):
+                return self._adopt(subject, job)
+            case StopJob(job, why, message):
+                return self._stop_job(subject, given, job, why, message)
+            case Settle(record, job):
+                return self.endings.settle(subject, record, job)
+            case CreateAgain(record, factor):
+                return self.create(subject, record, factor)
+            case DropReservation(record, why):
+                return self.endings.drop(subject, record, why)
+            case Retire():
+                return self.writer.release(subject)
+            case Recommend(candidate, meanwhile):
+                refused = self.offer(subject.key, candidate)
+                subject.held_back = "" if refused is None else refused.message
+                self.writer.tell(subject, meanwhile)
+                return Result(due=self._next(subject, given, meanwhile).timestamp())
+            case Launch(candidate):
+                self.writer.tell(subject, self.offer(subject.key, candidate) or decision)
+                return Result(due=given.due.timestamp())
+        self.writer.tell(subject, decision)
+        self.writer.unhold(subject)
+        return Result(due=self._next(subject, given, decision).timestamp())
+
+    def _next(self, subject: Subject, given: LayoutInput, decision: Decision) -> dt.datetime:
+        moments = [decision.until if isinstance(decision, Wait) else given.due]
+        found = subject.look or self.facts.resting_of(subject)
+        if given.proposal is not None and found is not None and found.stands_until is not None:
+            moments.append(max(found.stands_until, subject.now + BUSY))
+        if given.record is not None and given.record.unsettled:
+            moments.append(subject.now + 2 * BUSY)  # a recommend job beside which the table rests
+        window = due.boundary(subject.budgets, subject.now)
+        if window is not None and given.record is not None and given.record.unsettled:
+            moments.append(window)
+        return min(moments)
+
+    def _adopt(self, subject: Subject, job: JobSeen) -> Result:
+        """Record a live Job of ours, with what its write-ahead reserved."""
+        record = record_of(subject.status)
+        if job.recommends and (record is None or record.name != job.name):
+            record = Record(
+                job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
+                0, RECOMMEND_CPU_SECONDS,
+            )  # fmt: skip
+        elif record is None or record.name != job.name:
+            look = self.facts.looks.get(subject.key)
+            pending = look.pending if look is not None and look.plan.id == job.plan_id else ()
+            charges = [charge_of(item) for item in pending]
+            record = Record(
+                job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
+                sum(c.rewrite_bytes for c in charges), round(sum(c.cpu_seconds for c in charges)),
+            )  # fmt: skip
+        record = replace(record, uid=job.uid, phase=job.phase)
+        running = Wait(subject.now + BUSY, Reason.REWRITE_RUNNING, f"Job {job.name} runs")
+        self.writer.hold(subject)
+        if record.recommends:
+            self.writer.note(subject, job=job_body(subject.status, record))
+        else:
+            self.writer.tell(subject, running, job=job_body(subject.status, record))
+        return Result(due=(subject.now + BUSY).timestamp())
+
+    def _stop_job(
+        self, subject: Subject, given: LayoutInput, job: JobSeen, why: str, message: str
+    ) -> Result:
+        if not self.runtime.held():
+            return Result(due=(subject.now + BUSY).timestamp())
+        self.runtime.api.event(subject.body, "StopsJob", f"Job {job.name}: {message}")
+        try:
+            self.runtime.api.delete(JOB, subject.key.namespace, job.name, uid=job.uid)
+        except NotFound:
+            log.info("Job %s/%s is gone already", subject.key.namespace, job.name)
+        if why == Reason.JOB_NOT_STARTED and job.recommends:
+            self.endings.not_started(subject, job.plan_id, message)
+        elif why == Reason.JOB_NOT_STARTED:
+            cause = failures.CANNOT_START if job.refused else failures.NOT_STARTED
+            self.endings.fail(subject, cause, message)
+        reason = why if why in SHOWN else Reason.REWRITE_RUNNING
+        text = f"Job {job.name} is stopping: {message}"
+        changes = {}
+        if (subject.status.get("job") or {}).get("name") == job.name:
+            # With its uid: a Job that is stopped before it was adopted has to be settled, too.
+            changes["job"] = {**subject.status["job"], "uid": job.uid, "stopped": why}
+        if job.recommends:
+            self.writer.note(subject, **changes)
+            return Result(due=(subject.now + BUSY).timestamp())
+        self.writer.tell(subject, Wait(subject.now + BUSY, reason, text), **changes)
+        return Result(due=(subject.now + BUSY).timestamp())

@@ -1,0 +1,241 @@
+"""Builds the status of a TableLayout from decisions, and reads it back; pure.
+
+Nothing is written that did not change.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.conditions import EXPLANATIONS, ConditionType, Reason
+from reconciler.api.conditions import Status as Truth
+from reconciler.api.quantities import (
+    format_bytes,
+    format_duration,
+    parse_bytes,
+    parse_duration,
+)
+from reconciler.format import plural
+from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
+from reconciler.operator.layout.facts import Phase, Record
+from reconciler.operator.layout.failures import Failures
+from reconciler.operator.layout.steps import Decision, Launch, Propose, Retire, Stall, Wait
+from reconciler.operator.status_text import parse_time, utc
+
+MOST_HISTORY = 5
+
+
+def changed(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    """Whether a write is needed: by equality, because `merged` keeps what did not change."""
+    return dict(old or {}) != dict(new)
+
+
+def timed(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Body:
+    """Return the new status of a TableLayout; if only observed.time differs, with the old one.
+
+    Otherwise every look at an unchanged table would write to the API server.
+    """
+    was = dict((old or {}).get("observed") or {})
+    now = dict(new.get("observed") or {})
+    if "time" not in was or "time" not in now:
+        return dict(new)
+    kept = {**new, "observed": {**now, "time": was["time"]}}
+    return dict(new) if changed(old, kept) else kept
+
+
+def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime) -> Body:
+    """Return the first status of a new generation: accepted, and nothing known of it yet.
+
+    Converged is Unknown in this very write, so that no one reads the old generation's answer. What
+    is known of the table (plan, job, history) stays.
+    """
+    old = dict(status or {})
+    reason, message = Reason.NEW_GENERATION, EXPLANATIONS[Reason.NEW_GENERATION].cause
+    ready = condition_of(old, ConditionType.READY)
+    conditions = [
+        Condition(
+            ConditionType.READY,
+            Truth.TRUE if ready.get("status") == Truth.TRUE.value else Truth.UNKNOWN,
+            ready.get("reason") or reason,
+            ready.get("message") or message,
+        ),
+        Condition(ConditionType.RECONCILING, Truth.TRUE, reason, message),
+        Condition(ConditionType.CONVERGED, Truth.UNKNOWN, reason, message),
+    ]
+    better = condition_of(old, ConditionType.BETTER_LAYOUT_KNOWN)
+    if better:  # a recommendation is of the table, not of the generation
+        truth = Truth(better["status"])
+        kind = ConditionType.BETTER_LAYOUT_KNOWN
+        conditions.append(Condition(kind, truth, better["reason"], better["message"]))
+    stored = merged(old.get("conditions"), conditions, generation, now)
+    return {**old, "observedGeneration": generation, "conditions": stored}
+
+
+# One table
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """The result of approval and budgets for the pending work; None if nothing is pending."""
+
+    approved: tuple[bool, str, str] | None = None
+    within_budget: tuple[bool, str, str] | None = None
+
+
+def layout_conditions(
+    decision: Decision,
+    verdict: GateVerdict,
+    *,
+    known: bool,
+    ready_now: tuple[str, str] | None = None,
+) -> list[Condition]:
+    """Return the conditions of a TableLayout. known: the table was observed at some time.
+
+    ready_now: (reason, message) of what prevents Ready although it does not stall.
+    """
+    conditions = [_layout_ready(decision, known, ready_now)]
+    if isinstance(decision, Stall):
+        text = explained(decision.reason, decision.message)
+        conditions.append(Condition(ConditionType.STALLED, Truth.TRUE, decision.reason, text))
+    conditions.append(_layout_converged(decision))
+    for kind, answer in (
+        (ConditionType.APPROVED, verdict.approved),
+        (ConditionType.WITHIN_BUDGET, verdict.within_budget),
+    ):
+        if answer is not None:
+            good, reason, message = answer
+            truth = Truth.TRUE if good else Truth.FALSE
+            conditions.append(Condition(kind, truth, reason, message))
+    return conditions
+
+
+def _layout_ready(decision: Decision, known: bool, ready_now: tuple[str, str] | None) -> Condition:
+    kind = ConditionType.READY
+    if isinstance(decision, Stall) and (not known or _bears_ready(decision.reason)):
+        return Condition(kind, Truth.FALSE, decision.reason, decision.message)
+    if isinstance(decision, Wait) and decision.reason == Reason.CATALOG_UNAVAILABLE:
+        return Condition(kind, Truth.FALSE, decision.reason, decision.message)
+    if ready_now is not None:
+        return Condition(kind, Truth.FALSE, *ready_now)
+    if not known:
+        text = "the table has not been observed yet"
+        return Condition(kind, Truth.UNKNOWN, Reason.NEW_GENERATION, text)
+    return Condition(kind, Truth.TRUE, Reason.OBSERVED, "the table is observed")
+
+
+def _bears_ready(reason: str) -> bool:
+    entry = next((e for r, e in EXPLANATIONS.items() if r.value == reason), None)
+    gone = reason == Reason.TABLE_NOT_FOUND
+    return gone or (entry is not None and ConditionType.READY in entry.types)
+
+
+def _layout_converged(decision: Decision) -> Condition:
+    kind = ConditionType.CONVERGED
+    if isinstance(decision, Stall):
+        return Condition(kind, Truth.FALSE, decision.reason, decision.message)
+    if isinstance(decision, Wait):
+        truth = {
+            Reason.NOTHING_TO_DO: Truth.TRUE,
+            Reason.CATALOG_UNAVAILABLE: Truth.UNKNOWN,
+        }.get(Reason(decision.reason), Truth.FALSE)
+        return Condition(kind, truth, decision.reason, decision.message)
+    if isinstance(decision, Launch):
+        text = plural(decision.candidate.actions, "action waits", "actions wait") + " to start"
+        return Condition(kind, Truth.FALSE, Reason.TABLES_PENDING, text)
+    if isinstance(decision, (Propose, Retire)):
+        return Condition(kind, Truth.UNKNOWN, Reason.NEW_GENERATION, "the table is being observed")
+    return Condition(kind, Truth.FALSE, Reason.REWRITE_RUNNING, "a rewrite is in progress")
+
+
+def transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Events of one status write as (reason, message, type): a plan is proposed, the table stalls
+    or converges. A write that changes none of these has none."""
+    found = []
+    plan = new.get("plan") or {}
+    if plan.get("id") and plan["id"] != (old.get("plan") or {}).get("id"):
+        found.append(("PlanProposed", f"{plan['id']}: {plan.get('summary', '')}", "Normal"))
+    stalled = condition_of(new, ConditionType.STALLED)
+    if stalled and stalled["reason"] != condition_of(old, ConditionType.STALLED).get("reason"):
+        found.append(("Stalled", f"{stalled['reason']}: {stalled['message']}", "Warning"))
+    was, now = (condition_of(each, ConditionType.CONVERGED) for each in (old, new))
+    if now.get("status") == Truth.TRUE.value and was.get("status") == Truth.FALSE.value:
+        found.append(("Converged", now["message"], "Normal"))
+    was, now = (condition_of(each, ConditionType.BETTER_LAYOUT_KNOWN) for each in (old, new))
+    if now.get("status") == Truth.TRUE.value and was.get("message") != now["message"]:
+        found.append(("BetterLayoutKnown", now["message"], "Normal"))
+    return found
+
+
+def job_status(record: Record, committed: int | None = None, total: int | None = None) -> Body:
+    """Return status.job. Reserved amounts are exact, because admission counts them."""
+    body: Body = {
+        "kind": "Job",
+        "name": record.name,
+        "planId": record.plan_id,
+        "digest": record.digest,
+        "attempt": record.attempt,
+        "phase": record.phase.value,
+        "startedAt": utc(record.written),
+        "reserved": {
+            "rewriteBytes": format_bytes(record.rewrite_bytes),
+            "cpuTime": format_duration(record.cpu_seconds),
+        },
+    }
+    if record.uid:
+        body["uid"] = record.uid
+    if committed is not None:
+        body["actionsCommitted"] = committed
+    if total is not None:
+        body["actionsTotal"] = total
+    return body
+
+
+def with_history(
+    history: Sequence[Mapping[str, Any]] | None, entry: Mapping[str, Any]
+) -> list[Body]:
+    """Return the last five entries, the newest first."""
+    return [dict(entry), *(dict(item) for item in history or ())][:MOST_HISTORY]
+
+
+# A policy over its tables
+
+
+# A catalog
+
+
+def record_of(status: Mapping[str, Any] | None) -> Record | None:
+    """Return status.job as a value; None if there is none. An unknown phase counts as unsettled."""
+    body = (status or {}).get("job")
+    if not body or not body.get("name") or not body.get("planId"):
+        return None
+    reserved = body.get("reserved") or {}
+    known = {phase.value for phase in Phase}
+    phase = Phase(body["phase"]) if body.get("phase") in known else Phase.RUNNING
+    written = parse_time(body.get("startedAt")) or dt.datetime.fromtimestamp(0, dt.UTC)
+    return Record(
+        name=body["name"],
+        uid=body.get("uid", ""),
+        plan_id=body["planId"],
+        digest=body.get("digest", ""),
+        attempt=int(body.get("attempt", 1)),
+        phase=phase,
+        written=written,
+        rewrite_bytes=parse_bytes(reserved.get("rewriteBytes", "0")),
+        cpu_seconds=parse_duration(reserved.get("cpuTime", "0s")),
+    )
+
+
+def job_body(status: Body, record: Record) -> Body:
+    """Return status.job of the record, with the values that only the launch knew."""
+    old = status.get("job") or {}
+    kept = {}
+    if old.get("name") == record.name:
+        kept = {k: old[k] for k in ("actionsTotal", "layoutHash", "actionsCommitted") if k in old}
+    return {**kept, **job_status(record)}
+
+
+def failures_body(known: Failures | None) -> Body:
+    return {"count": 0} if known is None else known.status()

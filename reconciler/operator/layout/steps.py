@@ -1,0 +1,129 @@
+"""The steps that a TableLayout may take next, as values: `next_step` chooses, `layout` acts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from reconciler.kube.names import RECOMMENDATION
+from reconciler.operator.layout.facts import JobSeen, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Startable:
+    """Work that this table could start: the first actions of a plan that are pending."""
+
+    plan_id: str
+    """The plan's id."""
+    digest: str
+    """"sha256:" and the hexadecimal hash of the plan's document."""
+    attempt: int
+    """Number of the attempt at the plan."""
+    actions: int
+    """Number of pending actions to start, from the first."""
+    rewrite_bytes: int
+    """Bytes that they are predicted to rewrite."""
+    cpu_seconds: int
+    """CPU seconds that they are predicted to use."""
+    saving_per_byte: float
+    """Predicted saving per byte rewritten, by which tables are ordered."""
+    memory_factor: float = 1.0
+    """Factor of the memory of driver and executors."""
+
+    @property
+    def recommends(self) -> bool:
+        """Whether the job makes a recommendation; plan_id and digest are then of its inputs."""
+        return self.plan_id.startswith(RECOMMENDATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do before `until`; reason: of Converged, "" for an operator that does not lead."""
+
+    until: dt.datetime
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    candidate: Startable
+
+
+@dataclass(frozen=True, slots=True)
+class Recommend:
+    """The table has no work that may start, and a recommendation is due. meanwhile: its state."""
+
+    candidate: Startable
+    meanwhile: Wait
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Delete the Job; it stops at its next commit boundary. why: a reason, also shown to people."""
+
+    job: JobSeen
+    why: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The job of the record has ended: judge it by the table. job: None if it is gone."""
+
+    record: Record
+    job: JobSeen | None
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """One of our Jobs is live that the record does not have yet, or has with other values."""
+
+    job: JobSeen
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAgain:
+    """The write-ahead has no Job, and its work is still admitted."""
+
+    record: Record
+    memory_factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DropReservation:
+    """The write-ahead has no Job, and its work is no longer admitted."""
+
+    record: Record
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """The object is being deleted and nothing holds it: remove the finalizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Nothing is live and nothing prevents planning: observe the table."""
+
+
+Decision = (
+    Wait
+    | Launch
+    | Recommend
+    | StopJob
+    | Settle
+    | Adopt
+    | CreateAgain
+    | DropReservation
+    | Retire
+    | Stall
+    | Propose
+)

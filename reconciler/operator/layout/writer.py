@@ -1,0 +1,153 @@
+"""Writes what was decided on a TableLayout: its status, its events, its finalizer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.kube.kinds import TABLE_LAYOUT
+from reconciler.operator.conditions import Body, merged
+from reconciler.operator.index import policy_of
+from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.recommending import better_layout_known
+from reconciler.operator.layout.status import (
+    GateVerdict,
+    accepted,
+    changed,
+    layout_conditions,
+    record_of,
+    timed,
+    transitions,
+)
+from reconciler.operator.layout.steps import Decision
+from reconciler.operator.layout.subject import FINALIZER, Subject, unready_because
+from reconciler.operator.layout.verdict import stored_verdict, verdict
+from reconciler.operator.process.watch import GATHER_SECONDS
+from reconciler.operator.runtime import Runtime
+from reconciler.operator.status_text import utc
+from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class LayoutWriter:
+    """Writes status and finalizer of TableLayouts, each under the version that was read."""
+
+    runtime: Runtime
+    facts: Facts
+    clock: Callable[[], dt.datetime]
+
+    def accept(self, subject: Subject) -> None:
+        """Record a new generation before anything slow; otherwise an old answer would be shown
+        meanwhile.
+
+        A table that was never looked at has no old answer.
+        """
+        seen = subject.status.get("observedGeneration") == subject.generation
+        if seen or not subject.status.get("conditions"):
+            return
+        self.put(subject, accepted(subject.status, subject.generation, subject.now))
+
+    def tell(self, subject: Subject, decision: Decision, **changes: Any) -> None:
+        """Write the decision's status, if it differs from what is stored."""
+        look = subject.look
+        status = {**subject.status, **changes}
+        if look is not None:
+            status["table"] = {"uuid": look.uuid, "formatVersion": look.format_version}
+            status["observed"] = dict(look.observed)
+            if subject.cut_short is None:  # with one there is work, whatever is planned
+                status["observed"]["fingerprint"] = look.fingerprint
+            if look.revisit is not None:
+                status["observed"]["revisit"] = utc(look.revisit)
+            status.pop("deletes", None)
+            if look.deletes is not None:
+                status["deletes"] = dict(look.deletes)
+            status.pop("plan", None)
+            if look.plan_status is not None:
+                status["plan"] = dict(look.plan_status)
+        known = bool(status.get("table"))
+        better = better_layout_known(
+            subject.policy, status, status.get("observed") or {}, subject.held_back
+        )
+        if better is None:
+            status.pop("recommendation", None)
+        conditions = layout_conditions(
+            decision,
+            self._verdict(subject, decision),
+            known=known,
+            ready_now=unready_because(subject),
+        )
+        conditions += [] if better is None else [better]
+        status["conditions"] = merged(
+            subject.status.get("conditions"), conditions, subject.generation, subject.now
+        )
+        status["observedGeneration"] = subject.generation
+        before = subject.status
+        self.put(subject, timed(before, status))
+        for reason, message, kind in transitions(before, status):
+            self.runtime.api.event(subject.body, reason, message, kind)
+        self.facts.rest(subject)
+
+    def note(self, subject: Subject, **changes: Any) -> None:
+        """Write parts of the status that say nothing of the table's state; conditions stay."""
+        self.put(subject, {**subject.status, **changes})
+
+    def _verdict(self, subject: Subject, decision: Decision) -> GateVerdict:
+        look, answer = subject.look, subject.gate
+        record = record_of(subject.status)
+        if look is None and record is not None and record.unsettled:
+            return stored_verdict(subject.status)
+        if look is None or answer is None or not look.pending:
+            return GateVerdict()
+        approved = subject.body["spec"].get("approvedPlan")
+        return verdict(approved, subject.policy, look, answer, decision)
+
+    def put(self, subject: Subject, status: Body) -> None:
+        """Write the status under the version that was read; no write if nothing changed."""
+        if not changed(subject.status, status):
+            return
+        meta = subject.body["metadata"]
+        answer = self.runtime.api.put_status(
+            TABLE_LAYOUT, meta["namespace"], meta["name"], status, meta["resourceVersion"]
+        )
+        was, subject.body = record_of(subject.status), answer
+        self.runtime.index.put(TABLE_LAYOUT, answer)
+        record = record_of(status)
+        if was is not None and was.unsettled and (record is None or not record.unsettled):
+            self.runtime.enqueue(LAUNCH_KEY, None)  # its slot is free now
+        policy = Key(Work.POLICY, meta["namespace"], policy_of(subject.body))
+        # Many tables change together: their policy summarises them once.
+        self.runtime.enqueue(policy, self.clock().timestamp() + GATHER_SECONDS)
+
+    def hold(self, subject: Subject) -> None:
+        """Set the finalizer while a job is live: a deletion then waits for its stop."""
+        kept = subject.body["metadata"].get("finalizers") or []
+        if FINALIZER not in kept and not subject.body["metadata"].get("deletionTimestamp"):
+            self._finalizers(subject, [*kept, FINALIZER])
+
+    def unhold(self, subject: Subject) -> None:
+        record = record_of(subject.status)
+        kept = subject.body["metadata"].get("finalizers") or []
+        if FINALIZER in kept and (record is None or not record.unsettled):
+            self._finalizers(subject, [item for item in kept if item != FINALIZER])
+
+    def release(self, subject: Subject) -> Result:
+        record = record_of(subject.status)
+        if record is not None and record.unsettled:
+            text = f"Job {record.name} has not ended in time; the deletion no longer waits for it"
+            log.warning("%s/%s: %s", subject.key.namespace, subject.key.name, text)
+            self.runtime.api.event(subject.body, "JobLeftBehind", text, "Warning")
+        kept = subject.body["metadata"].get("finalizers") or []
+        if FINALIZER in kept:
+            self._finalizers(subject, [item for item in kept if item != FINALIZER])
+        return Result()
+
+    def _finalizers(self, subject: Subject, wanted: list[str]) -> None:
+        meta = subject.body["metadata"]
+        body = {"metadata": {"finalizers": wanted, "resourceVersion": meta["resourceVersion"]}}
+        answer = self.runtime.api.patch(TABLE_LAYOUT, meta["namespace"], meta["name"], body)
+        subject.body = answer

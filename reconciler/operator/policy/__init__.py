@@ -1,0 +1,1 @@
+"""One TableLayoutPolicy: which tables it selects, their TableLayouts, and its summary."""
