@@ -57,7 +57,7 @@ def called() -> set[Right]:
     """What the operator's code calls, where the kind stands in the call; and what kopf watches."""
     found = {(kind.group, kind.plural, verb) for kind in WATCHED for verb in ("list", "watch")}
     for package in ("kube", "operator"):
-        for path in sorted((ROOT / "reconciler" / package).glob("*.py")):
+        for path in sorted((ROOT / "reconciler" / package).rglob("*.py")):
             found |= set(_calls(ast.parse(path.read_text())))
     return found
 

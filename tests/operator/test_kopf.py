@@ -34,7 +34,7 @@ def test_the_listing_and_the_insights_are_all_private_parts_of_kopf_that_the_ope
 ):
     found = {
         (path.name, node.module, alias.name)
-        for path in OPERATOR.glob("*.py")
+        for path in OPERATOR.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kopf.")
         for alias in node.names
