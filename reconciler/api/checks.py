@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.api import rules
 from reconciler.api.offline_checks import offline_findings
 from reconciler.api.schema import structural_schema, with_defaults
-from reconciler.api.source import Path, RawDocument, Unclear
+from reconciler.api.source import Path, RawDocument, Unclear, document_of
 from reconciler.api.structure import Finding, structural_findings
 from reconciler.errors import Problem
 
@@ -23,6 +23,14 @@ def check(document: RawDocument, kind: str) -> list[Problem]:
         for item in found
     ]
     return sorted(document.problems + placed, key=lambda p: (p.line, p.column))
+
+
+def errors_of(body: Any, kind: str) -> list[Problem]:
+    """Return what `check` refuses in a document that is a value, such as an object of the API
+    server: by the rules that `validate` applies to files."""
+    document, failure = document_of(body, kind)
+    problems = [failure] if failure else check(document, kind)
+    return [problem for problem in problems if problem.severity == "error"]
 
 
 def findings(document: RawDocument, kind: str) -> Iterator[Finding]:

@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.checks import check
+from reconciler.api.checks import errors_of
 from reconciler.api.document_codec import from_document, to_document
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.schema import CATALOG, POLICY
-from reconciler.api.source import json_as_yaml, parse_yaml
 from reconciler.errors import UserError
 
 VERSION = "run/v1"
@@ -207,9 +206,7 @@ def _document(body: Any, kind: str) -> Any:
     """Return a nested document, checked by the rules that `validate` applies to files."""
     if not isinstance(body, dict) or body.get("kind") != kind:
         raise _refusal(f"there is no {kind} in its place")
-    documents, failure = parse_yaml(json_as_yaml(body), f"LAYOUT_RUN, {kind}")
-    problems = [failure] if failure else check(documents[0], kind)
-    errors = [problem for problem in problems if problem.severity == "error"]
+    errors = errors_of(body, kind)
     if errors:
         raise _refusal(f"{kind}: {errors[0].field}: {errors[0].message}")
     return from_document(body)

@@ -1,4 +1,4 @@
-"""Reads YAML text into plain values with the position of each.
+"""Reads documents: YAML text into plain values with the position of each, and values as they are.
 
 Values are built from parser events, not by a constructor: that keeps line and column of every
 field, finds duplicate keys, and bounds nesting and aliases, so that no file can exhaust memory or
@@ -7,7 +7,6 @@ the stack. Scalars that YAML 1.1 and 1.2 tools read differently become `Unclear`
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -50,7 +49,7 @@ class Position:
     key_column: int
     """Column of the value's key, from 1."""
     text: str | None = None
-    """A scalar as written; None for lists and mappings."""
+    """A scalar as written in a file; None for lists, mappings and values without a file."""
     plain: bool = False
     """Whether the value is a scalar without quotes."""
 
@@ -113,6 +112,28 @@ def show_path(path: Path) -> str:
         else:
             out += f'["{part}"]'
     return out
+
+
+def document_of(value: Any, file: str) -> tuple[RawDocument, Problem | None]:
+    """Return a document that is a value already, such as an object of the API server, and why it
+    cannot be checked, None if it can.
+
+    Its positions count the values, so that problems keep the order of the document.
+    """
+    document = RawDocument(file, 1, value)
+    open_values: list[tuple[Path, Any]] = [((), value)]
+    while open_values:
+        path, found = open_values.pop()
+        number = len(document.positions)
+        if len(path) > MAX_DEPTH:
+            return document, Problem(file, 1, 1, "", f"nested deeper than {MAX_DEPTH} levels")
+        if number >= MAX_VALUES:
+            return document, Problem(file, 1, 1, "", f"holds more than {MAX_VALUES:,} values")
+        document.positions[path] = Position(1, 2 * number + 2, 1, 2 * number + 1)
+        if isinstance(found, (dict, list)):
+            pairs = list(found.items() if isinstance(found, dict) else enumerate(found))
+            open_values += [((*path, name), item) for name, item in reversed(pairs)]
+    return document, None
 
 
 def parse_yaml(text: str, file: str) -> tuple[list[RawDocument], Problem | None]:
@@ -364,24 +385,3 @@ def _float(text: str) -> float | Unclear:
         return float(text.replace("_", ""))
     except ValueError:  # .inf, .nan, sexagesimal
         return Unclear(text, "a number that YAML tools read differently")
-
-
-_ESCAPE = re.compile(r"\\(?:u(d[89ab]..)\\u(d[c-f]..)|.)")
-"""Any escape of a JSON string; groups: those of a character beyond the first 65,536."""
-
-
-def json_as_yaml(plain: Any) -> str:
-    """Return JSON text that YAML reads too.
-
-    YAML has no surrogate pairs, but one escape of eight digits, and no unescaped DEL. Keys may have
-    up to 1,024 characters, escapes counted: the longest name that an API server accepts as a key
-    has 317.
-    """
-
-    def joined(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return match[0]
-        high, low = int(match[1], 16), int(match[2], 16)
-        return f"\\U{0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF):08x}"
-
-    return _ESCAPE.sub(joined, json.dumps(plain)).replace("\x7f", "\\x7f")

@@ -7,12 +7,12 @@ Writes name their writer (field manager) and their preconditions (resource versi
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from reconciler.api.source import json_as_yaml
 from reconciler.errors import UserError
 from reconciler.kube.connection import Connection
 from reconciler.kube.errors import (
@@ -408,8 +408,29 @@ class Api:
 def _encoded(body: Mapping[str, Any], content: str) -> bytes:
     """Return the body as bytes; server-side apply reads YAML, of which not every JSON text is
     valid."""
-    text = json_as_yaml(body) if content == APPLY else json.dumps(body, separators=(",", ":"))
+    text = _json_as_yaml(body) if content == APPLY else json.dumps(body, separators=(",", ":"))
     return text.encode()
+
+
+_ESCAPE = re.compile(r"\\(?:u(d[89ab]..)\\u(d[c-f]..)|.)")
+"""Any escape of a JSON string; groups: those of a character beyond the first 65,536."""
+
+
+def _json_as_yaml(plain: Any) -> str:
+    """Return JSON text that YAML reads too.
+
+    YAML has no surrogate pairs, but one escape of eight digits, and no unescaped DEL. Keys may have
+    up to 1,024 characters, escapes counted: the longest name that an API server accepts as a key
+    has 317.
+    """
+
+    def joined(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        high, low = int(match[1], 16), int(match[2], 16)
+        return f"\\U{0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF):08x}"
+
+    return _ESCAPE.sub(joined, json.dumps(plain)).replace("\x7f", "\\x7f")
 
 
 def _selector(labels: Mapping[str, str] | None) -> dict[str, str]:

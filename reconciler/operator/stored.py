@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar, cast
 
-from reconciler.api.checks import check
+from reconciler.api.checks import errors_of
 from reconciler.api.conditions import Reason
 from reconciler.api.document_codec import from_document
 from reconciler.api.documents import Document, Origin
-from reconciler.api.source import json_as_yaml, parse_yaml
 from reconciler.api.version import API_VERSION
 
 KEPT = 20_000
@@ -61,9 +60,7 @@ def read_stored(body: Mapping[str, Any], kind: str) -> Document | Refusal:
     meta = body["metadata"]
     kept = {name: meta[name] for name in ("name", "namespace", "creationTimestamp") if name in meta}
     plain = {"apiVersion": API_VERSION, "kind": kind, "metadata": kept, "spec": body.get("spec")}
-    documents, failure = parse_yaml(json_as_yaml(plain), kind)
-    problems = [failure] if failure else check(documents[0], kind)
-    errors = [problem for problem in problems if problem.severity == "error"]
+    errors = errors_of(plain, kind)
     if errors:
         newer = all("not allowed" in problem.message or "unknown" in problem.message.lower()
                     for problem in errors)  # fmt: skip

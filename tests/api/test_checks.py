@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.check_query import refused
-from reconciler.api.checks import broken_paths, check
+from reconciler.api.checks import broken_paths, check, errors_of
 from reconciler.api.cross_checks import cross_checks, sight
 from reconciler.api.document_codec import from_document, to_document
 from reconciler.api.source import RawDocument, Unclear, parse_yaml
@@ -82,6 +83,30 @@ def test_structure_is_judged_as_plain_json_schema_does(case: tuple[str, Any]) ->
     if not [problem for problem in problems if problem.severity == "error"]:
         value = from_document(without_nulls(body))
         assert from_document(to_document(value)) == value
+
+
+def _written(value: Any) -> Any:
+    """The value with scalars that JSON and every version of YAML write alike."""
+    if isinstance(value, dict):
+        return {str(key): _written(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    if isinstance(value, float):
+        return int(value) % 1000 + 0.5 if abs(value) < 1e300 else 0.5
+    text = value.text if isinstance(value, Unclear) else value
+    return text.encode("ascii", "replace").decode() if isinstance(text, str) else text
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(mutated())
+def test_a_value_is_refused_for_what_its_text_in_a_file_would_be(case: tuple[str, Any]) -> None:
+    kind, body = case[0], _written(case[1])
+    (document,), _ = parse_yaml(json.dumps(body).replace("\x7f", " "), kind)
+    theirs = [one for one in check(document, kind) if one.severity == "error"]
+    ours = errors_of(document.value, kind)
+    assert [(p.field, p.message, p.hint) for p in ours] == [
+        (p.field, p.message, p.hint) for p in theirs
+    ]
 
 
 def _unknown(message: str) -> bool:

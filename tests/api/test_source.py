@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.api.source import Unclear, json_as_yaml, parse_yaml, show_path, split_lines
+from reconciler.api.source import Unclear, document_of, parse_yaml, show_path, split_lines
 from tests.examples import examples
 from tests.said import Said
 
@@ -128,6 +128,16 @@ def test_tags_that_build_objects_are_refused(tag: str) -> None:
     assert ["not allowed" in problem.message for problem in document.problems] == [True]
 
 
+def test_a_value_that_nests_too_deeply_or_holds_too_much_is_refused(said: Said) -> None:
+    deep: object = "x"
+    for _ in range(2_000):
+        deep = [deep]
+    for value in (deep, ["x"] * 60_000):
+        _, error = document_of(value, "f")
+        assert error is not None
+        said(error.message)
+
+
 def test_paths_are_shown_as_people_write_them() -> None:
     path = ("spec", "properties", "s3.endpoint", 0, "a-b")
     assert show_path(path) == 'spec.properties["s3.endpoint"][0].a-b'
@@ -169,18 +179,3 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     documents, error = parse_yaml(text, "f")
     for problem in [*(p for d in documents for p in d.problems), *([error] if error else [])]:
         assert problem.message
-
-
-@given(
-    st.dictionaries(
-        # A key of YAML ends within 1,024 characters; these may take twelve each.
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=80),
-        st.text(st.characters(exclude_categories=["Cs"])),
-        max_size=3,
-    )
-)
-@settings(max_examples=examples(200), deadline=None)
-def test_what_the_server_stored_is_read_whatever_its_characters(plain: dict[str, str]) -> None:
-    """JSON's escapes are not all YAML's: two for one character, and DEL as it is."""
-    plain = {**plain, "ice": "\U0001f9ca", "backslash": "\\ud83e\\uddca", "del": "\x7f"}
-    assert value_of(json_as_yaml(plain)) == plain
