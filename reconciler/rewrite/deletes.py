@@ -52,11 +52,16 @@ class Delete:
     offset: int = 0
     """Where a vector begins in its file."""
     length: int = 0
-    """Bytes of a vector."""
+    """Stored bytes: of a vector its own, else of the file."""
 
     @property
     def vector(self) -> bool:
         return self.format == "PUFFIN"
+
+    @property
+    def shared(self) -> bool:
+        """Whether it may apply to several data files."""
+        return bool(self.keys) or not self.data_file
 
 
 class Deletes:

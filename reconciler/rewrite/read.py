@@ -51,6 +51,8 @@ Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 Raw = dict[str, pa.ChunkedArray]
 """Columns as a file holds them, by name."""
+Keys = tuple[pa.ChunkedArray, ...]
+"""Columns of the keys of equality deletes."""
 
 
 class Damaged(Exception):
@@ -95,7 +97,8 @@ class Reader:
         self.mapping = None if table.mapping is None else json.loads(table.mapping)
         self._footers: dict[str, tuple[Any, Mapping[Any, int]]] = {}
         self._positions: dict[str, dict[str, Positions]] = {}
-        self._keys: dict[str, tuple[pa.ChunkedArray, ...]] = {}
+        self._keys: dict[str, Keys] = {}
+        self._together: tuple[tuple[str, ...], Keys] = (), ()
         self.kept: dict[tuple[str, int], Mask | None] = {}
         """Which rows of a row group are live, by file and number; None if all of them are. Columns
         of a file are read one after another, its deletes once."""
@@ -166,22 +169,33 @@ class Reader:
                     named, arrow.fitted(batch.column(rows[0]), row_column, ids, rows)
                 )
 
-    def keys(
-        self, ids: tuple[int, ...], files: Sequence[Delete]
-    ) -> Iterator[tuple[pa.ChunkedArray, ...]]:
+    def keys(self, ids: tuple[int, ...], files: Sequence[Delete]) -> Iterator[Keys]:
         """Yield the key columns of equality delete files with the same keys, of many rows at a
         time."""
-        held: list[tuple[pa.ChunkedArray, ...]] = []
+        name = tuple(one.path for one in files)
+        if self._together[0] != name and all(path in self._keys for path in name):
+            self._together = name, self._put_together([self._keys[path] for path in name])
+        if self._together[0] == name and self._together[1]:
+            yield self._together[1]
+            return
+        held: list[Keys] = []
         for number, one in enumerate(files):
             held.append(self._keys_of(ids, one))
             if number == len(files) - 1 or sum(len(part[0]) for part in held) >= KEY_ROWS:
-                yield tuple(
-                    pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
-                    for *parts, kind in zip(*held, [part.type for part in held[0]], strict=True)
-                )
+                yield _one_below_the_other(held)
                 held.clear()
 
-    def _keys_of(self, ids: tuple[int, ...], one: Delete) -> tuple[pa.ChunkedArray, ...]:
+    def _put_together(self, parts: Sequence[Keys]) -> Keys:
+        """Return the keys in one piece, for all row groups with the same deletes; () if they are
+        too many to be kept twice."""
+        size = sum(column.nbytes for part in parts for column in part)
+        kept = sum(column.nbytes for part in self._keys.values() for column in part)
+        if kept + size > KEPT_KEYS or sum(len(part[0]) for part in parts) > KEY_ROWS:
+            return ()
+        whole = _one_below_the_other(parts)
+        return tuple(pa.chunked_array([arrow.one_piece(column)]) for column in whole)
+
+    def _keys_of(self, ids: tuple[int, ...], one: Delete) -> Keys:
         """Return the key columns of one file, which several data files need; as many files are kept
         as there is room for."""
         known = self._keys.get(one.path)
@@ -243,6 +257,13 @@ class Reader:
         """Free what is held of a data file."""
         self._footers.pop(location, None)
         self.scratch.forget(location)
+
+
+def _one_below_the_other(parts: Sequence[Keys]) -> Keys:
+    return tuple(
+        pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
+        for columns in zip(*parts, strict=True)
+    )
 
 
 def _way_to(column: Column, ids: Mapping[Any, int]) -> tuple[str, ...]:

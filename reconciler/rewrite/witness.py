@@ -8,11 +8,9 @@ in code of this package. Used in Spark's Python processes and in the driver; nee
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,34 +21,27 @@ import numpy as np
 
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.file_forms import form_from
-from reconciler.errors import first_line
 from reconciler.rewrite import deletes as deleted
 from reconciler.rewrite import hashes, places
-from reconciler.rewrite.columns import Column, Stored, Unreadable, stored_columns, with_ids
+from reconciler.rewrite.columns import Column, Stored, Unreadable
+from reconciler.rewrite.decoder import Decoder
 from reconciler.rewrite.deletes import Delete, Positions
+from reconciler.rewrite.failures import HOLDS, LZ4, Failure, Refused, collected, failure_of
 from reconciler.rewrite.places import Placed
-from reconciler.rewrite.storage import Opening, Scratch, local_path
+from reconciler.rewrite.shared_deletes import SharedDeletes
+from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.table.parquet_schema import NotParquetError
 from reconciler.table.physical import Expected, fault_of
 
-log = logging.getLogger(__name__)
 BATCH, BATCH_BYTES = 100, 256 << 20
 """Files of equal columns that one query reads, if nothing is deleted from them, and the bytes of
 them from which on no more are added: files of another store are in scratch meanwhile."""
-LZ4 = "LZ4"
-"""In DuckDB's errors about Hadoop's frames, which it does not know."""
 T = TypeVar("T")
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539
 """Reserved field ids of row lineage (format 3)."""
 OTHER_PARTITION = "rows of another partition than its entry says"
 ROW = "file_row_number"
 """DuckDB's name of a row's number in its file."""
-PATH_COLUMN = Column(deleted.PATH_ID, "file_path", "string")
-POSITION_COLUMN = Column(deleted.POSITION_ID, "pos", "long")
-POSITION_NAMES = json.dumps(
-    [{"field-id": one.field_id, "names": [one.name]} for one in (PATH_COLUMN, POSITION_COLUMN)]
-)
-"""Name mapping of position delete files that were written without field ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,28 +89,6 @@ class Fingerprint:
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
         return Fingerprint(self.rows + other.rows, self.total + other.total)
-
-
-HOLDS, MISSING, MEMORY, STORAGE = "holds", "missing", "memory", "storage"
-UNFIT = "unfit"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a file could not be compared, or rewritten."""
-
-    path: str
-    """"" where it concerns no file of its own."""
-    column: str
-    """Dotted name, "" if it concerns the file as a whole."""
-    detail: str
-    """A clause without values of the table."""
-    kind: str = HOLDS
-    """HOLDS: it holds what cannot be compared. MISSING: it does not exist. MEMORY: there was too
-    little of it. STORAGE: its storage, or that of scratch, gave an error. UNFIT: nothing is wrong
-    with it, but the engine cannot rewrite it."""
-    said: str = ""
-    """What a decoder said, which may hold values of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +161,13 @@ class Witness:
         """scratch: in which files are that somebody else keeps, None for one of its own."""
         self._table, self._limits, self._stopping = table, limits, stopping
         self._scratch, self._shared = scratch or Scratch(opening), scratch is not None
-        self._footers: dict[str, tuple[Stored, ...]] = {}
-        self._keys: dict[tuple[tuple[str, ...], tuple[int, ...]], str] = {}
 
     def __enter__(self) -> Witness:
         if not self._shared:
             self._scratch.__enter__()
-        self._sql = connect(self._limits, str(self._scratch.directory))
+        self._decoder = Decoder(self._scratch, self._table.mapping, self._limits)
+        self._sql = self._decoder.sql
+        self._deletes = SharedDeletes(self._decoder, self._table.ways)
         return self
 
     def __exit__(
@@ -207,7 +176,7 @@ class Witness:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._sql.close()
+        self._decoder.close()
         if not self._shared:
             self._scratch.__exit__(kind, error, at)
 
@@ -240,12 +209,13 @@ class Witness:
         """Return what `read` returns of each batch of files."""
         found: list[T] = []
         failures: list[Failure] = []
+        self._deletes.expect([(file.path, file.deletes) for file in files])
         for batch in self._batches(files, form, failures):
-            with _collected(failures):
+            with collected(failures):
                 found.append(self._named(batch, read))
             for file in batch:
-                self._scratch.forget(file.path)
-                self._footers.pop(file.path, None)
+                self._decoder.forget(file.path)
+                self._deletes.done(file.path)
         if failures:
             raise Refused(*failures)
         return found
@@ -258,14 +228,14 @@ class Witness:
         alike: dict[tuple[Stored, ...], list[DataFile]] = defaultdict(list)
         for file in files:
             alone = None
-            with _collected(failures):
+            with collected(failures):
                 alone = self._named([file], lambda some: self._prepared(some[0], form))
             if alone is None:
                 continue
             if alone:
                 yield [file]
                 continue
-            batch = alike[self._stored(file.path)]
+            batch = alike[self._decoder.columns(file.path)]
             batch.append(file)
             if len(batch) == BATCH or sum(one.size for one in batch) >= BATCH_BYTES:
                 yield list(batch)
@@ -279,17 +249,17 @@ class Witness:
         show."""
         if form is not None:
             _require_form(self._scratch.path(file.path), form)
-        self._stored(file.path)
+        self._decoder.columns(file.path)
         for one in file.moved:
             if places.misplaced(one, self._values(file, one)):
-                raise Unreadable(self._way(one.source_id)[-1].name, OTHER_PARTITION)
+                raise Unreadable(self._deletes.way(one.source_id)[-1].name, OTHER_PARTITION)
         return bool(file.deletes or self._constants(file) or self._table.lineage)
 
     def _values(self, file: DataFile, of: Placed) -> list[Any]:
         """Return the values that show whether the file's rows belong to its partition."""
-        way = self._way(of.source_id)
-        value = hashes.value_of(way, self._stored(file.path), {})
-        read = f"read_parquet({self._sql_paths([file])}, hive_partitioning=false) r"
+        way = self._deletes.way(of.source_id)
+        value = hashes.value_of(way, self._decoder.columns(file.path), {})
+        read = self._decoder.rows([file.path])
         if of.type in places.FLOATS:
             query = f"SELECT DISTINCT {value} AS v, {hashes.zero_sign(value)} FROM {read}"
             found = self._sql.execute(f"{query} LIMIT {places.SAMPLE}").fetchall()
@@ -317,7 +287,7 @@ class Witness:
                 return self._named(batch, read)
             failures: list[Failure] = []
             for one in batch if len(batch) > 1 else ():
-                with _collected(failures):
+                with collected(failures):
                     self._named([one], read)
             if not failures:
                 failures.append(self._failure(batch[0], error))
@@ -335,7 +305,7 @@ class Witness:
 
         name = ""
         with contextlib.suppress(duckdb.Error, Unreadable, ValueError, OSError):
-            relation = f"read_parquet({self._sql_paths([file])}, hive_partitioning=false) r"
+            relation = self._decoder.rows([file.path])
             for name, parts in self._parts(file).items():
                 try:
                     self._sql.execute(f"SELECT sum(hash({', '.join(parts)})) FROM {relation}")
@@ -345,7 +315,7 @@ class Witness:
 
     def _fingerprint(self, files: Sequence[DataFile], hashed: bool) -> Fingerprint:
         if not hashed and not files[0].deletes:
-            paths = self._sql_paths(files)
+            paths = self._decoder.paths(file.path for file in files)
             query = f"SELECT sum(num_rows) FROM parquet_file_metadata({paths})"
             return Fingerprint(int(self._sql.execute(query).fetchone()[0]))
         wanted = "count(*)"
@@ -366,7 +336,7 @@ class Witness:
 
     def _parts(self, file: DataFile) -> dict[str, list[str]]:
         """Return SQL of what shows the value of each column, by its name."""
-        stored, constants = self._stored(file.path), self._constants(file)
+        stored, constants = self._decoder.columns(file.path), self._constants(file)
         found = {
             column.name: hashes.column_parts(column, stored, constants)
             for column in self._table.columns
@@ -392,7 +362,7 @@ class Witness:
         """Return the values of partition columns that a file does not hold."""
         if not file.partition:
             return {}
-        held = {column.field_id for column in self._stored(file.path)}
+        held = {column.field_id for column in self._decoder.columns(file.path)}
         return {
             field_id: hashes.literal(kind, value)
             for field_id, kind, value in file.partition
@@ -401,20 +371,34 @@ class Witness:
 
     # Deletes
 
-    def exchange(self, one: Exchange) -> tuple[int, Changed | None]:
-        """Return how many rows of the file are deleted, and how others would be. Raises Refused."""
-        return self._named([one.file], lambda _: self._exchanged(one))
+    def exchanged(self, exchanges: Sequence[Exchange]) -> Seen:
+        """Return how many rows of the files are deleted, and of which files others would be."""
+        self._deletes.expect(
+            [
+                (one.file.path, deletes)
+                for one in exchanges
+                for deletes in (one.file.deletes, one.after)
+            ]
+        )
+        hidden, changed, failures = 0, [], list[Failure]()
+        for one in exchanges:
+            with collected(failures):
+                rows, other = self._named([one.file], partial(self._exchanged, one))
+                hidden += rows
+                changed += [other] if other else []
+            self._deletes.done(one.file.path)
+        return Seen(hidden=hidden, changed=tuple(changed), failures=tuple(dict.fromkeys(failures)))
 
-    def _exchanged(self, one: Exchange) -> tuple[int, Changed | None]:
+    def _exchanged(self, one: Exchange, _: Sequence[DataFile]) -> tuple[int, Changed | None]:
         file = one.file
         self._require_own(file)
         before = self._positions(file, file.deletes)
         after = self._positions(file, one.after)
         new = [d for d in one.after if (d.path, d.offset) in one.new]
-        written = [self._position_rows(delete, file.path) for delete in new]
+        written = [self._deletes.positions(delete, file.path) for delete in new]
         repeated = sum(map(len, written)) - len(deleted.union(written))
         held = [self._held(delete, own) for delete, own in zip(new, written, strict=True)]
-        old = deleted.union([self._position_rows(delete, file.path) for delete in file.deletes])
+        old = deleted.union([self._deletes.positions(delete, file.path) for delete in file.deletes])
         known = old[(old < 0) | (old >= file.rows)]
         stray = sum(held) - sum(_of_rows(own, file.rows, known) for own in written)
         miscounted = sum(abs(own - delete.rows) for delete, own in zip(new, held, strict=True))
@@ -430,53 +414,29 @@ class Witness:
     def _held(self, one: Delete, own: Positions) -> int:
         """Return how many positions a delete file has, whatever they name. own: those of its data
         file."""
-        if one.vector:
-            return len(own)
-        _, relation = self._delete_file(one)
-        return int(self._sql.execute(f"SELECT count(*) FROM {relation} r").fetchone()[0])
+        return len(own) if one.vector else self._deletes.counts(one)[0]
 
     def _positions(self, file: DataFile, applied: Sequence[Delete]) -> Positions:
         """Return the rows that position deletes and vectors hide."""
-        rows = [self._position_rows(one, file.path) for one in applied if not one.keys]
+        rows = [self._deletes.positions(one, file.path) for one in applied]
         found = deleted.union(rows)
         return found[found < file.rows]
-
-    def _position_rows(self, one: Delete, path: str) -> Positions:
-        """Return what a file has of a data file, as it is stored."""
-        if one.keys:
-            return np.zeros(0, dtype=np.int64)
-        with _naming(one.path):
-            if one.vector:
-                puffin = self._scratch.path(one.path)
-                return deleted.vector_positions(puffin, one.offset, one.length)
-            stored, relation = self._delete_file(one)
-            at = hashes.value_of((POSITION_COLUMN,), stored, {})
-            named = hashes.value_of((PATH_COLUMN,), stored, {})
-            query = f"SELECT {at} AS pos FROM {relation} r WHERE {named} = ? AND pos IS NOT NULL"
-            found = self._sql.execute(query, [path]).fetchnumpy()["pos"]
-            return np.asarray(found, dtype=np.int64)
 
     def _require_own(self, file: DataFile) -> None:
         """Raise Refused if a delete file that names one data file in its manifest entry has
         positions of others too: some readers apply them there."""
         for one in file.deletes:
-            if one.data_file and not one.vector:
-                with _naming(one.path):
-                    stored, relation = self._delete_file(one)
-                    named = hashes.value_of((PATH_COLUMN,), stored, {})
-                    query = f"SELECT count(*) FROM {relation} r WHERE {named} IS DISTINCT FROM ?"
-                    (others,) = self._sql.execute(query, [one.data_file]).fetchone()
-                    if others:
-                        raise Unreadable("", "positions of other data files than its entry names")
+            if one.data_file and not one.vector and self._deletes.counts(one)[1]:
+                detail = "positions of other data files than its entry names"
+                raise Refused(Failure(one.path, "", detail))
 
     def _hit(self, file: DataFile, keyed: Sequence[Delete]) -> Positions:
         """Return the rows that equality deletes hide."""
         if not keyed:
             return np.zeros(0, dtype=np.int64)
-        files = self._sql_paths([file])
+        rows = self._decoder.rows([file.path])
         held = [
-            f"SELECT r.{ROW} AS pos FROM read_parquet({files}, hive_partitioning=false) r "
-            f"SEMI JOIN {table} ON {condition}"
+            f"SELECT r.{ROW} AS pos FROM {rows} SEMI JOIN {table} ON {condition}"
             for table, condition in self._equal(file, keyed)
         ]
         query = f"SELECT DISTINCT pos FROM ({' UNION ALL '.join(held)}) ORDER BY pos"
@@ -484,7 +444,7 @@ class Witness:
 
     def _live(self, files: Sequence[DataFile]) -> str:
         """Return SQL of the rows that readers see, as relation `r`."""
-        source = f"read_parquet({self._sql_paths(files)}, hive_partitioning=false) r"
+        source = self._decoder.rows(file.path for file in files)
         file = files[0]
         if not file.deletes:
             return source
@@ -499,149 +459,29 @@ class Witness:
             source += f" ANTI JOIN {table} ON {condition}"
         return source
 
-    def _equal(self, file: DataFile, keyed: Iterable[Delete]) -> Iterator[tuple[str, str]]:
-        """Yield tables of keys, and the condition that a row `r` of the file has one of them. NULL
-        is equal to NULL, NaN to NaN, and a zero to one of the same sign."""
-        by_keys: dict[tuple[int, ...], list[Delete]] = defaultdict(list)
-        for one in keyed:
-            by_keys[one.keys].append(one)
-        stored, constants = self._stored(file.path), self._constants(file)
-        for ids, ones in by_keys.items():
-            table = self._key_table(ids, ones)
-            conditions = []
-            for number, key in enumerate(ids):
-                way = self._way(key)
+    def _equal(self, file: DataFile, keyed: Sequence[Delete]) -> Iterator[tuple[str, str]]:
+        """Yield relations of keys, and the condition that a row `r` of the file has one of them.
+        NULL is equal to NULL, NaN to NaN, and a zero to one of the same sign."""
+        stored, constants = self._decoder.columns(file.path), self._constants(file)
+        for number, (ids, keys) in enumerate(self._deletes.keys(keyed)):
+            name, conditions = f"keys{number}", []
+            for at, key in enumerate(ids):
+                way = self._deletes.way(key)
                 value = hashes.value_of(way, stored, constants)
-                conditions.append(f"{value} IS NOT DISTINCT FROM {table}.k{number}")
+                conditions.append(f"{value} IS NOT DISTINCT FROM {name}.k{at}")
                 if way[-1].type in ("float", "double"):
                     sign = hashes.zero_sign(value)
-                    conditions.append(f"{sign} IS NOT DISTINCT FROM {table}.z{number}")
-            yield table, " AND ".join(conditions)
-
-    def _key_table(self, ids: tuple[int, ...], ones: Sequence[Delete]) -> str:
-        """Return the name of a table with the keys of these files."""
-        key = (tuple(one.path for one in ones), ids)
-        if key not in self._keys:
-            for other in [known for known in self._keys if known[1] == ids]:
-                self._sql.execute(f"DROP TABLE {self._keys.pop(other)}")
-            name = "keys_" + "_".join(map(str, ids))
-            for number, one in enumerate(ones):
-                with _naming(one.path):
-                    keys = self._keys_of(one)
-                    made = f"INSERT INTO {name}" if number else f"CREATE TEMP TABLE {name} AS"
-                    self._sql.execute(f"{made} {keys}")
-            self._sql.execute(
-                f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT DISTINCT * FROM {name}"
-            )
-            self._keys[key] = name
-        return self._keys[key]
-
-    def _keys_of(self, one: Delete) -> str:
-        """Return SQL of the keys in an equality delete file."""
-        stored, relation = self._delete_file(one)
-        values = []
-        for number, field_id in enumerate(one.keys):
-            way = self._way(field_id)
-            value = hashes.value_of(way, stored, {})
-            values.append(f"{value} AS k{number}")
-            if way[-1].type in ("float", "double"):
-                values.append(f"{hashes.zero_sign(value)} AS z{number}")
-        return f"SELECT {', '.join(values)} FROM {relation} r"
-
-    def _way(self, field_id: int) -> tuple[Column, ...]:
-        way = self._table.ways.get(field_id)
-        if way is None:
-            raise Unreadable("", f"an equality delete on field {field_id}, which no schema has")
-        return way
-
-    # Files
-
-    def _delete_file(self, one: Delete) -> tuple[tuple[Stored, ...], str]:
-        """Return the columns of a delete file, and SQL of its rows."""
-        path = self._scratch.path(one.path)
-        if one.format != "PARQUET":
-            path = self._scratch.converted(one.path, partial(deleted.to_parquet, path, one.format))
-        names = None if one.keys else POSITION_NAMES
-        stored = self._stored(one.path, names, path)
-        return stored, f"read_parquet(['{path}'], hive_partitioning=false)"
-
-    def _stored(
-        self, path: str, mapping: str | None = None, local: Path | None = None
-    ) -> tuple[Stored, ...]:
-        """Return the columns of a Parquet file. mapping: of a file without field ids, if it is not
-        the table's. local: where it is, if not in scratch."""
-        if path not in self._footers:
-            query = "SELECT * FROM parquet_schema(?)"
-            found = self._sql.execute(query, [[str(local or self._scratch.path(path))]])
-            names = [one[0] for one in found.description]
-            rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-            self._footers[path] = with_ids(stored_columns(rows), mapping or self._table.mapping)
-        return self._footers[path]
-
-    def _sql_paths(self, files: Sequence[DataFile]) -> str:
-        return "[" + ", ".join(f"'{self._scratch.path(file.path)}'" for file in files) + "]"
+                    conditions.append(f"{sign} IS NOT DISTINCT FROM {name}.z{at}")
+            yield f"{keys} {name}", " AND ".join(conditions)
 
 
 class Stopped(Exception):
     """The run ends: what is compared is not needed any more."""
 
 
-class Refused(Exception):
-    """Files could not be compared."""
-
-    def __init__(self, *failures: Failure) -> None:
-        super().__init__(*failures)
-        self.failures = failures
-
-
 def _of_rows(positions: Positions, rows: int, known: Positions) -> int:
     """Return how many positions are of rows of a file, or among known ones."""
     return int(np.count_nonzero((positions >= 0) & (positions < rows) | np.isin(positions, known)))
-
-
-@contextlib.contextmanager
-def _collected(failures: list[Failure]) -> Iterator[None]:
-    """Note files that hold what cannot be compared, so that others are looked at too. What may
-    concern all of them is raised."""
-    try:
-        yield
-    except Refused as refused:
-        if any(one.kind != HOLDS for one in refused.failures):
-            raise
-        failures += refused.failures
-
-
-@contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Whatever fails is this delete file's failure."""
-    try:
-        yield
-    except Exception as error:
-        if LZ4 in str(error):
-            raise  # its files are recoded, and read once more
-        raise Refused(failure_of(path, error)) from error
-
-
-def failure_of(path: str, error: Exception) -> Failure:
-    """Return what an error says of a file, which it need not name. Raises it if it is no error of
-    a file, of memory or of a storage."""
-    import duckdb
-
-    if isinstance(error, FileNotFoundError):
-        return Failure(str(error.filename or path), "", "the file does not exist", MISSING)
-    if isinstance(error, Unreadable):
-        return Failure(path, error.column, error.detail)
-    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
-        return Failure(path, "", first_line(error), MEMORY)
-    if isinstance(error, (duckdb.IOException, OSError)):
-        local = local_path(path)
-        if local is not None and not local.exists():
-            return Failure(path, "", "the file does not exist", MISSING)
-        return Failure(path, "", first_line(error), STORAGE)
-    if isinstance(error, (duckdb.Error, ValueError)):
-        log.warning("%s: %s", path, error)
-        return Failure(path, "", _why(error))
-    raise error
 
 
 def _require_form(path: Path, form: Expected) -> None:
@@ -660,34 +500,6 @@ def _require_form(path: Path, form: Expected) -> None:
         raise Unreadable("", str(error)) from error
     if fault is not None:
         raise Unreadable(fault.column, fault.detail)
-
-
-def _why(error: Exception) -> str:
-    """Return why a file cannot be read. The message of another library is for the log alone: it
-    quotes values of the table, and this goes to ledgers, plans and conditions."""
-    if "not valid UTF8" in str(error):
-        return "text that is not UTF-8"
-    if type(error) is ValueError:
-        return first_line(error)
-    return f"its values cannot be read ({type(error).__name__}); the log of the run has the reason"
-
-
-def connect(limits: Limits, directory: str) -> Any:
-    """Return a DuckDB without access to anything but files, which computes in the thread that
-    asks: its CPU time is that thread's."""
-    import duckdb
-
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "threads": 1,
-        "memory_limit": f"{limits.memory_bytes >> 20}MiB",
-        "temp_directory": directory,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_scan_all_frames": False,
-    }
-    made = duckdb.connect(":memory:", config=settings)
-    made.execute("SET TimeZone = 'UTC'")
-    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -730,13 +542,7 @@ def witnessed(
 
 def _read(reader: Witness, work: Work, numbers: Sequence[int]) -> Seen:
     if work.exchanges:
-        hidden, changed, failures = 0, [], list[Failure]()
-        for number in numbers:
-            with _collected(failures):
-                rows, other = reader.exchange(work.exchanges[number])
-                hidden += rows
-                changed += [other] if other else []
-        return Seen(hidden=hidden, changed=tuple(changed), failures=tuple(dict.fromkeys(failures)))
+        return reader.exchanged([work.exchanges[number] for number in numbers])
     files = [work.files[number] for number in numbers]
     if work.by_column:
         return Seen(columns=reader.columns(files))

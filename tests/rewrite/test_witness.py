@@ -16,17 +16,8 @@ import pytest
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite import witness as reading
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
-from reconciler.rewrite.witness import (
-    LAST_UPDATED,
-    MEMORY,
-    MISSING,
-    ROW_ID,
-    STORAGE,
-    DataFile,
-    Table,
-    Work,
-    witnessed,
-)
+from reconciler.rewrite.failures import MEMORY, MISSING, STORAGE
+from reconciler.rewrite.witness import LAST_UPDATED, ROW_ID, DataFile, Table, Work, witnessed
 from reconciler.table.physical import Expected
 from tests.rewrite import model
 from tests.rewrite.model import EPOCH, Row, arrow_field, table_of, write, write_table

@@ -16,10 +16,10 @@ from typing import Any
 from reconciler.errors import TableDamagedError, UnsupportedError
 from reconciler.rewrite import hidden
 from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.hidden import Found, Group, Target, Task, Written
 from reconciler.rewrite.storage import PARQUET, Opening, local_path
 from reconciler.rewrite.task import ATTEMPT, NUMBER
-from reconciler.rewrite.witness import Failure
 from reconciler.spark.deletes import replacement
 from reconciler.spark.deletes.delete_files import DELETE, DeleteFile
 from reconciler.spark.schedule import damage, native, scan, witnessing, write

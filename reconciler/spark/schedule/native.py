@@ -24,6 +24,7 @@ from reconciler.format import iec
 from reconciler.rewrite import rewriting
 from reconciler.rewrite.columns import Column, leaves
 from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.failures import MEMORY, MISSING, STORAGE, UNFIT, Failure
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import PARQUET, Opening, local_path
 from reconciler.rewrite.task import (
@@ -39,17 +40,7 @@ from reconciler.rewrite.task import (
     Unfit,
     Writer,
 )
-from reconciler.rewrite.witness import (
-    MEMORY,
-    MISSING,
-    STORAGE,
-    UNFIT,
-    Check,
-    DataFile,
-    Failure,
-    Table,
-    Work,
-)
+from reconciler.rewrite.witness import Check, DataFile, Table, Work
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import witnessing
 from reconciler.spark.schedule.attempt import Attempt

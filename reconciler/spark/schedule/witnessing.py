@@ -11,6 +11,7 @@ import heapq
 import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,16 +29,13 @@ from reconciler.errors import (
 from reconciler.format import count, plural
 from reconciler.rewrite.columns import Column, columns_of, every
 from reconciler.rewrite.deletes import Delete, Deletes
+from reconciler.rewrite.failures import HOLDS, MEMORY, MISSING, Failure
 from reconciler.rewrite.places import Placed
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.witness import (
-    HOLDS,
-    MEMORY,
-    MISSING,
     Compared,
     DataFile,
     Exchange,
-    Failure,
     Fingerprint,
     Seen,
     Table,
@@ -239,13 +237,16 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
     Raises Unseen, FileNotFoundError for a file that does not exist, MemoryExhaustedError, and
     UnavailableError where a storage gives an error.
     """
-    sizes = [file.size + FILE_COST for file in (work.files or [one.file for one in work.exchanges])]
+    parts, costs = _parts(work, attempt.spark.cores)
     local = all(local_path(path) is not None for path in _paths(work))
     opening = None if local else attempt.opening()
-    bins = balanced(sizes, attempt.spark.cores)
+    bins = [
+        [number for at in members for number in parts[at]]
+        for members in balanced(costs, attempt.spark.cores)
+    ]
     if not bins:
         return Seen()
-    if by_driver(attempt.spark.local, sum(sizes), opening):
+    if by_driver(attempt.spark.local, sum(costs), opening):
         found = _in_threads(attempt, work, bins, opening)
     else:
         found = _on_executors(attempt, name, work, bins, opening)
@@ -254,6 +255,46 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
         seen += one
     _raise_first(attempt, seen.failures)
     return seen
+
+
+def _parts(work: Work, tasks: int) -> tuple[list[Sequence[int]], list[int]]:
+    """Return the numbers of files, or exchanges, in parts of which each is looked at by one task,
+    and the bytes that each takes."""
+    if not work.exchanges:
+        return [[n] for n in range(len(work.files))], [f.size + FILE_COST for f in work.files]
+    parts: list[Sequence[int]] = []
+    costs: list[int] = []
+    together: dict[Any, list[int]] = defaultdict(list)
+    for number, one in enumerate(work.exchanges):
+        shared = next((d for d in one.file.deletes if d.shared), None)
+        together[number if shared is None else shared.place].append(number)
+    for members in together.values():
+        some = [work.exchanges[number] for number in members]
+        for part in shares(len(members), *_exchange_costs(some), tasks):
+            parts.append([members[at] for at in part])
+            costs.append(sum(_exchange_costs([some[at] for at in part])))
+    return parts, costs
+
+
+def _exchange_costs(exchanges: Sequence[Exchange]) -> tuple[int, int]:
+    """Return the bytes that are read for each of the exchanges alone, and for all of them."""
+    own, shared = 0, dict[str, int]()
+    for one in exchanges:
+        keyed = any(d.keys for d in one.file.deletes)
+        own += one.file.size + FILE_COST if keyed else 0
+        for delete in (*one.file.deletes, *one.after):
+            if delete.shared:
+                shared[delete.path] = delete.length + FILE_COST
+            else:
+                own += delete.length + FILE_COST
+    return own, sum(shared.values())
+
+
+def shares(number: int, own: int, shared: int, tasks: int) -> list[range]:
+    """Return the numbers of data files in parts for at most that many tasks, each of which has as
+    much of its own as it reads again of what all of them share. own, shared: bytes."""
+    pieces = max(1, min(tasks, number, own // max(shared, 1)))
+    return [range(at, number, pieces) for at in range(pieces)]
 
 
 def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
