@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from reconciler.operator.layout.job_record import Phase
 from tests.test_docs import PAGES, ROOT, _anchor
 
 PACKAGE = ROOT / "reconciler"
@@ -184,7 +185,6 @@ def test_what_docstrings_and_comments_cite_exists() -> None:
 
 
 def test_phases_of_a_job_are_those_that_the_operator_writes() -> None:
-    from reconciler.operator.layout.facts import Phase
 
     text = (ROOT / "crds/tablelayouts.yaml").read_text(encoding="utf-8")
     (phases,) = re.findall(r"\n +phase: .*description: '(.+)\.'", text)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.kube.pods import ATTEMPT_LABEL, CATALOG_ANNOTATION, DIGEST_ANNOTATION, PLAN_LABEL
-from reconciler.operator.layout.facts import JobSeen, Phase, PodSeen
+from reconciler.operator.layout.facts import JobSeen, PodSeen
 from reconciler.operator.layout.failures import refused, waiting_for
+from reconciler.operator.layout.job_record import Phase
 from reconciler.operator.status_text import parse_time
 
 Object = Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import shutil
 import tempfile
@@ -12,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
-from reconciler.api.reach import Reach
+from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs, Reference
 from reconciler.api.run_document import RunDocument
 from reconciler.kube.api import JOB, POD, Api
-from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL
+from reconciler.operator.launch.job_manifest import Attempt, Owner, job
+from reconciler.operator.layout.job_record import JobRecord, Phase
+from reconciler.operator.settings import OperatorSettings
 from reconciler.spark.session import class_archive
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl, eventually
@@ -57,24 +59,23 @@ def identity(kubectl: Kubectl, namespace: str) -> None:
 
 def manifest(run: RunDocument, namespace: str, image: str) -> dict[str, Any]:
     layout = table_layout_name("test", run.table)
+    name = job_name(layout, run.plan_id, run.attempt)
     made = job(
-        JobRequest(
-            reach=Reach(local_files=True),
-            name=job_name(layout, run.plan_id, run.attempt),
-            namespace=namespace,
-            layout_name=layout,
-            layout_uid="00000000-0000-4000-8000-000000000000",
-            plan_id=run.plan_id,
-            plan_digest=run.plan_digest,
-            attempt=run.attempt,
+        Attempt(
+            record=JobRecord(
+                name, "", run.plan_id, run.plan_digest, run.attempt, Phase.PENDING,
+                dt.datetime.now(dt.UTC), 0, 0,
+            ),
+            owner=Owner(namespace, layout, "00000000-0000-4000-8000-000000000000"),
             run=run.text(),
             engine=ENGINE,
-            jobs=Jobs(),
-            image=image,
-            service_account="layout-spark",
-            secret="credentials",
+            catalog=replace(run.catalog.spec, jobs=Jobs(), secret=Reference("credentials")),
+            settings=OperatorSettings(
+                image=image, driver_service_account="layout-spark", executor_service_account="",
+                local_files=True,
+            ),
         )
-    )
+    )  # fmt: skip
     del made["metadata"]["ownerReferences"]  # there is no TableLayout: it would be collected
     return made
 

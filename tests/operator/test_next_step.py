@@ -10,15 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.conditions import Reason
-from reconciler.operator.layout.facts import (
-    JobSeen,
-    LayoutInput,
-    Phase,
-    PodSeen,
-    ProposalState,
-    Record,
-    Trouble,
-)
+from reconciler.operator.layout.facts import JobSeen, LayoutInput, PodSeen, ProposalState, Trouble
+from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.layout.next_step import next_step
 from reconciler.operator.layout.steps import (
     Adopt,
@@ -41,12 +34,13 @@ MINUTE = dt.timedelta(minutes=1)
 PLAN, DIGEST = "p-3f9a1c0b77de4c21a0be", "sha256:" + "a" * 64
 
 JOB = JobSeen("tl-x-1", "job-uid", "uid", PLAN, DIGEST, 1, Phase.RUNNING, NOW - MINUTE)
-RECORD = Record("tl-x-1", "job-uid", PLAN, DIGEST, 1, Phase.RUNNING, NOW - MINUTE, 300, 7)
+RECORD = JobRecord("tl-x-1", "job-uid", PLAN, DIGEST, 1, Phase.RUNNING, NOW - MINUTE, 300, 7)
 AHEAD = replace(RECORD, uid="", phase=Phase.PENDING)
 PROPOSAL = ProposalState(PLAN, DIGEST, (Charge(100, 2.5), Charge(200, 4.0), Charge(50, 1.0)), 2)
 FREE = LayoutInput(
     now=NOW,
     leading=True,
+    name="tl-x",
     uid="uid",
     jobs=(),
     pods=(),
@@ -59,18 +53,18 @@ FREE = LayoutInput(
 def test_admitted_work_is_launched_with_the_charges_of_the_admitted_prefix():
     decision = next_step(FREE)
     assert isinstance(decision, Launch)
-    candidate = decision.candidate
-    assert (candidate.actions, candidate.rewrite_bytes, candidate.cpu_seconds) == (2, 300, 7)
-    assert candidate.attempt == 1
+    record = decision.record
+    assert (decision.actions, record.rewrite_bytes, record.cpu_seconds) == (2, 300, 7)
+    assert (record.attempt, record.phase, record.written) == (1, Phase.PENDING, NOW)
 
 
 def test_a_cut_short_attempt_is_settled_while_old_evidence_holds_the_next_job():
     left = replace(PROPOSAL, rests_on_workload=True, cut_short=("p-old", "sha256:old"))
     decision = next_step(replace(FREE, proposal=left, workload_stale="the import fails"))
     assert isinstance(decision, Launch)
-    assert (decision.candidate.plan_id, decision.candidate.actions) == ("p-old", 0)
+    assert (decision.record.plan_id, decision.actions) == ("p-old", 0)
     fresh = next_step(replace(FREE, proposal=left))
-    assert isinstance(fresh, Launch) and fresh.candidate.actions > 0
+    assert isinstance(fresh, Launch) and fresh.actions > 0
 
 
 def test_a_second_attempt_has_a_number_of_its_own():
@@ -78,7 +72,7 @@ def test_a_second_attempt_has_a_number_of_its_own():
     settled = replace(RECORD, phase=Phase.FAILED, attempt=2)
     decision = next_step(replace(FREE, jobs=(ended,), record=settled))
     assert isinstance(decision, Launch)
-    assert decision.candidate.attempt == 4
+    assert decision.record.attempt == 4
 
 
 @pytest.mark.parametrize(
@@ -235,7 +229,7 @@ jobs = st.builds(
     moments,
 )
 records = st.builds(
-    lambda name, uid, plan, phase, written: Record(name, uid, *plan, 1, phase, written, 300, 7),
+    lambda name, uid, plan, phase, written: JobRecord(name, uid, *plan, 1, phase, written, 300, 7),
     names,
     st.sampled_from(["", "job-uid"]),
     plans,
@@ -258,6 +252,7 @@ states = st.builds(
     LayoutInput,
     now=st.just(NOW),
     leading=st.sampled_from([True, True, True, False]),
+    name=st.just("tl-x"),
     uid=st.just("uid"),
     jobs=st.none() | st.lists(jobs, max_size=2).map(tuple),
     pods=st.none() | st.lists(st.builds(PodSeen, names, st.booleans()), max_size=2).map(tuple),
@@ -291,12 +286,12 @@ def test_nothing_starts_beside_what_lives_or_is_owed(state):
         admitted = proposal.pending[: proposal.admitted]
         assert admitted
         held = state.record.rewrite_bytes if isinstance(decision, CreateAgain) else (
-            decision.candidate.rewrite_bytes
+            decision.record.rewrite_bytes
         )  # fmt: skip
         assert held <= sum(charge.rewrite_bytes for charge in admitted)
     if isinstance(decision, Launch):
         assert state.record is None or not state.record.unsettled
-        held_cpu = decision.candidate.cpu_seconds
+        held_cpu = decision.record.cpu_seconds
         assert held_cpu >= sum(
             c.cpu_seconds for c in state.proposal.pending[: state.proposal.admitted]
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 
-from reconciler.operator.layout.steps import Startable
+from reconciler.operator.layout.job_record import JobRecord, Phase
+from reconciler.operator.layout.steps import Launch
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
-from tests.operator.worlds import GIB, NAMESPACE, World
+from tests.operator.worlds import GIB, NAMESPACE, START, World
 
 HOUR = dt.timedelta(hours=1)
 
 
-def candidate(saving: float) -> Startable:
-    return Startable("p-1", "d", 1, 1, GIB, 1, saving)
+def work(saving: float) -> Launch:
+    return Launch(JobRecord("j-1", "", "p-1", "d", 1, Phase.PENDING, START, GIB, 1), 1, saving)
 
 
 def key(name: str) -> Key:
@@ -24,15 +25,15 @@ def test_the_greater_saving_goes_first_and_waiting_makes_up_for_a_smaller_one() 
     names = [world.table(name) for name in ("small", "large", "middle")]
     operator = world.operator()
     launcher = operator.launcher
-    launcher.offer(key(names[0]), candidate(1.0))
+    launcher.offer(key(names[0]), work(1.0))
     world.now += 3 * HOUR
-    launcher.offer(key(names[1]), candidate(8.0))
-    launcher.offer(key(names[2]), candidate(2.0))
+    launcher.offer(key(names[1]), work(8.0))
+    launcher.offer(key(names[2]), work(2.0))
     assert launcher.in_order() == [key(names[n]) for n in (1, 0, 2)]
     world.now += 30 * HOUR
     assert launcher.in_order()[0] == key(names[1])
     launcher.offer(key(names[1]), None)
-    launcher.offer(key(names[1]), candidate(8.0))
+    launcher.offer(key(names[1]), work(8.0))
     assert launcher.in_order() == [key(names[n]) for n in (2, 0, 1)]
 
 

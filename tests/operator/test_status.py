@@ -18,15 +18,13 @@ from reconciler.api.conditions import Status as Truth
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT, structural_schema
 from reconciler.operator.catalog.status import CatalogView, catalog_status
 from reconciler.operator.conditions import Condition, condition_of, merged
-from reconciler.operator.layout.facts import Phase, Record
+from reconciler.operator.layout.job_record import JobRecord, Phase, job_status, record_of
 from reconciler.operator.layout.plan_status import plan_lines, plan_status
 from reconciler.operator.layout.status import (
     GateVerdict,
     accepted,
     changed,
-    job_status,
     layout_conditions,
-    record_of,
     transitions,
     with_history,
 )
@@ -48,7 +46,7 @@ from tests.said import Said
 NOW = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
 LATER = NOW + dt.timedelta(hours=1)
 PLAN, DIGEST = "p-" + "0" * 20, "sha256:" + "a" * 64
-RECORD = Record("tl-x-1", "u", PLAN, DIGEST, 2, Phase.RUNNING, NOW, 12345678901, 3601)
+RECORD = JobRecord("tl-x-1", "u", PLAN, DIGEST, 2, Phase.RUNNING, NOW, 12345678901, 3601)
 
 
 def check(value: Any, schema: dict[str, Any], path: str = "status") -> None:

@@ -23,8 +23,8 @@ from reconciler.operator.launch.charges import Book
 from reconciler.operator.launch.reservations import held, unsettled
 from reconciler.operator.launch.shares import Slots
 from reconciler.operator.layout.gathering import Facts
-from reconciler.operator.layout.status import record_of
-from reconciler.operator.layout.steps import Startable, Wait
+from reconciler.operator.layout.job_record import record_of
+from reconciler.operator.layout.steps import Launch, Recommend, Wait
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.runtime import Runtime
 from reconciler.plan.budget import Budget, Charge, Spent, admit
@@ -43,19 +43,17 @@ class Admission:
     runtime: Runtime
     facts: Facts
 
-    def refused(self, subject: Subject, candidate: Startable) -> Wait | None:
+    def refused(self, subject: Subject, work: Launch | Recommend) -> Wait | None:
         """Check by the index: cheap, and enough for a reason; `over` and the book decide later."""
         others = [
             body
             for body in self.runtime.index.layouts_with_job()
             if body["metadata"]["uid"] != subject.body["metadata"]["uid"]
         ]
-        charge = Charge(candidate.rewrite_bytes, float(candidate.cpu_seconds))
-        now, namespace = subject.now, subject.key.namespace
-        book = self.facts.spending.known
-        return self.shared(book, namespace, candidate.rewrite_bytes, now) or self.over(
-            subject, charge, others
-        )
+        size, now = work.record.rewrite_bytes, subject.now
+        charge = Charge(size, float(work.record.cpu_seconds))
+        shared = self.shared(self.facts.spending.known, subject.key.namespace, size, now)
+        return shared or self.over(subject, charge, others)
 
     def over(
         self, subject: Subject, charge: Charge, others: Sequence[dict[str, Any]]

@@ -29,21 +29,21 @@ from reconciler.kube.errors import (
     NotFound,
 )
 from reconciler.kube.kinds import JOB, TABLE_LAYOUT
-from reconciler.kube.names import job_name
 from reconciler.kube.pods import DIGEST_ANNOTATION
 from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.launch import shares
 from reconciler.operator.launch.admission import FULL, REFUSED, RETRY, Admission, policy_key_of
 from reconciler.operator.launch.charges import Book
-from reconciler.operator.launch.driver_manifest import driver_job, recommend_job
+from reconciler.operator.launch.job_manifest import Attempt, Owner, job
+from reconciler.operator.launch.run_documents import run_document
 from reconciler.operator.launch.spending import admitted
 from reconciler.operator.layout import failures
-from reconciler.operator.layout.facts import Phase, Record
+from reconciler.operator.layout.job_record import JobRecord, Phase, job_status, record_of
 from reconciler.operator.layout.reconcile import Layouts
-from reconciler.operator.layout.status import job_status, record_of
-from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Startable, Wait
-from reconciler.operator.layout.subject import Subject
+from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Wait
+from reconciler.operator.layout.subject import Subject, catalog_version
 from reconciler.operator.seen import owner_uid
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 from reconciler.plan.budget import Charge
@@ -57,10 +57,10 @@ for a recommendation, which comes after all work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a table could start."""
+class Queued:
+    """Work that a table could start, and how long it has waited."""
 
-    candidate: Startable
+    work: Launch | Recommend
     """The work."""
     since: dt.datetime
     """Since when it is offered."""
@@ -80,7 +80,7 @@ class Launcher:
 
     layouts: Layouts
     """Reconciles the TableLayouts whose jobs are started."""
-    offers: dict[Key, Offer] = field(default_factory=dict)
+    offers: dict[Key, Queued] = field(default_factory=dict)
     """What each table could start, and since when."""
     served: dict[str, int] = field(default_factory=dict)
     """Number of the launch in which each namespace was last served."""
@@ -95,12 +95,12 @@ class Launcher:
         self.spending = self.layouts.facts.spending
         self.admission = Admission(self.layouts.runtime, self.layouts.facts)
 
-    def offer(self, key: Key, candidate: Startable | None) -> Wait | None:
+    def offer(self, key: Key, work: Launch | Recommend | None) -> Wait | None:
         """Offer what a table could start; None withdraws an offer.
 
         Returns why it cannot start now, as far as that is known without a call.
         """
-        if candidate is None:
+        if work is None:
             with self.lock:
                 self.offers.pop(key, None)
             return None
@@ -108,10 +108,10 @@ class Launcher:
         with self.lock:
             known = self.offers.get(key)
             if known is None:
-                known = Offer(candidate, self.layouts.clock(), policy, limit)
-            elif known.candidate != candidate:
+                known = Queued(work, self.layouts.clock(), policy, limit)
+            elif not _reserves_the_same(known.work.record, work.record):
                 known = replace(known, refused=None)
-            offered = replace(known, candidate=candidate, policy=policy, limit=limit)
+            offered = replace(known, work=work, policy=policy, limit=limit)
             self.offers[key] = offered
         refusal = self._standing(key, offered, self._living())
         if refusal is None:
@@ -198,7 +198,7 @@ class Launcher:
                 self.layouts.runtime.enqueue(Key(Work.LAYOUT, job.namespace, job.layout), None)
         return bool(waiting)
 
-    def _waits_for_a_slot(self, key: Key, offer: Offer, living: list[tuple[str, str]]) -> bool:
+    def _waits_for_a_slot(self, key: Key, offer: Queued, living: list[tuple[str, str]]) -> bool:
         found = self._standing(key, offer, living)
         return (
             found is not None
@@ -216,7 +216,7 @@ class Launcher:
             if record is not None and record.unsettled
         ]
 
-    def _standing(self, key: Key, offer: Offer, living: list[tuple[str, str]]) -> Wait | None:
+    def _standing(self, key: Key, offer: Queued, living: list[tuple[str, str]]) -> Wait | None:
         """Return the refusal that still applies: the limits on jobs at once, or a recent answer."""
         now = self.layouts.clock()
         later = now + RETRY
@@ -247,12 +247,10 @@ class Launcher:
             found = list(self.offers.items())
         jobs = self.admission.slots(self.spending.known, now).jobs
 
-        def rank(item: tuple[Key, Offer]) -> tuple[tuple[int, dt.datetime, int], float, Key]:
+        def rank(item: tuple[Key, Queued]) -> tuple[tuple[int, dt.datetime, int], float, Key]:
             namespace = item[0].namespace
             waited = max(0.0, (now - item[1].since).total_seconds() / 3600)
-            candidate = item[1].candidate
-            least = LEAST_SAVING / 100 if candidate.recommends else LEAST_SAVING
-            saving = -max(candidate.saving_per_byte, least) * (1 + waited)
+            saving = -_saving_of(item[1].work) * (1 + waited)
             place = shares.precedence(namespace, jobs, self.starving, self.served, now)
             return place, saving, item[0]
 
@@ -269,7 +267,7 @@ class Launcher:
                 self.offer(key, None)
                 self.layouts.runtime.enqueue(key, None)
                 return True
-            refusal = self.admission.refused(subject, decision.candidate)
+            refusal = self.admission.refused(subject, decision)
             if refusal is not None:
                 self._remember(key, refusal)
                 if isinstance(decision, Recommend):
@@ -279,7 +277,7 @@ class Launcher:
                     self.layouts.writer.tell(subject, refusal)
                 return False
             if isinstance(decision, Recommend):  # it only reads: the table needs no claim
-                self._reserve(subject, decision.candidate)
+                self._reserve(subject, decision.record)
                 return True
             owner = self._claimed(subject)
             if owner:
@@ -287,20 +285,19 @@ class Launcher:
                 self.layouts.writer.tell(subject, Stall(Reason.OWNED_ELSEWHERE, text))
                 self.offer(key, None)
                 return True
-            record = self._write_ahead(subject, decision.candidate)
+            self._write_ahead(subject, decision)
             self.offer(key, None)
-            self._create(subject, record, decision.candidate.memory_factor)
+            self._create(subject, decision.record, decision.memory_factor)
             return True
 
-    def _reserve(self, subject: Subject, candidate: Startable) -> None:
+    def _reserve(self, subject: Subject, record: JobRecord) -> None:
         """Write a recommend job ahead and create it; the table's conditions stay as they are."""
         self.layouts.writer.hold(subject)
-        record = self._record(subject, candidate)
         self.layouts.writer.note(subject, job=job_status(record))
         self.offer(subject.key, None)
         self._create(subject, record, 1.0)
 
-    def create_again(self, subject: Subject, record: Record, memory_factor: float) -> Result:
+    def create_again(self, subject: Subject, record: JobRecord, memory_factor: float) -> Result:
         """Continue a launch whose write-ahead has no Job, as found by a reconcile."""
         with self.admitting:
             body = self.layouts.runtime.api.get(
@@ -320,33 +317,19 @@ class Launcher:
 
     # Write-ahead and creation
 
-    def _write_ahead(self, subject: Subject, candidate: Startable) -> Record:
+    def _write_ahead(self, subject: Subject, work: Launch) -> None:
         """Reserve under the version that was read: if two operators write, one gets a conflict."""
         self.layouts.writer.hold(subject)
-        record = self._record(subject, candidate)
+        record = work.record
         body = {
-            **job_status(record, 0, candidate.actions),
+            **job_status(record, 0, work.actions),
             "layoutHash": layout_hash(subject.policy),
         }
         text = f"Job {record.name} is being created"
         running = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
         self.layouts.writer.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
-        return record
 
-    def _record(self, subject: Subject, candidate: Startable) -> Record:
-        return Record(
-            name=job_name(subject.key.name, candidate.plan_id, candidate.attempt),
-            uid="",
-            plan_id=candidate.plan_id,
-            digest=candidate.digest,
-            attempt=candidate.attempt,
-            phase=Phase.PENDING,
-            written=subject.now.replace(microsecond=0),
-            rewrite_bytes=candidate.rewrite_bytes,
-            cpu_seconds=candidate.cpu_seconds,
-        )
-
-    def _create(self, subject: Subject, record: Record, memory_factor: float) -> None:
+    def _create(self, subject: Subject, record: JobRecord, memory_factor: float) -> None:
         """Create the Job of a write-ahead, if it still fits beside all others'."""
         runtime = self.layouts.runtime
         charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
@@ -361,7 +344,7 @@ class Launcher:
             return  # the write-ahead stays: the next leader finds it
         self._send(subject, record, memory_factor)
 
-    def _admitted(self, subject: Subject, record: Record) -> Wait | None:
+    def _admitted(self, subject: Subject, record: JobRecord) -> Wait | None:
         """Write the job into the operator's book; return why that may not be."""
         now, namespace = subject.now, subject.key.namespace
         found: list[Wait] = []
@@ -383,13 +366,9 @@ class Launcher:
         self.served[namespace] = max(self.served.values(), default=0) + 1
         return None
 
-    def _send(self, subject: Subject, record: Record, memory_factor: float) -> None:
+    def _send(self, subject: Subject, record: JobRecord, memory_factor: float) -> None:
         runtime = self.layouts.runtime
-        manifest = (
-            recommend_job(runtime.settings, subject, record)
-            if record.recommends
-            else driver_job(runtime.settings, subject, record, memory_factor)
-        )
+        manifest = job(_attempt(runtime.settings, subject, record, memory_factor))
         try:
             created = runtime.api.create(JOB, subject.key.namespace, manifest)
         except AlreadyExists:
@@ -416,7 +395,7 @@ class Launcher:
             *subject.key[1:], record.name, ".".join(subject.table), record.plan_id,
         )  # fmt: skip
 
-    def _existing(self, subject: Subject, record: Record) -> dict[str, Any]:
+    def _existing(self, subject: Subject, record: JobRecord) -> dict[str, Any]:
         """Return the Job of that name, if it is ours for exactly this plan; else the table
         stalls."""
         found = self.layouts.runtime.api.get(JOB, subject.key.namespace, record.name)
@@ -428,13 +407,13 @@ class Launcher:
         self._fail(subject, record, failures.FOREIGN_JOB, message)
         return {}
 
-    def _not_created(self, subject: Subject, record: Record, error: ApiError) -> None:
+    def _not_created(self, subject: Subject, record: JobRecord, error: ApiError) -> None:
         """Handle a certain refusal of the server: nothing was created, nothing is reserved."""
         message = ". ".join((error.what, *error.details[:1]))
         self._fail(subject, record, failures.NOT_CREATED, message)
         self.layouts.runtime.api.event(subject.body, "JobRefused", message, "Warning")
 
-    def _fail(self, subject: Subject, record: Record, cause: str, message: str) -> None:
+    def _fail(self, subject: Subject, record: JobRecord, cause: str, message: str) -> None:
         if record.recommends:
             self.layouts.endings.not_started(subject, record.plan_id, message)
             self.layouts.endings.drop(subject, record, message)
@@ -452,6 +431,35 @@ class Launcher:
         self.layouts.runtime.enqueue(subject.key, None)
 
 
+def _attempt(
+    settings: OperatorSettings, subject: Subject, record: JobRecord, memory_factor: float
+) -> Attempt:
+    policy, handle = subject.policy, subject.handle
+    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    return Attempt(
+        record=record,
+        owner=Owner(subject.key.namespace, subject.key.name, subject.body["metadata"]["uid"]),
+        run=run_document(subject, record).text(),
+        engine=policy.spec.engine,
+        catalog=handle.document.spec,
+        settings=settings,
+        catalog_version=catalog_version(handle),
+        memory_factor=memory_factor,
+    )
+
+
+def _reserves_the_same(one: JobRecord, other: JobRecord) -> bool:
+    """Whether a refusal of one is one of the other: they may differ in the time of the decision."""
+    return replace(one, written=other.written) == other
+
+
+def _saving_of(work: Launch | Recommend) -> float:
+    """Return the saving per byte by which work is ordered, which is never 0."""
+    if isinstance(work, Recommend):
+        return LEAST_SAVING / 100
+    return max(work.saving_per_byte, LEAST_SAVING)
+
+
 def layout_hash(policy: Any) -> str:
     return "sha256:" + policy_hash(hash_inputs(policy))
 
@@ -460,7 +468,7 @@ def assemble(layouts_of: Callable[[Any, Any], Layouts]) -> tuple[Layouts, Launch
     """Return layouts and launcher, each with a reference to the other."""
     launcher: list[Launcher] = []
     layouts = layouts_of(
-        lambda key, candidate: launcher[0].offer(key, candidate),
+        lambda key, work: launcher[0].offer(key, work),
         lambda subject, record, factor: launcher[0].create_again(subject, record, factor),
     )
     launcher.append(Launcher(layouts))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.operator.catalog.ports import CatalogHandle
-from reconciler.operator.layout.facts import Record
-from reconciler.operator.layout.status import record_of
+from reconciler.operator.layout.job_record import JobRecord, record_of
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import Reservation
 
@@ -34,7 +33,7 @@ class Recorded:
         return self.handle.automatic_spent(table_uuid, since, approved)
 
 
-def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Record]]:
+def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, JobRecord]]:
     """Return (table uuid, record) of the TableLayouts whose job is not settled."""
     found = [(body.get("status") or {}, record_of(body.get("status"))) for body in layouts]
     return [
@@ -45,7 +44,7 @@ def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Record]]:
 
 
 def held(
-    records: Sequence[tuple[str, Record]], recorded: Sequence[Reservation], now: dt.datetime
+    records: Sequence[tuple[str, JobRecord]], recorded: Sequence[Reservation], now: dt.datetime
 ) -> tuple[Spent, ...]:
     """Return what write-ahead records reserve, except those whose driver has since reserved in the
     ledger.

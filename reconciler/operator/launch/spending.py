@@ -17,13 +17,12 @@ from typing import Any
 
 from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.kinds import CONFIG_MAP, JOB, POD, POLICY
-from reconciler.kube.manifests import DEADLINE_SECONDS, GRACE_SECONDS
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.launch import charges
 from reconciler.operator.launch.charges import Admitted, Book, Key
+from reconciler.operator.launch.job_manifest import DEADLINE_SECONDS, GRACE_SECONDS
 from reconciler.operator.launch.shares import Known, Limits
-from reconciler.operator.layout.facts import Phase, Record
-from reconciler.operator.layout.status import record_of
+from reconciler.operator.layout.job_record import JobRecord, Phase, record_of
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.seen import pods_seen
 from reconciler.operator.status_text import parse_time
@@ -225,7 +224,7 @@ def _jobs(body: Mapping[str, Any]) -> Iterator[Admitted]:
         yield admitted(body["metadata"]["namespace"], body["metadata"]["name"], record)
 
 
-def admitted(namespace: str, layout: str, record: Record) -> Admitted:
+def admitted(namespace: str, layout: str, record: JobRecord) -> Admitted:
     return Admitted(namespace, record.name, layout, record.rewrite_bytes, record.written)
 
 

@@ -13,9 +13,10 @@ from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.conditions import Body
 from reconciler.operator.layout import failures, recommending
-from reconciler.operator.layout.facts import JobSeen, Phase, Record
+from reconciler.operator.layout.facts import JobSeen
 from reconciler.operator.layout.gathering import Facts
-from reconciler.operator.layout.status import failures_body, job_body, with_history
+from reconciler.operator.layout.job_record import JobRecord, Phase, job_body
+from reconciler.operator.layout.status import failures_body, with_history
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.layout.writer import LayoutWriter
 from reconciler.operator.runtime import Runtime
@@ -92,7 +93,7 @@ class Endings:
     facts: Facts
     writer: LayoutWriter
 
-    def settle(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
+    def settle(self, subject: Subject, record: JobRecord, job: JobSeen | None) -> Result:
         """Judge a job that has ended by ledger and table; only then is its reservation released.
 
         What a driver began without an outcome stays reserved in the ledger, in full.
@@ -113,7 +114,7 @@ class Endings:
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())
 
-    def _recommended(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
+    def _recommended(self, subject: Subject, record: JobRecord, job: JobSeen | None) -> Result:
         """Record what a recommend job found, or why it failed; the table's own state stays."""
         self._charge(subject, record, job)
         found = None
@@ -131,7 +132,7 @@ class Endings:
         )
         return Result(due=subject.now.timestamp())
 
-    def _charge(self, subject: Subject, record: Record, job: JobSeen | None) -> None:
+    def _charge(self, subject: Subject, record: JobRecord, job: JobSeen | None) -> None:
         """Charge the job to its namespace, before its end is reported: a crash in between repeats
         this. One that was stopped before its pod started has cost nothing."""
         key = (subject.key.namespace, record.name)
@@ -143,7 +144,13 @@ class Endings:
             self.facts.spending.end(key)
 
     def _end_recommending(
-        self, subject: Subject, record: Record, phase: Phase, body: Body, result: str, message: str
+        self,
+        subject: Subject,
+        record: JobRecord,
+        phase: Phase,
+        body: Body,
+        result: str,
+        message: str,
     ) -> None:
         ended = job_body(subject.status, replace(record, phase=phase))
         self.writer.note(subject, job=ended, recommendation=body)
@@ -161,12 +168,12 @@ class Endings:
         body = recommending.after_failure(subject.status, run_id, words, subject.now)
         self.writer.note(subject, recommendation=body)
 
-    def _pods(self, subject: Subject, record: Record) -> list[Object]:
+    def _pods(self, subject: Subject, record: JobRecord) -> list[Object]:
         jobs, pods = self.facts.listed(subject, fresh=True) or ([], [])
         job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
         return [] if job is None else pods_of(job, pods)
 
-    def _words(self, subject: Subject, record: Record) -> Any:
+    def _words(self, subject: Subject, record: JobRecord) -> Any:
         """Return why the job ended."""
         listed = self.facts.listed(subject, fresh=True)
         jobs, pods = listed or ([], [])
@@ -177,7 +184,7 @@ class Endings:
     def _reported_end(
         self,
         subject: Subject,
-        record: Record,
+        record: JobRecord,
         words: Any,
         done: Achieved,
         succeeded: bool,
@@ -232,7 +239,7 @@ class Endings:
                  *subject.key[1:], record.name, table, result,
                  _with_harm(message, done.harm))  # fmt: skip
 
-    def drop(self, subject: Subject, record: Record, why: str) -> Result:
+    def drop(self, subject: Subject, record: JobRecord, why: str) -> Result:
         """Drop a write-ahead that never got its Job."""
         self.facts.spending.release((subject.key.namespace, record.name))
         dropped = replace(record, phase=Phase.DROPPED)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from reconciler.api.conditions import Reason
 from reconciler.kube.names import RECOMMENDATION
+from reconciler.operator.layout.job_record import OPEN, JobRecord, Phase
 from reconciler.plan.budget import Charge
 
 Rests = tuple[Reason, str]
@@ -15,50 +15,6 @@ Rests = tuple[Reason, str]
 
 
 NOTHING_TO_DO: Rests = (Reason.NOTHING_TO_DO, "nothing above threshold")
-
-
-class Phase(StrEnum):
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-    DROPPED = "Dropped"
-
-
-OPEN = frozenset({Phase.PENDING, Phase.RUNNING})
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """status.job: the write-ahead of a Job, written before the Job is created."""
-
-    name: str
-    """Name of the Job."""
-    uid: str
-    """UID of the Job; "" until the Job was seen."""
-    plan_id: str
-    """The plan's id."""
-    digest: str
-    """"sha256:" and the hexadecimal hash of the plan's document."""
-    attempt: int
-    """Number of the attempt at the plan."""
-    phase: Phase
-    """What is known of the Job."""
-    written: dt.datetime
-    """Time of the write-ahead."""
-    rewrite_bytes: int
-    """Bytes that the Job reserves of the budgets."""
-    cpu_seconds: int
-    """CPU seconds that the Job reserves of the budgets."""
-
-    @property
-    def unsettled(self) -> bool:
-        return self.phase in OPEN
-
-    @property
-    def recommends(self) -> bool:
-        """Whether its job makes a recommendation; plan_id and digest are then of its inputs."""
-        return self.plan_id.startswith(RECOMMENDATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +120,8 @@ class LayoutInput:
     """Time of the decision."""
     leading: bool
     """Whether this process holds the Lease."""
+    name: str
+    """Name of the TableLayout."""
     uid: str
     """UID of the TableLayout."""
     jobs: tuple[JobSeen, ...] | None
@@ -172,7 +130,7 @@ class LayoutInput:
     """Its pods by the API server; None if they could not be listed."""
     due: dt.datetime
     """Time of the next regular look."""
-    record: Record | None = None
+    record: JobRecord | None = None
     """status.job; None without one."""
     deleting: dt.datetime | None = None
     """Since when the object is being deleted; None if it is not."""

@@ -27,9 +27,9 @@ from reconciler.operator.index import REQUESTED_AT, policy_of
 from reconciler.operator.launch.reservations import Recorded, held, unsettled
 from reconciler.operator.launch.spending import Spending
 from reconciler.operator.layout import failures, recommending
-from reconciler.operator.layout.facts import LayoutInput, Phase, ProposalState, Rests
+from reconciler.operator.layout.facts import LayoutInput, ProposalState, Rests
 from reconciler.operator.layout.failures import Scopes, scope
-from reconciler.operator.layout.status import record_of
+from reconciler.operator.layout.job_record import Phase, record_of
 from reconciler.operator.layout.subject import (
     FINALIZER,
     Subject,
@@ -141,6 +141,7 @@ class Facts:
         return LayoutInput(
             now=subject.now,
             leading=self.runtime.held(),
+            name=meta["name"],
             uid=meta["uid"],
             jobs=None if listed is None else jobs_seen(*listed),
             pods=None if listed is None else pods_seen(listed[1]),
@@ -152,7 +153,7 @@ class Facts:
             catalog_down=down,
             unreachable=unreachable_because(handle),
             owner=self._foreign_owner(subject),
-            stop=self._stop(subject),
+            stop=self._why_to_stop(subject),
             known_plans=known_plans_of(subject.status),
             workload_stale=self.catalogs.workload_stale(
                 subject.key.namespace, subject.body["spec"]["catalogRef"]["name"]
@@ -161,7 +162,7 @@ class Facts:
             catalog_version=catalog_version(handle),
         )
 
-    def _stop(self, subject: Subject) -> tuple[str, str] | None:
+    def _why_to_stop(self, subject: Subject) -> tuple[str, str] | None:
         """Return why a running job may not continue."""
         record = record_of(subject.status)
         if record is not None and self.spending.gives_way(subject.key.namespace, record.name):
@@ -227,7 +228,7 @@ class Facts:
             return replace(given, catalog_down=error.what)
         except UserError as error:
             return replace(given, invalid=(stalled_by(error).value, shown_error(error)))
-        stop = self._stop(subject)
+        stop = self._why_to_stop(subject)
         return replace(given, proposal=state, stop=stop, recommendation=wished)
 
     def _recommendation(self, subject: Subject, stale: str) -> str:

@@ -12,7 +12,9 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 
 from reconciler.api.conditions import Reason
-from reconciler.operator.layout.facts import JobSeen, LayoutInput, Phase, Record
+from reconciler.kube.names import job_name
+from reconciler.operator.layout.facts import JobSeen, LayoutInput
+from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.layout.steps import (
     Adopt,
     CreateAgain,
@@ -24,7 +26,6 @@ from reconciler.operator.layout.steps import (
     Retire,
     Settle,
     Stall,
-    Startable,
     StopJob,
     Wait,
 )
@@ -68,7 +69,7 @@ RECOMMENDS_BESIDE = frozenset(
 def next_step(given: LayoutInput) -> Decision:
     """Return the first answer of the chain; a recommendation where it starts nothing."""
     answers = (check(given) for check in CHECKS)
-    decision = next((answer for answer in answers if answer is not None), None) or _launch(given)
+    decision = next((answer for answer in answers if answer is not None), None) or _start(given)
     if isinstance(decision, Wait):
         return _recommend(given, decision) or decision
     if isinstance(decision, Launch) and (beside := _recommending(given)) is not None:
@@ -90,8 +91,7 @@ def _recommend(given: LayoutInput, rests: Wait) -> Recommend | None:
     if rests.reason not in RECOMMENDS_BESIDE:
         return None
     run_id = given.recommendation
-    attempt = next_attempt(given, run_id)
-    return Recommend(Startable(run_id, run_id, attempt, 0, 0, RECOMMEND_CPU_SECONDS, 0.0), rests)
+    return Recommend(_new_job(given, run_id, run_id, 0, RECOMMEND_CPU_SECONDS), rests)
 
 
 def _recommending(given: LayoutInput) -> JobSeen | None:
@@ -102,25 +102,25 @@ def _recommending(given: LayoutInput) -> JobSeen | None:
     return None if living[0].deleting else living[0]
 
 
-def _leadership(given: LayoutInput) -> Decision | None:
+def another_operator_leads(given: LayoutInput) -> Decision | None:
     if given.leading:
         return None
     return Wait(given.now + SOON, "", "another operator holds the lease")
 
 
-def _overdue_deletion(given: LayoutInput) -> Decision | None:
+def deletion_is_overdue(given: LayoutInput) -> Decision | None:
     if given.deleting is None or given.now - given.deleting < FINALIZER_BOUND:
         return None
     return Retire()
 
 
-def _unlisted(given: LayoutInput) -> Decision | None:
+def jobs_are_not_listed(given: LayoutInput) -> Decision | None:
     if given.jobs is not None and given.pods is not None:
         return None
     return Wait(given.now + SOON, Reason.BACK_OFF, "the API server did not list the table's jobs")
 
 
-def _foreign_job(given: LayoutInput) -> Decision | None:
+def job_is_foreign(given: LayoutInput) -> Decision | None:
     for job in _living(given):
         if job.owner_uid != given.uid:
             return Stall(
@@ -134,7 +134,7 @@ def _foreign_job(given: LayoutInput) -> Decision | None:
     return None
 
 
-def _second_job(given: LayoutInput) -> Decision | None:
+def second_job_runs(given: LayoutInput) -> Decision | None:
     """Stop a second job: of several the recorded one stays; without a record, the oldest."""
     living = [job for job in _living(given) if not job.deleting]
     if not living:
@@ -147,7 +147,7 @@ def _second_job(given: LayoutInput) -> Decision | None:
     return None
 
 
-def _stop(given: LayoutInput) -> Decision | None:
+def job_must_stop(given: LayoutInput) -> Decision | None:
     running = [job for job in _living(given) if not job.deleting]
     if not running:
         return None
@@ -158,10 +158,10 @@ def _stop(given: LayoutInput) -> Decision | None:
         return StopJob(job, Reason.SUSPENDED, given.suspended)
     if given.stop is not None:
         return StopJob(job, *given.stop)
-    return _not_started(job, given) if job.phase is Phase.PENDING else None
+    return job_does_not_start(job, given) if job.phase is Phase.PENDING else None
 
 
-def _not_started(job: JobSeen, given: LayoutInput) -> StopJob | None:
+def job_does_not_start(job: JobSeen, given: LayoutInput) -> StopJob | None:
     """Stop a job that cannot start, to free its slot; after a change of its catalog, at once."""
     if job.refused and job.catalog and given.catalog_version not in ("", job.catalog):
         return StopJob(job, CATALOG_CHANGED, f"{job.trouble}; its catalog has changed since")
@@ -172,7 +172,7 @@ def _not_started(job: JobSeen, given: LayoutInput) -> StopJob | None:
     return StopJob(job, Reason.JOB_NOT_STARTED, f"Job {job.name} did not start: {why}")
 
 
-def _adopt(given: LayoutInput) -> Decision | None:
+def job_is_not_recorded(given: LayoutInput) -> Decision | None:
     for job in _living(given):
         record = given.record
         named = record is not None and record.unsettled and record.name == job.name
@@ -181,7 +181,7 @@ def _adopt(given: LayoutInput) -> Decision | None:
     return None
 
 
-def _lives(given: LayoutInput) -> Decision | None:
+def job_is_still_running(given: LayoutInput) -> Decision | None:
     if _recommending(given) is not None:
         return None
     jobs = _living(given)
@@ -215,7 +215,7 @@ def _trouble(job: JobSeen, now: dt.datetime) -> str:
     return f"it has no pod; kubectl describe job {job.name} shows why, for example a quota"
 
 
-def _ended(given: LayoutInput) -> Decision | None:
+def job_has_ended(given: LayoutInput) -> Decision | None:
     """Settle an open record whose Job ended, or was seen once and is gone."""
     record = given.record
     if record is None or not record.unsettled or _recommending(given) is not None:
@@ -231,7 +231,7 @@ def _ended(given: LayoutInput) -> Decision | None:
     return Settle(record, job)
 
 
-def _write_ahead(given: LayoutInput) -> Decision | None:
+def job_was_never_created(given: LayoutInput) -> Decision | None:
     """Handle an open record without a Job: create the Job now, or drop the record."""
     record = given.record
     if record is None or not record.unsettled or _recommending(given) is not None:
@@ -244,7 +244,7 @@ def _write_ahead(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
     if proposal is None:
         return Propose()
-    looping = _conflict_loop(given)
+    looping = conflicts_repeat(given)
     if looping is not None:
         return DropReservation(record, looping.message)
     if record.recommends:
@@ -272,55 +272,55 @@ def _refusal(given: LayoutInput) -> str:
     return f"the table is claimed by {given.owner}" if given.owner else ""
 
 
-def _retire(given: LayoutInput) -> Decision | None:
+def layout_is_being_deleted(given: LayoutInput) -> Decision | None:
     return None if given.deleting is None else Retire()
 
 
-def _invalid(given: LayoutInput) -> Decision | None:
+def documents_are_invalid(given: LayoutInput) -> Decision | None:
     return None if given.invalid is None else Stall(*given.invalid)
 
 
-def _suspended(given: LayoutInput) -> Decision | None:
+def policy_is_suspended(given: LayoutInput) -> Decision | None:
     return Wait(given.due, Reason.SUSPENDED, given.suspended) if given.suspended else None
 
 
-def _catalog(given: LayoutInput) -> Decision | None:
+def catalog_is_down(given: LayoutInput) -> Decision | None:
     if not given.catalog_down:
         return None
     return Wait(given.due, Reason.CATALOG_UNAVAILABLE, given.catalog_down)
 
 
-def _stalled(given: LayoutInput) -> Decision | None:
+def table_is_stalled(given: LayoutInput) -> Decision | None:
     return None if given.trouble.conflict else _stall(given)
 
 
-def _conflict_loop(given: LayoutInput) -> Stall | None:
+def conflicts_repeat(given: LayoutInput) -> Stall | None:
     """Stall after conflicts in a row; work that did not conflict, such as the maintenance of delete
     files, goes on."""
-    return None if _unconcerned(given) else _stall(given)
+    return None if _plan_has_no_conflicting_work(given) else _stall(given)
 
 
 def _stall(given: LayoutInput) -> Stall | None:
     return Stall(given.trouble.stall, given.trouble.message) if given.trouble.stall else None
 
 
-def _unconcerned(given: LayoutInput) -> bool:
+def _plan_has_no_conflicting_work(given: LayoutInput) -> bool:
     """Whether the failures were conflicts of work that the plan does not contain."""
     proposal = given.proposal
     return given.trouble.conflict and proposal is not None and not proposal.conflicting
 
 
-def _owned(given: LayoutInput) -> Decision | None:
+def table_is_claimed_elsewhere(given: LayoutInput) -> Decision | None:
     if not given.owner:
         return None
     return Stall(Reason.OWNED_ELSEWHERE, f"the table is claimed by {given.owner}")
 
 
-def _unproposed(given: LayoutInput) -> Decision | None:
+def table_is_not_planned(given: LayoutInput) -> Decision | None:
     return Propose() if given.proposal is None else None
 
 
-def _cut_short(given: LayoutInput) -> Decision | None:
+def attempt_was_cut_short(given: LayoutInput) -> Decision | None:
     """Settle what a dead driver left: an open attempt and its files.
 
     The next job settles them before its own work; if none may start, one more attempt at the same
@@ -329,7 +329,7 @@ def _cut_short(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
     if proposal is None or proposal.cut_short is None:
         return None
-    if proposal.admitted and _old_evidence(given) is None:
+    if proposal.admitted and workload_is_stale(given) is None:
         return None
     closed = given.stop is not None and given.stop[0] == Reason.OUTSIDE_WINDOW
     wait = _backing_off(given)
@@ -337,11 +337,10 @@ def _cut_short(given: LayoutInput) -> Decision | None:
         return None if proposal.pending else wait
     if closed:
         return None
-    plan_id, digest = proposal.cut_short
-    return Launch(Startable(plan_id, digest, next_attempt(given, plan_id), 0, 0, 0, 0.0))
+    return Launch(_new_job(given, *proposal.cut_short, 0, 0), actions=0, saving_per_byte=0.0)
 
 
-def _gate(given: LayoutInput) -> Decision | None:
+def gate_refuses(given: LayoutInput) -> Decision | None:
     """Check approval, windows and budgets, only while something is pending."""
     proposal = given.proposal
     if proposal is None or not proposal.pending or not proposal.reason or proposal.admitted:
@@ -350,20 +349,20 @@ def _gate(given: LayoutInput) -> Decision | None:
     return Wait(until, proposal.reason, proposal.message)
 
 
-def _back_off(given: LayoutInput) -> Decision | None:
-    return _backing_off(given) if _pending(given) else None
+def table_backs_off(given: LayoutInput) -> Decision | None:
+    return _backing_off(given) if _has_pending(given) else None
 
 
 def _backing_off(given: LayoutInput) -> Wait | None:
     until = given.trouble.until
-    if _unconcerned(given):
+    if _plan_has_no_conflicting_work(given):
         return None
     if until is None or not given.now < until <= given.now + LONGEST_BACK_OFF:
         return None  # a later one was set before the clock was set back
     return Wait(until, Reason.BACK_OFF, given.trouble.message)
 
 
-def _old_evidence(given: LayoutInput) -> Decision | None:
+def workload_is_stale(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
     if not given.workload_stale or proposal is None or not proposal.rests_on_workload:
         return None
@@ -372,35 +371,49 @@ def _old_evidence(given: LayoutInput) -> Decision | None:
     )
 
 
-def _nothing(given: LayoutInput) -> Decision | None:
+def nothing_is_pending(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
     if proposal is None or proposal.pending:
         return None
     return Wait(given.due, *proposal.rests)
 
 
-def _unadmitted(given: LayoutInput) -> Decision | None:
+def nothing_is_admitted(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
     if proposal is None or proposal.admitted > 0:
         return None
     return Wait(given.due, Reason.TABLES_PENDING, "nothing is admitted now")
 
 
-def _launch(given: LayoutInput) -> Launch:
+def _start(given: LayoutInput) -> Launch:
     proposal = given.proposal
-    assert proposal is not None  # _unproposed answers without one
+    assert proposal is not None  # table_is_not_planned answers without one
     admitted = proposal.pending[: proposal.admitted]
+    size = sum(charge.rewrite_bytes for charge in admitted)
+    seconds = whole_seconds(sum(charge.cpu_seconds for charge in admitted))
     return Launch(
-        Startable(
-            plan_id=proposal.plan_id,
-            digest=proposal.digest,
-            attempt=next_attempt(given, proposal.plan_id),
-            actions=len(admitted),
-            rewrite_bytes=sum(charge.rewrite_bytes for charge in admitted),
-            cpu_seconds=whole_seconds(sum(charge.cpu_seconds for charge in admitted)),
-            saving_per_byte=proposal.saving_per_byte,
-            memory_factor=given.trouble.memory_factor,
-        )
+        _new_job(given, proposal.plan_id, proposal.digest, size, seconds),
+        actions=len(admitted),
+        saving_per_byte=proposal.saving_per_byte,
+        memory_factor=given.trouble.memory_factor,
+    )
+
+
+def _new_job(
+    given: LayoutInput, plan_id: str, digest: str, rewrite_bytes: int, cpu_seconds: int
+) -> JobRecord:
+    """Return the record of the next attempt at a plan, with what it reserves."""
+    attempt = next_attempt(given, plan_id)
+    return JobRecord(
+        name=job_name(given.name, plan_id, attempt),
+        uid="",
+        plan_id=plan_id,
+        digest=digest,
+        attempt=attempt,
+        phase=Phase.PENDING,
+        written=given.now.replace(microsecond=0),
+        rewrite_bytes=rewrite_bytes,
+        cpu_seconds=cpu_seconds,
     )
 
 
@@ -421,7 +434,7 @@ def _living(given: LayoutInput) -> tuple[JobSeen, ...]:
     return tuple(job for job in given.jobs or () if job.lives)
 
 
-def _is_of_record(job: JobSeen, record: Record | None) -> bool:
+def _is_of_record(job: JobSeen, record: JobRecord | None) -> bool:
     return (
         record is not None
         and record.unsettled
@@ -434,34 +447,34 @@ def _is_known(job: JobSeen, given: LayoutInput) -> bool:
     return given.known_plans.get(job.plan_id) == job.digest
 
 
-def _pending(given: LayoutInput) -> bool:
+def _has_pending(given: LayoutInput) -> bool:
     return given.proposal is not None and bool(given.proposal.pending)
 
 
 CHECKS: Sequence[Callable[[LayoutInput], Decision | None]] = (
-    _leadership,
-    _overdue_deletion,
-    _unlisted,
-    _foreign_job,
-    _second_job,
-    _stop,
-    _adopt,
-    _lives,
-    _ended,
-    _write_ahead,
-    _retire,
-    _invalid,
-    _suspended,
-    _catalog,
-    _owned,
-    _stalled,
-    _unproposed,
-    _conflict_loop,
-    _cut_short,
-    _gate,
-    _back_off,
-    _old_evidence,
-    _nothing,
-    _unadmitted,
+    another_operator_leads,
+    deletion_is_overdue,
+    jobs_are_not_listed,
+    job_is_foreign,
+    second_job_runs,
+    job_must_stop,
+    job_is_not_recorded,
+    job_is_still_running,
+    job_has_ended,
+    job_was_never_created,
+    layout_is_being_deleted,
+    documents_are_invalid,
+    policy_is_suspended,
+    catalog_is_down,
+    table_is_claimed_elsewhere,
+    table_is_stalled,
+    table_is_not_planned,
+    conflicts_repeat,
+    attempt_was_cut_short,
+    gate_refuses,
+    table_backs_off,
+    workload_is_stale,
+    nothing_is_pending,
+    nothing_is_admitted,
 )
 """Live jobs and unsettled work first; then the reasons of Converged in the API's order."""

@@ -18,18 +18,10 @@ from reconciler.kube.kinds import JOB
 from reconciler.operator import due
 from reconciler.operator.layout import failures
 from reconciler.operator.layout.endings import Endings
-from reconciler.operator.layout.facts import (
-    JobSeen,
-    LayoutInput,
-    Phase,
-    Record,
-)
+from reconciler.operator.layout.facts import JobSeen, LayoutInput
 from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.job_record import JobRecord, Phase, job_body, record_of
 from reconciler.operator.layout.next_step import RECOMMEND_CPU_SECONDS, next_step
-from reconciler.operator.layout.status import (
-    job_body,
-    record_of,
-)
 from reconciler.operator.layout.steps import (
     Adopt,
     CreateAgain,
@@ -40,7 +32,6 @@ from reconciler.operator.layout.steps import (
     Recommend,
     Retire,
     Settle,
-    Startable,
     StopJob,
     Wait,
 )
@@ -62,7 +53,7 @@ SHOWN = (
     Reason.CONCURRENCY_LIMIT,
 )
 """Why a job is stopped, if that is a reason of Converged as well."""
-Offer = Callable[[Key, Startable | None], Wait | None]
+Offer = Callable[[Key, Launch | Recommend | None], Wait | None]
 """Offers the launcher what a table could start; None withdraws the offer.
 
 Returns why that cannot start now, None if it will be tried.
@@ -81,7 +72,7 @@ class Layouts:
     """Returns the time."""
     offer: Offer
     """Offers work to the launcher; None withdraws it. Returns why it cannot start now."""
-    create: Callable[[Subject, Record, float], Result]
+    create: Callable[[Subject, JobRecord, float], Result]
     """Creates the Job of a record again, with the given factor of memory."""
 
     def __post_init__(self) -> None:
@@ -132,13 +123,13 @@ class Layouts:
                 return self.endings.drop(subject, record, why)
             case Retire():
                 return self.writer.release(subject)
-            case Recommend(candidate, meanwhile):
-                refused = self.offer(subject.key, candidate)
+            case Recommend(_, meanwhile):
+                refused = self.offer(subject.key, decision)
                 subject.held_back = "" if refused is None else refused.message
                 self.writer.tell(subject, meanwhile)
                 return Result(due=self._next(subject, given, meanwhile).timestamp())
-            case Launch(candidate):
-                self.writer.tell(subject, self.offer(subject.key, candidate) or decision)
+            case Launch():
+                self.writer.tell(subject, self.offer(subject.key, decision) or decision)
                 return Result(due=given.due.timestamp())
         self.writer.tell(subject, decision)
         self.writer.unhold(subject)
@@ -160,7 +151,7 @@ class Layouts:
         """Record a live Job of ours, with what its write-ahead reserved."""
         record = record_of(subject.status)
         if job.recommends and (record is None or record.name != job.name):
-            record = Record(
+            record = JobRecord(
                 job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
                 0, RECOMMEND_CPU_SECONDS,
             )  # fmt: skip
@@ -168,7 +159,7 @@ class Layouts:
             look = self.facts.looks.get(subject.key)
             pending = look.pending if look is not None and look.plan.id == job.plan_id else ()
             charges = [charge_of(item) for item in pending]
-            record = Record(
+            record = JobRecord(
                 job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
                 sum(c.rewrite_bytes for c in charges), round(sum(c.cpu_seconds for c in charges)),
             )  # fmt: skip

@@ -12,18 +12,10 @@ from typing import Any
 
 from reconciler.api.conditions import EXPLANATIONS, ConditionType, Reason
 from reconciler.api.conditions import Status as Truth
-from reconciler.api.quantities import (
-    format_bytes,
-    format_duration,
-    parse_bytes,
-    parse_duration,
-)
 from reconciler.format import plural
 from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
-from reconciler.operator.layout.facts import Phase, Record
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.steps import Decision, Launch, Propose, Retire, Stall, Wait
-from reconciler.operator.status_text import parse_time, utc
 
 MOST_HISTORY = 5
 
@@ -143,7 +135,7 @@ def _layout_converged(decision: Decision) -> Condition:
         }.get(Reason(decision.reason), Truth.FALSE)
         return Condition(kind, truth, decision.reason, decision.message)
     if isinstance(decision, Launch):
-        text = plural(decision.candidate.actions, "action waits", "actions wait") + " to start"
+        text = plural(decision.actions, "action waits", "actions wait") + " to start"
         return Condition(kind, Truth.FALSE, Reason.TABLES_PENDING, text)
     if isinstance(decision, (Propose, Retire)):
         return Condition(kind, Truth.UNKNOWN, Reason.NEW_GENERATION, "the table is being observed")
@@ -169,72 +161,11 @@ def transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[st
     return found
 
 
-def job_status(record: Record, committed: int | None = None, total: int | None = None) -> Body:
-    """Return status.job. Reserved amounts are exact, because admission counts them."""
-    body: Body = {
-        "kind": "Job",
-        "name": record.name,
-        "planId": record.plan_id,
-        "digest": record.digest,
-        "attempt": record.attempt,
-        "phase": record.phase.value,
-        "startedAt": utc(record.written),
-        "reserved": {
-            "rewriteBytes": format_bytes(record.rewrite_bytes),
-            "cpuTime": format_duration(record.cpu_seconds),
-        },
-    }
-    if record.uid:
-        body["uid"] = record.uid
-    if committed is not None:
-        body["actionsCommitted"] = committed
-    if total is not None:
-        body["actionsTotal"] = total
-    return body
-
-
 def with_history(
     history: Sequence[Mapping[str, Any]] | None, entry: Mapping[str, Any]
 ) -> list[Body]:
     """Return the last five entries, the newest first."""
     return [dict(entry), *(dict(item) for item in history or ())][:MOST_HISTORY]
-
-
-# A policy over its tables
-
-
-# A catalog
-
-
-def record_of(status: Mapping[str, Any] | None) -> Record | None:
-    """Return status.job as a value; None if there is none. An unknown phase counts as unsettled."""
-    body = (status or {}).get("job")
-    if not body or not body.get("name") or not body.get("planId"):
-        return None
-    reserved = body.get("reserved") or {}
-    known = {phase.value for phase in Phase}
-    phase = Phase(body["phase"]) if body.get("phase") in known else Phase.RUNNING
-    written = parse_time(body.get("startedAt")) or dt.datetime.fromtimestamp(0, dt.UTC)
-    return Record(
-        name=body["name"],
-        uid=body.get("uid", ""),
-        plan_id=body["planId"],
-        digest=body.get("digest", ""),
-        attempt=int(body.get("attempt", 1)),
-        phase=phase,
-        written=written,
-        rewrite_bytes=parse_bytes(reserved.get("rewriteBytes", "0")),
-        cpu_seconds=parse_duration(reserved.get("cpuTime", "0s")),
-    )
-
-
-def job_body(status: Body, record: Record) -> Body:
-    """Return status.job of the record, with the values that only the launch knew."""
-    old = status.get("job") or {}
-    kept = {}
-    if old.get("name") == record.name:
-        kept = {k: old[k] for k in ("actionsTotal", "layoutHash", "actionsCommitted") if k in old}
-    return {**kept, **job_status(record)}
 
 
 def failures_body(known: Failures | None) -> Body:

@@ -5,35 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from reconciler.kube.names import RECOMMENDATION
-from reconciler.operator.layout.facts import JobSeen, Record
-
-
-@dataclass(frozen=True, slots=True)
-class Startable:
-    """Work that this table could start: the first actions of a plan that are pending."""
-
-    plan_id: str
-    """The plan's id."""
-    digest: str
-    """"sha256:" and the hexadecimal hash of the plan's document."""
-    attempt: int
-    """Number of the attempt at the plan."""
-    actions: int
-    """Number of pending actions to start, from the first."""
-    rewrite_bytes: int
-    """Bytes that they are predicted to rewrite."""
-    cpu_seconds: int
-    """CPU seconds that they are predicted to use."""
-    saving_per_byte: float
-    """Predicted saving per byte rewritten, by which tables are ordered."""
-    memory_factor: float = 1.0
-    """Factor of the memory of driver and executors."""
-
-    @property
-    def recommends(self) -> bool:
-        """Whether the job makes a recommendation; plan_id and digest are then of its inputs."""
-        return self.plan_id.startswith(RECOMMENDATION)
+from reconciler.operator.layout.facts import JobSeen
+from reconciler.operator.layout.job_record import JobRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +20,23 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    candidate: Startable
+    """The first pending actions of a plan may start as this job."""
+
+    record: JobRecord
+    """The job with what it reserves."""
+    actions: int
+    """Number of pending actions to start, from the first."""
+    saving_per_byte: float
+    """Predicted saving per byte rewritten, by which tables are ordered."""
+    memory_factor: float = 1.0
+    """Factor of the memory of driver and executors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recommend:
     """The table has no work that may start, and a recommendation is due. meanwhile: its state."""
 
-    candidate: Startable
+    record: JobRecord
     meanwhile: Wait
 
 
@@ -71,7 +53,7 @@ class StopJob:
 class Settle:
     """The job of the record has ended: judge it by the table. job: None if it is gone."""
 
-    record: Record
+    record: JobRecord
     job: JobSeen | None
 
 
@@ -86,7 +68,7 @@ class Adopt:
 class CreateAgain:
     """The write-ahead has no Job, and its work is still admitted."""
 
-    record: Record
+    record: JobRecord
     memory_factor: float = 1.0
 
 
@@ -94,7 +76,7 @@ class CreateAgain:
 class DropReservation:
     """The write-ahead has no Job, and its work is no longer admitted."""
 
-    record: Record
+    record: JobRecord
     why: str
 
 

@@ -14,9 +14,8 @@ from reconciler.operator import due
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, CutShort, Glance, Look
 from reconciler.operator.conditions import Body
 from reconciler.operator.index import policy_of
-from reconciler.operator.layout.facts import Phase
 from reconciler.operator.layout.failures import scope
-from reconciler.operator.layout.status import record_of
+from reconciler.operator.layout.job_record import Phase, record_of
 from reconciler.operator.stored import Refusal
 from reconciler.operator.work import Key, Work
 from reconciler.plan.budget import Budget

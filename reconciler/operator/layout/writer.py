@@ -12,13 +12,13 @@ from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator.conditions import Body, merged
 from reconciler.operator.index import policy_of
 from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.job_record import record_of
 from reconciler.operator.layout.recommending import better_layout_known
 from reconciler.operator.layout.status import (
     GateVerdict,
     accepted,
     changed,
     layout_conditions,
-    record_of,
     timed,
     transitions,
 )

@@ -27,7 +27,8 @@ from reconciler.loop.decision_settings import budgets_of
 from reconciler.operator import due
 from reconciler.operator.catalog.ports import CatalogProblem, Catalogs, Identifier
 from reconciler.operator.index import REQUESTED_AT, policy_of
-from reconciler.operator.layout.status import accepted, changed, record_of
+from reconciler.operator.layout.job_record import record_of
+from reconciler.operator.layout.status import accepted, changed
 from reconciler.operator.policy.selection import Selections
 from reconciler.operator.policy.status import PolicyView, policy_status
 from reconciler.operator.runtime import Runtime

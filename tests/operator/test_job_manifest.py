@@ -1,7 +1,8 @@
-"""Manifests: golden files, and what holds for every request."""
+"""Manifests: golden files, and what holds for every attempt."""
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from reconciler.api.documents import (
     VariableSource,
 )
 from reconciler.api.task_memory import driver_pod
-from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL, executor_template
+from reconciler.operator.launch.job_manifest import Attempt, Owner, job
+from reconciler.operator.layout.job_record import JobRecord, Phase
+from reconciler.operator.settings import OperatorSettings
 from tests.api.test_run_document import document, run_document
 from tests.said import WRITING
 
@@ -38,24 +41,30 @@ def golden(name: str) -> Path:
 RUN = run_document()
 
 
-def request(**changes: Any) -> JobRequest:
-    layout = table_layout_name("warehouse", RUN.table)
+LAYOUT = table_layout_name("warehouse", RUN.table)
+
+
+def attempt(jobs: Jobs | None = None, secret: str = "", number: int = 1, **changes: Any) -> Attempt:
     engine = RUN.policy.spec.engine
     assert isinstance(engine, Engine)
-    made = JobRequest(
-        name=job_name(layout, RUN.plan_id, RUN.attempt),
-        namespace="analytics",
-        layout_name=layout,
-        layout_uid="6f0f6d8e-0000-4000-8000-000000000001",
-        plan_id=RUN.plan_id,
-        plan_digest=RUN.plan_digest,
-        attempt=RUN.attempt,
+    written = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
+    record = JobRecord(
+        job_name(LAYOUT, RUN.plan_id, RUN.attempt), "", RUN.plan_id, RUN.plan_digest, number,
+        Phase.PENDING, written, 0, 0,
+    )  # fmt: skip
+    made = Attempt(
+        record=record,
+        owner=Owner("analytics", LAYOUT, "6f0f6d8e-0000-4000-8000-000000000001"),
         run=RUN.text(),
         engine=engine,
-        jobs=Jobs(),
-        image="layout-reconciler/job:0.1.0",
-        service_account="layout-driver",
-        executor_service_account="layout-executor",
+        catalog=replace(
+            RUN.catalog.spec, jobs=jobs or Jobs(), secret=Reference(secret) if secret else None
+        ),
+        settings=OperatorSettings(
+            image="layout-reconciler/job:0.1.0",
+            driver_service_account="layout-driver",
+            executor_service_account="layout-executor",
+        ),
     )
     return replace(made, **changes)
 
@@ -85,11 +94,11 @@ TEMPLATE = PodTemplate(
     ConfigMapKey("corporate-ca", "ca.pem"),
 )  # fmt: skip
 CASES = {
-    "job-plain": job(request()),
-    "job-placed-with-secret": job(request(jobs=PLACED, secret="warehouse-credentials")),
-    "job-with-a-pod-template": job(request(jobs=Jobs(pod_template=TEMPLATE))),
+    "job-plain": job(attempt()),
+    "job-placed-with-secret": job(attempt(jobs=PLACED, secret="warehouse-credentials")),
+    "job-with-a-pod-template": job(attempt(jobs=Jobs(pod_template=TEMPLATE))),
     "executor-with-a-pod-template": executor_template("orders", "layout-executor", TEMPLATE),
-    "job-after-out-of-memory": job(request(memory_factor=1.5, attempt=2)),
+    "job-after-out-of-memory": job(attempt(memory_factor=1.5, number=2)),
 }
 
 
@@ -109,21 +118,21 @@ def pod(manifest: dict[str, Any]) -> dict[str, Any]:
 
 @given(st.text("$(){}PODNAME_a", max_size=40))
 def test_no_text_of_a_policy_is_expanded_by_kubernetes(text: str) -> None:
-    container = pod(job(request(run=text)))["containers"][0]
+    container = pod(job(attempt(run=text)))["containers"][0]
     value = next(item["value"] for item in container["env"] if item["name"] == "LAYOUT_RUN")
     assert value.replace("$$", "").count("$") == 0
     assert value.replace("$$", "$") == text
 
 
 def test_a_job_runs_once_and_waits_for_its_pod_to_be_gone() -> None:
-    spec = job(request())["spec"]
+    spec = job(attempt())["spec"]
     assert (spec["backoffLimit"], spec["podReplacementPolicy"]) == (0, "Failed")
-    assert pod(job(request()))["restartPolicy"] == "Never"
-    assert pod(job(request()))["terminationGracePeriodSeconds"] == 120
+    assert pod(job(attempt()))["restartPolicy"] == "Never"
+    assert pod(job(attempt()))["terminationGracePeriodSeconds"] == 120
 
 
 def test_credentials_are_files_of_a_read_only_mount_and_nothing_else() -> None:
-    made = pod(job(request(secret="warehouse-credentials")))
+    made = pod(job(attempt(secret="warehouse-credentials")))
     names = [item["name"] for item in made["containers"][0]["env"]]
     assert not [name for name in names if "SECRET" in name or "TOKEN" in name]
     mount = next(m for m in made["containers"][0]["volumeMounts"] if m["name"] == "catalog")
@@ -132,10 +141,9 @@ def test_credentials_are_files_of_a_read_only_mount_and_nothing_else() -> None:
 
 
 def test_the_job_and_its_pod_carry_the_label_that_liveness_is_asked_by() -> None:
-    made = job(request())
-    layout = table_layout_name("warehouse", RUN.table)
-    assert made["metadata"]["labels"][LAYOUT_LABEL] == layout
-    assert made["spec"]["template"]["metadata"]["labels"][LAYOUT_LABEL] == layout
+    made = job(attempt())
+    assert made["metadata"]["labels"][LAYOUT_LABEL] == LAYOUT
+    assert made["spec"]["template"]["metadata"]["labels"][LAYOUT_LABEL] == LAYOUT
 
 
 @given(st.integers(1 << 20, 1 << 42), st.integers(1, 16))
@@ -149,8 +157,8 @@ def test_a_retry_after_out_of_memory_has_half_as_much_again() -> None:
         text = pod(made)["containers"][0]["resources"]["limits"]["memory"]
         return int(text.removesuffix("Mi"))
 
-    assert limit(job(request(memory_factor=1.5))) == pytest.approx(
-        1.5 * limit(job(request())), abs=2
+    assert limit(job(attempt(memory_factor=1.5))) == pytest.approx(
+        1.5 * limit(job(attempt())), abs=2
     )
 
 
@@ -161,7 +169,7 @@ def test_the_policy_sizes_the_driver() -> None:
         tables={"include": ["sales.*"]},
         engine={"driver": {"cores": 3, "memory": "8Gi"}},
     )
-    resources = pod(job(request(engine=policy.spec.engine)))["containers"][0]["resources"]
+    resources = pod(job(attempt(engine=policy.spec.engine)))["containers"][0]["resources"]
     assert resources["requests"]["cpu"] == "3"
     assert resources["limits"]["memory"] == f"{-(-8192 * 14 // 10) + 3 * 512}Mi"
 
@@ -169,10 +177,10 @@ def test_the_policy_sizes_the_driver() -> None:
 def test_a_pod_template_can_not_replace_what_the_reconciler_sets() -> None:
     """Even where the document was not checked: a later variable wins, and so do our labels."""
     pod = CASES["job-with-a-pod-template"]["spec"]["template"]
-    assert pod["metadata"]["labels"][LAYOUT_LABEL] == request().layout_name
+    assert pod["metadata"]["labels"][LAYOUT_LABEL] == LAYOUT
     (driver,) = pod["spec"]["containers"]
     values = [item["value"] for item in driver["env"] if item["name"] == "LAYOUT_RUN"]
-    assert values[-1] == request().run.replace("$", "$$")
+    assert values[-1] == RUN.text().replace("$", "$$")
     executor = CASES["executor-with-a-pod-template"]
     assert executor["metadata"]["labels"][LAYOUT_LABEL] == "orders"
     assert executor["spec"]["automountServiceAccountToken"] is False

@@ -1,0 +1,249 @@
+"""Builds the object that runs one admitted attempt: a Job, whose pod is the Spark driver.
+
+Pure. The operator creates what this returns and never edits it. Sizing comes from the policy;
+image, identity and placement from the catalog's owner; everything that makes the pod safe is fixed
+here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.documents import CatalogSpec, Engine
+from reconciler.api.task_memory import driver_pod
+from reconciler.api.version import API_VERSION
+from reconciler.kube.pods import (
+    ATTEMPT_LABEL,
+    CATALOG_ANNOTATION,
+    DIGEST_ANNOTATION,
+    LAYOUT_LABEL,
+    PLAN_LABEL,
+    SECRET_DIRECTORY,
+    container_security,
+    literal,
+    placement,
+    pod_security,
+    template_annotations,
+    template_environment,
+    template_labels,
+    template_mounts,
+    template_volumes,
+    work_mounts,
+    work_volumes,
+)
+from reconciler.operator.layout.job_record import JobRecord
+from reconciler.operator.settings import OperatorSettings
+
+CONTAINER = "driver"
+
+GRACE_SECONDS = 120
+"""Time in which a driver stops at its next commit boundary."""
+DEADLINE_SECONDS = 24 * 3600
+TTL_SECONDS = 24 * 3600
+"""After this time an ended Job is removed, even if no operator ran that settled it."""
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The TableLayout that owns a Job."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at one plan or recommendation, with what its Job is made of."""
+
+    record: JobRecord
+    """Its write-ahead."""
+    owner: Owner
+    """Its TableLayout."""
+    run: str
+    """Text of the run document, which the driver reads."""
+    engine: Engine
+    """Resources of driver and executors, by the policy."""
+    catalog: CatalogSpec
+    """Image and account of Jobs, their pod template and the Secret, by the catalog's owner."""
+    settings: OperatorSettings
+    """Image and accounts of a Job whose catalog names none; what a driver may reach."""
+    catalog_version: str = ""
+    """Hash of the version of the catalog's document and of its Secret."""
+    memory_factor: float = 1.0
+    """Factor of the memory of driver and executors; above 1 for the one retry after running out of
+    memory."""
+
+
+def job(attempt: Attempt) -> dict[str, Any]:
+    """Return the batch/v1 Job: one pod, never started twice, gone before another is counted."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            **_metadata(attempt),
+            "name": attempt.record.name,
+            "namespace": attempt.owner.namespace,
+            "ownerReferences": [_owner(attempt)],
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "activeDeadlineSeconds": DEADLINE_SECONDS,
+            "ttlSecondsAfterFinished": TTL_SECONDS,
+            "template": {"metadata": _pod_metadata(attempt), "spec": _pod(attempt)},
+        },
+    }
+
+
+def labels(attempt: Attempt) -> dict[str, str]:
+    """Return the labels of the Job and its pod. Executors carry only LAYOUT_LABEL, by which live
+    pods are found."""
+    return {
+        "app.kubernetes.io/name": "layout-job",
+        "app.kubernetes.io/managed-by": "layout-reconciler",
+        LAYOUT_LABEL: attempt.owner.name,
+        PLAN_LABEL: attempt.record.plan_id,
+        ATTEMPT_LABEL: str(attempt.record.attempt),
+    }
+
+
+def _metadata(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "labels": labels(attempt),
+        "annotations": {
+            DIGEST_ANNOTATION: attempt.record.digest,
+            CATALOG_ANNOTATION: attempt.catalog_version,
+        },
+    }
+
+
+def _pod_metadata(attempt: Attempt) -> dict[str, Any]:
+    """Ours win over the template's."""
+    template, own = attempt.catalog.jobs.pod_template, _metadata(attempt)
+    return {
+        "labels": {**template_labels(template), **own["labels"]},
+        "annotations": {**template_annotations(template), **own["annotations"]},
+    }
+
+
+def _owner(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TableLayout",
+        "name": attempt.owner.name,
+        "uid": attempt.owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _pod(attempt: Attempt) -> dict[str, Any]:
+    template = attempt.catalog.jobs.pod_template
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "serviceAccountName": _service_account(attempt),
+        "automountServiceAccountToken": True,  # the driver needs it to create its executors
+        "enableServiceLinks": False,
+        "securityContext": pod_security(),
+        **placement(template),
+        "containers": [_driver(attempt)],
+        "volumes": _volumes(attempt),
+    }
+
+
+def _service_account(attempt: Attempt) -> str:
+    return attempt.catalog.jobs.service_account_name or attempt.settings.driver_service_account
+
+
+def _driver(attempt: Attempt) -> dict[str, Any]:
+    driver = attempt.engine.driver
+    size = driver_pod(driver.memory_bytes, driver.cores)
+    memory = _mebibytes(size * attempt.memory_factor)
+    return {
+        "name": CONTAINER,
+        "image": _image(attempt),
+        "args": ["driver"],
+        "env": _environment(attempt),
+        "resources": {
+            "requests": {"cpu": str(driver.cores), "memory": memory},
+            "limits": {"memory": memory},
+        },
+        "securityContext": container_security(),
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "volumeMounts": _mounts(attempt),
+    }
+
+
+def _image(attempt: Attempt) -> str:
+    return attempt.catalog.jobs.image or attempt.settings.image
+
+
+def _environment(attempt: Attempt) -> list[dict[str, Any]]:
+    """Return the driver's input. It holds no secret: credentials are files of the mounted
+    secret."""
+    settings = attempt.settings
+    return [
+        *template_environment(attempt.catalog.jobs.pod_template),
+        {"name": "LAYOUT_RUN", "value": literal(attempt.run)},
+        {"name": "LAYOUT_IMAGE", "value": literal(_image(attempt))},
+        {
+            "name": "LAYOUT_EXECUTOR_SERVICE_ACCOUNT",
+            "value": literal(attempt.settings.executor_service_account),
+        },
+        {"name": "LAYOUT_MEMORY_PERCENT", "value": str(round(attempt.memory_factor * 100))},
+        {
+            "name": "LAYOUT_ALLOWED_NETWORKS",
+            "value": ",".join(map(str, settings.allowed_networks)),
+        },
+        {"name": "LAYOUT_LOCAL_FILES", "value": str(settings.local_files).lower()},
+        _field("LAYOUT_NAME", f"metadata.labels['{LAYOUT_LABEL}']"),
+        _field("POD_NAME", "metadata.name"),
+        _field("POD_NAMESPACE", "metadata.namespace"),
+        _field("POD_IP", "status.podIP"),
+    ]
+
+
+def _field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _mebibytes(size: float) -> str:
+    return f"{math.ceil(size / MIB)}Mi"
+
+
+def _volumes(attempt: Attempt) -> list[dict[str, Any]]:
+    return [
+        *work_volumes(),
+        *_secret_volume(attempt),
+        *template_volumes(attempt.catalog.jobs.pod_template),
+    ]
+
+
+def _mounts(attempt: Attempt) -> list[dict[str, Any]]:
+    return [
+        *work_mounts(),
+        *_secret_mount(attempt),
+        *template_mounts(attempt.catalog.jobs.pod_template),
+    ]
+
+
+def _secret_volume(attempt: Attempt) -> list[dict[str, Any]]:
+    if attempt.catalog.secret is None:
+        return []
+    secret = {"secretName": attempt.catalog.secret.name, "defaultMode": 0o440}
+    return [{"name": "catalog", "secret": secret}]
+
+
+def _secret_mount(attempt: Attempt) -> list[dict[str, Any]]:
+    if attempt.catalog.secret is None:
+        return []
+    return [{"name": "catalog", "mountPath": SECRET_DIRECTORY, "readOnly": True}]

@@ -1,0 +1,53 @@
+"""What the driver of an attempt reads: the run document of a plan or of a recommendation."""
+
+from __future__ import annotations
+
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.run_document import RecommendRun, RunDocument
+from reconciler.operator.catalog.ports import CatalogProblem
+from reconciler.operator.layout.job_record import JobRecord
+from reconciler.operator.layout.subject import Subject
+
+
+def run_document(subject: Subject, record: JobRecord) -> RunDocument | RecommendRun:
+    """Return the document of the attempt that the record reserves."""
+    return _recommend_run(subject, record) if record.recommends else _plan_run(subject, record)
+
+
+def _plan_run(subject: Subject, record: JobRecord) -> RunDocument:
+    """Return the plan by place and digest, the admitted actions, and what the budgets leave."""
+    policy, handle, look = subject.policy, subject.handle, subject.look
+    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    assert look is not None
+    total = (subject.status.get("job") or {}).get("actionsTotal", len(look.pending))
+    left = subject.cut_short if total == 0 else None
+    limited = bool(subject.budgets)
+    return RunDocument(
+        catalog=handle.document,
+        policy=policy,
+        table=subject.table,
+        plan_uri=look.uri if left is None else left.uri,
+        plan_digest=record.digest,
+        plan_id=record.plan_id,
+        attempt=record.attempt,
+        action_ids=tuple(item.id for item in look.pending[:total]),
+        bytes_limit=record.rewrite_bytes if limited else None,
+        cpu_limit_seconds=record.cpu_seconds if limited else None,
+        policy_key=subject.policy_key,
+        owner=handle.owner(),
+    )
+
+
+def _recommend_run(subject: Subject, record: JobRecord) -> RecommendRun:
+    policy, handle = subject.policy, subject.handle
+    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    return RecommendRun(
+        catalog=handle.document,
+        policy=policy,
+        table=subject.table,
+        run_id=record.plan_id,
+        attempt=record.attempt,
+        cpu_limit_seconds=record.cpu_seconds,
+        policy_key=subject.policy_key,
+        owner=handle.owner(),
+    )

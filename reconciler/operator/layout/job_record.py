@@ -1,0 +1,118 @@
+"""The record of one attempt as a Job: what may start, its write-ahead in status.job, and its end.
+
+`next_step` makes it where work may start, and the launcher writes it into status.job before the Job
+is created. Only this module knows how it looks there; pure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from reconciler.api.quantities import format_bytes, format_duration, parse_bytes, parse_duration
+from reconciler.kube.names import RECOMMENDATION
+from reconciler.operator.conditions import Body
+from reconciler.operator.status_text import parse_time, utc
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    DROPPED = "Dropped"
+
+
+OPEN = frozenset({Phase.PENDING, Phase.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One attempt at a plan or a recommendation as a Job: what may start, and status.job from its
+    write-ahead on."""
+
+    name: str
+    """Name of the Job."""
+    uid: str
+    """UID of the Job; "" until the Job was seen."""
+    plan_id: str
+    """The plan's id."""
+    digest: str
+    """"sha256:" and the hexadecimal hash of the plan's document."""
+    attempt: int
+    """Number of the attempt at the plan."""
+    phase: Phase
+    """What is known of the Job."""
+    written: dt.datetime
+    """Time of the write-ahead; of the decision before it is written."""
+    rewrite_bytes: int
+    """Bytes that the Job reserves of the budgets."""
+    cpu_seconds: int
+    """CPU seconds that the Job reserves of the budgets."""
+
+    @property
+    def unsettled(self) -> bool:
+        return self.phase in OPEN
+
+    @property
+    def recommends(self) -> bool:
+        """Whether its job makes a recommendation; plan_id and digest are then of its inputs."""
+        return self.plan_id.startswith(RECOMMENDATION)
+
+
+def job_status(record: JobRecord, committed: int | None = None, total: int | None = None) -> Body:
+    """Return status.job. Reserved amounts are exact, because admission counts them."""
+    body: Body = {
+        "kind": "Job",
+        "name": record.name,
+        "planId": record.plan_id,
+        "digest": record.digest,
+        "attempt": record.attempt,
+        "phase": record.phase.value,
+        "startedAt": utc(record.written),
+        "reserved": {
+            "rewriteBytes": format_bytes(record.rewrite_bytes),
+            "cpuTime": format_duration(record.cpu_seconds),
+        },
+    }
+    if record.uid:
+        body["uid"] = record.uid
+    if committed is not None:
+        body["actionsCommitted"] = committed
+    if total is not None:
+        body["actionsTotal"] = total
+    return body
+
+
+def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
+    """Return status.job as a value; None if there is none. An unknown phase counts as unsettled."""
+    body = (status or {}).get("job")
+    if not body or not body.get("name") or not body.get("planId"):
+        return None
+    reserved = body.get("reserved") or {}
+    known = {phase.value for phase in Phase}
+    phase = Phase(body["phase"]) if body.get("phase") in known else Phase.RUNNING
+    written = parse_time(body.get("startedAt")) or dt.datetime.fromtimestamp(0, dt.UTC)
+    return JobRecord(
+        name=body["name"],
+        uid=body.get("uid", ""),
+        plan_id=body["planId"],
+        digest=body.get("digest", ""),
+        attempt=int(body.get("attempt", 1)),
+        phase=phase,
+        written=written,
+        rewrite_bytes=parse_bytes(reserved.get("rewriteBytes", "0")),
+        cpu_seconds=parse_duration(reserved.get("cpuTime", "0s")),
+    )
+
+
+def job_body(status: Body, record: JobRecord) -> Body:
+    """Return status.job of the record, with the values that only the launch knew."""
+    old = status.get("job") or {}
+    kept = {}
+    if old.get("name") == record.name:
+        kept = {k: old[k] for k in ("actionsTotal", "layoutHash", "actionsCommitted") if k in old}
+    return {**kept, **job_status(record)}
