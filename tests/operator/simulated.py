@@ -17,8 +17,9 @@ from typing import Any
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
-from reconciler.operator.catalog.ports import Glance, Identifier, Look
+from reconciler.operator.catalog.ports import Glance, Identifier
 from reconciler.operator.layout.plan_status import plan_status
+from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
@@ -76,7 +77,7 @@ class SimulatedHandle(LiveHandle):
         fingerprint: str,
         approved: Sequence[str],
         now: dt.datetime,
-    ) -> Look:
+    ) -> ProposalSummary:
         self.lake.calls["look"] += 1
         size, digest = self.lake.pending(table), policy_hash(hash_inputs(policy))
         action = BinPack(inputs=(f"s3://lake/{table}/0.parquet",))
@@ -89,8 +90,9 @@ class SimulatedHandle(LiveHandle):
             expires=CREATED + dt.timedelta(days=36_500), actions=items,
         )  # fmt: skip
         uri = f"s3://lake/plans/{plan.id}.json"
-        return Look(
-            fingerprint=fingerprint, uuid=_uuid(table), format_version=2, plan=plan, pending=items,
+        return ProposalSummary(
+            fingerprint=fingerprint, rests=NOTHING_TO_DO, uuid=_uuid(table),
+            format_version=2, plan=plan, pending=items,
             digest=plan.digest() if items else "", uri=uri,
             observed={"files": 48_211, "bytes": "3.4Ti", "snapshotId": "7312984123412341234"},
             plan_status=plan_status(plan, items, plan.digest(), uri, NO_COLUMNS) if items else None,

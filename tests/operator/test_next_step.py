@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.conditions import Reason
-from reconciler.operator.layout.facts import JobSeen, LayoutInput, PodSeen, ProposalState, Trouble
+from reconciler.operator.catalog.ports import CutShort
+from reconciler.operator.layout.facts import JobSeen, LayoutInput, PodSeen, Trouble
 from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.layout.next_step import next_step
+from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.operator.layout.steps import (
     Adopt,
     CreateAgain,
@@ -25,7 +28,10 @@ from reconciler.operator.layout.steps import (
     StopJob,
     Wait,
 )
-from reconciler.plan.budget import Charge
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.gate import Gate
+from reconciler.plan.plan import DeleteState, Plan, PlannedAction
+from reconciler.plan.prediction import Prediction
 from tests.examples import examples
 from tests.said import Said
 
@@ -36,7 +42,26 @@ PLAN, DIGEST = "p-3f9a1c0b77de4c21a0be", "sha256:" + "a" * 64
 JOB = JobSeen("tl-x-1", "job-uid", "uid", PLAN, DIGEST, 1, Phase.RUNNING, NOW - MINUTE)
 RECORD = JobRecord("tl-x-1", "job-uid", PLAN, DIGEST, 1, Phase.RUNNING, NOW - MINUTE, 300, 7)
 AHEAD = replace(RECORD, uid="", phase=Phase.PENDING)
-PROPOSAL = ProposalState(PLAN, DIGEST, (Charge(100, 2.5), Charge(200, 4.0), Charge(50, 1.0)), 2)
+
+
+def proposal(plan: tuple[str, str], charges: Sequence[tuple[int, int]]) -> ProposalSummary:
+    """A plan by (id, digest) whose actions rewrite so many bytes in so many CPU milliseconds."""
+    items = tuple(
+        PlannedAction(
+            f"a{number:02d}", BinPack(inputs=(f"{number}-in",)), DeleteState(0, 0, 0),
+            Prediction(bytes_in=size, cpu_millis=millis),
+        )
+        for number, (size, millis) in enumerate(charges)
+    )  # fmt: skip
+    made = Plan(
+        id=plan[0], catalog="w", table=("a", "b"), table_uuid="u", policy_hash="h", policy="p",
+        base_snapshot_id=1, created=NOW, expires=NOW + 60 * MINUTE, actions=items,
+    )  # fmt: skip
+    return ProposalSummary("f", NOTHING_TO_DO, plan=made, pending=items, digest=plan[1])
+
+
+PROPOSAL = proposal((PLAN, DIGEST), [(100, 2500), (200, 4000), (50, 1000)])
+NO_WORK = {"proposal": replace(PROPOSAL, pending=()), "gate": Gate(0, "", "")}
 FREE = LayoutInput(
     now=NOW,
     leading=True,
@@ -47,6 +72,7 @@ FREE = LayoutInput(
     due=NOW + 10 * MINUTE,
     known_plans={PLAN: DIGEST},
     proposal=PROPOSAL,
+    gate=Gate(2, "", ""),
 )
 
 
@@ -59,11 +85,14 @@ def test_admitted_work_is_launched_with_the_charges_of_the_admitted_prefix():
 
 
 def test_a_cut_short_attempt_is_settled_while_old_evidence_holds_the_next_job():
-    left = replace(PROPOSAL, rests_on_workload=True, cut_short=("p-old", "sha256:old"))
-    decision = next_step(replace(FREE, proposal=left, workload_stale="the import fails"))
+    old = replace(PROPOSAL, rests_on_workload=True)
+    left = replace(
+        FREE, proposal=old, cut_short=CutShort("p-old", "sha256:old", "s3://plans/p-old")
+    )
+    decision = next_step(replace(left, workload_stale="the import fails"))
     assert isinstance(decision, Launch)
     assert (decision.record.plan_id, decision.actions) == ("p-old", 0)
-    fresh = next_step(replace(FREE, proposal=left))
+    fresh = next_step(left)
     assert isinstance(fresh, Launch) and fresh.actions > 0
 
 
@@ -91,19 +120,17 @@ def test_a_second_attempt_has_a_number_of_its_own():
         ({"trouble": Trouble("", "once", NOW + MINUTE, conflict=True)}, Wait, "BackOff"),
         ({"proposal": None}, Propose, None),
         (
-            {"proposal": replace(PROPOSAL, admitted=0, reason="OverBudget", message="m")},
+            {"gate": Gate(0, "OverBudget", "m")},
             Wait,
             "OverBudget",
         ),
-        ({"proposal": replace(PROPOSAL, pending=(), admitted=0)}, Wait, "NothingToDo"),
+        (NO_WORK, Wait, "NothingToDo"),
         (
             {
+                **NO_WORK,
                 "proposal": replace(
-                    PROPOSAL,
-                    pending=(),
-                    admitted=0,
-                    rests=(Reason.OBJECTIVE_UNREACHABLE, "it would take"),
-                )
+                    PROPOSAL, pending=(), rests=(Reason.OBJECTIVE_UNREACHABLE, "it would take")
+                ),
             },
             Wait,
             "ObjectiveUnreachable",
@@ -138,8 +165,8 @@ def test_conflicts_do_not_hold_up_a_plan_without_work_that_conflicted(trouble):
     assert isinstance(next_step(replace(FREE, trouble=trouble, proposal=beside)), Launch)
     ahead = replace(FREE, trouble=trouble, record=AHEAD)
     assert isinstance(next_step(replace(ahead, proposal=beside)), CreateAgain)
-    nothing = replace(beside, pending=(), admitted=0)
-    assert next_step(replace(FREE, trouble=trouble, proposal=nothing)).reason == "NothingToDo"
+    nothing = {**NO_WORK, "proposal": replace(beside, pending=())}
+    assert next_step(replace(FREE, trouble=trouble, **nothing)).reason == "NothingToDo"
     assert isinstance(next_step(replace(FREE, trouble=trouble, proposal=None)), Propose)
     other = replace(trouble, conflict=False)
     assert not isinstance(next_step(replace(FREE, trouble=other, proposal=beside)), Launch)
@@ -198,9 +225,9 @@ def test_a_deletion_waits_for_a_job_that_does_not_end_for_ten_minutes_and_no_lon
     [
         ({}, CreateAgain),
         ({"proposal": None}, Propose),
-        ({"proposal": replace(PROPOSAL, plan_id="p-0")}, DropReservation),
-        ({"proposal": replace(PROPOSAL, admitted=1)}, DropReservation),
-        ({"proposal": replace(PROPOSAL, admitted=0, reason="OverBudget")}, DropReservation),
+        ({"proposal": proposal(("p-0", DIGEST), [(100, 2500), (200, 4000)])}, DropReservation),
+        ({"gate": Gate(1, "", "")}, DropReservation),
+        ({"gate": Gate(0, "OverBudget", "")}, DropReservation),
         ({"suspended": "yes"}, DropReservation),
         ({"deleting": NOW - MINUTE}, DropReservation),
         ({"owner": "elsewhere"}, DropReservation),
@@ -237,17 +264,21 @@ records = st.builds(
     moments,
 )
 proposals = st.builds(
-    lambda plan, charges, admitted, reason: ProposalState(
-        *plan,
-        tuple(Charge(size, cpu) for size, cpu in charges),
-        0 if reason else min(admitted, len(charges)),
-        reason,
-    ),
-    plans,
-    st.lists(st.tuples(st.integers(0, 10**12), st.floats(0, 1e6)), max_size=4),
+    proposal, plans, st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)), max_size=4)
+)
+answers = st.builds(
+    lambda count, reason: Gate(0 if reason else count, reason, ""),
     st.integers(0, 4),
     st.sampled_from(["", "", "OverBudget", "AwaitingApproval"]),
 )
+
+
+def bounded(state: LayoutInput) -> LayoutInput:
+    """The gate admits no more than is pending."""
+    most = 0 if state.proposal is None else len(state.proposal.pending)
+    return replace(state, gate=replace(state.gate, count=min(state.gate.count, most)))
+
+
 states = st.builds(
     LayoutInput,
     now=st.just(NOW),
@@ -268,7 +299,8 @@ states = st.builds(
     workload_stale=texts,
     trouble=st.just(Trouble()) | st.just(Trouble("NoEffect", "m")),
     proposal=st.none() | proposals,
-)
+    gate=answers,
+).map(bounded)
 
 
 @settings(max_examples=examples(1500), deadline=None)
@@ -281,9 +313,8 @@ def test_nothing_starts_beside_what_lives_or_is_owed(state):
         assert state.pods is not None and all(pod.ended for pod in state.pods)
         assert not state.suspended and not state.owner and not state.catalog_down
         assert state.deleting is None and state.invalid is None
-        proposal = state.proposal
-        assert proposal is not None and not proposal.reason
-        admitted = proposal.pending[: proposal.admitted]
+        assert state.proposal is not None and not state.gate.reason
+        admitted = state.proposal.charges[: state.gate.count]
         assert admitted
         held = state.record.rewrite_bytes if isinstance(decision, CreateAgain) else (
             decision.record.rewrite_bytes
@@ -292,9 +323,7 @@ def test_nothing_starts_beside_what_lives_or_is_owed(state):
     if isinstance(decision, Launch):
         assert state.record is None or not state.record.unsettled
         held_cpu = decision.record.cpu_seconds
-        assert held_cpu >= sum(
-            c.cpu_seconds for c in state.proposal.pending[: state.proposal.admitted]
-        )
+        assert held_cpu >= sum(c.cpu_seconds for c in state.proposal.charges[: state.gate.count])
 
 
 @settings(max_examples=examples(500), deadline=None)

@@ -21,13 +21,13 @@ from reconciler.api.run_document import (
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.catalog.ports import CatalogProblem, CutShort, Glance, Look
+from reconciler.operator.catalog.ports import CatalogProblem, CutShort, Glance
 from reconciler.operator.index import Index
 from reconciler.operator.launch.launcher import Launcher, assemble
 from reconciler.operator.launch.spending import Spending
-from reconciler.operator.layout.facts import NOTHING_TO_DO
 from reconciler.operator.layout.gathering import Facts
 from reconciler.operator.layout.plan_status import plan_status
+from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.operator.layout.reconcile import Layouts
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.stored import StoredDocuments, read_stored
@@ -112,7 +112,7 @@ class FakeCatalog:
         fingerprint: str,
         approved: Sequence[str],
         now: dt.datetime,
-    ) -> Look:
+    ) -> ProposalSummary:
         self._answer()
         self.looks += 1
         found = self.tables[table]
@@ -139,7 +139,7 @@ class FakeCatalog:
         )  # fmt: skip
         uri = f"mem:///{plan.id}"
         self.digests[plan.id] = plan.digest()
-        return Look(
+        return ProposalSummary(
             fingerprint=fingerprint, uuid=found.uuid, format_version=2, plan=plan, pending=items,
             digest=plan.digest() if items else "", uri=uri,
             observed=found.observed(len(items), now),

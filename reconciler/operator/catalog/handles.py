@@ -36,10 +36,10 @@ from reconciler.operator.catalog.ports import (
     CutShort,
     Glance,
     Identifier,
-    Look,
 )
 from reconciler.operator.index import Index
 from reconciler.operator.layout.look import look_at
+from reconciler.operator.layout.proposal_summary import ProposalSummary
 from reconciler.operator.process import logs
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import Refusal, StoredDocuments
@@ -120,7 +120,7 @@ class LiveHandle:
         fingerprint: str,
         approved: Sequence[str],
         now: dt.datetime,
-    ) -> Look:
+    ) -> ProposalSummary:
         target = Target(self.config, table)
         return self.call(lambda: look_at(self.actor, target, policy, fingerprint, approved, now))
 

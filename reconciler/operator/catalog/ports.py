@@ -7,15 +7,14 @@ catalogs that fail, disappear and come back, without a real one.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
-from reconciler.operator.layout.facts import NOTHING_TO_DO, Rests
+from reconciler.operator.layout.proposal_summary import ProposalSummary
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
-from reconciler.plan.plan import Plan, PlannedAction
 
 Identifier = tuple[str, ...]
 
@@ -31,51 +30,6 @@ class Glance:
     uuid: str
     metadata_location: str
     owner: str
-
-
-@dataclass(frozen=True)
-class Look:
-    """The result of planning one table, as far as it is kept until the next time."""
-
-    fingerprint: str
-    """Hash of what was planned from. While it is the same, nothing is planned."""
-    uuid: str
-    """UUID of the table."""
-    format_version: int
-    """Version of Apache Iceberg's table specification."""
-    plan: Plan
-    """The plan without input files and evidence, which only the plan store has."""
-    pending: tuple[PlannedAction, ...]
-    """Its pending actions, likewise without input files."""
-    digest: str
-    """"sha256:" and the hexadecimal hash of the stored plan; "" for an empty one."""
-    uri: str
-    """Place of the stored plan; "" for an empty one."""
-    observed: Mapping[str, Any]
-    """status.observed."""
-    plan_status: Mapping[str, Any] | None
-    """status.plan; None for an empty plan."""
-    stale_workload: bool = False
-    """Whether the plan is based on queries that are too old to act on without a person."""
-    rests_on_workload: bool = False
-    """Whether an action depends on the recorded queries."""
-    rests: Rests = NOTHING_TO_DO
-    """What a table without work reports."""
-    revisit: dt.datetime | None = None
-    """When to plan again without a change of the table; None if time alone brings no work."""
-    saving_per_byte: float = 0.0
-    """Predicted saving per byte rewritten, by which tables are ordered."""
-    changed_from: tuple[str, str] | None = None
-    """An approved plan that is no longer valid, and how the new one differs; None without one."""
-    conflicting: bool = True
-    """Whether the plan has work of a class that other writers won last (`plan.conflicts`)."""
-    deletes: Mapping[str, Any] | None = None
-    """status.deletes; None if the table has none."""
-
-    @property
-    def stands_until(self) -> dt.datetime | None:
-        """Time from which another look is needed although nothing has changed; None for never."""
-        return self.plan.expires if self.pending else self.revisit
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +85,7 @@ class CatalogHandle(Protocol):
         fingerprint: str,
         approved: Sequence[str],
         now: dt.datetime,
-    ) -> Look:
+    ) -> ProposalSummary:
         """Observe and propose.
 
         approved: plan ids that people approved; one that was published for this table and is still

@@ -65,7 +65,9 @@ class Admission:
         here = [b for b in others if b["metadata"]["namespace"] == subject.key.namespace]
         own = unsettled([body for body in here if policy_key_of(body) == subject.policy_key])
         uuid = (
-            subject.look.uuid if subject.look else str(subject.status.get("table", {}).get("uuid"))
+            subject.proposal.uuid
+            if subject.proposal
+            else str(subject.status.get("table", {}).get("uuid"))
         )
         for table, record in unsettled(here):
             if table == uuid:  # e.g. renamed under a running job

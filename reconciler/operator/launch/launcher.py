@@ -311,8 +311,8 @@ class Launcher:
 
     def _claimed(self, subject: Subject) -> str:
         handle = subject.handle
-        assert not isinstance(handle, CatalogProblem) and subject.look is not None
-        owner = handle.claim(subject.table, subject.look.uuid)
+        assert not isinstance(handle, CatalogProblem) and subject.proposal is not None
+        owner = handle.claim(subject.table, subject.proposal.uuid)
         return "" if owner == handle.owner() else owner
 
     # Write-ahead and creation

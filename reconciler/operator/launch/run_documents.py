@@ -16,21 +16,21 @@ def run_document(subject: Subject, record: JobRecord) -> RunDocument | Recommend
 
 def _plan_run(subject: Subject, record: JobRecord) -> RunDocument:
     """Return the plan by place and digest, the admitted actions, and what the budgets leave."""
-    policy, handle, look = subject.policy, subject.handle, subject.look
+    policy, handle, proposal = subject.policy, subject.handle, subject.proposal
     assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
-    assert look is not None
-    total = (subject.status.get("job") or {}).get("actionsTotal", len(look.pending))
+    assert proposal is not None
+    total = (subject.status.get("job") or {}).get("actionsTotal", len(proposal.pending))
     left = subject.cut_short if total == 0 else None
     limited = bool(subject.budgets)
     return RunDocument(
         catalog=handle.document,
         policy=policy,
         table=subject.table,
-        plan_uri=look.uri if left is None else left.uri,
+        plan_uri=proposal.uri if left is None else left.uri,
         plan_digest=record.digest,
         plan_id=record.plan_id,
         attempt=record.attempt,
-        action_ids=tuple(item.id for item in look.pending[:total]),
+        action_ids=tuple(item.id for item in proposal.pending[:total]),
         bytes_limit=record.rewrite_bytes if limited else None,
         cpu_limit_seconds=record.cpu_seconds if limited else None,
         policy_key=subject.policy_key,

@@ -5,16 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass, field
 
-from reconciler.api.conditions import Reason
 from reconciler.kube.names import RECOMMENDATION
+from reconciler.operator.catalog.ports import CutShort
 from reconciler.operator.layout.job_record import OPEN, JobRecord, Phase
-from reconciler.plan.budget import Charge
-
-Rests = tuple[Reason, str]
-"""Reason and message of Converged for a table with nothing to do."""
-
-
-NOTHING_TO_DO: Rests = (Reason.NOTHING_TO_DO, "nothing above threshold")
+from reconciler.operator.layout.proposal_summary import ProposalSummary
+from reconciler.plan.gate import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +61,6 @@ class PodSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class ProposalState:
-    """The parts of a proposal and of the gate's answer that decisions need."""
-
-    plan_id: str
-    """The plan's id, "" for an empty plan."""
-    digest: str
-    """"sha256:" and the hexadecimal hash of the plan's document."""
-    pending: tuple[Charge, ...]
-    """Charges of the remaining actions, in plan order."""
-    admitted: int
-    """How many of them may start now."""
-    reason: str = ""
-    """Reason of the gate's refusal, "" if it admits."""
-    message: str = ""
-    """Message of the gate's refusal, "" if it admits."""
-    reopens: dt.datetime | None = None
-    """When the refusal may end by itself; None if time does not end it."""
-    rests_on_workload: bool = False
-    """Whether an admitted action depends on the recorded queries."""
-    rests: Rests = NOTHING_TO_DO
-    """What a table without work reports."""
-    saving_per_byte: float = 0.0
-    """Predicted saving per byte rewritten, by which tables are ordered."""
-    cut_short: tuple[str, str] | None = None
-    """(id, digest) of a plan with an open attempt whose driver is gone; None without one."""
-    conflicting: bool = True
-    """Whether the plan has work of a class that other writers won last (`plan.conflicts`)."""
-
-
-@dataclass(frozen=True, slots=True)
 class Trouble:
     """The present effect of past failures."""
 
@@ -110,6 +75,10 @@ class Trouble:
     conflict: bool = False
     """Whether the failures were conflicts, which do not concern a plan without work of that
     class."""
+
+
+NOT_ASKED = Gate(0, "", "")
+"""The answer of a gate that was not asked, since nothing is pending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +125,14 @@ class LayoutInput:
     """The present effect of past failures."""
     catalog_version: str = ""
     """Version of the present catalog, "" if it is not usable."""
-    proposal: ProposalState | None = None
-    """The proposal and the gate's answer; None if the table was not planned."""
+    proposal: ProposalSummary | None = None
+    """What would be done; None if the table was not planned."""
+    gate: Gate = NOT_ASKED
+    """The gate's answer to its pending actions."""
+    reopens: dt.datetime | None = None
+    """When the gate's refusal may end by itself; None if time does not end it."""
+    cut_short: CutShort | None = None
+    """The plan of an attempt that a dead driver left open; None without one."""
     recommendation: str = ""
     """Id of the recommendation that is due, "" if none is."""
 

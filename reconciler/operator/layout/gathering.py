@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from reconciler.api.conditions import ConditionType, Reason, stalled_by
+from reconciler.api.conditions import Reason, stalled_by
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.errors import RedirectedError, UnavailableError, UserError
@@ -21,15 +21,16 @@ from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.loop.decision_settings import budgets_of
 from reconciler.loop.gating import Approvals, PendingWork, approved_ids, gate_input
 from reconciler.operator import due
-from reconciler.operator.catalog.ports import CatalogProblem, Catalogs, CutShort, Look
-from reconciler.operator.conditions import Body, condition_of
+from reconciler.operator.catalog.ports import CatalogProblem, Catalogs, CutShort
+from reconciler.operator.conditions import Body
 from reconciler.operator.index import REQUESTED_AT, policy_of
 from reconciler.operator.launch.reservations import Recorded, held, unsettled
 from reconciler.operator.launch.spending import Spending
 from reconciler.operator.layout import failures, recommending
-from reconciler.operator.layout.facts import LayoutInput, ProposalState, Rests
+from reconciler.operator.layout.facts import LayoutInput
 from reconciler.operator.layout.failures import Scopes, scope
 from reconciler.operator.layout.job_record import Phase, record_of
+from reconciler.operator.layout.proposal_summary import ProposalSummary, at_rest_by
 from reconciler.operator.layout.subject import (
     FINALIZER,
     Subject,
@@ -48,22 +49,10 @@ from reconciler.operator.status_text import parse_time
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import Key
 from reconciler.plan.budget import Spent
-from reconciler.plan.gate import Gate, charge_of, gate
+from reconciler.plan.gate import gate
 from reconciler.plan.plan import policy_hash
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Resting:
-    """What is kept of a look that found nothing to do, as for most of ten thousand tables.
-
-    stands_until: when time alone may bring work, None for never.
-    """
-
-    fingerprint: str
-    rests: Rests
-    stands_until: dt.datetime | None
 
 
 @dataclass
@@ -80,10 +69,10 @@ class Facts:
     """Returns the time."""
     spending: Spending
     """What the operator itself admitted."""
-    looks: dict[Key, Look] = field(default_factory=dict)
+    proposals: dict[Key, ProposalSummary] = field(default_factory=dict)
     """Results of planning, until something changes or they expire."""
-    resting: dict[Key, Resting] = field(default_factory=dict)
-    """What is kept of a look that found nothing to do."""
+    resting: dict[Key, ProposalSummary] = field(default_factory=dict)
+    """What is kept where nothing was to do."""
 
     def subject(self, body: Body) -> Subject:
         namespace = body["metadata"]["namespace"]
@@ -217,19 +206,16 @@ class Facts:
         if given.owner:
             return given
         try:
-            subject.look = self.look(subject)
-            subject.gate, state = self.gated(subject)
+            subject.proposal = self.look(subject)
+            given = self.gated(subject, given)
             subject.cut_short = self._cut_short(subject)
-            if subject.cut_short is not None:
-                left = (subject.cut_short.plan_id, subject.cut_short.digest)
-                state = replace(state, cut_short=left)
             wished = self._recommendation(subject, given.workload_stale)
         except (UnavailableError, RedirectedError) as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
             return replace(given, invalid=(stalled_by(error).value, shown_error(error)))
         stop = self._why_to_stop(subject)
-        return replace(given, proposal=state, stop=stop, recommendation=wished)
+        return replace(given, cut_short=subject.cut_short, stop=stop, recommendation=wished)
 
     def _recommendation(self, subject: Subject, stale: str) -> str:
         """Return the id of the recommendation that is due, "" if none is.
@@ -239,7 +225,8 @@ class Facts:
         policy, glance = subject.policy, subject.glance
         assert isinstance(policy, TableLayoutPolicy) and glance is not None
         wanted = policy.spec.recommend
-        observed = subject.look.observed if subject.look else subject.status.get("observed") or {}
+        stored = subject.status.get("observed") or {}
+        observed = subject.proposal.observed if subject.proposal else stored
         name = f"{subject.key.namespace}/{subject.key.name}"
         if wanted is None or not recommending.queries_of(observed):
             return ""
@@ -258,13 +245,13 @@ class Facts:
         A job that succeeded has settled what others left. A failed one, or one under a deleted
         TableLayout (of which there is no record), may have left something.
         """
-        record, look = record_of(subject.status), subject.look
+        record, proposal = record_of(subject.status), subject.proposal
         assert not isinstance(subject.handle, CatalogProblem)
-        if look is None or (record is not None and record.phase is Phase.SUCCEEDED):
+        if proposal is None or (record is not None and record.phase is Phase.SUCCEEDED):
             return None
-        return subject.handle.cut_short(look.uuid)
+        return subject.handle.cut_short(proposal.uuid)
 
-    def look(self, subject: Subject) -> Look | None:
+    def look(self, subject: Subject) -> ProposalSummary | None:
         """Run the cheap check; look again only if something changed that the last look was made
         from."""
         policy, handle, glance = subject.policy, subject.handle, subject.glance
@@ -279,47 +266,45 @@ class Facts:
             handle.evidence_version(glance.uuid, policy.spec.interval_seconds),
             *sorted(approved),
         )
-        known = self.looks.get(subject.key)
-        if known is not None and _stands(known, fingerprint, subject.now):
+        known = self.proposals.get(subject.key)
+        if known is not None and known.stands(fingerprint, subject.now):
             return known
         resting = (
             None if known is not None or last_job_failed(subject) else self.resting_of(subject)
         )
-        if resting is not None and _stands(resting, fingerprint, subject.now):
+        if resting is not None and resting.stands(fingerprint, subject.now):
             return None
         self.forget(subject.key)
-        look = handle.look(subject.table, policy, fingerprint, approved, subject.now)
-        self.looks[subject.key] = look
-        return look
+        proposal = handle.look(subject.table, policy, fingerprint, approved, subject.now)
+        self.proposals[subject.key] = proposal
+        return proposal
 
     def approvals(self, subject: Subject) -> Approvals:
         return Approvals(subject.body["spec"].get("approvedPlan") or "")
 
-    def gated(self, subject: Subject) -> tuple[Gate | None, ProposalState]:
-        """Return the gate's answer to the look's plan, under all known reservations."""
-        look = subject.look
-        if look is None:
-            resting = self.resting_of(subject)
-            assert resting is not None  # `look` has found it
-            return None, ProposalState("", "", (), 0, rests=resting.rests)
-        if not look.pending:
-            return None, _state_of(look, None, None)
+    def gated(self, subject: Subject, given: LayoutInput) -> LayoutInput:
+        """Return the input with the proposal, or with the state in which the table rests, and the
+        gate's answer under all known reservations."""
+        proposal = subject.proposal or self.resting_of(subject)
+        assert proposal is not None  # `look` has found one of them
+        if not proposal.pending:
+            return replace(given, proposal=proposal)
         policy, handle = subject.policy, subject.handle
         assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+        assert proposal.plan is not None
         work = PendingWork(
-            plan=look.plan,
-            actions=look.pending,
-            table_uuid=look.uuid,
+            plan=proposal.plan,
+            actions=proposal.pending,
+            table_uuid=proposal.uuid,
             owner=self._foreign_owner(subject),
-            stale_workload=look.stale_workload,
+            stale_workload=proposal.stale_workload,
         )
         facts = Recorded(handle, self.reserved(subject))
-        given = gate_input(policy, work, facts, self.approvals(subject), subject.now)
-        answer = gate(given)
-        first = charge_of(look.pending[0])
-        return answer, _state_of(
-            look, answer, due.reopens(given.budgets, given.spent or (), first, subject.now)
-        )
+        asked = gate_input(policy, work, facts, self.approvals(subject), subject.now)
+        subject.gate = gate(asked)
+        first = proposal.charges[0]
+        reopens = due.reopens(asked.budgets, asked.spent or (), first, subject.now)
+        return replace(given, proposal=proposal, gate=subject.gate, reopens=reopens)
 
     def reserved(self, subject: Subject) -> tuple[Spent, ...]:
         """Return what other tables of the policy reserve, by the index."""
@@ -337,10 +322,10 @@ class Facts:
         return held(records, subject.handle.open_reservations(), subject.now)
 
     def forget(self, key: Key) -> None:
-        self.looks.pop(key, None)
+        self.proposals.pop(key, None)
         self.resting.pop(key, None)
 
-    def resting_of(self, subject: Subject) -> Resting | None:
+    def resting_of(self, subject: Subject) -> ProposalSummary | None:
         """Return what is known of a state without work, from memory or from the status.
 
         The status loses it while the table is suspended or its catalog is unreachable, the memory
@@ -351,51 +336,17 @@ class Facts:
         observed = subject.status.get("observed") or {}
         if known is not None and known.fingerprint == observed.get("fingerprint"):
             return known
-        return _stored_rest(subject.status)
+        return at_rest_by(subject.status)
 
     def rest(self, subject: Subject) -> None:
         """Drop the look if the status names the state for which nothing was to do.
 
         Not after a failed job: `look` needs one.
         """
-        look = subject.look
-        if look is None or look.pending or last_job_failed(subject):
+        proposal = subject.proposal
+        if proposal is None or proposal.pending or last_job_failed(subject):
             return
-        stored = _stored_rest(subject.status)
-        if stored is not None and stored.fingerprint == look.fingerprint:
+        stored = at_rest_by(subject.status)
+        if stored is not None and stored.fingerprint == proposal.fingerprint:
             self.forget(subject.key)
-            self.resting[subject.key] = Resting(look.fingerprint, look.rests, look.revisit)
-
-
-def _stands(found: Look | Resting, fingerprint: str, now: dt.datetime) -> bool:
-    """Whether another look now would give the same result."""
-    ends = found.stands_until
-    return found.fingerprint == fingerprint and (ends is None or now < ends)
-
-
-def _stored_rest(status: Body) -> Resting | None:
-    """Return what the status records of a state without work; None if it records none."""
-    observed = status.get("observed") or {}
-    found = condition_of(status, ConditionType.CONVERGED)
-    for reason in (Reason.NOTHING_TO_DO, Reason.OBJECTIVE_UNREACHABLE):
-        if found.get("reason") == reason and observed.get("fingerprint") and not status.get("plan"):
-            rests = (reason, str(found.get("message", "")))
-            return Resting(observed["fingerprint"], rests, parse_time(observed.get("revisit")))
-    return None
-
-
-def _state_of(look: Look, answer: Gate | None, reopens: dt.datetime | None) -> ProposalState:
-    charges = [charge_of(item) for item in look.pending]
-    return ProposalState(
-        plan_id=look.plan.id,
-        digest=look.digest,
-        pending=tuple(charges),
-        admitted=0 if answer is None else answer.count,
-        reason="" if answer is None else answer.reason,
-        message="" if answer is None else answer.message,
-        reopens=reopens,
-        rests_on_workload=look.rests_on_workload,
-        rests=look.rests,
-        saving_per_byte=look.saving_per_byte,
-        conflicting=look.conflicting,
-    )
+            self.resting[subject.key] = proposal.at_rest()

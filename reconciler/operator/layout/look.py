@@ -23,10 +23,10 @@ from reconciler.loop.ports import Target
 from reconciler.loop.propose import Proposal, with_standing
 from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
-from reconciler.operator.catalog.ports import EXPIRED, Look
+from reconciler.operator.catalog.ports import EXPIRED
 from reconciler.operator.layout.deletes_status import deletes_status
-from reconciler.operator.layout.facts import NOTHING_TO_DO, Rests
 from reconciler.operator.layout.plan_status import plan_status, plan_summary
+from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary, Rests
 from reconciler.operator.status_text import short_bytes
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total
@@ -47,8 +47,8 @@ def look_at(
     fingerprint: str,
     approved: Sequence[str],
     now: dt.datetime,
-) -> Look:
-    """Return the look; store a plan that has work. Raises what proposing raises."""
+) -> ProposalSummary:
+    """Return what would be done; store a plan that has work. Raises what proposing raises."""
     step = Step(target, policy, policy.name, lambda: now, in_cluster=True)
     proposal = step.propose(actor)
     damage = damage_of(proposal.observation)
@@ -67,7 +67,7 @@ def look_at(
         if not proposal.frozen:
             actor.put_plan(proposal.plan)
         uri = actor.plans.uri_of(proposal.plan)
-    return _kept(proposal, fingerprint, uri, changed, now)
+    return _summary_of(proposal, fingerprint, uri, changed, now)
 
 
 def _approved_plan(
@@ -112,18 +112,18 @@ def _difference(old: Plan, proposal: Proposal) -> str:
     return f"was {was}; is {now}; rewrites {sizes}"
 
 
-def _kept(
+def _summary_of(
     proposal: Proposal,
     fingerprint: str,
     uri: str,
     changed: tuple[str, str] | None,
     now: dt.datetime,
-) -> Look:
+) -> ProposalSummary:
     seen = proposal.observation
     pending = tuple(_stripped(item) for item in proposal.pending)
     plan, predicted = proposal.plan, total(item.predicted for item in pending)
     digest = plan.digest() if pending else ""
-    return Look(
+    return ProposalSummary(
         fingerprint=fingerprint,
         uuid=seen.uuid,
         format_version=seen.format_version,

@@ -85,7 +85,7 @@ def _recommend(given: LayoutInput, rests: Wait) -> Recommend | None:
     """
     proposal, record = given.proposal, given.record
     free = not given.jobs_or_pods_live and (record is None or not record.unsettled)
-    open_attempt = proposal is None or proposal.cut_short is not None
+    open_attempt = proposal is None or given.cut_short is not None
     if not given.recommendation or not free or open_attempt:
         return None
     if rests.reason not in RECOMMENDS_BESIDE:
@@ -252,10 +252,12 @@ def job_was_never_created(given: LayoutInput) -> Decision | None:
         return CreateAgain(record) if due else DropReservation(record, "it is no longer due")
     if (proposal.plan_id, proposal.digest) != (record.plan_id, record.digest):
         return DropReservation(record, "another plan is current now")
-    admitted = proposal.pending[: proposal.admitted]
+    admitted = proposal.charges[: given.gate.count]
     too_little = sum(c.rewrite_bytes for c in admitted) < record.rewrite_bytes
-    if proposal.reason or not admitted or too_little:
-        return DropReservation(record, proposal.message or "the gate admits less than was reserved")
+    if given.gate.reason or not admitted or too_little:
+        return DropReservation(
+            record, given.gate.message or "the gate admits less than was reserved"
+        )
     return CreateAgain(record, given.trouble.memory_factor)
 
 
@@ -327,9 +329,10 @@ def attempt_was_cut_short(given: LayoutInput) -> Decision | None:
     plan does only that.
     """
     proposal = given.proposal
-    if proposal is None or proposal.cut_short is None:
+    left = given.cut_short
+    if proposal is None or left is None:
         return None
-    if proposal.admitted and workload_is_stale(given) is None:
+    if given.gate.count and workload_is_stale(given) is None:
         return None
     closed = given.stop is not None and given.stop[0] == Reason.OUTSIDE_WINDOW
     wait = _backing_off(given)
@@ -337,16 +340,16 @@ def attempt_was_cut_short(given: LayoutInput) -> Decision | None:
         return None if proposal.pending else wait
     if closed:
         return None
-    return Launch(_new_job(given, *proposal.cut_short, 0, 0), actions=0, saving_per_byte=0.0)
+    return Launch(_new_job(given, left.plan_id, left.digest, 0, 0), 0, 0.0)
 
 
 def gate_refuses(given: LayoutInput) -> Decision | None:
     """Check approval, windows and budgets, only while something is pending."""
-    proposal = given.proposal
-    if proposal is None or not proposal.pending or not proposal.reason or proposal.admitted:
+    answer = given.gate
+    if not _has_pending(given) or not answer.reason or answer.count:
         return None
-    until = min(given.due, proposal.reopens) if proposal.reopens else given.due
-    return Wait(until, proposal.reason, proposal.message)
+    until = min(given.due, given.reopens) if given.reopens else given.due
+    return Wait(until, answer.reason, answer.message)
 
 
 def table_backs_off(given: LayoutInput) -> Decision | None:
@@ -380,7 +383,7 @@ def nothing_is_pending(given: LayoutInput) -> Decision | None:
 
 def nothing_is_admitted(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
-    if proposal is None or proposal.admitted > 0:
+    if proposal is None or given.gate.count > 0:
         return None
     return Wait(given.due, Reason.TABLES_PENDING, "nothing is admitted now")
 
@@ -388,7 +391,7 @@ def nothing_is_admitted(given: LayoutInput) -> Decision | None:
 def _start(given: LayoutInput) -> Launch:
     proposal = given.proposal
     assert proposal is not None  # table_is_not_planned answers without one
-    admitted = proposal.pending[: proposal.admitted]
+    admitted = proposal.charges[: given.gate.count]
     size = sum(charge.rewrite_bytes for charge in admitted)
     seconds = whole_seconds(sum(charge.cpu_seconds for charge in admitted))
     return Launch(

@@ -41,7 +41,6 @@ from reconciler.operator.layout.subject import (
 from reconciler.operator.layout.writer import LayoutWriter
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.work import Key, Result
-from reconciler.plan.gate import charge_of
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +136,7 @@ class Layouts:
 
     def _next(self, subject: Subject, given: LayoutInput, decision: Decision) -> dt.datetime:
         moments = [decision.until if isinstance(decision, Wait) else given.due]
-        found = subject.look or self.facts.resting_of(subject)
+        found = subject.proposal or self.facts.resting_of(subject)
         if given.proposal is not None and found is not None and found.stands_until is not None:
             moments.append(max(found.stands_until, subject.now + BUSY))
         if given.record is not None and given.record.unsettled:
@@ -156,9 +155,8 @@ class Layouts:
                 0, RECOMMEND_CPU_SECONDS,
             )  # fmt: skip
         elif record is None or record.name != job.name:
-            look = self.facts.looks.get(subject.key)
-            pending = look.pending if look is not None and look.plan.id == job.plan_id else ()
-            charges = [charge_of(item) for item in pending]
+            known = self.facts.proposals.get(subject.key)
+            charges = known.charges if known is not None and known.plan_id == job.plan_id else ()
             record = JobRecord(
                 job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
                 sum(c.rewrite_bytes for c in charges), round(sum(c.cpu_seconds for c in charges)),

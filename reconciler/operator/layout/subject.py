@@ -11,11 +11,12 @@ from reconciler.api.identity import hash_inputs
 from reconciler.errors import ReconcilerError
 from reconciler.kube.names import table_layout_name
 from reconciler.operator import due
-from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, CutShort, Glance, Look
+from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, CutShort, Glance
 from reconciler.operator.conditions import Body
 from reconciler.operator.index import policy_of
 from reconciler.operator.layout.failures import scope
 from reconciler.operator.layout.job_record import Phase, record_of
+from reconciler.operator.layout.proposal_summary import ProposalSummary
 from reconciler.operator.stored import Refusal
 from reconciler.operator.work import Key, Work
 from reconciler.plan.budget import Budget
@@ -40,7 +41,7 @@ class Subject:
     """Its catalog, or why that cannot be used."""
     now: dt.datetime
     """Time of the reconcile."""
-    look: Look | None = None
+    proposal: ProposalSummary | None = None
     """The result of planning; None if the table was not planned."""
     glance: Glance | None = None
     """What the catalog says of the table without reading its metadata; None if it was not asked."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.api.conditions import ConditionType, Reason
-from reconciler.operator.catalog.ports import EXPIRED, Look
+from reconciler.operator.catalog.ports import EXPIRED
 from reconciler.operator.conditions import Body, condition_of
+from reconciler.operator.layout.proposal_summary import ProposalSummary
 from reconciler.operator.layout.status import GateVerdict
 from reconciler.operator.layout.steps import Decision, Wait
 from reconciler.plan.gate import Gate
@@ -15,7 +16,11 @@ BUDGETS = (Reason.OUTSIDE_WINDOW, Reason.OVER_BUDGET)
 
 
 def verdict(
-    own_approval: str | None, policy: Any, look: Look, answer: Gate, decision: Decision
+    own_approval: str | None,
+    policy: Any,
+    proposal: ProposalSummary,
+    answer: Gate,
+    decision: Decision,
 ) -> GateVerdict:
     """Return Approved and WithinBudget, from the gate's answer to pending work.
 
@@ -29,15 +34,15 @@ def verdict(
         invalid = any(state.error for state in answer.budgets)
         budget = (False, Reason.INVALID_BUDGET.value if invalid else reason, message)
     if reason == Reason.AWAITING_APPROVAL:
-        if look.changed_from is not None:
-            old, difference = look.changed_from
-            text = f"{old} is no longer valid; {look.plan.id} is proposed: {difference}"
+        if proposal.changed_from is not None:
+            old, difference = proposal.changed_from
+            text = f"{old} is no longer valid; {proposal.plan_id} is proposed: {difference}"
             expired = difference.startswith(EXPIRED)
             voided = Reason.PLAN_EXPIRED if expired else Reason.PLAN_CHANGED
             return GateVerdict((False, voided.value, text), budget)
         return GateVerdict((False, Reason.AWAITING_APPROVAL.value, message), budget)
     approval = policy.spec.approval
-    plan = look.plan.id
+    plan = proposal.plan_id
     if plan == own_approval:
         why = (Reason.APPROVED_BY_PERSON, f"spec.approvedPlan is {plan}")
     elif plan in approval.approved_plans:

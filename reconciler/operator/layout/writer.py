@@ -54,21 +54,21 @@ class LayoutWriter:
 
     def tell(self, subject: Subject, decision: Decision, **changes: Any) -> None:
         """Write the decision's status, if it differs from what is stored."""
-        look = subject.look
+        proposal = subject.proposal
         status = {**subject.status, **changes}
-        if look is not None:
-            status["table"] = {"uuid": look.uuid, "formatVersion": look.format_version}
-            status["observed"] = dict(look.observed)
+        if proposal is not None:
+            status["table"] = {"uuid": proposal.uuid, "formatVersion": proposal.format_version}
+            status["observed"] = dict(proposal.observed)
             if subject.cut_short is None:  # with one there is work, whatever is planned
-                status["observed"]["fingerprint"] = look.fingerprint
-            if look.revisit is not None:
-                status["observed"]["revisit"] = utc(look.revisit)
+                status["observed"]["fingerprint"] = proposal.fingerprint
+            if proposal.revisit is not None:
+                status["observed"]["revisit"] = utc(proposal.revisit)
             status.pop("deletes", None)
-            if look.deletes is not None:
-                status["deletes"] = dict(look.deletes)
+            if proposal.deletes is not None:
+                status["deletes"] = dict(proposal.deletes)
             status.pop("plan", None)
-            if look.plan_status is not None:
-                status["plan"] = dict(look.plan_status)
+            if proposal.plan_status is not None:
+                status["plan"] = dict(proposal.plan_status)
         known = bool(status.get("table"))
         better = better_layout_known(
             subject.policy, status, status.get("observed") or {}, subject.held_back
@@ -97,14 +97,14 @@ class LayoutWriter:
         self.put(subject, {**subject.status, **changes})
 
     def _verdict(self, subject: Subject, decision: Decision) -> GateVerdict:
-        look, answer = subject.look, subject.gate
+        proposal, answer = subject.proposal, subject.gate
         record = record_of(subject.status)
-        if look is None and record is not None and record.unsettled:
+        if proposal is None and record is not None and record.unsettled:
             return stored_verdict(subject.status)
-        if look is None or answer is None or not look.pending:
+        if proposal is None or answer is None or not proposal.pending:
             return GateVerdict()
         approved = subject.body["spec"].get("approvedPlan")
-        return verdict(approved, subject.policy, look, answer, decision)
+        return verdict(approved, subject.policy, proposal, answer, decision)
 
     def put(self, subject: Subject, status: Body) -> None:
         """Write the status under the version that was read; no write if nothing changed."""
