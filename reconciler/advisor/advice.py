@@ -190,8 +190,6 @@ class Settings:
     """Payback horizon in milliseconds: savings of later queries do not count."""
     forecast: RateForecast = regime_forecast
     """How the rates over the horizon follow from the recorded queries."""
-    retention_ms: int | None = None
-    """Remaining life of the table's rows in milliseconds; None where unlimited."""
     rho: Rho = PRIOR_RHO
     """Cost of a rewritten byte in bytes of reading, with its source."""
     open_bytes: int = OPEN_BYTES

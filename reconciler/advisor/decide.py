@@ -52,7 +52,7 @@ def decide(given: AdviceInput) -> Advice:
     # alone.
     wanted, footers = files_to_sketch(situation), footers_to_read(situation)
     verdict, situation = _decided(situation)
-    writes = Writes() if situation.refused else planned_writes(situation)
+    writes = Writes() if situation.facts.refused else planned_writes(situation)
     upkeep = housekeeping(situation)
     turned = (
         *_refused_whole(situation), *_held_back(situation), *verdict.rejected, *writes.rejected,
@@ -96,20 +96,25 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
         chosen += verdict.chosen
         turned += verdict.rejected
         minors += verdict.minors
-        taken = situation.taken.copy()
+        taken = situation.spent.taken.copy()
         for item in verdict.chosen:
             taken[item.candidate.rows] = True
-        spent = situation.spent + sum(item.candidate.cost for item in verdict.chosen)
-        exposed = situation.exposed + added_by(situation, (i.candidate for i in verdict.chosen))
-        situation = replace(situation, taken=taken, spent=spent, exposed=exposed)
+        spent = situation.spent.cost + sum(item.candidate.cost for item in verdict.chosen)
+        exposed = situation.spent.exposed + added_by(
+            situation, (i.candidate for i in verdict.chosen)
+        )
+        after = replace(situation.spent, taken=taken, cost=spent, exposed=exposed)
+        situation = situation.after(after)
     return Verdict(tuple(chosen), tuple(turned), tuple(minors)), situation
 
 
 def _refused_whole(situation: Situation) -> list[Rejected]:
     """Return the files that no decision considers, by reason."""
-    if situation.refused:
+    if situation.facts.refused:
         every = np.arange(len(situation.table), dtype=np.int64)
-        return [rejected(situation, "rewrite", reasons.NOT_REWRITABLE, situation.refused, every)]
+        return [
+            rejected(situation, "rewrite", reasons.NOT_REWRITABLE, situation.facts.refused, every)
+        ]
     return [
         rejected(situation, "rewrite", unfit.reason, unfit.why, unfit.rows)
         for unfit in unfit_files(situation.given)
@@ -123,7 +128,10 @@ def _held_back(situation: Situation) -> list[Rejected]:
         return []
     settings = replace(situation.settings, quiet_partitions=frozenset())
     given = replace(situation.given, settings=settings)
-    verdict, _ = _decided(replace(situation, given=given, taken=situation.taken | ~quiet))
+    unquiet = replace(situation, given=given).after(
+        replace(situation.spent, taken=situation.spent.taken | ~quiet)
+    )
+    verdict, _ = _decided(unquiet)
     return [_waits(situation, item) for item in verdict.chosen]
 
 
@@ -180,7 +188,7 @@ def workload_aware(situation: Situation) -> Verdict:
     if situation.settings.mode != "WorkloadAware":
         return Verdict((), ())
     nothing = np.zeros(0, dtype=np.int64)
-    if not situation.demands:
+    if not situation.foreseen.demands:
         return Verdict((), (rejected(situation, "recluster", reasons.NO_WORKLOAD, "", nothing),))
     if not situation.trusted:
         share = f"the fragments explain {100 * situation.settings.coverage:.0f} % of the bytes"
@@ -208,7 +216,7 @@ def declared(situation: Situation) -> Verdict:
 def bin_pack(situation: Situation) -> Verdict:
     """Merge small files that no other action rewrites, or sort them where that saves more."""
     forced = forced_by_objectives(situation)
-    found = bin_pack_candidates(situation, forced, situation.spent)
+    found = bin_pack_candidates(situation, forced, situation.spent.cost)
     evidence = "objective" if forced else ("workload" if situation.trusted else "drift")
     merged = [Chosen(c, BinPack, evidence, why) for c, why in found.merged]
     return Verdict((*merged, *map(_reclustered, found.in_order)), found.rejected)
@@ -216,7 +224,7 @@ def bin_pack(situation: Situation) -> Verdict:
 
 def apply_deletes(situation: Situation) -> Verdict:
     """Rewrite files without the many rows of them that are deleted."""
-    if situation.refused:
+    if situation.facts.refused:
         return Verdict((), ())
     found, turned = major_candidates(situation)
     chosen = tuple(Chosen(m.candidate, ApplyDeletes, m.evidence, m.why) for m in found)
@@ -225,7 +233,7 @@ def apply_deletes(situation: Situation) -> Verdict:
 
 def maintain_deletes(situation: Situation) -> Verdict:
     """Compact, convert and remove delete files, beside the rewrites of the plan."""
-    if situation.refused:
+    if situation.facts.refused:
         return Verdict((), ())
     found, turned = minor_candidates(situation)
     return Verdict((), tuple(turned), tuple(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,7 @@ from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import demands as demands_of
 from reconciler.queries.fragments import MIN_SPAN_MS
 from reconciler.queries.rates import Outlook, forecast_rates
+from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.rewrite_cost import KEY_TEXT
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
@@ -50,24 +51,12 @@ class Sliced:
 NOT_SLICED = Sliced()
 
 
-@dataclass(frozen=True)
-class Situation:
-    """The advisor's input with the values derived from it."""
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What the table and its layout allow, whatever its queries are."""
 
-    given: AdviceInput
-    """The input."""
     view: TableView
     """The data files as scans see them, with their row groups and sample."""
-    demands: tuple[Demand, ...]
-    """The recorded and expected queries, one item for each shape."""
-    savings: FileSavings
-    """What the queries read of the files now, and what they could skip of each."""
-    burden: Burden
-    """What deletes cost the readers of each file."""
-    yearly: float
-    """Bytes of reading, openings included, of a year of the workload at present rates."""
-    yearly_mean: float
-    """The same at the mean rate of the recorded window."""
     refused: str
     """Why no file of the table can be rewritten faithfully, "" if some can."""
     rewritable: Bool
@@ -80,13 +69,6 @@ class Situation:
     """bool[files]: whether we wrote a file of `present` within the horizon."""
     groups: tuple[tuple[int, Partition, Int64], ...]
     """Spec id, partition values and rows of the file table, for each partition that has files."""
-    taken: Bool
-    """bool[files]: whether an action of an earlier decision rewrites the file."""
-    outlook: Outlook
-    """Why the forecast rates are what they are."""
-    asked: tuple[Asked, ...]
-    """What queries read of the table and of an untouched one, by their columns; empty where no
-    limit depends on it."""
     risks: tuple[Risk, ...]
     """Risks of the declared migration, accepted ones too; empty without a migration."""
     moving: Bool
@@ -94,18 +76,66 @@ class Situation:
     decision rewrites it."""
     unbounded: frozenset[int]
     """Field ids of the columns whose bounds a rewrite leaves out of manifests."""
+    drifts: Drifts
+    """How the table has drifted from the key of the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What queries are expected to read of the table."""
+
+    demands: tuple[Demand, ...]
+    """The recorded and expected queries, one item for each shape."""
+    savings: FileSavings
+    """What the queries read of the files now, and what they could skip of each."""
+    burden: Burden
+    """What deletes cost the readers of each file."""
+    yearly: float
+    """Bytes of reading, openings included, of a year of the workload at present rates."""
+    yearly_mean: float
+    """The same at the mean rate of the recorded window."""
+    outlook: Outlook
+    """Why the forecast rates are what they are."""
+    asked: tuple[Asked, ...]
+    """What queries read of the table and of an untouched one, by their columns; empty where no
+    limit depends on it."""
     basis: str
     """Digest of the queries and of the settings by which files are laid out for them; equal if
     neither has changed."""
-    drifts: Drifts
-    """How the table has drifted from the key of the settings."""
-    spent: float = 0.0
+
+    @property
+    def readings(self) -> tuple[tuple[Demand, ShapeReading], ...]:
+        """Each shape with what its queries read of the files now."""
+        return tuple(zip(self.demands, self.savings.readings, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What earlier decisions have chosen."""
+
+    taken: Bool
+    """bool[files]: whether an action of an earlier decision rewrites the file."""
+    cost: float = 0.0
     """Cost of the actions that earlier decisions chose, in bytes of reading."""
     exposed: float = 0.0
     """What the chosen actions add to the table's exposure (`room.Stake.exposure`), in bytes of
     reading."""
     sliced: Sliced = NOT_SLICED
     """How a budget cuts the files that are being judged."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The advisor's input with the values derived from it."""
+
+    given: AdviceInput
+    """The input."""
+    facts: TableFacts
+    """What the table and its layout allow."""
+    foreseen: Foreseen
+    """What queries are expected to read."""
+    spent: Spent
+    """What earlier decisions have chosen."""
 
     @property
     def table(self) -> FileTable:
@@ -117,18 +147,16 @@ class Situation:
 
     def part(self, rows: Int64) -> TableView:
         """Return the files at `rows` as scans see them."""
-        return self.view.part(rows)
+        return self.facts.view.part(rows)
 
-    @property
-    def life(self) -> float:
-        """Share of the horizon for which rows of this table live (retention)."""
-        horizon, retention = self.settings.horizon_ms, self.settings.retention_ms
-        return 1.0 if retention is None else min(1.0, max(retention, 0) / horizon)
+    def after(self, spent: Spent) -> Situation:
+        """Return the situation after a choice that has brought what is spent to this."""
+        return replace(self, spent=spent)
 
     @property
     def trusted(self) -> bool:
         """Whether the workload explains enough of the recorded bytes to act on it."""
-        return bool(self.demands) and self.settings.coverage >= self.settings.min_coverage
+        return bool(self.foreseen.demands) and self.settings.coverage >= self.settings.min_coverage
 
     @cached_property
     def _text(self) -> dict[int, float] | None:
@@ -157,7 +185,7 @@ class Situation:
     def alpha(self) -> npt.NDArray[np.float64]:
         """Eq. 4's alpha per file, doubled for files that we wrote within the horizon
         (hysteresis)."""
-        return np.where(self.recent, 2.0, 1.0) * self.settings.alpha
+        return np.where(self.facts.recent, 2.0, 1.0) * self.settings.alpha
 
     @property
     def cost(self) -> npt.NDArray[np.float64]:
@@ -302,47 +330,55 @@ def look(given: AdviceInput) -> Situation:
     view = table_view(
         table, given.row_groups, given.sample, settings.row_group_bytes, settings.open_bytes
     )
-    rates = forecast_rates(given.workload, settings.horizon_ms, settings.forecast)
-    wanted = demands_of(given.workload, table.schema, settings.horizon_ms, rates.executions)
-    savings = file_savings(view, wanted)
-    horizon_reads = sum(
-        float(demand.executions @ reading.cost)
-        for demand, reading in zip(wanted, savings.readings, strict=True)
-    )
-    window_reads = sum(
-        float(demand.weight @ reading.cost)
-        for demand, reading in zip(wanted, savings.readings, strict=True)
-    )
-    span = max(given.workload.until_ms - given.workload.since_ms, MIN_SPAN_MS)
-    properties = settings.metadata.properties
-    refused, risks = given.damage or unwritable(table.schema, properties), _risks(given)
-    present = _present(table, rates.outlook)
-    rewritable = np.full(len(table), not refused, dtype=np.bool_)
-    for unfit in unfit_files(given):
-        rewritable[unfit.rows] = False
+    foreseen = _foreseen(given, view)
     return Situation(
         given=given,
-        view=view,
+        facts=_table_facts(given, view, foreseen.outlook),
+        foreseen=foreseen,
+        spent=Spent(taken=np.zeros(len(table), dtype=np.bool_)),
+    )
+
+
+def _foreseen(given: AdviceInput, view: TableView) -> Foreseen:
+    table, settings, workload = given.table, given.settings, given.workload
+    rates = forecast_rates(workload, settings.horizon_ms, settings.forecast)
+    wanted = demands_of(workload, table.schema, settings.horizon_ms, rates.executions)
+    savings = file_savings(view, wanted)
+    read = list(zip(wanted, savings.readings, strict=True))
+    horizon_reads = sum(float(demand.executions @ reading.cost) for demand, reading in read)
+    window_reads = sum(float(demand.weight @ reading.cost) for demand, reading in read)
+    span = max(workload.until_ms - workload.since_ms, MIN_SPAN_MS)
+    return Foreseen(
         demands=wanted,
         savings=savings,
         burden=burden_of(table, given.deletes, wanted, savings.readings),
         yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
         yearly_mean=window_reads * YEAR_MS / span,
+        outlook=rates.outlook,
+        asked=() if settings.early_share is None else asked_of(view, wanted, savings.readings),
+        basis=_basis(given),
+    )
+
+
+def _table_facts(given: AdviceInput, view: TableView, outlook: Outlook) -> TableFacts:
+    table, settings = given.table, given.settings
+    properties = settings.metadata.properties
+    refused, risks = given.damage or unwritable(table.schema, properties), _risks(given)
+    present = _present(table, outlook)
+    rewritable = np.full(len(table), not refused, dtype=np.bool_)
+    for unfit in unfit_files(given):
+        rewritable[unfit.rows] = False
+    return TableFacts(
+        view=view,
         refused=refused,
         rewritable=rewritable,
         refused_deletes=refused_deletes(given),
         present=present,
         recent=present & _recent(table, settings),
         groups=tuple(table.groups()) if len(table) else (),
-        taken=np.zeros(len(table), dtype=np.bool_),
-        outlook=rates.outlook,
-        asked=() if settings.early_share is None else asked_of(view, wanted, savings.readings),
         risks=risks,
         moving=_moving(given, risks) & np.bool_(not refused),
-        unbounded=unbounded_columns(
-            table.schema, settings.metadata.properties, settings.metadata.sorted_columns
-        ),
-        basis=_basis(given),
+        unbounded=unbounded_columns(table.schema, properties, settings.metadata.sorted_columns),
         drifts=Drifts(
             table, settings.ordering, settings.min_input_files, view.row_groups, view.group_file
         ),

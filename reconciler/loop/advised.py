@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -52,7 +52,24 @@ SKETCH_ROUNDS = 3
 
 
 Found = TypeVar("Found")
-Advised = tuple[Observation, Evidence, History, Settings, Advice, RowGroups | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """The advice on a table, with what it was made from."""
+
+    observation: Observation
+    """The table as it was advised on."""
+    evidence: Evidence
+    """The recorded queries of the table."""
+    history: History
+    """What the state store has of the table."""
+    settings: Settings
+    """The settings of the decision."""
+    advice: Advice
+    """What is to be done."""
+    row_groups: RowGroups | None
+    """The row groups of the footers that were read; None if none was."""
 
 
 def advised(target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime) -> Advised:
@@ -102,7 +119,7 @@ def _advised_on(
         orphans=orphans,
     )
     advice, row_groups, settings = advise(target, seen, evidence.workload, settings, ports)
-    return seen, evidence, history, settings, advice, row_groups
+    return Advised(seen, evidence, history, settings, advice, row_groups)
 
 
 def _with_orphans(

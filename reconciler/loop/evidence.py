@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from reconciler.advisor.advice import (
@@ -22,7 +22,10 @@ from reconciler.advisor.deletes.mode_document import modes_document
 from reconciler.api.document_codec import to_document
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.format import count, plural, utc
+from reconciler.loop.advised import Advised
+from reconciler.loop.ports import CoverageInfo
 from reconciler.loop.waiting import quiet_ends, waiting
+from reconciler.plan.ledger import trust
 from reconciler.plan.plan import Plan
 from reconciler.plan.prediction import millis, whole
 from reconciler.plan.prediction_interval import Interval
@@ -38,15 +41,6 @@ from reconciler.table.schema import Schema
 from reconciler.table.times import DAY_MS
 
 STALE_WORKLOAD_MS = 30 * DAY_MS
-
-
-@dataclass(frozen=True, slots=True)
-class CoverageInfo:
-    """The share of the table's recorded demand that fragments explain, and what it is a share
-    of."""
-
-    share: float
-    basis: str
 
 
 def under_policy(
@@ -67,16 +61,11 @@ def _policy(policy: TableLayoutPolicy) -> dict[str, Any]:
 
 
 def evidence_document(
-    advice: Advice,
-    observation: Observation,
-    workload: Workload,
-    settings: Settings,
+    found: Advised,
+    policy: TableLayoutPolicy,
     *,
-    coverage: CoverageInfo,
     cores: int,
     not_acted_on: Sequence[str],
-    trust: str,
-    policy: TableLayoutPolicy,
     show_literals: bool = False,
 ) -> dict[str, Any]:
     """Return everything that `plan` prints beside the actions, and the policy it was made under.
@@ -84,32 +73,21 @@ def evidence_document(
     The policy is part of the plan, so that a saved plan runs within exactly the budgets, windows
     and checks that its reviewer saw.
     """
+    advice, observation, settings = found.advice, found.observation, found.settings
+    workload, history = found.evidence.workload, found.history
     shapes = sorted(advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
     texts = _shape_texts(workload, observation.schema, show_literals)
     waits = waiting(advice, observation, settings)
     return {
         **_policy(policy),
-        "workload": workload_document(workload, coverage)
+        "workload": workload_document(workload, found.evidence.coverage)
         | {"rates": rates_document(advice.outlook, workload)},
         "totals": total_lines(advice, workload),
         "objectives": [_objective(item) for item in advice.objectives],
         "shapes": [_shape(shape, texts) for shape in shapes],
-        "cost": {
-            "tableBytes": observation.files.total_bytes,
-            "cpuMillis": millis(advice.cpu_seconds),
-            "millis": millis(advice.seconds),
-            "cores": cores,
-            "rhoMilli": whole(settings.rho.value * 1000),
-            "rhoLabel": settings.rho.label,
-            "openBytes": settings.open_bytes,
-            "openings": settings.openings,
-            "openedMs": settings.opened_ms,
-            "throughputLabel": settings.throughput.label,
-            "paybackMillis": _payback(advice.payback_hours),
-            "yearlyRead": whole(advice.yearly_read),
-        },
+        "cost": _cost(found, cores),
         "writeModes": modes_document(advice.modes, advice.notes) or None,
-        "trust": trust,
+        "trust": trust(history.entries, history.checks),
         "rejected": rejected_documents(
             advice, observation.files, quiet_ends(advice.rejected, observation, settings)
         ),
@@ -124,6 +102,25 @@ def evidence_document(
             "files": len(observation.files),
             "bytes": observation.files.total_bytes,
         },
+    }
+
+
+def _cost(found: Advised, cores: int) -> dict[str, Any]:
+    """Return what the plan costs, and by which prices that was computed."""
+    advice, settings = found.advice, found.settings
+    return {
+        "tableBytes": found.observation.files.total_bytes,
+        "cpuMillis": millis(advice.cpu_seconds),
+        "millis": millis(advice.seconds),
+        "cores": cores,
+        "rhoMilli": whole(settings.rho.value * 1000),
+        "rhoLabel": settings.rho.label,
+        "openBytes": settings.open_bytes,
+        "openings": settings.openings,
+        "openedMs": settings.opened_ms,
+        "throughputLabel": settings.throughput.label,
+        "paybackMillis": _payback(advice.payback_hours),
+        "yearlyRead": whole(advice.yearly_read),
     }
 
 

@@ -9,7 +9,6 @@ from typing import Protocol
 from reconciler.advisor.measure.credit import Credit
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.decision_settings import History
-from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.file_checks import Checked
 from reconciler.plan.execution import Intent
 from reconciler.plan.plan import Plan
@@ -30,6 +29,15 @@ class Target:
     catalog: CatalogConfig
     identifier: tuple[str, ...]
     recent_ms: int = RECENT_MS
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageInfo:
+    """The share of the table's recorded demand that fragments explain, and what it is a share
+    of."""
+
+    share: float
+    basis: str
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from reconciler.advisor.advice import Advice, Settings
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.loop.advised import advised, on_live_files, planned_row_groups
+from reconciler.loop.advised import Advised, advised, on_live_files, planned_row_groups
 from reconciler.loop.decision_settings import (
     History,
     row_group_size,
@@ -28,7 +28,6 @@ from reconciler.loop.file_checks import reads_one_of
 from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.state import ActionState, Validity
-from reconciler.plan.ledger import trust
 from reconciler.plan.plan import Plan, PlannedAction, freeze
 from reconciler.plan.standing import head_of, judge
 from reconciler.queries.fragments import Workload
@@ -100,30 +99,35 @@ class Proposal(PlanOnTable):
         return bool(self.plan.evidence.get("workload", {}).get("warning"))
 
 
-def propose(
-    target: Target,
-    policy: TableLayoutPolicy,
-    ports: Ports,
-    *,
-    policy_digest: str,
-    policy_name: str,
-    not_acted_on: Sequence[str],
-    now: dt.datetime,
-    cores: int,
-    refresh: bool = False,
-    show_literals: bool = False,
-) -> Proposal:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a plan is made for."""
+
+    target: Target
+    """The table."""
+    policy: TableLayoutPolicy
+    """The policy that governs it."""
+    policy_digest: str
+    """Hash of the part of the policy that determines a plan."""
+    policy_name: str
+    """Name of the policy in plans."""
+    not_acted_on: Sequence[str]
+    """The fields of the policy that this release does not act on."""
+    cores: int
+    """Number of cores that would carry it out."""
+    show_literals: bool = False
+    """Whether queries are shown with their literals."""
+
+
+def propose(wanted: Wanted, ports: Ports, now: dt.datetime, *, refresh: bool = False) -> Proposal:
     """Return the standing frozen plan of (table, policy), or a new one from present evidence."""
+    policy, target = wanted.policy, wanted.target
     quiet_ms = policy.spec.layout.files.quiet_period_seconds * 1000
     target = replace(target, recent_ms=max(target.recent_ms, quiet_ms))
     found = advised(target, policy, ports, now)
-    seen, evidence, history, settings, advice, row_groups = found
-    fresh = _freeze(
-        target, policy, seen, evidence, settings, history, advice,
-        policy_digest=policy_digest, policy_name=policy_name, not_acted_on=not_acted_on,
-        now=now, cores=cores, show_literals=show_literals,
-    )  # fmt: skip
-    standing = None if refresh else _standing(ports, target, seen, policy_digest, now)
+    seen, settings = found.observation, found.settings
+    fresh = _freeze(wanted, found, now)
+    standing = None if refresh else _standing(ports, target, seen, wanted.policy_digest, now)
     if settings.audited is not None and standing is not None and standing.id != fresh.id:
         standing = None  # what waits on a branch comes first
     plan = standing or fresh
@@ -132,17 +136,17 @@ def propose(
         target=target,
         policy=policy,
         observation=seen,
-        evidence=evidence,
+        evidence=found.evidence,
         row_group_bytes=settings.row_group_bytes,
         settings=settings,
-        history=history,
-        advice=advice,
+        history=found.history,
+        advice=found.advice,
         plan=plan,
         frozen=standing is not None,
         newer=_newer(fresh, plan, pending),
         states=states,
         pending=pending,
-        row_groups=row_groups,
+        row_groups=found.row_groups,
     )
 
 
@@ -214,35 +218,16 @@ def _standing(
     return None if reads_one_of(observation, (a.action for a in pending), refused) else plan
 
 
-def _freeze(
-    target: Target,
-    policy: TableLayoutPolicy,
-    observation: Observation,
-    evidence: Evidence,
-    settings: Settings,
-    history: History,
-    advice: Advice,
-    *,
-    policy_digest: str,
-    policy_name: str,
-    not_acted_on: Sequence[str],
-    now: dt.datetime,
-    cores: int,
-    show_literals: bool,
-) -> Plan:
+def _freeze(wanted: Wanted, found: Advised, now: dt.datetime) -> Plan:
+    policy, observation, settings = wanted.policy, found.observation, found.settings
     document = evidence_document(
-        advice,
-        observation,
-        evidence.workload,
-        settings,
-        coverage=evidence.coverage,
-        cores=cores,
-        not_acted_on=not_acted_on,
-        trust=trust(history.entries, history.checks),
-        policy=policy,
-        show_literals=show_literals,
+        found,
+        policy,
+        cores=wanted.cores,
+        not_acted_on=wanted.not_acted_on,
+        show_literals=wanted.show_literals,
     )
-    _warn_if_stale(document, evidence.workload, now)
+    _warn_if_stale(document, found.evidence.workload, now)
     lifetime = dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds)
     base = observation.snapshot_id
     if settings.audited is not None:
@@ -250,15 +235,15 @@ def _freeze(
         left = settings.audited.until_ms - int(now.timestamp() * 1000)
         lifetime = dt.timedelta(milliseconds=left) if left > 0 else lifetime
     return freeze(
-        catalog=target.catalog.name,
-        table=target.identifier,
+        catalog=wanted.target.catalog.name,
+        table=wanted.target.identifier,
         table_uuid=observation.uuid,
-        policy_digest=policy_digest,
-        policy=policy_name,
+        policy_digest=wanted.policy_digest,
+        policy=wanted.policy_name,
         base_snapshot_id=base,
         created=now,
         time_to_live=lifetime,
-        actions=[(item.action, item.predicted) for item in advice.actions],
+        actions=[(item.action, item.predicted) for item in found.advice.actions],
         files=observation.files,
         evidence=document,
     )

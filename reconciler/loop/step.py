@@ -29,7 +29,7 @@ from reconciler.loop.audits import waits_under
 from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.ports import Ports, Target
-from reconciler.loop.propose import PlanOnTable, Proposal, files_of, propose
+from reconciler.loop.propose import PlanOnTable, Proposal, Wanted, files_of, propose
 from reconciler.loop.waiting import excepted, refused, waiting
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
@@ -183,18 +183,16 @@ class Step:
     def propose(
         self, ports: Ports, *, refresh: bool = False, show_literals: bool = False
     ) -> Proposal:
-        return propose(
-            self.target,
-            self.policy,
-            ports,
+        wanted = Wanted(
+            target=self.target,
+            policy=self.policy,
             policy_digest=self.policy_digest,
             policy_name=self.policy_name,
             not_acted_on=self.not_acted_on,
-            now=self.clock(),
             cores=self.cores,
-            refresh=refresh,
             show_literals=show_literals,
         )
+        return propose(wanted, ports, self.clock(), refresh=refresh)
 
 
 def judge_gate(

@@ -431,7 +431,7 @@ def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
         return None
     files = sources.observation.files
     situation = look(AdviceInput(files, sources.workload, sources.settings))
-    saving = situation.savings.saving * situation.life
+    saving = situation.foreseen.savings.saving
     found = cut(saving, situation.cost, situation.alpha, limit=float("inf"))
     if not len(found.net):
         missing["cut"] = "no file is only partly needed: there is nothing to cut"

@@ -226,7 +226,7 @@ def test_the_basis_of_a_rewrite_is_that_of_the_queries_and_settings_not_of_their
     table = _table().file_table()
 
     def basis(**chosen):
-        return look(AdviceInput(table, _selective(), replace(SETTINGS, **chosen))).basis
+        return look(AdviceInput(table, _selective(), replace(SETTINGS, **chosen))).foreseen.basis
 
     same = basis(alpha=2)
     assert same == basis(alpha=np.float64(2.0), target_bytes=np.int64(SETTINGS.target_bytes))

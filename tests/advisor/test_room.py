@@ -54,13 +54,13 @@ def _situation(work: Workload, settings: Settings = UNATTENDED) -> Situation:
 
 
 def _earning(situation: Situation) -> float:
-    return sum(asked.weight * asked.now for asked in situation.asked)
+    return sum(asked.weight * asked.now for asked in situation.foreseen.asked)
 
 
 def _sorted_by(situation: Situation, column: int):
     rows = np.arange(len(situation.table))
     layout = planned_layout(situation, rows, Lexicographic((SortColumn(column),)))
-    outcome = what_if(situation, rows, layout, build_pool(situation.view, [PART, DATE, KEY]))
+    outcome = what_if(situation, rows, layout, build_pool(situation.facts.view, [PART, DATE, KEY]))
     return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
 
 
@@ -82,9 +82,16 @@ def test_where_no_prefix_fits_the_room_the_reason_is_that_it_is_not_earned() -> 
     assert item.saving_low > item.cost
 
 
+def _with_changes(situation: Situation, changes: int) -> Situation:
+    outlook = replace(situation.foreseen.outlook, changes=changes)
+    return replace(situation, foreseen=replace(situation.foreseen, outlook=outlook))
+
+
 def test_a_stake_is_the_cost_and_what_queries_in_the_order_of_the_files_would_lose() -> None:
     situation = _situation(_asked(200))
-    guarded = [fields_of(a.guard.predicate) for a in situation.asked if a.guard is not None]
+    guarded = [
+        fields_of(a.guard.predicate) for a in situation.foreseen.asked if a.guard is not None
+    ]
     assert set().union(*guarded) == {KEY, DATE}
     scattering, keeping = (
         stake(situation, _sorted_by(situation, column)) for column in (PART, KEY)
@@ -149,9 +156,9 @@ def test_the_room_grows_with_reading_and_savings_and_shrinks_with_cost_and_chang
     given = replace(situation.given, settings=replace(situation.settings, debt=earned))
     with_debt = room_left(replace(situation, given=given), 0.0)
     assert with_debt == pytest.approx(first + EARLY_SHARE * 1e6 + 6e5)
-    restless = replace(situation, outlook=replace(situation.outlook, changes=3))
+    restless = _with_changes(situation, 3)
     assert room_left(restless, 0.0) == pytest.approx(first / 4)
-    wild = replace(situation, outlook=replace(situation.outlook, changes=99))
+    wild = _with_changes(situation, 99)
     assert room_left(wild, 0.0) == pytest.approx(0.02 * _earning(situation))
     approved = replace(situation.settings, early_share=None)
     free = replace(situation, given=replace(situation.given, settings=approved))

@@ -21,10 +21,9 @@ from reconciler.api.conditions import ConditionType
 from reconciler.catalog import file_forms
 from reconciler.catalog.listing import changed_ms
 from reconciler.loop import reader as reader_module
-from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.file_checks import sizes_of
-from reconciler.loop.ports import Evidence, Target
-from reconciler.loop.propose import Proposal, propose
+from reconciler.loop.ports import CoverageInfo, Evidence, Target
+from reconciler.loop.propose import Proposal, Wanted, propose
 from reconciler.loop.reader import Reader
 from reconciler.loop.recommend import Options, recommended
 from reconciler.loop.recommendation_document import recommendation_document
@@ -91,10 +90,11 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def look(config: CatalogConfig, reader: Reader) -> Proposal:
-    return propose(
-        Target(config, TARGET), policy("t", **PACK), reader,
-        policy_digest="h", policy_name="test", not_acted_on=(), now=NOW, cores=2,
+    wanted = Wanted(
+        target=Target(config, TARGET), policy=policy("t", **PACK), policy_digest="h",
+        policy_name="test", not_acted_on=(), cores=2,
     )  # fmt: skip
+    return propose(wanted, reader, NOW)
 
 
 def add(table: Any, files: int, **options: Any) -> None:

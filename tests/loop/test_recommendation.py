@@ -20,8 +20,7 @@ from reconciler.api.documents import ClusteringMode, DistributionMode, Partition
 from reconciler.api.load import load
 from reconciler.api.policy_edit import edited
 from reconciler.catalog.deletes import apply_deletes
-from reconciler.loop.evidence import CoverageInfo
-from reconciler.loop.ports import Evidence, Target
+from reconciler.loop.ports import CoverageInfo, Evidence, Target
 from reconciler.loop.recommend import Options, Recommended
 from reconciler.loop.recommendation_document import (
     RECOMMENDATION_SCHEMA,

@@ -22,7 +22,10 @@ from reconciler.advisor.advice import (
 )
 from reconciler.advisor.deletes.mode import ModeChoice
 from reconciler.api.builtin import builtin_policy
-from reconciler.loop.evidence import CoverageInfo, evidence_document
+from reconciler.loop.advised import Advised
+from reconciler.loop.decision_settings import History
+from reconciler.loop.evidence import evidence_document
+from reconciler.loop.ports import CoverageInfo, Evidence
 from reconciler.plan.plan import freeze, plan_from_document, stored_form
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
@@ -99,16 +102,10 @@ EQUALITY_DELETES_STAY = ObjectiveJudgement(
 
 def evidence_of(advice: Advice, workload: Workload, share: float) -> dict[str, Any]:
     seen = lineitem(3, 1)
+    evidence = Evidence(workload, CoverageInfo(share, "bytes"))
+    found = Advised(seen, evidence, History(), Settings(), advice, None)
     return evidence_document(
-        advice,
-        seen,
-        workload,
-        Settings(),
-        coverage=CoverageInfo(share, "bytes"),
-        cores=2,
-        not_acted_on=(),
-        trust="",
-        policy=builtin_policy(seen.identifier, seen.catalog),
+        found, builtin_policy(seen.identifier, seen.catalog), cores=2, not_acted_on=()
     )
 
 

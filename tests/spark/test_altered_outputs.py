@@ -23,7 +23,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import file_forms
 from reconciler.loop import reader as reader_module
 from reconciler.loop.ports import Target
-from reconciler.loop.propose import Proposal, propose
+from reconciler.loop.propose import Proposal, Wanted, propose
 from reconciler.loop.reader import Reader
 from reconciler.loop.step import state_of
 from reconciler.loop.waiting import excepted
@@ -180,10 +180,11 @@ class _Looks:
         monkeypatch.setattr(reader_module, "through", through)
 
     def look(self, **spec: Any) -> Proposal:
-        return propose(
-            self._target, policy("t", **spec), self._reader,
-            policy_digest="h", policy_name="test", not_acted_on=(), now=NOW, cores=2,
+        wanted = Wanted(
+            target=self._target, policy=policy("t", **spec), policy_digest="h",
+            policy_name="test", not_acted_on=(), cores=2,
         )  # fmt: skip
+        return propose(wanted, self._reader, NOW)
 
 
 def _require_named(found: Proposal, paths: set[str]) -> None:

@@ -78,8 +78,8 @@ def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Pac
             better = _sorted_instead(situation, candidate, why_not, spent)
             if better is not None:
                 in_order.append(better)
-                exposed = situation.exposed + added_by(situation, [better])
-                situation = replace(situation, exposed=exposed)
+                exposed = situation.spent.exposed + added_by(situation, [better])
+                situation = situation.after(replace(situation.spent, exposed=exposed))
                 saved = reasons.times_cost(candidate.saving_low, candidate.cost)
                 why_not = why_not or (reasons.OTHER_KEY, saved)
                 spent += better.cost
@@ -103,7 +103,7 @@ def _sorted_instead(
     """
     if situation.settings.mode != "WorkloadAware" or not situation.trusted:
         return None
-    skipped = float(situation.savings.saving[merged.rows].sum()) * situation.life
+    skipped = float(situation.foreseen.savings.saving[merged.rows].sum())
     if skipped <= MORE_TO_SORT * merged.cost:
         return None
     better = sorted_together(situation, merged.rows, spent)
@@ -153,7 +153,7 @@ def _best(
 
 
 def _veto(situation: Situation, candidate: Candidate, forced: bool, spent: float) -> Refusal | None:
-    if not situation.demands:
+    if not situation.foreseen.demands:
         return None
     if candidate.saving < 0.0:
         return reasons.RAISES_READS, sentence(reasons.SENTENCES[reasons.RAISES_READS])
@@ -170,7 +170,7 @@ def merge_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Cand
     if ordering.key:
         return declared_what_if(situation, rows, ordering, files=False)
     layout = planned_layout(situation, rows, ARRIVAL)
-    outcome = simulate(layout, situation.part(rows), situation.demands)
+    outcome = simulate(layout, situation.part(rows), situation.foreseen.demands)
     assert outcome is not None  # whole files can always be merged
     return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
 

@@ -48,7 +48,7 @@ def declared_candidates(
     found: list[tuple[Candidate, str]] = []
     turned: list[Rejected] = []
     free, quiet = allowed(situation), is_quiet(situation)
-    moved = situation.moving | situation.taken
+    moved = situation.facts.moving | situation.spent.taken
     title = f"cluster by {settings.ordering.text(situation.table.schema)}"
     for rows in _unsorted_inside(situation):
         parts = slices(situation, rows)
@@ -56,7 +56,7 @@ def declared_candidates(
         for part in parts:
             why = f"the row groups of {plural(len(part), 'file')} overlap"
             found.append((declared_what_if(situation, np.sort(part), settings.ordering), why))
-    for decision in situation.drifts.between:
+    for decision in situation.facts.drifts.between:
         rows = decision.files[free[decision.files]]
         if not decision.rewrite:
             turned.append(rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows))
@@ -81,12 +81,12 @@ def resized(situation: Situation) -> list[tuple[Candidate, str]]:
     Files with deletes are left to the maintenance of deletes: a rewrite would save those as well,
     and pass for one that other sizes pay for.
     """
-    settings, view = situation.settings, situation.view
+    settings, view = situation.settings, situation.facts.view
     if view.group_file is None or not situation.trusted:
         return []
-    rows = _alone(situation, np.setdiff1d(view.group_file, situation.drifts.inside))
+    rows = _alone(situation, np.setdiff1d(view.group_file, situation.facts.drifts.inside))
     rows = rows[situation.table.delete_files[rows] + situation.table.equality_deletes[rows] == 0]
-    partition, spent = situation.table.partition[rows], situation.spent
+    partition, spent = situation.table.partition[rows], situation.spent.cost
     found: list[tuple[Candidate, str]] = []
     for number in np.unique(partition):
         for part in slices(situation, rows[partition == number]):
@@ -103,9 +103,9 @@ def footers_to_read(situation: Situation) -> Int64:
     """Return files that may be unsorted inside, of which no footer is known: those of other writers
     first, then the largest. In a table of many files only those larger than a row group."""
     settings, table = situation.settings, situation.table
-    if settings.mode != "Declared" or not settings.ordering.key or situation.refused:
+    if settings.mode != "Declared" or not settings.ordering.key or situation.facts.refused:
         return np.zeros(0, dtype=np.int64)
-    view = situation.view
+    view = situation.facts.view
     known = np.zeros(0, dtype=np.int64) if view.group_file is None else view.group_file
     least = view.row_group_bytes if len(table) > MOST_FOOTERS else 0
     large = np.flatnonzero(table.bytes > least)
@@ -117,14 +117,14 @@ def footers_to_read(situation: Situation) -> Int64:
 def _unsorted_inside(situation: Situation) -> list[Int64]:
     """Return, per partition, the files that no other file overlaps and whose own row groups do not
     follow the key. Only footers show it."""
-    rows = _alone(situation, situation.drifts.inside)
+    rows = _alone(situation, situation.facts.drifts.inside)
     partition = situation.table.partition[rows]
     return [rows[partition == number] for number in np.unique(partition)]
 
 
 def _alone(situation: Situation, rows: Int64) -> Int64:
     """Return those of the files that may be rewritten and that no drift between files concerns."""
-    named = [decision.files for decision in situation.drifts.between]
+    named = [decision.files for decision in situation.facts.drifts.between]
     rows = rows[allowed(situation)[rows]]
     return np.setdiff1d(rows, np.concatenate([rows[:0], *named]))
 
@@ -147,7 +147,7 @@ def declared_what_if(
 
 
 def _pool(situation: Situation, rows: Int64, ordering: Ordering) -> Pool | None:
-    if not situation.demands:
+    if not situation.foreseen.demands:
         return None
     columns = sorted({*wanted_columns(situation), *(column.field_id for column in ordering.key)})
     return build_pool(situation.part(rows), columns, FULL_ROWS)

@@ -104,7 +104,9 @@ def _finalists(situation: Situation, scored: Sequence[Candidate]) -> list[Candid
 def wanted_columns(situation: Situation) -> list[int]:
     """Return the columns that some query filters on."""
     schema = situation.table.schema
-    return sorted({c for d in situation.demands for c in predicate_columns(d.predicate, schema)})
+    return sorted(
+        {c for d in situation.foreseen.demands for c in predicate_columns(d.predicate, schema)}
+    )
 
 
 def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Float64:
@@ -115,13 +117,13 @@ def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Floa
     """
     schema = situation.table.schema
     served = np.zeros(len(columns))
-    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+    for demand, reading in situation.foreseen.readings:
         whole = projected_bytes(situation.table, demand.projection)[rows]
         spared = float((demand.executions.sum() * whole - reading.read[rows]).sum())
         used = [c for c in predicate_columns(demand.predicate, schema) if c in columns]
         for column in used:
             served[columns.index(column)] += max(spared, 0.0) / len(used)
-    return served / max(float(situation.savings.saving[rows].sum()), 1.0)
+    return served / max(float(situation.foreseen.savings.saving[rows].sum()), 1.0)
 
 
 def _scored(

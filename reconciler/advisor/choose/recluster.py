@@ -64,7 +64,7 @@ class Proposals:
 
 def recluster(situation: Situation) -> Proposals:
     """Return the candidates that pass the gate; no two share a file."""
-    saving = np.where(allowed(situation), situation.savings.saving * situation.life, 0.0)
+    saving = np.where(allowed(situation), situation.foreseen.savings.saving, 0.0)
     chosen = cut(saving, situation.cost, situation.settings.alpha, spending_room(situation))
     candidates: list[Candidate] = []
     turned: list[Rejected] = []
@@ -94,7 +94,7 @@ def _in_slices(
     """Return what passes of one partition's slices. most: how many are judged once one passes."""
     candidates: list[Candidate] = []
     turned: list[Rejected] = []
-    situation = replace(situation, sliced=slicing.sliced)
+    situation = situation.after(replace(situation.spent, sliced=slicing.sliced))
     for count, rows in enumerate(slicing.parts):
         if (candidates or spent) and count >= most:
             break
@@ -109,12 +109,12 @@ def _in_slices(
 def allowed(situation: Situation) -> npt.NDArray[np.bool_]:
     """bool[files]: not taken, rewritable, outside the quiet period's partitions, and not waiting
     for a migration."""
-    return movable(situation) & ~situation.moving
+    return movable(situation) & ~situation.facts.moving
 
 
 def movable(situation: Situation) -> npt.NDArray[np.bool_]:
     """bool[files]: what a decision may rewrite if it migrates files as well."""
-    return situation.rewritable & ~situation.taken & ~is_quiet(situation)
+    return situation.facts.rewritable & ~situation.spent.taken & ~is_quiet(situation)
 
 
 def _partitions(situation: Situation, chosen: Int64, saving: Float64) -> Iterator[Int64]:
@@ -159,12 +159,14 @@ def _partition(
 
 
 def _exposing(situation: Situation, chosen: Sequence[Candidate]) -> Situation:
-    return replace(situation, exposed=situation.exposed + added_by(situation, chosen))
+    spent = situation.spent
+    return situation.after(replace(spent, exposed=spent.exposed + added_by(situation, chosen)))
 
 
 def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
     used = [
-        predicate_columns(demand.predicate, situation.table.schema) for demand in situation.demands
+        predicate_columns(demand.predicate, situation.table.schema)
+        for demand in situation.foreseen.demands
     ]
     files = situation.part(rows).known
     columns = sorted(
@@ -172,7 +174,7 @@ def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
         for column in {c for shape in used for c in shape}
         if column in files.columns and _varies(files, files.columns[column])
     )
-    return signatures(situation.savings.by_shape[:, rows], used, columns), columns
+    return signatures(situation.foreseen.savings.by_shape[:, rows], used, columns), columns
 
 
 def _varies(files: FileTable, column: ColumnBounds) -> bool:
@@ -251,11 +253,13 @@ def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusa
     """Return why the candidate does not pass: `candidate.refusal`, or that it would sort runs again
     for little new data, or for what their plan knew already."""
     runs = merged_runs(situation, candidate.rows, candidate.ordering)
-    recent = situation.recent.copy()  # a run that grows is not rewritten against its own order
+    recent = (
+        situation.facts.recent.copy()
+    )  # a run that grows is not rewritten against its own order
     for run in runs:
         recent[run] = False
-    situation = replace(situation, recent=recent)
-    together = candidate.saving_low * situation.sliced.parts  # as if all slices saved as much
+    situation = replace(situation, facts=replace(situation.facts, recent=recent))
+    together = candidate.saving_low * situation.spent.sliced.parts  # as if all slices saved as much
     if (why := refusal(situation, candidate, spent, together)) is not None:
         return why
     if candidate.saving_low > SETTLED * situation.settings.alpha * candidate.cost:
@@ -318,7 +322,7 @@ def _window_moved(situation: Situation) -> bool:
     account for most of what a layout could have saved the recorded queries.
     """
     recorded = expected = spared = spared_moving = 0.0
-    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+    for demand, reading in situation.foreseen.readings:
         needless = max(float(demand.weight @ (reading.bytes - reading.matching)), 0.0)
         spared += needless if demand.prunable else 0.0
         if demand.moving:
@@ -333,7 +337,7 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
     """Return the rejections, preceded by the reason that explains them all: the queries need all
     they read, their window has moved past the data, or the layout already serves them.
     """
-    if situation.refused:
+    if situation.facts.refused:
         return turned
     useless = unprunable.why_nothing_helps(situation)
     message: Sentence | str = ""
@@ -354,4 +358,4 @@ def _served(situation: Situation) -> bool:
 
 
 def _bytes_now(situation: Situation) -> list[Float64]:
-    return [reading.bytes for reading in situation.savings.readings]
+    return [reading.bytes for reading in situation.foreseen.savings.readings]

@@ -123,7 +123,7 @@ def _in_ranges(situation: Situation, played: Played, pool: Pool) -> Played:
     are much smaller than their target.
     """
     candidate, layout, _ = played
-    lead, sliced = candidate.ordering.lead, situation.sliced
+    lead, sliced = candidate.ordering.lead, situation.spent.sliced
     follows = lead is None or lead.field_id == sliced.along
     ranges = int(np.ceil(sliced.whole * candidate.written_share))  # slices of all that is written
     if ranges < 2 or follows or candidate.groups > 1:
@@ -202,6 +202,6 @@ def _left(situation: Situation, candidate: Candidate) -> float:
     return float(
         sum(
             demand.executions @ reading.cost
-            for demand, reading in zip(situation.demands, candidate.after, strict=True)
+            for demand, reading in zip(situation.foreseen.demands, candidate.after, strict=True)
         )
     )

@@ -33,11 +33,11 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
     """
     if not situation.trusted:
         return np.zeros(0, dtype=np.int64)
-    bound = saving_bound(situation) * situation.life
+    bound = saving_bound(situation)
     worth = (bound > situation.alpha * situation.cost) | _merged_anyway(situation, bound)
-    free = (worth & allowed(situation)) | (situation.moving & movable(situation))
-    waits = worth & situation.rewritable & ~situation.taken & is_quiet(situation)
-    sample = situation.view.sample
+    free = (worth & allowed(situation)) | (situation.facts.moving & movable(situation))
+    waits = worth & situation.facts.rewritable & ~situation.spent.taken & is_quiet(situation)
+    sample = situation.facts.view.sample
     known = np.unique(sample.file) if sample is not None else np.zeros(0, dtype=np.int64)
     room = limit - int((free | waits)[known].sum())
     if room <= 0:
@@ -54,8 +54,8 @@ def _merged_anyway(situation: Situation, bound: Float64) -> Bool:
     settings, cost = situation.settings, situation.cost
     if settings.mode != "WorkloadAware":
         return np.zeros(len(situation.table), dtype=np.bool_)
-    executions = sum(float(demand.executions.sum()) for demand in situation.demands)
-    openings = executions * settings.open_bytes * situation.life
+    executions = sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)
+    openings = executions * settings.open_bytes
     wanted = (bound > MORE_TO_SORT * cost) & (bound + openings > situation.alpha * cost)
     wanted &= situation.table.bytes < SMALL_SHARE * settings.target_bytes
     rest = wanted & (bound <= situation.alpha * cost)
@@ -69,7 +69,7 @@ def saving_bound(situation: Situation) -> Float64:
     not known; else 0.
     """
     bound = np.zeros(len(situation.table))
-    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+    for demand, reading in situation.foreseen.readings:
         if demand.prunable:
             partly = reading.saving > ROUNDING * reading.read
             bound += np.where(partly | _unknown(situation, demand), reading.read, 0.0)
@@ -78,7 +78,7 @@ def saving_bound(situation: Situation) -> Float64:
 
 def _unknown(situation: Situation, demand: Demand) -> Bool:
     """Return bool[files]: nobody knows which values the file has in a column of the condition."""
-    files = situation.view.known
+    files = situation.facts.view.known
     unknown = np.zeros(len(files), dtype=np.bool_)
     for field_id in fields_of(demand.predicate):
         column = files.columns.get(field_id)
@@ -104,10 +104,10 @@ def _leading_column(situation: Situation) -> int:
     from reconciler.queries.demanded import predicate_columns
 
     total: dict[int, float] = {}
-    for number, demand in enumerate(situation.demands):
+    for number, demand in enumerate(situation.foreseen.demands):
         columns = predicate_columns(demand.predicate, situation.table.schema)
         for column in columns:
-            share = float(situation.savings.by_shape[number].sum()) / len(columns)
+            share = float(situation.foreseen.savings.by_shape[number].sum()) / len(columns)
             total[column] = total.get(column, 0.0) + share
     return max(sorted(total), key=lambda c: total[c]) if total else -1
 

@@ -151,7 +151,7 @@ def _shares(situation: Situation, rows: Int64) -> Float64:
 def _comparable(situation: Situation) -> frozenset[int]:
     """Return the columns that may be of the key, which is not known yet: those that are asked for,
     and those declared."""
-    asked = (fields_of(demand.predicate) for demand in situation.demands)
+    asked = (fields_of(demand.predicate) for demand in situation.foreseen.demands)
     return frozenset(chain(*asked, (one.field_id for one in situation.settings.ordering.key)))
 
 

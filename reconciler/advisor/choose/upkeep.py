@@ -64,7 +64,7 @@ class Upkeep:
 def housekeeping(situation: Situation) -> Upkeep:
     """Return manifests to rewrite, then snapshots to expire: these may hold the old manifests; then
     partition specs that no snapshot uses, and files that nothing refers to."""
-    if situation.refused:
+    if situation.facts.refused:
         return Upkeep()
     settings = situation.settings
     found = _manifests(situation) if settings.rewrite_manifests else Upkeep()

@@ -190,7 +190,7 @@ def by_partition(deletes: DeleteTable, chosen: Bool) -> Iterator[Int64]:
 
 def reached(situation: Situation, inputs: Int64) -> Int64:
     """Return the data files that the deletes apply to and that no rewrite of the plan replaces."""
-    return np.flatnonzero(under(situation, inputs) & ~situation.taken).astype(np.int64)
+    return np.flatnonzero(under(situation, inputs) & ~situation.spent.taken).astype(np.int64)
 
 
 def under(situation: Situation, inputs: Int64) -> Bool:

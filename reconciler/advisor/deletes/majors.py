@@ -44,7 +44,7 @@ class Major:
 
 def major_candidates(situation: Situation) -> tuple[list[Major], list[Rejected]]:
     """Return the rewrites of files with deleted rows, and what is left alone."""
-    burden, table = situation.burden, situation.table
+    burden, table = situation.foreseen.burden, situation.table
     free = allowed(situation) & (burden.dead > 0)
     if not free.any() or not situation.settings.deletes.majors:
         return [], _left_to_minors(situation, free)
@@ -53,7 +53,7 @@ def major_candidates(situation: Situation) -> tuple[list[Major], list[Rejected]]
     spared = _spared(situation, beyond)
     found: list[Major] = []
     turned: list[Rejected] = []
-    spent = situation.spent
+    spent = situation.spent.cost
     for rows, must in _partitions(situation, free, forced, spared, beyond):
         parts = slices(situation, rows)
         turned += oversized(situation, rows, parts, "apply deletes")
@@ -90,11 +90,11 @@ def forced_files(situation: Situation, free: Bool, beyond: Bool) -> Bool:
     unknown = beyond if situation.settings.deletes.minors else table.equality_deletes > 0
     estimated = unknown & outrun(situation)
     forced = free & unknown & ~estimated
-    gone = np.where(estimated, situation.burden.dead, table.position_deleted)
-    left = ~(situation.taken | forced)
+    gone = np.where(estimated, situation.foreseen.burden.dead, table.position_deleted)
+    left = ~(situation.spent.taken | forced)
     deleted = float(gone[left].sum())
     stored = float(table.total_records) - float(gone[~left].sum())
-    order = np.argsort(-situation.burden.density(table), kind="stable")
+    order = np.argsort(-situation.foreseen.burden.density(table), kind="stable")
     for row in order[(free & left)[order]].tolist():
         if 100.0 * deleted <= limit * stored:
             break
@@ -114,7 +114,7 @@ def _partitions(
     """
     table, settings = situation.table, situation.settings
     pays = _gain(situation, spared) > situation.alpha * situation.cost
-    dense = situation.burden.density(table) >= DENSE
+    dense = situation.foreseen.burden.density(table) >= DENSE
     worth = pays if _judged_by_queries(situation) else dense
     if settings.deletes.declared:
         worth = worth | dense | (beyond & (table.equality_deletes >= settings.min_input_files))
@@ -128,7 +128,7 @@ def _partitions(
 
 
 def _judged_by_queries(situation: Situation) -> bool:
-    return bool(situation.trusted and situation.burden.reads.any())
+    return bool(situation.trusted and situation.foreseen.burden.reads.any())
 
 
 def _gain(situation: Situation, spared: Float64) -> Float64:
@@ -136,8 +136,8 @@ def _gain(situation: Situation, spared: Float64) -> Float64:
 
     Optimistic, as every estimate that orders candidates: the what-if decides.
     """
-    table, burden = situation.table, situation.burden
-    read = sum((r.read for r in situation.savings.readings), start=np.zeros(len(table)))
+    table, burden = situation.table, situation.foreseen.burden
+    read = sum((r.read for r in situation.foreseen.savings.readings), start=np.zeros(len(table)))
     dropped = read * burden.density(table)
     opened = burden.reads * (
         table.delete_files * float(situation.settings.open_bytes) + table.delete_bytes
@@ -149,8 +149,8 @@ def _spared(situation: Situation, beyond: Bool) -> Float64:
     """Return what readers of each file save over the horizon, in bytes of reading, if its deletes
     need not be applied, less what a conversion of equality deletes saves them already:
     float64[files]. beyond: bool[files], where no budget can admit that conversion."""
-    seconds = situation.burden.seconds * situation.burden.reads
-    applied: Float64 = read_bytes_of(situation.settings, seconds) * situation.life
+    seconds = situation.foreseen.burden.seconds * situation.foreseen.burden.reads
+    applied: Float64 = read_bytes_of(situation.settings, seconds)
     return applied - np.where(beyond, 0.0, _left_to_conversions(situation))
 
 
@@ -161,14 +161,14 @@ def _left_to_conversions(situation: Situation) -> Float64:
     It costs a fraction of a rewrite, so a rewrite has to pay for itself by what is left then:
     positions instead of keys, in one delete file.
     """
-    table, burden, settings = situation.table, situation.burden, situation.settings
+    table, burden, settings = situation.table, situation.foreseen.burden, situation.settings
     if not settings.deletes.minors:
         return np.zeros(len(table))
     hit = table.equality_deletes > 0
     positions = POSITION_SECONDS * (burden.positions + burden.hidden)
     opened = np.maximum(table.equality_deletes - 1, 0) * float(settings.open_bytes)
     each = read_bytes_of(settings, burden.seconds - positions)
-    return hit * (each + opened + burden.key_bytes) * burden.reads * situation.life
+    return hit * (each + opened + burden.key_bytes) * burden.reads
 
 
 def _pieces(
@@ -236,9 +236,9 @@ def _evidence(situation: Situation, forced: bool) -> str:
 
 
 def _why(situation: Situation, rows: Int64) -> str:
-    table, dead = situation.table, situation.burden.dead
+    table, dead = situation.table, situation.foreseen.burden.dead
     share = float(dead[rows].sum()) / max(float(table.records[rows].sum()), 1.0)
-    at_most = "up to " if (situation.burden.hidden[rows] > 0).any() else ""
+    at_most = "up to " if (situation.foreseen.burden.hidden[rows] > 0).any() else ""
     return f"{at_most}{100 * share:.3g} % of their rows are deleted"
 
 
@@ -253,7 +253,7 @@ def _too_few(situation: Situation, left: Bool, spared: Float64) -> list[Rejected
     rows = np.flatnonzero(left)
     if not len(rows):
         return []
-    density = situation.burden.density(situation.table)[rows]
+    density = situation.foreseen.burden.density(situation.table)[rows]
     if _judged_by_queries(situation):
         gain, cost = _gain(situation, spared)[rows], situation.cost[rows]
         why = reasons.times_cost(float(gain.sum()), float(cost.sum()))

@@ -144,7 +144,7 @@ def _switched_off(situation: Situation) -> list[Rejected]:
 
 def _conversion(situation: Situation, one: Conversion) -> Minor:
     """Equality deletes become positions; the positions that readers apply now are folded in."""
-    table, burden, rows = situation.table, situation.burden, one.rows
+    table, burden, rows = situation.table, situation.foreseen.burden, one.rows
     written = np.minimum(burden.hidden[rows] + table.position_deleted[rows], table.records[rows])
     return _made(
         situation, ConvertDeletes, one.inputs, rows, written, size=one.size,
@@ -162,7 +162,7 @@ def _compactions(situation: Situation) -> Iterator[Minor]:
     files = deletes.of(Scope.FILE) & ~deletes.dangling
     of_partition = deletes.of(Scope.PARTITION) & ~deletes.dangling
     named = deletes.data_row[files]
-    files[files] = ~situation.taken[named]
+    files[files] = ~situation.spent.taken[named]
     if situation.settings.metadata.format_version < 3:
         crowded = np.bincount(named, minlength=len(table)) > 1
         crowded |= under(situation, np.flatnonzero(of_partition))
@@ -176,7 +176,7 @@ def _compactions(situation: Situation) -> Iterator[Minor]:
 
 
 def _compaction(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
-    table, burden = situation.table, situation.burden
+    table, burden = situation.table, situation.foreseen.burden
     return _made(
         situation, CompactDeletes, inputs, rows, table.position_deleted[rows].astype(np.float64),
         size=int(situation.given.deletes.bytes[inputs].sum()),
@@ -249,7 +249,7 @@ def _reading_of(situation: Situation, files: FileTable, rows: Int64) -> tuple[Sh
     view = situation.part(rows)
     load = {name: getattr(files, name)[rows] for name in ("delete_files", "delete_bytes")}
     view = replace(view, files=replace(view.files, **load))
-    return tuple(read_shape(view, demand) for demand in situation.demands)
+    return tuple(read_shape(view, demand) for demand in situation.foreseen.demands)
 
 
 def _cost(situation: Situation, kind: type[DeleteMaintenance], size: int, files: int) -> float:
@@ -287,16 +287,20 @@ def _made(
                             equality_deletes=stay.astype(np.int64)),
     )  # fmt: skip
     before = readings_of(situation, rows)
-    after = tuple(read_shape(view, demand) for demand in situation.demands)
-    burden = situation.burden
+    after = tuple(read_shape(view, demand) for demand in situation.foreseen.demands)
+    burden = situation.foreseen.burden
     spared = burden.seconds[rows] - apply_seconds(
         np.rint(positions), keys, key_sets, table.records[rows]
     )
-    applied = float((burden.reads[rows] * read_bytes_of(settings, spared)).sum()) * situation.life
+    applied = float((burden.reads[rows] * read_bytes_of(settings, spared)).sum())
     saving = float(shape_gains(situation, before, after).sum()) + applied
     cost = _cost(situation, kind, size, len(inputs))
     operations = len(np.unique(deletes.snapshot_id[inputs]))
-    due = _due(situation, inputs, operations, saving, cost) if situation.demands else math.nan
+    due = (
+        _due(situation, inputs, operations, saving, cost)
+        if situation.foreseen.demands
+        else math.nan
+    )
     return Minor(
         kind=kind,
         spec_id=int(deletes.spec_id[inputs[0]]),
@@ -346,7 +350,7 @@ def _refusal(situation: Situation, made: Minor) -> Refusal | None:
         return reasons.QUIET_PERIOD, sentence(reasons.SENTENCES[reasons.QUIET_PERIOD])
     if needed_by_objective(situation, made) or _crowded(situation, made):
         return None
-    if not (situation.trusted and situation.burden.reads[made.rows].any()):
+    if not (situation.trusted and situation.foreseen.burden.reads[made.rows].any()):
         return reasons.FEW_DELETE_FILES, sentence(
             "at most ", str(_most(situation, made)), " delete files for a data file; minInputFiles "
             f"{settings.min_input_files} are needed where no queries are known",
@@ -381,7 +385,7 @@ def _reads_refused(situation: Situation, made: Minor) -> bool:
     data = {str(path) for path in given.table.path[made.rows]} if made.converts else set()
     if not data.isdisjoint(given.refusals):
         return True
-    refused = np.flatnonzero(situation.refused_deletes)
+    refused = np.flatnonzero(situation.facts.refused_deletes)
     return bool(under(situation, refused)[made.rows].any()) or bool(
         np.isin(refused, made.inputs).any()
     )
@@ -406,7 +410,7 @@ def needed_by_objective(situation: Situation, made: Minor) -> bool:
 def _crowded(situation: Situation, made: Minor) -> bool:
     """Whether the number of delete files alone asks for it: where no queries are known, or where
     the policy declares the maintenance."""
-    known = situation.trusted and bool(situation.burden.reads[made.rows].any())
+    known = situation.trusted and bool(situation.foreseen.burden.reads[made.rows].any())
     if known and not situation.settings.deletes.declared:
         return False
     return _most(situation, made) >= situation.settings.min_input_files
@@ -461,7 +465,7 @@ def _dangling(situation: Situation) -> list[Minor]:
     if not gone:
         return []
     rows = np.zeros(0, dtype=np.int64)
-    nothing = readings_of(situation, rows) if situation.demands else ()
+    nothing = readings_of(situation, rows) if situation.foreseen.demands else ()
     return [
         Minor(
             kind=RemoveDanglingDeletes, spec_id=0, partition=(),

@@ -96,9 +96,9 @@ class Candidate:
 def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
     """Return what each shape reads from these files now."""
     if len(rows) == len(situation.table):
-        return situation.savings.readings
+        return situation.foreseen.savings.readings
     part = situation.part(rows)
-    return tuple(read_shape(part, demand) for demand in situation.demands)
+    return tuple(read_shape(part, demand) for demand in situation.foreseen.demands)
 
 
 def planned_layout(
@@ -115,7 +115,7 @@ def planned_layout(
     return Layout(
         ordering, target, settings.row_group_bytes, groups.number,
         settings.open_bytes, int(files.partition[0]) if len(files) else 0,
-        unbounded=situation.unbounded,
+        unbounded=situation.facts.unbounded,
     )  # fmt: skip
 
 
@@ -123,8 +123,8 @@ def what_if(situation: Situation, rows: Int64, layout: Layout, pool: Pool | None
     """Return the what-if from the sample, else from bounds, else None."""
     keyed = all(c.field_id in pool.columns for c in layout.ordering.key) if pool else False
     if pool is not None and keyed:
-        return simulate(layout, pool, situation.demands)
-    return simulate(layout, situation.part(rows).known, situation.demands)
+        return simulate(layout, pool, situation.foreseen.demands)
+    return simulate(layout, situation.part(rows).known, situation.foreseen.demands)
 
 
 def weigh(
@@ -155,7 +155,7 @@ def weigh(
         views=outcome.written.views,
         row_group_bytes=layout.row_group_bytes,
         written_share=outcome.written.share,
-        sliced=situation.sliced,
+        sliced=situation.spent.sliced,
     )
 
 
@@ -163,7 +163,9 @@ def sharpen(
     situation: Situation, candidate: Candidate, layout: Layout, outcome: Outcome, pool: Pool
 ) -> Candidate:
     """Return the same candidate with the sample's own error included."""
-    drawn = with_replicates(outcome, pool, layout, situation.demands, situation.settings.seed)
+    drawn = with_replicates(
+        outcome, pool, layout, situation.foreseen.demands, situation.settings.seed
+    )
     made = weigh(situation, candidate.rows, layout, candidate.before, drawn)
     return replace(
         made,
@@ -179,10 +181,10 @@ def shape_gains(
 
     Shapes of the past are in it with the share that the forecast gives the mix of the whole log.
     """
-    gains = np.zeros(len(situation.demands))
-    for number, demand in enumerate(situation.demands):
+    gains = np.zeros(len(situation.foreseen.demands))
+    for number, demand in enumerate(situation.foreseen.demands):
         gains[number] = float(demand.executions @ (before[number].cost - after[number].cost))
-    return gains * situation.life
+    return gains
 
 
 def _rate_error(situation: Situation, gains: Float64) -> float:
@@ -190,7 +192,7 @@ def _rate_error(situation: Situation, gains: Float64) -> float:
 
     n recorded executions of a shape estimate its rate to within 1 / sqrt(n).
     """
-    counts = np.array([max(float(d.weight.sum()), 1.0) for d in situation.demands])
+    counts = np.array([max(float(d.weight.sum()), 1.0) for d in situation.foreseen.demands])
     return float(np.sqrt((gains**2 / counts).sum())) if len(counts) else 0.0
 
 
@@ -214,7 +216,9 @@ def refusal(
         return reasons.RECENTLY_WRITTEN, reasons.short_of(low, cost, alpha) + f": {why}"
     yearly = _yearly_of_partition(situation, candidate.rows)
     if max(low, together) < FLOOR * yearly:
-        whole = "a year's reading" + (" of its partition" if yearly < situation.yearly else "")
+        whole = "a year's reading" + (
+            " of its partition" if yearly < situation.foreseen.yearly else ""
+        )
         return reasons.BELOW_FLOOR, reasons.below_floor(100.0 * low / max(yearly, 1.0), whole)
     if cost > debt_room(situation) - spent:
         return reasons.DEBT, sentence(reasons.SENTENCES[reasons.DEBT])
@@ -236,10 +240,12 @@ def _yearly_of_partition(situation: Situation, rows: Int64) -> float:
     partition = situation.table.partition
     own = np.flatnonzero(partition == partition[rows[0]])
     if len(own) == len(partition):
-        return situation.yearly
+        return situation.foreseen.yearly
     reads = sum(
         float(demand.executions @ reading.cost)
-        for demand, reading in zip(situation.demands, readings_of(situation, own), strict=True)
+        for demand, reading in zip(
+            situation.foreseen.demands, readings_of(situation, own), strict=True
+        )
     )
     return reads * YEAR_MS / situation.settings.horizon_ms
 
@@ -259,7 +265,9 @@ def cost_limit(situation: Situation) -> float:
 
     A burst of queries must not raise the possible loss.
     """
-    return situation.settings.debt_share * min(situation.yearly, situation.yearly_mean)
+    return situation.settings.debt_share * min(
+        situation.foreseen.yearly, situation.foreseen.yearly_mean
+    )
 
 
 def spending_room(situation: Situation) -> float:
@@ -267,18 +275,20 @@ def spending_room(situation: Situation) -> float:
     settings = situation.settings
     credit = None
     if settings.allowance is not None:
-        queries = sum(float(demand.weight.sum()) for demand in situation.demands)
+        queries = sum(float(demand.weight.sum()) for demand in situation.foreseen.demands)
         credit = allowance_credit(
             settings.debt.realised, settings.debt.spent, settings.allowance, queries,
             _file_reading(situation),
         )  # fmt: skip
-    return spending_limit(settings.debt.outstanding, settings.debt_share * situation.yearly, credit)
+    return spending_limit(
+        settings.debt.outstanding, settings.debt_share * situation.foreseen.yearly, credit
+    )
 
 
 def _file_reading(situation: Situation) -> float:
     """Return the mean cost of one file read by one query: the unit of Eq. 5's allowance c."""
     opened = cost = 0.0
-    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+    for demand, reading in situation.foreseen.readings:
         weight = demand.weight + demand.executions
         opened += float(weight @ reading.files)
         cost += float(weight @ reading.cost)
@@ -322,8 +332,8 @@ def _paths(table: FileTable, rows: Int64) -> tuple[str, ...]:
 
 def _window_after(situation: Situation, candidate: Candidate) -> float:
     total = 0.0
-    for number, demand in enumerate(situation.demands):
-        whole = situation.savings.readings[number].bytes
+    for number, demand in enumerate(situation.foreseen.demands):
+        whole = situation.foreseen.savings.readings[number].bytes
         change = candidate.after[number].bytes - candidate.before[number].bytes
         total += float(demand.weight @ (whole + change))
     return total

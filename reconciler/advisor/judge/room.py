@@ -70,10 +70,12 @@ def room_left(situation: Situation, spent: float) -> float:
     settings = situation.settings
     if settings.early_share is None:
         return float("inf")
-    read = sum(asked.weight * min(asked.now, asked.untouched) for asked in situation.asked)
-    share = max(settings.debt_share, settings.early_share / (1 + situation.outlook.changes))
+    read = sum(asked.weight * min(asked.now, asked.untouched) for asked in situation.foreseen.asked)
+    share = max(
+        settings.debt_share, settings.early_share / (1 + situation.foreseen.outlook.changes)
+    )
     earned = share * (read + settings.debt.realised) - settings.debt.outstanding
-    return max(0.0, earned - spent - situation.exposed)
+    return max(0.0, earned - spent - situation.spent.exposed)
 
 
 def stake(situation: Situation, candidate: Change) -> Stake:
@@ -81,10 +83,10 @@ def stake(situation: Situation, candidate: Change) -> Stake:
     table = situation.table
     written = table.layout_written.copy()
     standing = _exposure(
-        situation, (a.loss for a in situation.asked), float(table.bytes[written].sum())
+        situation, (a.loss for a in situation.foreseen.asked), float(table.bytes[written].sum())
     )
     written[candidate.rows] = True
-    losses = (asked.loss + _more(situation, candidate, asked) for asked in situation.asked)
+    losses = (asked.loss + _more(situation, candidate, asked) for asked in situation.foreseen.asked)
     exposure = _exposure(situation, losses, float(table.bytes[written].sum()))
     return Stake(candidate.cost, exposure, standing)
 
@@ -108,8 +110,8 @@ def _exposure(situation: Situation, losses: Iterable[float], written: float) -> 
     written: bytes of files that would have to be turned back.
     """
     settings = situation.settings
-    executions = sum(float(demand.executions.sum()) for demand in situation.demands)
-    until_seen = executions * situation.outlook.bucket_ms / settings.horizon_ms
+    executions = sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)
+    until_seen = executions * situation.foreseen.outlook.bucket_ms / settings.horizon_ms
     worst = max([*losses, 0.0])
     return until_seen * worst + min(executions * worst, settings.rho.value * written)
 
@@ -121,7 +123,10 @@ def _more(situation: Situation, candidate: Change, asked: Asked) -> float:
         before = read_shape(situation.part(candidate.rows), asked.guard).cost
         return (after - float(before.sum())) / len(asked.guard)
     more = sum(
-        float(situation.demands[n].weight @ (candidate.after[n].cost - candidate.before[n].cost))
+        float(
+            situation.foreseen.demands[n].weight
+            @ (candidate.after[n].cost - candidate.before[n].cost)
+        )
         for n in asked.members
     )
     return more / np.maximum(asked.weight, 1e-9)

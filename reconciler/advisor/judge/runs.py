@@ -50,10 +50,10 @@ def grows(situation: Situation, rows: Int64, runs: Sequence[Int64]) -> bool:
     merges enough data."""
     table = situation.table
     mine = table.partition == table.partition[rows[0]]
-    if not (situation.present & mine).any():
+    if not (situation.facts.present & mine).any():
         return True
     total = _bytes(situation, rows)
-    fresh = rows[~situation.present[rows]]
+    fresh = rows[~situation.facts.present[rows]]
     if len(fresh) and total < GATHERED * float(table.bytes[fresh].max()):
         return False
     return all(total >= GROWTH * _bytes(situation, run) for run in runs)
@@ -71,7 +71,7 @@ def nothing_new(situation: Situation, rows: Int64, ordering: Ordering) -> bool:
     if not in_one(situation, mine) and _overlapping(table.take(rows), ordering):
         return False
     plans = authors(table, rows)
-    return bool(plans) and all(situation.basis in bases.get(plan, ()) for plan in plans)
+    return bool(plans) and all(situation.foreseen.basis in bases.get(plan, ()) for plan in plans)
 
 
 def authors(table: FileTable, rows: Int64) -> set[str]:
@@ -120,7 +120,7 @@ def tiers(situation: Situation, rows: Int64) -> list[Int64]:
 
 def runs_of(situation: Situation, rows: Int64) -> list[Int64]:
     """Return those of the files that we wrote for the present queries, by the plan that did."""
-    mine = rows[situation.present[rows]]
+    mine = rows[situation.facts.present[rows]]
     names = _plans(situation, mine)
     return [mine[names == name] for name in np.unique(names)]
 

@@ -106,9 +106,9 @@ def advice_of(
         cost=cost,
         cpu_seconds=work.cpu_seconds,
         seconds=situation.settings.throughput.plan_seconds(work.millis / 1000, work.groups),
-        yearly_read=situation.yearly,
+        yearly_read=situation.foreseen.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
-        outlook=situation.outlook,
+        outlook=situation.foreseen.outlook,
         upkeep_due_ms=upkeep.due_ms,
     )
 
@@ -116,7 +116,7 @@ def advice_of(
 def _small_percent(situation: Situation, files_after: int) -> tuple[float, float]:
     """Return the percentage of files that are small and mergeable, now and after the actions."""
     small = small_files_mask(situation)
-    left = small & ~situation.taken
+    left = small & ~situation.spent.taken
     now = 100.0 * float(small.sum()) / max(len(small), 1)
     return now, 100.0 * float(left.sum()) / max(files_after, 1)
 
@@ -132,7 +132,7 @@ def _around(now: float, after: float, changed: bool, situation: Situation) -> In
 
 def _metadata(situation: Situation, writes: Writes) -> tuple[ScoredAction, ...]:
     settings = situation.settings
-    if situation.refused:
+    if situation.facts.refused:
         return ()
     properties = set_properties(settings)
     declared = properties + set_sort_order(settings) + added_specs(situation)
@@ -224,7 +224,7 @@ def _maintained(situation: Situation, minors: Sequence[Minor]) -> tuple[ScoredAc
             saving=whole(made.saving),
             saving_low=whole(made.saving),
             cost=whole(made.cost),
-            estimate="bound" if situation.demands else "none",
+            estimate="bound" if situation.foreseen.demands else "none",
             evidence=made.evidence,
             unit=DELETE_FILES,
         )
@@ -261,9 +261,9 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
         saving_opening=whole(saved_by_opening(situation, made)),
         saving_denser=whole(saved_by_density(situation, made)),
         cost=whole(made.cost),
-        estimate=made.label if situation.demands else "none",
+        estimate=made.label if situation.foreseen.demands else "none",
         evidence=item.evidence,
-        basis=situation.basis if follows else None,
+        basis=situation.foreseen.basis if follows else None,
         by_spark=_by_spark(situation, rows) or None,
     )
 
@@ -284,4 +284,4 @@ def _payback(situation: Situation, cost: float, saving: float) -> float | None:
     """Return the hours until the savings at the workload's rates equal the cost."""
     if cost <= 0.0 or saving <= 0.0:
         return None
-    return cost / (saving / (situation.settings.horizon_ms * situation.life)) / HOUR_MS
+    return cost / (saving / situation.settings.horizon_ms) / HOUR_MS

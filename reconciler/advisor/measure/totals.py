@@ -62,7 +62,7 @@ class Totals:
 
 def totals(situation: Situation, candidates: Sequence[Effect]) -> Totals:
     """Return, per query, what is read and opened before and after the candidates."""
-    now = situation.savings.readings
+    now = situation.foreseen.savings.readings
     after_bytes = [reading.bytes.copy() for reading in now]
     after_files = [reading.files.copy() for reading in now]
     after_cost = [reading.cost.copy() for reading in now]
@@ -87,27 +87,27 @@ def saved_by_opening(situation: Situation, made: Candidate) -> float:
     not opened because its bounds exclude it is skipped data."""
     opened = sum(
         float(demand.executions @ was.files)
-        for demand, was in zip(situation.demands, made.before, strict=True)
+        for demand, was in zip(situation.foreseen.demands, made.before, strict=True)
     )
     fewer = opened * (1.0 - made.files_out / max(len(made.rows), 1))
-    return fewer * situation.settings.open_bytes * situation.life
+    return fewer * situation.settings.open_bytes
 
 
 def saved_by_density(situation: Situation, made: Candidate) -> float:
     """Return the saving if queries read the same share of the new, denser files, in bytes."""
     saved, files = 0.0, situation.part(made.rows).files
-    for demand, was in zip(situation.demands, made.before, strict=True):
+    for demand, was in zip(situation.foreseen.demands, made.before, strict=True):
         stored = float(projected_bytes(files, demand.projection).sum())
         written = sum(float(projected_bytes(t, demand.projection).sum()) for t in made.written)
         saved += float(demand.executions @ was.bytes) * (1.0 - written / max(stored, 1.0))
-    return saved * situation.life
+    return saved
 
 
 def window_bytes(situation: Situation, per_query: Sequence[Float64]) -> float:
     return float(
         sum(
             float(demand.weight @ values)
-            for demand, values in zip(situation.demands, per_query, strict=True)
+            for demand, values in zip(situation.foreseen.demands, per_query, strict=True)
         )
     )
 
@@ -115,7 +115,7 @@ def window_bytes(situation: Situation, per_query: Sequence[Float64]) -> float:
 def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]:
     """Return the effect per shape over the window, the most expensive first."""
     effects = []
-    for number, demand in enumerate(situation.demands):
+    for number, demand in enumerate(situation.foreseen.demands):
         queries = float(demand.weight.sum())
         now = float(demand.weight @ sums.bytes_now[number])
         after = float(demand.weight @ sums.bytes_after[number])
@@ -156,12 +156,12 @@ def amplification_after(
     kept = np.ones(len(situation.table), dtype=np.bool_)
     for candidate in candidates:
         kept[candidate.rows] = False
-    rest = situation.view if kept.all() else situation.view.take(np.flatnonzero(kept))
+    rest = situation.facts.view if kept.all() else situation.facts.view.take(np.flatnonzero(kept))
     groups = row_group_count(rest) + sum(_groups_written(made) for made in candidates)
     matching, floors = [], []
-    for number, demand in enumerate(situation.demands):
+    for number, demand in enumerate(situation.foreseen.demands):
         size = projected_bytes(situation.table, demand.projection)
-        needed = situation.savings.readings[number].matching
+        needed = situation.foreseen.savings.readings[number].matching
         whole = float(size[kept].sum())
         for made in candidates:
             stored = sum(float(projected_bytes(t, demand.projection).sum()) for t in made.written)
@@ -170,7 +170,7 @@ def amplification_after(
             whole += stored
         matching.append(np.maximum(needed, 0.0))
         floors.append(whole / max(groups, 1.0))
-    return scan_amplification(situation.demands, bytes_read, matching, floors)
+    return scan_amplification(situation.foreseen.demands, bytes_read, matching, floors)
 
 
 def _groups_written(made: Candidate) -> float:
@@ -179,9 +179,9 @@ def _groups_written(made: Candidate) -> float:
 
 def amplification_label(situation: Situation) -> str:
     """Return "sampled" if some file was sketched, else "bound"."""
-    if situation.view.sample is None or not len(situation.view.sample):
+    if situation.facts.view.sample is None or not len(situation.facts.view.sample):
         return "bound"
-    sketched = len(np.unique(situation.view.sample.file))
+    sketched = len(np.unique(situation.facts.view.sample.file))
     return "sampled" if sketched else "bound"
 
 
@@ -223,7 +223,7 @@ def _deleted_rows(situation: Situation, limit: float) -> ObjectiveJudgement:
     How many rows an equality delete hides, or a position delete file that was not read, is between
     bounds. The lower one can show that the objective is missed; only the upper one that it is met.
     """
-    table, taken = situation.table, situation.taken
+    table, taken = situation.table, situation.spent.taken
     rows = deleted_rows(table, situation.given.deletes)
     low_now, low = _share(table, rows.least, taken, int(rows.least.sum()))
     high_now, high = _share(table, rows.most, taken, rows.total_most)
@@ -249,7 +249,7 @@ def _share(table: FileTable, rows: Int64, taken: Bool, total: int) -> tuple[floa
 
 def _why_unknown(situation: Situation, low: float, high: float) -> str:
     """Return why the share after the plan is not known, "" if it is."""
-    table, taken = situation.table, situation.taken
+    table, taken = situation.table, situation.spent.taken
     why = []
     hidden = int(((table.equality_deletes > 0) & ~taken).sum())
     if hidden:
@@ -275,7 +275,7 @@ def _why_unknown(situation: Situation, low: float, high: float) -> str:
 
 def _estimated(situation: Situation) -> float:
     """Return the percentage of deleted rows after the plan, if each key is that of one row."""
-    dead, taken = situation.burden.dead, situation.taken
+    dead, taken = situation.foreseen.burden.dead, situation.spent.taken
     stored = situation.table.total_records - float(dead[taken].sum())
     return 100.0 * float(dead[~taken].sum()) / max(stored, 1.0)
 
@@ -283,12 +283,12 @@ def _estimated(situation: Situation) -> float:
 def _why_more(situation: Situation) -> str:
     """Return why not more deleted rows are dropped."""
     table, policy = situation.table, situation.settings.deletes
-    left = (table.position_deleted > 0) & ~situation.taken
+    left = (table.position_deleted > 0) & ~situation.spent.taken
     if not policy.majors:
         return f"spec.deletes.compaction is {policy.compaction}: no data file is rewritten for them"
     if (left & is_quiet(situation)).any():
         return "the rest waits for the quiet period"
-    if (left & ~situation.rewritable).any():
+    if (left & ~situation.facts.rewritable).any():
         return "the other files with deleted rows cannot be rewritten"
     return "what could be rewritten is larger than a budget admits"
 

@@ -64,21 +64,21 @@ def switches(situation: Situation) -> tuple[Action, ...]:
 def _wanted(situation: Situation) -> Migration | None:
     """Return the migration if it may be carried out."""
     migration = situation.settings.migration
-    if migration is None or situation.refused or hindrances(situation.risks, migration):
+    if migration is None or situation.facts.refused or hindrances(situation.facts.risks, migration):
         return None
     return migration
 
 
 def _trial_first(situation: Situation, migration: Migration) -> bool:
     """Whether the files that are left wait for a trial."""
-    return migration.trial and migration.tried is None and bool(situation.moving.any())
+    return migration.trial and migration.tried is None and bool(situation.facts.moving.any())
 
 
 def _untriable(situation: Situation, migration: Migration) -> bool:
     """Whether a trial is to come first, and no part of the files could be tried."""
     if not _trial_first(situation, migration):
         return False
-    return trial_part(situation, migration, np.flatnonzero(situation.moving)) is None
+    return trial_part(situation, migration, np.flatnonzero(situation.facts.moving)) is None
 
 
 def move_candidates(situation: Situation) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
@@ -87,7 +87,7 @@ def move_candidates(situation: Situation) -> tuple[list[tuple[Candidate, str]], 
     if migration is None:
         return [], []
     title = f"migrate to {fields_text(migration.fields, situation.table.schema)}"
-    against = hindrances(situation.risks, migration)
+    against = hindrances(situation.facts.risks, migration)
     rows = np.flatnonzero(other_specs(situation.table, migration)).astype(np.int64)
     pending = len(rows) or migration.present != migration.spec_id
     if against and pending:
@@ -96,7 +96,7 @@ def move_candidates(situation: Situation) -> tuple[list[tuple[Candidate, str]], 
             for risk in against
         ]
         return [], why
-    free = np.flatnonzero(situation.moving & movable(situation)).astype(np.int64)
+    free = np.flatnonzero(situation.facts.moving & movable(situation)).astype(np.int64)
     if _trial_first(situation, migration):
         return _trial(situation, migration, title, free)
     found: list[tuple[Candidate, str]] = []
@@ -135,7 +135,7 @@ def _by_spec(table: FileTable, rows: Int64) -> Iterator[Int64]:
 
 def _why(situation: Situation, migration: Migration) -> str:
     """Return the reason, with the risks that somebody accepted."""
-    accepted = [risk for risk in situation.risks if risk.name in migration.accepted]
+    accepted = [risk for risk in situation.facts.risks if risk.name in migration.accepted]
     notes = "".join(f"; accepted {risk.name}: {risk.evidence}" for risk in accepted)
     notes += f"; {migration.tried.text()}" if migration.tried is not None else ""
     return f"{DECLARED}{notes}"
@@ -157,9 +157,9 @@ def move_what_if(situation: Situation, rows: Int64, migration: Migration) -> Can
     outcome = None
     columns = sorted({*wanted_columns(situation), *migration.columns,
                       *(column.field_id for column in ordering.key)})  # fmt: skip
-    pool = build_pool(part, columns, FULL_ROWS) if situation.demands else None
+    pool = build_pool(part, columns, FULL_ROWS) if situation.foreseen.demands else None
     if pool is not None and set(columns) <= pool.columns.keys():
-        outcome = simulate(layout, pool, situation.demands)
+        outcome = simulate(layout, pool, situation.foreseen.demands)
     if outcome is None:
         by_size = int(layout.files_of(part.files.live_bytes.sum()))
         files = max(by_size, partitions(part.files, migration))
@@ -213,7 +213,7 @@ def judged(situation: Situation, moved: Int64) -> tuple[ObjectiveJudgement, ...]
     left[moved] = False
     size = situation.table.bytes
     now, after = (100.0 * float(size[m].sum()) / max(size.sum(), 1) for m in (old, left))
-    against = hindrances(situation.risks, migration)
+    against = hindrances(situation.facts.risks, migration)
     pending = bool(old.any()) or migration.present != migration.spec_id
     if against and pending:
         why = "; ".join(risk.text() for risk in against)
