@@ -28,9 +28,7 @@ from typing import Any
 
 from bench.cpu import cpu_seconds
 from bench.results import write_section
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.rewrite import BinPack, Cluster, Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.spark.session import iceberg, session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf

@@ -28,14 +28,13 @@ from pyiceberg.exceptions import CommitFailedException
 from bench.results import write_section
 from reconciler.demo import witness
 from reconciler.errors import StalePlanError
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.spark.session import session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import add_equality_delete, delete_paths

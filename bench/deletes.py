@@ -59,10 +59,9 @@ from bench.delete_modes import (
     verdict,
 )
 from bench.results import write_section
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.queries.rewrite_cost import ThroughputSample
 from reconciler.spark.session import session
 from tests.spark.equality import add_equality_delete, delete_paths

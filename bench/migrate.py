@@ -25,9 +25,9 @@ from typing import Any
 from bench.against_iceberg import EXTENSIONS, generate
 from bench.results import write_section
 from reconciler.format import iec
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import ExecutionResult
 from reconciler.spark.session import iceberg, session
 from reconciler.table.schema import SpecField

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cpu import cpu_seconds
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import BinPack, Recluster
 from reconciler.spark.session import session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.spark.tables import Bench

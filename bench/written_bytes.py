@@ -26,7 +26,7 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.format import iec
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.queries.table_view import row_group_count, table_view

@@ -8,7 +8,7 @@ from bench.replay.replay import Policy
 from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import Settings
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.fragments import Workload
 from reconciler.table.schema import SortColumn

@@ -14,7 +14,7 @@ from reconciler.advisor.wair.cut import cut
 from reconciler.advisor.wair.signature import signatures
 from reconciler.advisor.wair.utilization import file_savings
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.demanded import demands, predicate_columns

@@ -8,8 +8,7 @@ import numpy as np
 
 from bench.tables.play import NAMESPACE, Place, Seen
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.plan.ordering import Ordering
 from reconciler.spark.schedule import execute

@@ -31,12 +31,9 @@ from reconciler.advisor.migration.moves import DECLARED, move_candidates
 from reconciler.advisor.situation import Situation, is_quiet, look, unfit_files
 from reconciler.advisor.verdict import Chosen, Verdict, action_of
 from reconciler.plan import reasons
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Consent
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.migrate import Migrate
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
 from reconciler.plan.sentence import sentence
 from reconciler.plan.trial import TRIAL
 

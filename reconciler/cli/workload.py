@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from reconciler.state.state import Store
     from reconciler.table.observation import Observation
     from reconciler.workload_log.importing import Tally
-    from reconciler.workload_log.tables import TableSchemas
+    from reconciler.workload_log.tables import CatalogTables, KnownTable, TableSchemas
 
 TABLES_NOTE = "workload.tables"
 MOST_REFUSED = 10
@@ -97,14 +97,14 @@ def register(app: typer.Typer) -> None:
         documents = _documents(file)
         config = resolve_catalog(catalog, documents)
         store = store_of(config, documents, timeout, shared)
-        tables = CatalogTables(config, timeout, log_catalog, documents)
+        tables = catalog_tables(config, timeout, log_catalog, documents)
         levels = (config.name, *schema.split(".")) if schema else ()
         zone, reader = _zone(timezone), check_dialect(dialect)
         tallies, refused = _import_all(
             _logs(logs),
             lambda path: _import_one(path, form, reader, tables, store, levels, zone),
         )
-        touched = tables.touched(_queries(tallies))
+        touched = _touched(tables, config.name, _queries(tallies))
         if touched:
             known = store.note_as(TABLES_NOTE, dict) or {}
             store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
@@ -195,68 +195,57 @@ class TouchedTable:
     levels: tuple[str, ...]
 
 
-class CatalogTables:
-    """Tables by name, listed once and loaded when a query first names them."""
+def catalog_tables(
+    config: CatalogConfig, timeout: float, log_catalog: str | None, documents: Sequence[Any]
+) -> CatalogTables:
+    """Return the tables of the catalog except the reconciler's own. log_catalog: the catalog's name
+    in the log, None if it is the same."""
+    from reconciler.catalog.load import connect, list_namespaces, list_tables
+    from reconciler.cli.system_namespace import is_state
+    from reconciler.workload_log.tables import CatalogTables
 
-    def __init__(
-        self,
-        config: CatalogConfig,
-        timeout: float,
-        log_catalog: str | None = None,
-        documents: Sequence[Any] = (),
-    ):
-        from reconciler.catalog.load import connect, list_namespaces, list_tables
-        from reconciler.cli.system_namespace import is_state
-        from reconciler.workload_log.tables import NameIndex
+    catalog = connect(config, timeout)
+    names = {
+        (log_catalog or config.name, *identifier): tuple(identifier)
+        for namespace in list_namespaces(catalog, config, timeout)
+        if not is_state(config, documents, tuple(namespace))
+        for identifier in list_tables(catalog, config, tuple(namespace), timeout)
+    }
+    return CatalogTables(names, lambda table: _known(catalog, config, table, timeout))
 
-        self._config, self._timeout = config, timeout
-        self._catalog = connect(config, timeout)
-        names: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for namespace in list_namespaces(self._catalog, config, timeout):
-            if is_state(config, documents, tuple(namespace)):
-                continue
-            for identifier in list_tables(self._catalog, config, tuple(namespace), timeout):
-                names[(log_catalog or config.name, *identifier)] = tuple(identifier)
-        self._index = NameIndex(names)
-        self._identifiers = names
-        self._loaded: dict[tuple[str, ...], Any] = {}
 
-    def resolve(self, parts: tuple[str, ...]) -> Any:
-        full = self._index.find(parts)
-        if full is None:
-            return None
-        identifier = self._identifiers[full]
-        if identifier not in self._loaded:
-            self._loaded[identifier] = self._load(identifier)
-        return self._loaded[identifier]
+def _known(
+    catalog: Any, config: CatalogConfig, identifier: tuple[str, ...], timeout: float
+) -> KnownTable | None:
+    """Load a table; one that cannot be loaded is reported and left out, and the import
+    continues."""
+    from reconciler.catalog.load import load_table
+    from reconciler.catalog.metadata import schema_of
+    from reconciler.errors import UnavailableError, UserError
+    from reconciler.table.observation import quoted_name
+    from reconciler.workload_log.tables import KnownTable
 
-    def _load(self, identifier: tuple[str, ...]) -> Any:
-        """Load a table; one that cannot be loaded is reported and left out, and the import
-        continues."""
-        from reconciler.catalog.load import load_table
-        from reconciler.catalog.metadata import schema_of
-        from reconciler.errors import UnavailableError, UserError
-        from reconciler.table.observation import quoted_name
-        from reconciler.workload_log.tables import KnownTable
+    name = quoted_name((config.name, *identifier))
+    try:
+        table = load_table(catalog, config, identifier, timeout)
+    except UnavailableError:
+        raise
+    except UserError as error:
+        typer.echo(f"warning: {name} is left out: {error.what}", err=True)
+        return None
+    return KnownTable(str(table.metadata.table_uuid), name, schema_of(table.metadata))
 
-        name = quoted_name((self._config.name, *identifier))
-        try:
-            table = load_table(self._catalog, self._config, identifier, self._timeout)
-        except UnavailableError:
-            raise
-        except UserError as error:
-            typer.echo(f"warning: {name} is left out: {error.what}", err=True)
-            return None
-        return KnownTable(str(table.metadata.table_uuid), name, schema_of(table.metadata))
 
-    def touched(self, queries: Counter[str]) -> list[tuple[TouchedTable, int]]:
-        """Return the loaded tables with kept queries, most queries first."""
-        found = [
-            (TouchedTable(known.uuid, (self._config.name, *identifier)), queries[known.name])
-            for identifier, known in self._loaded.items()
-            if known is not None and queries[known.name]
-        ]
-        return sorted(found, key=lambda item: (-item[1], item[0].levels))
+def _touched(
+    tables: CatalogTables, catalog: str, queries: Counter[str]
+) -> list[tuple[TouchedTable, int]]:
+    """Return the loaded tables with kept queries, most queries first."""
+    found = [
+        (TouchedTable(known.uuid, (catalog, *identifier)), queries[known.name])
+        for identifier, known in tables.loaded()
+        if queries[known.name]
+    ]
+    return sorted(found, key=lambda item: (-item[1], item[0].levels))
 
 
 # Import

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,6 +63,38 @@ class SchemaMap:
     def resolve(self, parts: tuple[str, ...]) -> KnownTable | None:
         name = self._index.find(parts)
         return None if name is None else self._tables[name]
+
+
+class CatalogTables:
+    """Tables of a catalog by the names in queries, each loaded when a query first names it."""
+
+    def __init__(
+        self,
+        identifiers: Mapping[tuple[str, ...], tuple[str, ...]],
+        load: Callable[[tuple[str, ...]], KnownTable | None],
+    ):
+        """identifiers: in the catalog, by the full names in the log. load: None for a table that
+        is left out."""
+        self._identifiers, self._load = identifiers, load
+        self._index = NameIndex(identifiers)
+        self._loaded: dict[tuple[str, ...], KnownTable | None] = {}
+
+    def resolve(self, parts: tuple[str, ...]) -> KnownTable | None:
+        full = self._index.find(parts)
+        if full is None:
+            return None
+        identifier = self._identifiers[full]
+        if identifier not in self._loaded:
+            self._loaded[identifier] = self._load(identifier)
+        return self._loaded[identifier]
+
+    def loaded(self) -> Iterator[tuple[tuple[str, ...], KnownTable]]:
+        """Yield the tables that were resolved, with their identifiers."""
+        yield from ((name, table) for name, table in self._loaded.items() if table is not None)
+
+    def schema(self, table_uuid: str) -> Schema:
+        """Return the schema of a table that was resolved, as it was then."""
+        return next(table.schema for _, table in self.loaded() if table.uuid == table_uuid)
 
 
 def _fold(parts: tuple[str, ...]) -> tuple[str, ...]:

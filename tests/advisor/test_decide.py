@@ -21,9 +21,7 @@ from reconciler.advisor.decide import decide
 from reconciler.advisor.situation import look
 from reconciler.plan import drift, reasons
 from reconciler.plan.actions import action_from_canonical
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder, wanted_terms
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic

@@ -14,7 +14,7 @@ from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.situation import look
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.ordering import Lexicographic, best_of
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Ref

@@ -11,8 +11,7 @@ import pytest
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Settings
 from reconciler.plan import reasons
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import BinPack, Recluster
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.fragments import Workload
 from reconciler.table.schema import Field, Schema, SortColumn

@@ -15,7 +15,7 @@ from reconciler.advisor.judge.room import admitted, room_left, stake
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.situation import Situation, look
 from reconciler.plan import reasons
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.fragments import Workload
 from reconciler.queries.predicate import fields_of

@@ -14,7 +14,7 @@ from bench.replay.replay import Replay, Step, replay
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice
 from reconciler.plan import reasons
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.table.schema import SortColumn

@@ -11,7 +11,7 @@ from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.choose import sizes
 from reconciler.advisor.choose.sizes import MOST_PER_FILE, SMALLEST
 from reconciler.advisor.decide import decide
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.plan.small_files import WRITTEN_SHARE
 from reconciler.table.operations import Encoding, Kind, Operations, RowOperation

@@ -10,7 +10,7 @@ import pytest
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.layout import as_in_manifest
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Recluster
 from reconciler.queries.table_view import table_view
 from reconciler.table.filetable import UNKNOWN, FileTable
 from reconciler.table.footer_bounds import with_footer_bounds

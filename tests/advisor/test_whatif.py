@@ -13,9 +13,7 @@ from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.merged import merged_whole
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import simulate
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.queries.demanded import MAX_QUERIES, demands
 from reconciler.queries.pruning import may_match

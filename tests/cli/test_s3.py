@@ -26,7 +26,7 @@ from reconciler.catalog.properties import spark_conf
 from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, UserError
 from reconciler.loop.driver_job import drive, load_plan
 from reconciler.loop.local_actor import LocalActor
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.rewrite import rewriting
 from reconciler.spark.commit import commit, history
 from reconciler.spark.schedule import execute, witnessing

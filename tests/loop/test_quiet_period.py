@@ -12,8 +12,8 @@ import pytest
 from reconciler.catalog import observe
 from reconciler.loop.step import _record_conflicts
 from reconciler.loop.waiting import waiting
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.conflicts import Conflicts
 from reconciler.plan.execution import COMMITTED, CONFLICT

@@ -14,7 +14,7 @@ from reconciler.format import utc
 from reconciler.loop.decision_settings import quiet_partitions, quiet_period
 from reconciler.loop.remaining import begun, left_of
 from reconciler.loop.waiting import quiet_ends, ripens_ms, waiting
-from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.actions.state import PARTLY, ActionState, Validity
 from reconciler.plan.conflicts import Conflicts
 from reconciler.plan.plan import DeleteState, PlannedAction, action_document

@@ -20,7 +20,7 @@ from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.catalog.ports import Glance, Identifier
 from reconciler.operator.layout.plan_status import plan_status
 from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
-from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, Reservation

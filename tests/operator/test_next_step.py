@@ -28,7 +28,7 @@ from reconciler.operator.layout.steps import (
     StopJob,
     Wait,
 )
-from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.gate import Gate
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
 from reconciler.plan.prediction import Prediction

@@ -32,7 +32,7 @@ from reconciler.operator.layout.steps import Stall, Wait
 from reconciler.operator.policy.status import PolicyView, policy_status
 from reconciler.operator.status_text import parse_time, short_bytes, short_duration
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.budget import Budget, BudgetState

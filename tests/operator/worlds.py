@@ -32,7 +32,7 @@ from reconciler.operator.layout.reconcile import Layouts
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.stored import StoredDocuments, read_stored
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
-from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import Charged, LedgerEntry, ReadCheck, Reservation, charged

@@ -6,15 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Recluster
 from reconciler.plan.conflicts import NO_CONFLICTS, Conflicts
 
 SECOND = 1_000

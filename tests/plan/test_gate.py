@@ -6,7 +6,7 @@ import datetime as dt
 import pytest
 
 from reconciler.plan.actions.audited import Discard, Publish
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.budget import Budget, Spent
 from reconciler.plan.gate import GateInput, gate
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction

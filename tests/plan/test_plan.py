@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from reconciler.errors import InternalError, UserError
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.ordering import Lexicographic, ordering_of

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.cli.saved_plan import _policy_of, _read
 from reconciler.errors import UserError
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.ordering import Lexicographic

@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 
 from reconciler.plan.actions import action_from_canonical
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -21,7 +18,7 @@ from reconciler.plan.actions.delete_maintenance import (
     RemoveDanglingDeletes,
 )
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
-from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Rewrite
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Facts, Validity

@@ -20,8 +20,8 @@ import numpy as np
 from reconciler.catalog.load import data_file_io
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.sketch_reader import SketchRequest, read_directly
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
 from reconciler.spark.fallback import fallback

@@ -22,12 +22,11 @@ import pyarrow as pa
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import ReconcilerError
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
-from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
+from reconciler.plan.actions.rewrite import ApplyDeletes, Recluster
 from reconciler.plan.execution import Event
 from reconciler.spark.commit import metadata
 from reconciler.spark.schedule.scan import scan_tasks

@@ -27,8 +27,8 @@ from reconciler.loop.propose import Proposal, Wanted, propose
 from reconciler.loop.reader import Reader
 from reconciler.loop.step import state_of
 from reconciler.loop.waiting import excepted
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.render import plan_text
 from reconciler.rewrite.deletes import MAGIC
 from reconciler.spark.schedule import witnessing

@@ -12,10 +12,9 @@ import pytest
 
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import AuditFailedError, BlockedError
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.audited import Discard, Publish
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import WAITING, Audit, ExecutionRequest, ExecutionResult

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.check_query import refused
 from reconciler.errors import AuditFailedError, BlockedError
-from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.execution import Audit, ExecutionRequest
 from reconciler.spark.commit import audit
 from reconciler.spark.session import iceberg

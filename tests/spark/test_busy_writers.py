@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
+from reconciler.plan.actions.rewrite import ApplyDeletes
 from reconciler.plan.execution import Event
 from tests.spark.equality import add_equality_delete, data_files, delete_paths
 from tests.spark.tables import Bench

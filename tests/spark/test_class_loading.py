@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.spark.session import iceberg, rest_filter, runtime
 from tests.class_properties import ALL, ICEBERG
 from tests.conftest import rest_spark_conf

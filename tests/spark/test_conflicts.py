@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import BlockedError, InternalError, LiveBranchesError, UnavailableError
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Cluster, Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
 from reconciler.spark.actions.rewrite import RewriteExecutor

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import EXIT_USER, StalePlanError
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Cluster, Recluster
 from reconciler.spark.commit import commit
 from tests.spark.equality import on_disk
 from tests.spark.tables import Bench

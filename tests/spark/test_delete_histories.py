@@ -18,14 +18,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from reconciler.demo import witness
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from tests.spark.equality import add_equality_delete, delete_paths, upsert
 from tests.spark.tables import Bench

@@ -13,14 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.errors import TableDamagedError, UnsupportedError, VerificationError
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
-from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.errors import AccessDeniedError
 from reconciler.loop.driver_job import _message_of
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.spark.commit import commit
 from tests.gateway import DENIED, Gateway

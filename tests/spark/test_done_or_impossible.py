@@ -17,11 +17,8 @@ from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.spec_use import unused_specs
 from reconciler.errors import EXIT_BLOCKED, EXIT_USER, ReconcilerError
 from reconciler.plan.actions import KINDS
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -30,9 +27,9 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
-from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder

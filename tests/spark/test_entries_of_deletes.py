@@ -13,14 +13,13 @@ from reconciler.errors import (
     UnsupportedError,
     VerificationError,
 )
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import ExecutionRequest

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import TableDamagedError, VerificationError
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
 from reconciler.spark.schedule import write

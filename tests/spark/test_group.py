@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.rewrite.rewriting import ROWS_FACTOR
 from reconciler.spark.schedule.group import InputFile, batches, make_groups

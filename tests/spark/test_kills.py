@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import RemoveDanglingDeletes
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
+from reconciler.plan.actions.rewrite import ApplyDeletes
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.spark.actions.one_by_one import OneByOneExecutor
 from reconciler.spark.commit import batch, commit, metadata, reachable

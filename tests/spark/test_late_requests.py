@@ -14,13 +14,12 @@ import pytest
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import StalePlanError
 from reconciler.loop.audits import audited, waits_under
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.audited import Discard, Publish
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import RemoveDanglingDeletes
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat

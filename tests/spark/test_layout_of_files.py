@@ -13,10 +13,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, FixedType, LongType, NestedField, UUIDType
 
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.recluster import Recluster
-from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster, Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.spark.session import metrics
 from reconciler.table.schema import SortColumn

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.catalog.observe import observe_table
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.ordering import Hilbert
 from reconciler.spark.schedule import native, witnessing
 from reconciler.spark.schedule.damage import DamagedInputError

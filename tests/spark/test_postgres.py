@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import UnavailableError
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.execution import COMMITTED
 from reconciler.spark.commit import fence

@@ -19,9 +19,7 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.audited import Publish
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -31,6 +29,7 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_specs import RemoveSpecs
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder

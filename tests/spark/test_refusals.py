@@ -24,7 +24,7 @@ from reconciler.errors import (
     TableNotFoundError,
     UserError,
 )
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.spark.schedule import damage

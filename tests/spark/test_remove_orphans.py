@@ -14,9 +14,9 @@ from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
 from reconciler.errors import BlockedError
 from reconciler.plan.actions.audited import Publish
-from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Audit
 from reconciler.spark.commit import commit, metadata

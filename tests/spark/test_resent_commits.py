@@ -15,13 +15,12 @@ import pyarrow as pa
 import pytest
 
 from reconciler.errors import EXIT_UNAVAILABLE, RolledBackError
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.rewrite import ApplyDeletes, Cluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.execution import COMMITTED

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import ExecutionRequest, Intent
 from reconciler.spark.commit import cleanup, commit, fence, history
 from reconciler.spark.schedule import execute, lease, write

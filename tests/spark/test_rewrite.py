@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.ordering import Hilbert
 from tests.spark.tables import Bench

@@ -10,10 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.recluster import Recluster
-from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster, Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from tests.examples import examples
 from tests.spark.tables import Bench

@@ -12,9 +12,7 @@ from py4j.java_gateway import GatewayClient
 from py4j.protocol import MEMORY_COMMAND_NAME
 
 from reconciler.errors import UnsupportedError
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.rewrite import BinPack, Cluster, Rewrite
 from reconciler.plan.actions.state import Validity
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import inputs

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from reconciler.errors import TableDamagedError
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.plan.actions.rewrite import ApplyDeletes
 from tests.spark.equality import add_equality_delete, delete_paths, on_disk
 from tests.spark.tables import Bench
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError
-from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.spark.commit import commit
 from tests.spark.tables import Bench
 

@@ -19,10 +19,8 @@ from pyiceberg.types import LongType, NestedField, StructType, UUIDType
 
 from reconciler.demo import witness
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
-from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.rewrite import BinPack, Cluster, Rewrite
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
 from reconciler.spark.fallback import uuid_bounds
 from reconciler.table.schema import SortColumn

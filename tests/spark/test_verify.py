@@ -21,8 +21,8 @@ from pyspark.sql import functions as f
 
 from reconciler.api.documents import Verification
 from reconciler.errors import VerificationError
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.spark.actions import rewrite
 from reconciler.spark.fallback import fallback

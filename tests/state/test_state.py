@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from reconciler.errors import BlockedError, StateError, UserError
-from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.execution import COMMITTED, UNKNOWN_OUTCOME, Intent, Outcome
 from reconciler.plan.ledger import ReadCheck
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id

@@ -27,10 +27,10 @@ from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.catalog.turns import Turns
 from reconciler.queries.excluded import excluded_fields, without_fields
 from reconciler.queries.fragments import Fragment
-from reconciler.table.schema import Schema
 from reconciler.workload_log.identity import Keys
 from reconciler.workload_log.importing import FragmentSink
 from reconciler.workload_log.packing import RemoteLog
+from reconciler.workload_log.tables import CatalogTables, KnownTable
 
 log = logging.getLogger(__name__)
 
@@ -255,7 +255,7 @@ class _Reading:
         self.done, self.refused = dict(state.done), dict(state.refused)
         self.errors: list[str] = []
         self.added = self.more = False
-        self._tables = CatalogTables(handle)
+        self._tables = _tables_of(handle)
         self._files = self._bytes = 0
         self._end = time.monotonic() + READ_SECONDS
 
@@ -439,43 +439,21 @@ class ExcludingSink:
         self.store.record_skips(table_uuid, counts)
 
 
-class CatalogTables:
-    """Tables by the names in queries, loaded when a query first names them."""
+def _tables_of(handle: LiveHandle) -> CatalogTables:
+    identifiers = {(handle.config.name, *table): table for table in handle.listing()}
+    return CatalogTables(identifiers, lambda table: _known(handle, table))
 
-    def __init__(self, handle: LiveHandle):
-        from reconciler.workload_log.tables import NameIndex
 
-        self._handle = handle
-        name = handle.config.name
-        self._identifiers = {(name, *table): table for table in handle.listing()}
-        self._index = NameIndex(self._identifiers)
-        self._loaded: dict[tuple[str, ...], Any] = {}
+def _known(handle: LiveHandle, table: tuple[str, ...]) -> KnownTable | None:
+    from reconciler.catalog.load import connect, load_table
+    from reconciler.catalog.metadata import schema_of
+    from reconciler.table.observation import quoted_name
 
-    def resolve(self, parts: tuple[str, ...]) -> Any:
-        full = self._index.find(parts)
-        if full is None:
-            return None
-        if full not in self._loaded:
-            self._loaded[full] = self._load(self._identifiers[full])
-        return self._loaded[full]
-
-    def schema(self, table_uuid: str) -> Schema:
-        """Return the schema of a table that was resolved, as it was then."""
-        found = (table for table in self._loaded.values() if table is not None)
-        schema: Schema = next(table.schema for table in found if table.uuid == table_uuid)
-        return schema
-
-    def _load(self, table: tuple[str, ...]) -> Any:
-        from reconciler.catalog.load import connect, load_table
-        from reconciler.catalog.metadata import schema_of
-        from reconciler.table.observation import quoted_name
-        from reconciler.workload_log.tables import KnownTable
-
-        config, timeout = self._handle.config, self._handle.timeout
-        try:
-            loaded = load_table(connect(config, timeout), config, table, timeout)
-        except UserError as error:
-            log.warning("%s is left out of the import: %s", quoted_name(table), error.what)
-            return None
-        name = quoted_name((config.name, *table))
-        return KnownTable(str(loaded.metadata.table_uuid), name, schema_of(loaded.metadata))
+    config, timeout = handle.config, handle.timeout
+    try:
+        loaded = load_table(connect(config, timeout), config, table, timeout)
+    except UserError as error:
+        log.warning("%s is left out of the import: %s", quoted_name(table), error.what)
+        return None
+    name = quoted_name((config.name, *table))
+    return KnownTable(str(loaded.metadata.table_uuid), name, schema_of(loaded.metadata))

@@ -1,4 +1,5 @@
-"""Actions that rewrite data files of one (spec id, partition) in some ordering: the common part."""
+"""Actions that rewrite data files of one (spec id, partition) in some ordering: what they share,
+and the four kinds that add little to it."""
 
 from __future__ import annotations
 
@@ -100,3 +101,46 @@ class Rewrite(PartitionAction, ABC):
 def as_rewrite(action: Action) -> Rewrite | None:
     """Return the action if it rewrites data files, else None."""
     return action if isinstance(action, Rewrite) else None
+
+
+@dataclass(frozen=True, slots=True)
+class BinPack(Rewrite):
+    """Small files merged into larger ones; their rows stay in order of arrival or of a key."""
+
+    kind: ClassVar[str] = "BinPack"
+    verb: ClassVar[str] = "bin-pack"
+    work: ClassVar[str | None] = "pack"
+    by: ClassVar[str] = " in order of "
+    least_inputs: ClassVar[int] = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster(Rewrite):
+    """Files sorted by the key that the policy declares, where they have drifted from it."""
+
+    kind: ClassVar[str] = "Cluster"
+    verb: ClassVar[str] = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Recluster(Rewrite):
+    """Files sorted by the key that pays back under the recorded queries (WAIR)."""
+
+    kind: ClassVar[str] = "Recluster"
+    verb: ClassVar[str] = "recluster"
+    rests_on_workload: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyDeletes(Rewrite):
+    """Data files with many deleted rows, rewritten without these rows: a major compaction of
+    "Petabyte-Scale Row-Level Operations in Data Lakehouses", section 5."""
+
+    kind: ClassVar[str] = "ApplyDeletes"
+    verb: ClassVar[str] = "apply deletes"
+    work: ClassVar[str | None] = "pack"
+    by: ClassVar[str] = " in order of "
+
+    def judge(self, facts: Facts) -> ActionState:
+        """Deletes added since the plan are applied with the others."""
+        return super(ApplyDeletes, self).judge(replace(facts, changed=()))

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -18,9 +15,9 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
-from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
