@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.catalog import segment
-from reconciler.catalog.manifest import Entries, FieldStats, RawBounds
+from reconciler.catalog.entries import Entries, FieldStats, RawBounds
 from reconciler.state import blobs
 
 COLUMNS = 16

@@ -9,106 +9,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
+
+from reconciler.api.choices import (
+    Aggressiveness,
+    ApprovalMode,
+    CatalogType,
+    ClusteringMode,
+    Curve,
+    DeleteCompaction,
+    DeleteMode,
+    DistributionMode,
+    EngineType,
+    FormatVersion,
+    Literals,
+    ManifestRewrite,
+    MigrationRisk,
+    PartitioningMode,
+    ResultApproval,
+    SourceType,
+    Verification,
+)
+from reconciler.api.pod_template import PodTemplate, Reference
 
 DEFAULT_NAMESPACE = "default"
-
-
-class PartitioningMode(StrEnum):
-    KEEP = "Keep"
-    DECLARED = "Declared"
-
-
-class MigrationRisk(StrEnum):
-    EQUALITY_DELETES = "EqualityDeletes"
-    DYNAMIC_OVERWRITES = "DynamicOverwrites"
-    MERGES = "Merges"
-    STORAGE_PARTITIONED_JOINS = "StoragePartitionedJoins"
-    UNNAMED_WRITERS = "UnnamedWriters"
-
-
-class DistributionMode(StrEnum):
-    AUTO = "Auto"
-    NONE = "None"
-    HASH = "Hash"
-    RANGE = "Range"
-
-
-class ClusteringMode(StrEnum):
-    WORKLOAD_AWARE = "WorkloadAware"
-    DECLARED = "Declared"
-    NONE = "None"
-
-
-class Curve(StrEnum):
-    LEXICOGRAPHIC = "Lexicographic"
-    HILBERT = "Hilbert"
-
-
-class Aggressiveness(StrEnum):
-    CONSERVATIVE = "Conservative"
-    BALANCED = "Balanced"
-    AGGRESSIVE = "Aggressive"
-
-
-class DeleteMode(StrEnum):
-    AUTO = "Auto"
-    KEEP = "Keep"
-    COPY_ON_WRITE = "CopyOnWrite"
-    MERGE_ON_READ = "MergeOnRead"
-
-
-class DeleteCompaction(StrEnum):
-    AUTO = "Auto"
-    MINOR = "Minor"
-    MAJOR = "Major"
-    HYBRID = "Hybrid"
-    DISABLED = "Disabled"
-
-
-class FormatVersion(StrEnum):
-    KEEP = "Keep"
-    AUTO = "Auto"
-    UPGRADE = "Upgrade"
-
-
-class ManifestRewrite(StrEnum):
-    AUTO = "Auto"
-
-
-class Verification(StrEnum):
-    FULL = "Full"
-    SAMPLED = "Sampled"
-    COUNTS = "Counts"
-
-
-class ResultApproval(StrEnum):
-    NOT_REQUIRED = "NotRequired"
-    REQUIRED = "Required"
-
-
-class ApprovalMode(StrEnum):
-    MANUAL = "Manual"
-    AUTOMATIC = "Automatic"
-
-
-class EngineType(StrEnum):
-    KUBERNETES_JOB = "KubernetesJob"
-
-
-class CatalogType(StrEnum):
-    REST = "rest"
-    SQL = "sql"
-
-
-class SourceType(StrEnum):
-    SQL_LOG = "SqlLog"
-    SPARK_EVENT_LOG = "SparkEventLog"
-
-
-class Literals(StrEnum):
-    KEEP = "Keep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,11 +227,6 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class PolicySpec:
     """The spec of a TableLayoutPolicy."""
 
@@ -430,70 +349,6 @@ class PlanStore:
 class System:
     namespace: tuple[str, ...]
     plans: PlanStore
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A toleration of a Job's pods, as in Kubernetes."""
-
-    key: str | None = None
-    """The taint's key; None for all keys."""
-    operator: str | None = None
-    """"Exists" or "Equal"; None for "Equal"."""
-    value: str | None = None
-    """The taint's value, for "Equal"."""
-    effect: str | None = None
-    """The taint's effect; None for all effects."""
-    toleration_seconds: int | None = None
-    """Seconds that the pod stays on a node with a NoExecute taint; None for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodSpec:
-    """Where the pods of a Job may run."""
-
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    """Labels that a node must have."""
-    tolerations: tuple[Toleration, ...] = ()
-    """Taints of nodes that the pods accept."""
-    affinity: Mapping[str, Any] = field(default_factory=dict)
-    """The affinity in the form that Kubernetes defines."""
-    priority_class_name: str | None = None
-    """The pods' priority class; None for the cluster's default."""
-    image_pull_secrets: tuple[Reference, ...] = ()
-    """Secrets with which images are pulled."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodMetadata:
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigMapKey:
-    name: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class VariableSource:
-    config_map_key: Annotated[ConfigMapKey, "configMapKeyRef"]
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    name: str
-    value: str | None = None
-    value_from: VariableSource | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodTemplate:
-    spec: PodSpec | None = None
-    metadata: PodMetadata | None = None
-    env: tuple[Variable, ...] = ()
-    ca_bundle: Annotated[ConfigMapKey | None, "caBundle"] = None
 
 
 @dataclass(frozen=True, slots=True)

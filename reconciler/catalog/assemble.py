@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.catalog.manifest import (
+from reconciler.catalog.entries import (
     NULL,
     Distinct,
     Entries,

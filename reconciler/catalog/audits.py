@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from pyiceberg.manifest import ManifestFile
 
-from reconciler.catalog.manifest import Entries, select
+from reconciler.catalog.entries import Entries, select
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.errors import FileMissingError
 from reconciler.table.audits import WaitingBatch, waiting_batches

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from reconciler.catalog.assemble import DeleteFiles
-from reconciler.catalog.manifest import NULL
+from reconciler.catalog.entries import NULL
 from reconciler.catalog.position_rows import position_rows
 from reconciler.table.deletes import (
     NO_FILE,

@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from reconciler.catalog import bounds
 from reconciler.catalog.avro import Container, CorruptContainer, decode_together, parse_container
 from reconciler.catalog.checked_avro import CheckedInputs
+from reconciler.catalog.entries import Entries, concatenate
 from reconciler.catalog.failures import said
 from reconciler.catalog.load import translate_io
-from reconciler.catalog.manifest import (
-    Entries,
-    concatenate,
-    entries_of,
-    entry_schema,
-    partition_columns,
-)
+from reconciler.catalog.manifest import entries_of, entry_schema, partition_columns
 from reconciler.catalog.network import carried
 from reconciler.catalog.segment import Key, ManifestCache
 from reconciler.errors import TableDamagedError

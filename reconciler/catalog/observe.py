@@ -19,8 +19,8 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.assemble import FileTableParts, assemble
 from reconciler.catalog.audits import published, read_waiting
 from reconciler.catalog.deletes import apply_deletes
+from reconciler.catalog.entries import Entries
 from reconciler.catalog.load import connect, load_table
-from reconciler.catalog.manifest import Entries
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.catalog.metadata import (
     ancestry_of,

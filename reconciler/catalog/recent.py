@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from reconciler.catalog.assemble import partition_values
-from reconciler.catalog.manifest import NULL
+from reconciler.catalog.entries import NULL
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.table.filetable import Partition
 from reconciler.table.observation import RecentWrite, SnapshotInfo

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
-from reconciler.catalog.manifest import (
+from reconciler.catalog.entries import (
     SCALARS,
     TEXTS,
     Entries,

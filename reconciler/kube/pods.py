@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.api.documents import PodMetadata, PodSpec, PodTemplate, Toleration, Variable
+from reconciler.api.pod_template import PodMetadata, PodSpec, PodTemplate, Toleration, Variable
 from reconciler.api.version import GROUP
 
 LAYOUT_LABEL = f"{GROUP}/layout"

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from reconciler.advisor.advice import Audited, ScoredAction
-from reconciler.api.documents import ResultApproval, TableLayoutPolicy
+from reconciler.api.choices import ResultApproval
+from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.format import count, plural, utc
 from reconciler.plan.actions.audited import Discard, Publish

@@ -18,17 +18,14 @@ from reconciler.advisor.advice import (
 )
 from reconciler.advisor.measure.credit import Credit
 from reconciler.advisor.pto.sizes import expert_row_group
-from reconciler.api.documents import (
-    Approval,
+from reconciler.api.choices import (
     ApprovalMode,
-    BudgetSpec,
     DeleteMode,
     DistributionMode,
     FormatVersion,
     ManifestRewrite,
-    PolicySpec,
-    TableLayoutPolicy,
 )
+from reconciler.api.documents import Approval, BudgetSpec, PolicySpec, TableLayoutPolicy
 from reconciler.errors import KeyNotFoundError, UnsupportedError
 from reconciler.loop.audits import audited
 from reconciler.loop.migration import migration_of

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reconciler.advisor.advice import Migration
-from reconciler.api.documents import PartitionFieldSpec, PartitioningMode, TableLayoutPolicy
+from reconciler.api.choices import PartitioningMode
+from reconciler.api.documents import PartitionFieldSpec, TableLayoutPolicy
 from reconciler.errors import KeyNotFoundError, UserError
 from reconciler.plan.actions.partition_specs import wanted_spec_id
 from reconciler.plan.execution import plan_of_file

@@ -14,7 +14,7 @@ from reconciler.advisor.pto.methods.registry import PREDICATE_ORDER, UNDECLARABL
 from reconciler.advisor.pto.recommend import DeclaredLayout, FrontPoint
 from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.advisor.pto.refine import SURE_ROWS
-from reconciler.api.documents import ClusteringMode
+from reconciler.api.choices import ClusteringMode
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
 from reconciler.errors import InternalError

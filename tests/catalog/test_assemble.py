@@ -7,7 +7,7 @@ import uuid
 import numpy as np
 
 from reconciler.catalog.assemble import column_bounds
-from reconciler.catalog.manifest import FieldStats, RawBounds
+from reconciler.catalog.entries import FieldStats, RawBounds
 from reconciler.table.schema import Field
 
 

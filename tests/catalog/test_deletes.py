@@ -9,7 +9,7 @@ import numpy as np
 
 from reconciler.catalog.assemble import DeleteFiles, no_entries
 from reconciler.catalog.deletes import FILE_PATH_FIELD, AppliedDeletes, apply_deletes
-from reconciler.catalog.manifest import NULL, Entries, FieldStats, RawBounds
+from reconciler.catalog.entries import NULL, Entries, FieldStats, RawBounds
 from reconciler.table.deletes import LiveRows, equality_deleted, live_rows
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import DeleteLoad

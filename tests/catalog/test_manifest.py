@@ -31,15 +31,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from reconciler.catalog import avro
-from reconciler.catalog.manifest import (
-    NULL,
-    Entries,
-    concatenate,
-    entries_of,
-    entry_schema,
-    partition_columns,
-    select,
-)
+from reconciler.catalog.entries import NULL, Entries, concatenate, select
+from reconciler.catalog.manifest import entries_of, entry_schema, partition_columns
 from reconciler.catalog.segment import read_segment, write_segment
 from tests.examples import examples
 

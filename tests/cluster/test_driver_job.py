@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs, Reference
+from reconciler.api.choices import EngineType
+from reconciler.api.documents import Driver, Engine, Executors, Jobs
+from reconciler.api.pod_template import Reference
 from reconciler.api.run_document import RunDocument
 from reconciler.kube.api import JOB, POD, Api
 from reconciler.kube.names import job_name, table_layout_name

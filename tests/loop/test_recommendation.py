@@ -16,7 +16,7 @@ from reconciler.advisor.pto.objective import LOCAL
 from reconciler.advisor.pto.partitionings import CommitFiles, Ingest
 from reconciler.advisor.pto.recommend import TOO_THIN, Given, recommend
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.documents import ClusteringMode, DistributionMode, PartitioningMode
+from reconciler.api.choices import ClusteringMode, DistributionMode, PartitioningMode
 from reconciler.api.load import load
 from reconciler.api.policy_edit import edited
 from reconciler.catalog.deletes import apply_deletes

@@ -12,10 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.documents import (
+from reconciler.api.documents import Engine, Jobs
+from reconciler.api.pod_template import (
     ConfigMapKey,
-    Engine,
-    Jobs,
     PodMetadata,
     PodSpec,
     PodTemplate,

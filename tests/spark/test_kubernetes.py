@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
+from reconciler.api.choices import EngineType
+from reconciler.api.documents import Driver, Engine, Executors, Jobs
 from reconciler.api.task_memory import (
     LEAST_TASK,
     PYTHON,

@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from reconciler.api.documents import Verification
+from reconciler.api.choices import Verification
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.rewrite import Cluster

@@ -17,9 +17,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.api.choices import SourceType
 from reconciler.api.conditions import Reason
 from reconciler.api.conditions import Status as Truth
-from reconciler.api.documents import SourceType, WorkloadSource
+from reconciler.api.documents import WorkloadSource
 from reconciler.catalog.calls import in_lane
 from reconciler.errors import ReconcilerError, UnavailableError, UnusableLogError, UserError
 from reconciler.operator.catalog.handles import LiveHandle

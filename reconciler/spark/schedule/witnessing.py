@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.documents import Verification
+from reconciler.api.choices import Verification
 from reconciler.api.task_memory import Limits
 from reconciler.errors import (
     MemoryExhaustedError,
