@@ -28,11 +28,12 @@ from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.rewrite_cost import KEY_TEXT
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
+from reconciler.table.left_to_spark import OTHER_FORMAT
 from reconciler.table.metrics_modes import unbounded_columns
 from reconciler.table.refusals import REMEDIES, by_kind
 from reconciler.table.row_group_bytes import text_row_bytes
 from reconciler.table.times import YEAR_MS
-from reconciler.table.unwritable import unwritable
+from reconciler.table.unwritable import only_by_spark, unwritable
 
 ARRIVAL = -1
 """Instead of a column: the order of arrival."""
@@ -210,11 +211,13 @@ class Unfit:
     """A clause about the files."""
     unnamed: bool = False
     """Whether their paths do not name them, so that no delete can be put on one of them either."""
+    readable: bool = False
+    """Whether deletes can be put on them all the same."""
 
 
 def unfit_files(given: AdviceInput) -> list[Unfit]:
     """Return the data files that cannot be rewritten, by reason; none for a sound table."""
-    return [*_unsupported(given.table), *_refused(given)]
+    return [*_unsupported(given.table), *_only_by_spark(given), *_refused(given)]
 
 
 def _unsupported(table: FileTable) -> list[Unfit]:
@@ -239,6 +242,19 @@ def _unsupported(table: FileTable) -> list[Unfit]:
             text = f"{plural(files, 'file')} {why}: not supported yet"
             found.append(Unfit(rows, reasons.NOT_REWRITABLE, text, mask is repeated))
     return found
+
+
+def _only_by_spark(given: AdviceInput) -> list[Unfit]:
+    """Return the files whose rows the engine leaves to Spark, where Spark does not have the types
+    of the table."""
+    deletes = given.deletes
+    why = only_by_spark(given.table.schema, f"delete files in {OTHER_FORMAT} apply")
+    under = [deletes.reaches(n, given.table) for n in np.flatnonzero(deletes.other_format).tolist()]
+    if not why or not under:
+        return []
+    rows = np.unique(np.concatenate(under))
+    text = f"{plural(len(rows), 'file')}: {why}"
+    return [Unfit(rows, reasons.NOT_REWRITABLE, text, readable=True)] if len(rows) else []
 
 
 def _repeated(table: FileTable) -> Bool:

@@ -283,7 +283,7 @@ class Witness:
         except (Refused, Stopped):
             raise
         except Exception as error:
-            if LZ4 in str(error) and self._scratch.recoded():
+            if LZ4 in str(error) and self._decoder.recoded():
                 return self._named(batch, read)
             failures: list[Failure] = []
             for one in batch if len(batch) > 1 else ():

@@ -14,7 +14,12 @@ from typing import Any
 
 from reconciler.table.values import Kind, kind_of
 
-UNKNOWN_TO_SPARK = ("time", "timestamp_ns", "timestamptz_ns", "geometry", "geography")
+UNKNOWN_TO_SPARK = {
+    "time": "long", "timestamp_ns": "timestamp", "timestamptz_ns": "timestamptz",
+    "geometry": "binary", "geography": "binary",
+}  # fmt: skip
+"""Types that Spark does not have, each with one of Spark's whose values manifests hold in the same
+form."""
 METADATA_COLUMNS = frozenset(
     ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id",
      "_last_updated_sequence_number")
@@ -92,8 +97,8 @@ class Schema:
         return tuple(name for name in tops if name in METADATA_COLUMNS)
 
     @property
-    def unwritable(self) -> tuple[Field, ...]:
-        """Return the columns whose types Spark, which writes the files, does not support."""
+    def unknown_to_spark(self) -> tuple[Field, ...]:
+        """Return the columns of types that Spark does not have."""
         return tuple(
             field for field in self.fields if field.type.partition("(")[0] in UNKNOWN_TO_SPARK
         )

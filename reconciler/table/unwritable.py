@@ -1,14 +1,18 @@
-"""Says why no rewrite of a table is possible, whatever its files and queries."""
+"""Says why no rewrite of a table is possible, whatever its files and queries.
+
+The execution refuses the same, and what only it knows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from reconciler.table.left_to_spark import why_left_to_spark
 from reconciler.table.schema import Schema
 
 
 def unwritable(schema: Schema, properties: Mapping[str, str]) -> str:
-    """Return why Spark cannot carry over every row of such a table, "" if it can."""
+    """Return why not every row of such a table can be carried over, "" if all can."""
     if properties.get("encryption.key-id") is not None:
         return "the table is encrypted"
     if reserved := schema.reserved:
@@ -17,5 +21,14 @@ def unwritable(schema: Schema, properties: Mapping[str, str]) -> str:
         return "a column has an empty name, which Avro does not allow in manifests"
     if schema.alike:
         return f"names of columns differ in case only: {', '.join(schema.alike)}"
-    columns = [f"{field.name} ({field.type})" for field in schema.unwritable]
-    return f"Spark cannot write the types of {', '.join(columns)}" if columns else ""
+    reason = why_left_to_spark([(field.name, field.type) for field in schema.fields], properties)
+    return only_by_spark(schema, reason) if reason else ""
+
+
+def only_by_spark(schema: Schema, reason: str) -> str:
+    """Return why files cannot be written that are left to Spark for a reason, "" if it can write
+    them."""
+    columns = [f"{field.name} ({field.type})" for field in schema.unknown_to_spark]
+    if not columns:
+        return ""
+    return f"{reason}, and Spark cannot write the types of {', '.join(columns)}"

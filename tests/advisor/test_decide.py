@@ -494,16 +494,17 @@ def _of_reason(advice, reason):
     return [item for item in advice.rejected if item.reason == reason]
 
 
-@pytest.mark.parametrize("why", ["at (time)", "encrypted", "_pos", "Part", "empty name"])
+@pytest.mark.parametrize("why", ["at (geometry)", "encrypted", "_pos", "Part", "empty name"])
 def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
     table, work = _table(), _selective()
     files, settings = table.file_table(), replace(SETTINGS, target_explicit=True)
     if why == "encrypted":
         settings = replace(settings, metadata=TableMetadata({"encryption.key-id": "k1"}))
     else:
-        odd = {"at (time)": Field(99, "at", "time"), "empty name": Field(99, "s.", "long")}.get(
-            why, Field(99, why, "long")
-        )
+        odd = {
+            "at (geometry)": Field(99, "at", "geometry"),
+            "empty name": Field(99, "s.", "long"),
+        }.get(why, Field(99, why, "long"))
         fields, alike = (*files.schema.fields, odd), ("part", why) if why == "Part" else ()
         files = replace(files, schema=replace(files.schema, fields=fields, alike=alike))
     advice = _decided(table, files, work, settings)

@@ -12,6 +12,7 @@ import pytest
 
 from reconciler.advisor.advice import Advice, AdviceInput, DeletePolicy, Objectives, Settings
 from reconciler.advisor.decide import decide
+from reconciler.advisor.situation import look
 from reconciler.plan import reasons
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
 from reconciler.table.deletes import NO_FILE, DeleteTable, Scope
@@ -19,6 +20,7 @@ from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
 from reconciler.table.refusals import PHYSICAL_SCHEMA, Refusal
+from reconciler.table.schema import Field
 from tests.advisor.worlds import DAY, SETTINGS, arrived, range_workload, workload
 
 AUTO = replace(SETTINGS, deletes=DeletePolicy(mode="Keep", compaction="Auto"))
@@ -335,6 +337,22 @@ def test_equality_deletes_are_not_converted_over_a_file_that_verification_cannot
     assert reasons.NOT_REWRITABLE in [
         one.reason for one in found.rejected if str(one.what).startswith("convert")
     ]
+
+
+@pytest.mark.parametrize("kind", ["time", "long"])
+def test_files_that_only_spark_could_write_are_left_where_it_lacks_a_type(kind: str) -> None:
+    """Those under delete files in ORC or Avro, which the engine does not apply to rows; it converts
+    them all the same."""
+    files, table = world([Delete(Scope.EQUALITY, 50, snapshot=n) for n in range(6)])
+    fields = (*files.schema.fields, Field(77, "at", kind))
+    files = replace(files, schema=replace(files.schema, fields=fields))
+    table = replace(table, other_format=np.arange(len(table)) == 0)
+    given = AdviceInput(files, queries(20.0), AUTO, deletes=table, operations=history(6, 6 * DAY))
+    under = np.zeros(len(files), dtype=np.bool_)
+    under[table.reaches(0, files)] = True
+    assert under.any()
+    assert np.array_equal(look(given).rewritable, ~under if kind == "time" else under | ~under)
+    assert "ConvertDeletes" in kinds(decide(given))
 
 
 def test_no_delete_file_is_replaced_where_one_file_is_in_two_manifest_entries() -> None:

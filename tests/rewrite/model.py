@@ -20,7 +20,8 @@ from reconciler.rewrite.witness import DataFile, Table
 
 PRIMITIVES = (
     "boolean", "int", "long", "float", "double", "decimal(9,2)", "decimal(20,3)", "decimal(38,10)",
-    "date", "time", "timestamp", "timestamptz", "string", "uuid", "fixed[3]", "binary",
+    "date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "string", "uuid",
+    "fixed[3]", "binary",
 )  # fmt: skip
 EPOCH = dt.datetime(1970, 1, 1)
 Row = list[Any]
@@ -82,6 +83,8 @@ def _primitive(chance: random.Random, kind: str) -> Any:
         return dt.date(1, 1, 1) + dt.timedelta(days=chance.choice((0, 400_000, 719_162, 3_652_058)))
     if kind == "time":
         return dt.time(chance.randint(0, 23), 1, 2, chance.choice((0, 1, 999_999)))
+    if kind.endswith("_ns"):
+        return chance.choice((0, 1, -1, 1_767_225_600_123_456_789, 1_767_225_600_123_456_788))
     if kind.startswith("timestamp"):
         shift = dt.timedelta(microseconds=chance.choice((0, 1, -1, 1_767_225_600_123_456)))
         zone = dt.UTC if kind == "timestamptz" else None
@@ -127,6 +130,7 @@ ARROW = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
     "double": pa.float64(), "date": pa.date32(), "time": pa.time64("us"),
     "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", tz="UTC"),
+    "timestamp_ns": pa.timestamp("ns"), "timestamptz_ns": pa.timestamp("ns", tz="UTC"),
     "string": pa.string(), "uuid": pa.binary(16), "binary": pa.binary(),
 }  # fmt: skip
 

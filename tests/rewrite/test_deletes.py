@@ -125,6 +125,19 @@ def test_a_key_in_a_struct_and_a_narrower_type(tmp_path: Path) -> None:
     assert _seen(file, deletes) == _seen(alone, [])
 
 
+def test_a_key_of_nanoseconds_in_a_zone(tmp_path: Path) -> None:
+    column = Column(1, "at", "timestamptz_ns")
+    file = replace(write(tmp_path / "data.parquet", [column], [[7], [8], [9]]), sequence=1)
+    keys = write(tmp_path / "e.parquet", [column], [[8]])
+    deletes = (Delete(keys.path, "PARQUET", 2, NOWHERE, True, keys=(1,)),)
+    left = write(tmp_path / "live.parquet", [column], [[7], [9]])
+    found = [
+        witnessed(Work(table_of([column]), (one,)), [0], None, Limits())
+        for one in (replace(file, deletes=deletes), left)
+    ]
+    assert found[0].fingerprint == found[1].fingerprint and found[0].fingerprint.rows == 2
+
+
 def test_a_vector_with_a_wrong_checksum_is_named(tmp_path: Path) -> None:
     file = write(tmp_path / "data.parquet", COLUMNS, _rows(random.Random(1), 9))
     vector = _vector(tmp_path / "v.puffin", file, [1, 2])

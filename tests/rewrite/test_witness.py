@@ -179,6 +179,29 @@ def test_another_unit_is_seen(tmp_path: Path) -> None:
     assert one != other
 
 
+@pytest.mark.parametrize("kind", ["timestamp_ns", "timestamptz_ns"])
+def test_each_nanosecond_is_seen(tmp_path: Path, kind: str) -> None:
+    """DuckDB itself reads nanoseconds in a zone as microseconds."""
+    columns = (Column(1, "id", "long"), Column(2, "at", kind), Column(3, "text", "string"))
+    inside = Column(4, "l", LIST, (Column(5, "element", kind),))
+    table, moment = table_of((*columns, inside)), 1_700_000_000_123_456_789
+    zone = "UTC" if kind == "timestamptz_ns" else None
+    stored = pa.timestamp("ns", zone)
+
+    def file(name: str, at: int, within: int) -> DataFile:
+        schema = pa.schema([arrow_field(column) for column in columns])
+        made = pa.table([pa.array([7]), pa.array([at], stored), pa.array(["a"])], schema=schema)
+        element = pa.field("element", stored, metadata={"PARQUET:field_id": "5"})
+        values = pa.array([[within]], pa.list_(element))
+        field = pa.field("l", values.type, metadata={"PARQUET:field_id": "4"})
+        return write_table(tmp_path / name, made.append_column(field, values))
+
+    same = [seen(table, file(name, moment, moment)) for name in ("one", "other")]
+    assert same[0] == same[1]
+    for at, within in ((moment + 1, moment), (moment, moment + 1)):
+        assert seen(table, file("changed", at, within)) != same[0]
+
+
 def test_lineage_is_a_part_of_the_hash(tmp_path: Path) -> None:
     column = Column(1, "id", "long")
     ids = Column(ROW_ID, "_row_id", "long"), Column(LAST_UPDATED, "_last", "long")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StructType, TimeType
+from pyiceberg.types import LongType, NestedField, StructType
 
 from reconciler.errors import (
     BlockedError,
@@ -57,17 +57,6 @@ def _refused(bench: Bench, request: ExecutionRequest, error: type[ReconcilerErro
 def test_another_file_format(bench: Bench) -> None:
     name = _table(bench, "'write.format.default'='orc'")
     assert "ORC" in _refused(bench, _request(bench, name), UserError)
-
-
-def test_a_type_that_spark_does_not_know(bench: Bench, iceberg_catalog: Any) -> None:
-    name = _table(bench)
-    request = _request(bench, name)
-    with iceberg_catalog.load_table(("jobs", name)).update_schema() as update:
-        update.add_column("at", TimeType())
-    with pytest.raises(UserError, match=r": at \(time\)"):
-        bench.run(request)
-    table = iceberg_catalog.load_table(("jobs", name))
-    assert table.current_snapshot().snapshot_id == request.base_snapshot_id
 
 
 def test_names_that_differ_in_case_only(bench: Bench, iceberg_catalog: Any) -> None:

@@ -343,7 +343,7 @@ def _refusal(situation: Situation, made: Minor) -> Refusal | None:
     if unnamed is not None:
         return unnamed
     for unfit in unfit_files(situation.given):
-        if made.converts and np.isin(unfit.rows, made.rows).any():
+        if made.converts and not unfit.readable and np.isin(unfit.rows, made.rows).any():
             return unfit.reason, sentence(f"it would read {unfit.why}")
     conflicting = np.isin(table.partition[made.rows], sorted(settings.deletes.conflicting))
     if conflicting.any():

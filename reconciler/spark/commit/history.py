@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.plan.execution import Intent
 from reconciler.spark.commit import metadata_files
+from reconciler.spark.fallback import stage
 from reconciler.spark.session import iceberg
 from reconciler.spark.session.iceberg import LiveTable
 from reconciler.table import summary_keys
@@ -77,7 +78,8 @@ def _search_files(live: LiveTable, intent: Intent) -> Committed | None:
 
     if not intent.outputs:
         return None
-    entries = live.spark.read.format("iceberg").load(f"{live.name}.all_entries")
+    present = iceberg.load(live.spark, live.name)
+    entries = stage.metadata_table(live.spark, present, "ALL_ENTRIES")
     added = entries.where(
         (f.col("status") != DELETED) & f.col("data_file.file_path").rlike(OUR_DIRECTORY)
     )

@@ -10,11 +10,13 @@ table's, so that Iceberg loads none.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.api.served_properties import names_code, staged_properties
 from reconciler.spark.session import iceberg
+from reconciler.table.schema import UNKNOWN_TO_SPARK
 
 DATA_PATH = "write.data.path"
 """Of a table that names none. Iceberg's documentation says so, and its libraries write new tables
@@ -28,6 +30,8 @@ UNSORTED = 0
 LINEAGE_VERSION = 3
 DEFAULT_TARGET = 512 * 1024 * 1024
 DEFAULT_ROW_GROUP = 128 * 1024 * 1024
+DEFAULTS = ("initial-default", "write-default")
+"""Of a column, in the JSON of a schema."""
 WHOLE_FILE = 1 << 40
 """More bytes than any file or the inputs of a task have."""
 
@@ -86,16 +90,52 @@ def all_files(spark: Any, table: Any) -> Any:
 
 
 def metadata_table(spark: Any, table: Any, kind: str) -> Any:
-    """A frame of a metadata table (org.apache.iceberg.MetadataTableType)."""
+    """A frame of a metadata table (org.apache.iceberg.MetadataTableType), also of a table with
+    columns of types that Spark does not have."""
     from pyspark.sql import DataFrame
 
     core = spark._jvm.org.apache.iceberg
     found = core.spark.SparkTableUtil.loadMetadataTable(
         spark._jsparkSession,
-        without_code(spark, table),
+        _shown(spark, without_code(spark, table)),
         getattr(core.MetadataTableType, kind),
     )
     return DataFrame(found, spark.spark)
+
+
+def _shown(spark: Any, table: Any) -> Any:
+    """The table, or a copy of it as of now for its metadata tables, which have columns of its
+    columns' types: those that Spark does not have are replaced by ones with equal bounds and
+    partition values."""
+    parser = spark._jvm.org.apache.iceberg.SchemaParser
+    schemas = [json.loads(str(parser.toJson(it))) for it in iceberg.java_values(table.schemas())]
+    if schemas == [_known(one) for one in schemas]:
+        return table
+    core = spark._jvm.org.apache.iceberg
+    current = table.operations().current()
+    body = json.loads(str(core.TableMetadataParser.toJson(current)))
+    changed = {name: _known(body[name]) for name in ("schema", "schemas") if name in body}
+    location = current.metadataFileLocation()
+    metadata = core.TableMetadataParser.fromJson(location, json.dumps({**body, **changed}))
+    operations = core.StaticTableOperations(metadata, table.io(), table.locationProvider())
+    return core.BaseTable(operations, table.name())
+
+
+def _known(schema: Any) -> Any:
+    """Return a schema, or a part of one, in JSON, with types that Spark has."""
+    if isinstance(schema, list):
+        return [_known(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kinds = {
+        key: UNKNOWN_TO_SPARK.get(str(schema[key]).partition("(")[0])
+        for key in ("type", "element", "key", "value")
+        if isinstance(schema.get(key), str)
+    }
+    found = {key: kinds.get(key) or _known(value) for key, value in schema.items()}
+    if kinds.get("type"):
+        found = {key: value for key, value in found.items() if key not in DEFAULTS}
+    return found
 
 
 def _names(spark: Any, properties: Any) -> list[str]:

@@ -14,10 +14,12 @@ import numpy as np
 
 from reconciler.errors import UnsupportedError, unsupported_format
 from reconciler.queries import transforms
+from reconciler.rewrite.columns import columns_of, leaves
 from reconciler.spark.schedule.group import InputFile
 from reconciler.spark.schedule.task_file import TaskFile
 from reconciler.spark.session import iceberg
 from reconciler.spark.session.translate import java_exception
+from reconciler.table.left_to_spark import why_left_to_spark
 from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
 from reconciler.table.values import Scalar
 
@@ -49,11 +51,21 @@ def refuse_table(spark: Any, table: Any, name: str) -> None:
             f"has columns whose names differ only in case: {', '.join(alike)}",
             "rename them, or leave it out of the policy (tables.exclude)",
         )
-    foreign = _columns_unknown_to_spark(spark, table.schema())
+    given = table.properties()
+    properties = {str(key): str(given.get(key)) for key in iceberg.each(given.keySet())}
+    columns = leaves(columns_of(json.loads(str(parser.toJson(table.schema())))))
+    refuse_types(spark, table, name, why_left_to_spark(columns, properties))
+
+
+def refuse_types(spark: Any, table: Any, name: str, reason: str) -> None:
+    """Raise UnsupportedError if Spark does not have the types of a table. reason: why it would
+    write the table's files, "" if it would not."""
+    foreign = columns_unknown_to_spark(spark, table.schema()) if reason else []
     if foreign:
         raise _refusal(
             name,
             f"has columns of types that Spark cannot write: {', '.join(foreign)}",
+            f"make it fit for the engine, which leaves its files to Spark because {reason}; or "
             "leave it out of the policy (tables.exclude)",
         )
 
@@ -92,7 +104,7 @@ def _specs_without_their_columns(table: Any) -> frozenset[int]:
     )
 
 
-def _columns_unknown_to_spark(spark: Any, schema: Any) -> list[str]:
+def columns_unknown_to_spark(spark: Any, schema: Any) -> list[str]:
     """Return "name (type)" of each column that has no type in Spark, such as a time of day."""
     if _known_to_spark(spark, schema):
         return []

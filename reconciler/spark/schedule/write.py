@@ -19,6 +19,7 @@ from reconciler.spark.fallback import fallback, stage, uuid_bounds
 from reconciler.spark.schedule import native, witnessing
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.group import Group
+from reconciler.spark.schedule.inputs import refuse_types
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.witnessing import Unseen
 from reconciler.spark.session import metrics
@@ -94,6 +95,7 @@ def rewrite_group(
             except Unfit as unfit:
                 reason = str(unfit)
         if reason:
+            refuse_types(spark, attempt.table, attempt.name, reason)
             by_spark = _by_spark(attempt, group, tasks, table, base, order)
             found = made.enter_context(by_spark)
         files = found.files
