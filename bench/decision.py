@@ -25,10 +25,11 @@ from bench.results import write_section
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.plan.actions.base import Action
-from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rates import decayed_forecast
 from reconciler.queries.rewrite_cost import Rho
+from reconciler.queries.shape import Workload
 from reconciler.table.schema import Field, Schema
 from reconciler.table.times import DAY_MS
 from tests.advisor.worlds import claiming
@@ -149,10 +150,10 @@ def protocol_steps(seed: int) -> list[Step]:
                 template = _template(random, month, period, slot)
                 mix = [*mix[:slot], template, *mix[slot + 1 :]]
         at = month * BATCH_MS
-        queries = tuple(
+        queries = batch_fragments(
             query(month * 100 + i, t.column, t.low, 2 * MONTH_DAYS, at + i * 60_000, 1.0)
             for i, t in enumerate(mix)
-        )
+        ).shapes
         steps.append(Step(_month(random, month), ROWS_PER_MONTH // FILES_PER_MONTH, queries,
                           at + BATCH_MS // 2))  # fmt: skip
     return steps
@@ -249,11 +250,11 @@ def shift_steps(seed: int, days: int, period: int, weight: float) -> list[Step]:
         column, width = ((SHIP, 10), (PART, 400), (ORDER, 400))[day // period % 3]
         rows = (day + 24) * 800
         domain = {SHIP: rows // 80 + 1_000, PART: 200_000, ORDER: rows}[column]
-        queries = tuple(
+        queries = batch_fragments(
             query(day * 100 + i, column, int(random.integers(0, domain)), width,
                   day * DAY_MS + i * 60_000, weight)
             for i in range(20)
-        )  # fmt: skip
+        ).shapes  # fmt: skip
         arrived = _arrived(random, day + 23, 800)
         steps.append(Step(arrived, 800, queries, day * DAY_MS + DAY_MS // 2))
     return steps
@@ -317,11 +318,11 @@ def betrayal_steps(seed: int, days: Sequence[tuple[int, int]], each: int = 20) -
     for column, count in days:
         width, domain = {PART: (400, 200_000), ORDER: (400, 24 * 800)}[column]
         for _ in range(count):
-            queries = tuple(
+            queries = batch_fragments(
                 query(day * 100 + i, column, int(random.integers(0, domain)), width,
                       day * DAY_MS + i * 60_000, 1.0)
                 for i in range(each)
-            )  # fmt: skip
+            ).shapes  # fmt: skip
             steps.append(Step(None, 0, queries, day * DAY_MS + DAY_MS // 2))
             day += 1
     return steps
@@ -360,11 +361,11 @@ def ingest_steps(seed: int, batches: int, queries: int) -> list[Step]:
     return [
         Step(
             _arrived(random, batch, 800), 800,
-            tuple(
+            batch_fragments(
                 query(batch * 1_000 + i, PART, int(random.integers(0, 199_600)), 400,
                       batch * DAY_MS + i * 60_000, 1.0)
                 for i in range(queries)
-            ),
+            ).shapes,
             batch * DAY_MS + DAY_MS // 2,
         )
         for batch in range(batches)

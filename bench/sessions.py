@@ -31,9 +31,10 @@ from reconciler.advisor.simulate.layout import Layout
 from reconciler.plan.ordering import Ordering, best_of
 from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
-from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rewrite_cost import Rho
+from reconciler.queries.shape import Workload
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.times import DAY_MS
 

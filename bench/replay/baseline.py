@@ -10,7 +10,7 @@ from reconciler.advisor.advice import Settings
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.fragments import Workload
+from reconciler.queries.shape import Workload
 from reconciler.table.schema import SortColumn
 
 

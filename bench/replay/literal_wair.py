@@ -18,7 +18,7 @@ from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.demanded import demands, predicate_columns
-from reconciler.queries.fragments import ShapeBatch, Workload
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.table.schema import SortColumn
 
@@ -71,23 +71,7 @@ def recent(workload: Workload, window: int) -> Workload:
     if len(times) <= window:
         return workload
     since = int(np.sort(times)[-window])
-    shapes = tuple(_since(batch, since) for batch in workload.shapes)
+    shapes = tuple(shape.since(since) for shape in workload.shapes)
     return Workload(
-        tuple(batch for batch in shapes if len(batch)), since, workload.until_ms, workload.skipped
-    )
-
-
-def _since(batch: ShapeBatch, since: int) -> ShapeBatch:
-    rows = np.flatnonzero(batch.event_ms >= since)
-    return replace(
-        batch,
-        literals=tuple(
-            values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
-            for values in batch.literals
-        ),
-        moving=tuple(offsets[rows] for offsets in batch.moving),
-        weight=batch.weight[rows],
-        event_ms=batch.event_ms[rows],
-        recorded_bytes=batch.recorded_bytes[rows],
-        duration_ms=batch.duration_ms[rows],
+        tuple(shape for shape in shapes if len(shape)), since, workload.until_ms, workload.skipped
     )

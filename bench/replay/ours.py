@@ -10,7 +10,7 @@ from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.plan.actions.base import Action
-from reconciler.queries.fragments import Workload
+from reconciler.queries.shape import Workload
 
 ROWS_PER_FILE = 128
 """Sampled rows of each file."""

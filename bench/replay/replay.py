@@ -18,8 +18,8 @@ from reconciler.advisor.advice import Debt, Settings
 from reconciler.advisor.measure.credit import Price, Rewrite, credit_of, written
 from reconciler.plan.actions.base import Action
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.read_cost import read_shape
+from reconciler.queries.shape import Shape, Workload, workload_of
 from reconciler.queries.table_view import table_view
 from reconciler.table.filetable import Array
 from reconciler.table.times import DAY_MS
@@ -35,7 +35,7 @@ class Step:
 
     rows: Mapping[int, Array] | None
     rows_per_file: int
-    queries: tuple[Fragment, ...]
+    queries: tuple[Shape, ...]
     now_ms: int
 
 
@@ -60,7 +60,7 @@ def replay(
 ) -> Replay:
     """Run every step: append, query, decide, rewrite. The decision sees only past queries."""
     twin = table
-    log: list[Fragment] = []
+    log: list[Shape] = []
     read: list[float] = []
     rewritten: list[float] = []
     untouched: list[float] = []
@@ -74,11 +74,11 @@ def replay(
             twin = twin.append(step.rows, step.rows_per_file, step.now_ms, group_rows)
         read.append(reading(table, step.queries, settings))
         untouched.append(reading(twin, step.queries, settings))
-        log = [f for f in log if f.event_ms >= step.now_ms - HISTORY_MS] + list(step.queries)
+        log = [*(one.since(step.now_ms - HISTORY_MS) for one in log), *step.queries]
         realised += sum(credit_of(one, step.queries, price).table_least for one in past)
         debt = Debt(sum(rewritten), max(0.0, realised))
         now = replace(settings, now_ms=step.now_ms, debt=debt)
-        actions = policy(table, batch_fragments(log), now)
+        actions = policy(table, workload_of(log), now)
         table, cost, past = carry_out(table, actions, now, past)
         rewritten.append(cost)
     return Replay(np.array(read), np.array(rewritten), np.array(untouched), table)
@@ -112,10 +112,10 @@ def _replaced(rewrite: Rewrite, inputs: Sequence[str], now_ms: int) -> Rewrite:
     return replace(rewrite, replaced_ms=np.where(taken, now_ms, rewrite.replaced_ms))
 
 
-def reading(table: SimulatedTable, queries: Sequence[Fragment], settings: Settings) -> float:
+def reading(table: SimulatedTable, queries: Sequence[Shape], settings: Settings) -> float:
     """Return the read cost of the recorded queries, from exact footers."""
     view = table_view(
         table.file_table(), table.row_groups(), None, settings.row_group_bytes, settings.open_bytes
     )
-    wanted = demands(batch_fragments(queries), table.schema, settings.horizon_ms)
+    wanted = demands(workload_of(queries), table.schema, settings.horizon_ms)
     return sum(float(demand.weight @ read_shape(view, demand).cost) for demand in wanted)

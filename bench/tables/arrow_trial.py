@@ -23,7 +23,7 @@ from bench.tables.drawn import Drawn
 from bench.tables.play import NAMESPACE, ONE_FILE, TARGET, Place, Seen, look, read_of
 from reconciler.plan.grouping import arrivals, output_files
 from reconciler.plan.ordering import Ordering, order_rows
-from reconciler.queries.fragments import Workload
+from reconciler.queries.shape import Workload
 from reconciler.table.filetable import Int64
 from reconciler.table.schema import Schema
 

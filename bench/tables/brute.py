@@ -23,8 +23,8 @@ from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
-from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rewrite_cost
+from reconciler.queries.shape import Workload
 from reconciler.table.filetable import Int64
 from reconciler.table.schema import Schema, SortColumn
 

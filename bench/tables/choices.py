@@ -33,8 +33,8 @@ from bench.tables.play import (
 )
 from reconciler.loop.propose import Proposal
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rewrite_cost
+from reconciler.queries.shape import Workload
 
 LOG = Path("build/bench-choices.jsonl")
 ROW_GROUPS = (0, 256 << 10, 96 << 10)

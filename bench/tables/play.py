@@ -37,8 +37,9 @@ from reconciler.loop.step import Step, StepResult, run_step
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.read_cost import read_shape
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.state import StateStore
 from reconciler.table.observation import Observation

@@ -18,9 +18,9 @@ from bench.tables.drawn import Drawn
 from bench.tables.play import Place, look, workload
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.demo import witness
-from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
+from reconciler.queries.shape import Shape
 from reconciler.table.filetable import FileTable
 
 QUERIES = 6
@@ -62,7 +62,7 @@ def watch(place: Place, drawn: Drawn, duckdb: Any, name: str) -> list[Watched]:
     return found
 
 
-def _left(files: FileTable, demand: Demand) -> int:
+def _left(files: FileTable, demand: Shape) -> int:
     mask = files_to_read(files, demand) if demand.prunable else np.ones((1, len(files)), bool)
     return int(np.count_nonzero(mask))
 

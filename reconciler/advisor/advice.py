@@ -19,9 +19,9 @@ from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.plan.sentence import Sentence
 from reconciler.plan.trial import Trial
-from reconciler.queries.fragments import Workload
 from reconciler.queries.rates import NO_OUTLOOK, Outlook, RateForecast, regime_forecast
 from reconciler.queries.rewrite_cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
 from reconciler.table.filetable import FileTable

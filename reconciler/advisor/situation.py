@@ -20,12 +20,11 @@ from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.drift import Drifts
 from reconciler.plan.execution import plan_of_file
-from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import demands as demands_of
-from reconciler.queries.fragments import MIN_SPAN_MS
 from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.rewrite_cost import KEY_TEXT
+from reconciler.queries.shape import MIN_SPAN_MS, Shape
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.left_to_spark import OTHER_FORMAT
@@ -85,7 +84,7 @@ class TableFacts:
 class Foreseen:
     """What queries are expected to read of the table."""
 
-    demands: tuple[Demand, ...]
+    demands: tuple[Shape, ...]
     """The recorded and expected queries, one item for each shape."""
     savings: FileSavings
     """What the queries read of the files now, and what they could skip of each."""
@@ -105,7 +104,7 @@ class Foreseen:
     neither has changed."""
 
     @property
-    def readings(self) -> tuple[tuple[Demand, ShapeReading], ...]:
+    def readings(self) -> tuple[tuple[Shape, ShapeReading], ...]:
         """Each shape with what its queries read of the files now."""
         return tuple(zip(self.demands, self.savings.readings, strict=True))
 

@@ -15,9 +15,9 @@ from reconciler.errors import UserError
 
 if TYPE_CHECKING:
     from reconciler.loop.ports import Ports, Target
-    from reconciler.queries.demand import Demand
     from reconciler.queries.explain_scan import ConditionEffect, Scan
-    from reconciler.queries.fragments import Fragment, ShapeBatch
+    from reconciler.queries.fragments import Fragment
+    from reconciler.queries.shape import Shape
     from reconciler.table.filetable import Bool, FileTable
     from reconciler.table.observation import Observation
 
@@ -88,7 +88,7 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
     ]  # fmt: skip
 
 
-def demand_of(fragment: Fragment, observation: Observation) -> Demand:
+def demand_of(fragment: Fragment, observation: Observation) -> Shape:
     """Return the query in the form of the cost model."""
     from reconciler.queries.fragments import batch_fragments
 
@@ -96,18 +96,15 @@ def demand_of(fragment: Fragment, observation: Observation) -> Demand:
     return _demand(batch, observation)
 
 
-def _demand(batch: ShapeBatch, observation: Observation) -> Demand:
+def _demand(batch: Shape, observation: Observation) -> Shape:
     from dataclasses import replace
 
-    from reconciler.queries.demand import recorded
     from reconciler.queries.pruning import simplify
 
-    return replace(recorded(batch), predicate=simplify(batch.predicate, observation.schema))
+    return replace(batch, predicate=simplify(batch.predicate, observation.schema))
 
 
-def median_query(
-    observation: Observation, batch: ShapeBatch, show_literals: bool
-) -> dict[str, Any]:
+def median_query(observation: Observation, batch: Shape, show_literals: bool) -> dict[str, Any]:
     """Return what the shape's median query, by the number of files, opens and skips, and why."""
     from reconciler.queries.explain_scan import explain_scan, median_of
 
@@ -118,7 +115,7 @@ def median_query(
 
 
 def _reading(
-    target: Target, observation: Observation, ports: Ports, demand: Demand
+    target: Target, observation: Observation, ports: Ports, demand: Shape
 ) -> tuple[Scan, float, str]:
     """Return what is opened, its projected bytes, and their source: exact from footers, or
     bound."""
@@ -143,7 +140,7 @@ def _reading(
 def scan_document(
     observation: Observation,
     fragment: Fragment,
-    demand: Demand,
+    demand: Shape,
     scan: Scan,
     read_bytes: float,
     label: str,
@@ -180,7 +177,7 @@ def scan_document(
 
 
 def _conditions(
-    observation: Observation, demand: Demand, scan: Scan, show_literals: bool
+    observation: Observation, demand: Shape, scan: Scan, show_literals: bool
 ) -> list[str]:
     from reconciler.queries.predicate import render
 
@@ -188,7 +185,7 @@ def _conditions(
     return [render(one.condition, observation.schema, values) for one in scan.conditions]
 
 
-def _literals(demand: Demand) -> list[Any]:
+def _literals(demand: Shape) -> list[Any]:
     return [
         values[0] if isinstance(values, tuple) else _scalar(values[0]) for values in demand.literals
     ]

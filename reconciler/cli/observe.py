@@ -113,23 +113,23 @@ def _one(seen: Observation, output: Output) -> str:
 def _workload(seen: Observation) -> WorkloadSummary:
     """Return what was imported for the table: how many queries, which columns they filter on."""
     from reconciler.format import utc
-    from reconciler.queries.fragments import MIN_SPAN_MS
     from reconciler.queries.predicate import fields_of
+    from reconciler.queries.shape import MIN_SPAN_MS, workload_of
     from reconciler.render.observe_text import WorkloadSummary, filtered_columns
     from reconciler.state.state import StateStore, state_directory
     from reconciler.table.times import DAY_MS
 
-    fragments = StateStore(state_directory()).fragments(seen.uuid)
-    total = sum(item.weight for item in fragments)
+    workload = workload_of(StateStore(state_directory()).shapes(seen.uuid))
+    total = workload.queries
     if not total:
         return WorkloadSummary()
     shares: dict[str, float] = {}
-    for item in fragments:
-        for field_id in fields_of(item.predicate):
+    for shape in workload.shapes:
+        for field_id in fields_of(shape.predicate):
             name = seen.schema.name_of(field_id)
-            shares[name] = shares.get(name, 0.0) + item.weight / total
-    since, until = (end(item.event_ms for item in fragments) for end in (min, max))
-    per_day = total * DAY_MS / max(until - since, MIN_SPAN_MS)
+            shares[name] = shares.get(name, 0.0) + float(shape.weight.sum()) / total
+    until = workload.until_ms
+    per_day = total * DAY_MS / max(until - workload.since_ms, MIN_SPAN_MS)
     return WorkloadSummary(total, utc(until), filtered_columns(shares), per_day)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from reconciler.api.catalog_config import CatalogConfig
     from reconciler.errors import UserError
     from reconciler.queries.coverage import Coverage
-    from reconciler.queries.fragments import ShapeBatch, Workload
+    from reconciler.queries.shape import Shape, Workload
     from reconciler.state.state import Store
     from reconciler.table.observation import Observation
     from reconciler.workload_log.importing import Tally
@@ -458,8 +458,8 @@ def _table_document(
     from reconciler.format import utc
     from reconciler.loop.ports import Target
     from reconciler.queries.coverage import coverage
-    from reconciler.queries.fragments import batch_fragments
-    from reconciler.queries.moving_windows import with_detected_movement
+    from reconciler.queries.moving_windows import with_movement
+    from reconciler.queries.shape import workload_of
     from reconciler.table.observation import quoted_name
 
     name = quoted_name((config.name, *identifier))
@@ -469,8 +469,10 @@ def _table_document(
         if not tolerant:
             raise
         return {"table": name, "error": error.what, "shapes": []}
-    fragments = with_detected_movement(store.fragments(seen.uuid), seen.schema)
-    workload = batch_fragments(fragments, tuple(sorted(store.skips(seen.uuid).items())))
+    workload = with_movement(
+        workload_of(store.shapes(seen.uuid), tuple(sorted(store.skips(seen.uuid).items()))),
+        seen.schema,
+    )
     found: Coverage = coverage(workload, seen.files)
     rates = _rates_per_day(workload)
     shapes = sorted(workload.shapes, key=lambda b: (-float(b.weight.sum()), b.shape_id))
@@ -514,7 +516,7 @@ def _stale(workload: Workload) -> bool:
 
 
 def _shape(
-    batch: ShapeBatch,
+    batch: Shape,
     rate_per_day: float,
     workload: Workload,
     seen: Observation,
@@ -534,7 +536,7 @@ def _shape(
     return {
         "shape": batch.shape_id,
         "condition": text,
-        "moving": any(bool(np.isfinite(offsets).any()) for offsets in batch.moving),
+        "moving": batch.moving,
         "valuesUnknown": batch.unbound is not None,
         "fullScan": batch.full_scan,
         "columns": [seen.schema.name_of(field_id) for field_id in batch.projection],
@@ -549,7 +551,7 @@ def _shape(
     }
 
 
-def _latest_literals(batch: ShapeBatch) -> list[Any]:
+def _latest_literals(batch: Shape) -> list[Any]:
     last = int(batch.event_ms.argmax())
     return [
         values[last] if isinstance(values, tuple) else values[last].item()

@@ -26,7 +26,7 @@ from reconciler.loop.file_checks import files_read
 from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import head_of, judge
-from reconciler.queries.fragments import Workload
+from reconciler.queries.shape import Workload
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from reconciler.advisor.measure.credit import NEVER, Credit, Price, Rewrite, credit_of
 from reconciler.loop.past_rewrites import (
     Batch,
@@ -22,7 +24,7 @@ from reconciler.loop.past_rewrites import (
     still_counting,
 )
 from reconciler.plan.ledger import LedgerEntry
-from reconciler.queries.fragments import Fragment
+from reconciler.queries.shape import Shape
 from reconciler.state.state import Store
 from reconciler.state.typed_body import typed
 from reconciler.table.filetable import FileTable
@@ -46,7 +48,7 @@ def past_credits(
     store: Store,
     observation: Observation,
     entries: Sequence[LedgerEntry],
-    queries: Sequence[Fragment],
+    queries: Sequence[Shape],
     price: Price,
     now_ms: int,
 ) -> dict[str, Credit]:
@@ -148,7 +150,7 @@ def _written(
 
 
 def _added(
-    known: Known, rewrites: Mapping[Batch, Rewrite], queries: Sequence[Fragment], price: Price
+    known: Known, rewrites: Mapping[Batch, Rewrite], queries: Sequence[Shape], price: Price
 ) -> dict[Batch, tuple[str, Credit]]:
     """Return the sums with what these queries did not read."""
     found = dict(known)
@@ -165,14 +167,15 @@ def _by_plan(known: Known) -> dict[str, Credit]:
     return found
 
 
-def _between(queries: Sequence[Fragment], after_ms: int, until_ms: int) -> list[Fragment]:
-    return [one for one in queries if after_ms < one.event_ms <= until_ms]
+def _between(queries: Sequence[Shape], after_ms: int, until_ms: int) -> list[Shape]:
+    parts = (one.since(after_ms + 1, until_ms) for one in queries)
+    return [part for part in parts if len(part)]
 
 
 def _version(
     observation: Observation,
     entries: Sequence[LedgerEntry],
-    queries: Sequence[Fragment],
+    queries: Sequence[Shape],
     price: Price,
 ) -> str:
     """Return what the measurement depends on, as a hash."""
@@ -183,5 +186,7 @@ def _version(
         done = entry.outcome
         digest.update(f"{done.attempt_id} {done.batch} {done.action_id} {done.state}".encode())
     for one in queries:
-        digest.update(f"{one.source} {one.position} {one.event_ms} {one.weight}".encode())
+        digest.update(one.shape_id.encode())
+        for values in (one.position, one.event_ms, one.weight):
+            digest.update(np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()

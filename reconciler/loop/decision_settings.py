@@ -44,9 +44,9 @@ from reconciler.plan.ledger import (
 )
 from reconciler.plan.ordering import ordering_of
 from reconciler.plan.small_files import declared_target_bytes
-from reconciler.queries.fragments import Workload
 from reconciler.queries.open_price import PRESET, OpenPrice
 from reconciler.queries.rewrite_cost import Rho, RunTimes, rho_from
+from reconciler.queries.shape import Workload
 from reconciler.table.observation import Observation, RecentWrite
 from reconciler.table.operations import Encoding
 from reconciler.table.orphans import NO_ORPHANS, Orphans, Search

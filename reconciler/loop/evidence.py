@@ -32,9 +32,9 @@ from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.reasons import QUIET_PERIOD
 from reconciler.plan.rejected import partitions_of, parts
 from reconciler.plan.totals import Quantity, named
-from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Literal, render
 from reconciler.queries.rates import Outlook
+from reconciler.queries.shape import Shape, Workload
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Schema
@@ -345,7 +345,7 @@ def _shape_texts(workload: Workload, schema: Schema, show_literals: bool) -> Map
     return texts
 
 
-def _last_literals(batch: ShapeBatch) -> list[Literal]:
+def _last_literals(batch: Shape) -> list[Literal]:
     """Return the literals of the shape's latest query, as an example."""
     return [
         cast(Literal, values[-1] if isinstance(values, tuple) else values[-1].item())

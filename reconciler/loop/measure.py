@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Workload
 from reconciler.queries.read_cost import read_shape
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import OPEN_BYTES, table_view
 from reconciler.table.filetable import FileTable
 from reconciler.table.sample import RowGroups

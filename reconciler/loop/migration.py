@@ -17,7 +17,7 @@ from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.trial import trial_of
 from reconciler.queries import transforms
-from reconciler.queries.fragments import ShapeBatch, Workload
+from reconciler.queries.shape import Shape, Workload
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field, Schema, SpecField, spec_terms
 from reconciler.table.writers import writers_of
@@ -74,7 +74,7 @@ def migration_to(
     )
 
 
-def _queries(workload: Workload, share: Callable[[ShapeBatch], float]) -> int:
+def _queries(workload: Workload, share: Callable[[Shape], float]) -> int:
     """Return how many recorded queries are of a kind. share: of the weight of a shape."""
     return round(sum(float(batch.weight.sum()) * share(batch) for batch in workload.shapes))
 

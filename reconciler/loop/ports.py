@@ -12,8 +12,8 @@ from reconciler.loop.decision_settings import History
 from reconciler.loop.file_checks import Checked
 from reconciler.plan.execution import Intent
 from reconciler.plan.plan import Plan
-from reconciler.queries.fragments import Fragment, Workload
 from reconciler.queries.open_price import OpenPrice
+from reconciler.queries.shape import Workload
 from reconciler.table.filetable import Int64
 from reconciler.table.observation import RECENT_MS, Observation
 from reconciler.table.orphans import Orphans, Search
@@ -45,12 +45,10 @@ class Evidence:
     """The known queries on a table.
 
     workload: by shape. coverage: how much of the table's reading they explain.
-    queries: each by itself, by event time.
     """
 
     workload: Workload
     coverage: CoverageInfo
-    queries: tuple[Fragment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.plan import Plan, PlannedAction, freeze
 from reconciler.plan.standing import head_of, judge
-from reconciler.queries.fragments import Workload
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation

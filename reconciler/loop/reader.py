@@ -36,10 +36,10 @@ from reconciler.plan.ledger import ReadCheck, Reservation, charged
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.queries.coverage import coverage
 from reconciler.queries.excluded import excluded_fields, without_fields
-from reconciler.queries.fragments import batch_fragments
-from reconciler.queries.moving_windows import with_detected_movement
+from reconciler.queries.moving_windows import with_movement
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import run_times
+from reconciler.queries.shape import workload_of
 from reconciler.state.openings import open_price
 from reconciler.state.sketch import sample_rows
 from reconciler.state.state import Store
@@ -111,13 +111,11 @@ class Reader:
 
     def evidence(self, observation: Observation) -> Evidence:
         excluded = excluded_fields(self.exclude_columns, observation.schema)
-        known = [without_fields(it, excluded) for it in self.store.fragments(observation.uuid)]
-        fragments = with_detected_movement(known, observation.schema)
-        workload = batch_fragments(
-            fragments, tuple(sorted(self.store.skips(observation.uuid).items()))
-        )
+        known = (without_fields(one, excluded) for one in self.store.shapes(observation.uuid))
+        skipped = tuple(sorted(self.store.skips(observation.uuid).items()))
+        workload = with_movement(workload_of(known, skipped), observation.schema)
         found = coverage(workload, observation.files)
-        return Evidence(workload, CoverageInfo(found.share, found.basis), tuple(fragments))
+        return Evidence(workload, CoverageInfo(found.share, found.basis))
 
     def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:
         return read_row_groups(
@@ -195,7 +193,7 @@ class Reader:
     ) -> Mapping[str, Credit]:
         price = Price(history.open_price.bytes)
         return past_credits(
-            self.store, observation, history.entries, evidence.queries, price, now_ms()
+            self.store, observation, history.entries, evidence.workload.shapes, price, now_ms()
         )
 
     def _conflicts(self, table_uuid: str) -> Conflicts:

@@ -33,11 +33,10 @@ from reconciler.loop.decision_settings import DEFAULT_ROW_GROUP
 from reconciler.loop.ports import Evidence, Target
 from reconciler.loop.reader import Reader
 from reconciler.plan.ledger import throughput
-from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import Throughput, rho_from
+from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import OPEN_BYTES, table_view
 from reconciler.state.row_blocks import sample_blocks
 from reconciler.state.sketch import (
@@ -102,7 +101,7 @@ class Recommended:
     """Prices of reading, opening and writing."""
     sample: TableSample
     """Sampled rows of the table."""
-    demands: tuple[Demand, ...]
+    demands: tuple[Shape, ...]
     """The recorded queries by shape, with their literals resolved."""
     recommendation: Recommendation
     """The chosen layout and the others, with their costs."""
@@ -219,7 +218,7 @@ def _on(
     )  # fmt: skip
 
 
-def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[Demand, ...]:
+def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[Shape, ...]:
     name = seen.name
     if not len(seen.files):
         raise UserError(f"{name} has no data file", do="write rows first; nothing was changed")
@@ -259,7 +258,7 @@ def _dropped(workload: Workload, known: Mapping[int, Field]) -> tuple[str, ...]:
     return (f"{lost:,.0f} of them filtered on columns that were dropped since.",) if lost else ()
 
 
-def _fields(demand: Demand) -> tuple[int, ...]:
+def _fields(demand: Shape) -> tuple[int, ...]:
     from reconciler.queries.predicate import fields_of
 
     return fields_of(demand.predicate)
@@ -343,7 +342,7 @@ def ingest_of(seen: Observation) -> Ingest:
 
 def _windows(
     workload: Workload, seen: Observation, options: Options
-) -> tuple[tuple[str, tuple[Demand, ...]], ...]:
+) -> tuple[tuple[str, tuple[Shape, ...]], ...]:
     """Return the demands of the first and the last half of the log."""
     middle = (workload.since_ms + workload.until_ms) // 2
     halves = (
@@ -358,24 +357,6 @@ def _windows(
 
 
 def _during(workload: Workload, first_ms: int, last_ms: int) -> Workload:
-    kept = []
-    for batch in workload.shapes:
-        mine = np.flatnonzero((batch.event_ms >= first_ms) & (batch.event_ms <= last_ms))
-        if len(mine):
-            kept.append(_taken(batch, mine))
-    return replace(workload, shapes=tuple(kept), since_ms=first_ms, until_ms=last_ms)
-
-
-def _taken(batch: ShapeBatch, rows: np.ndarray) -> ShapeBatch:
-    return replace(
-        batch,
-        literals=tuple(
-            values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
-            for values in batch.literals
-        ),
-        moving=tuple(values[rows] for values in batch.moving),
-        **{
-            name: getattr(batch, name)[rows]
-            for name in ("weight", "event_ms", "recorded_bytes", "duration_ms")
-        },
-    )
+    parts = (shape.since(first_ms, last_ms) for shape in workload.shapes)
+    kept = tuple(part for part in parts if len(part))
+    return replace(workload, shapes=kept, since_ms=first_ms, until_ms=last_ms)

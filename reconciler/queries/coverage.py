@@ -8,13 +8,12 @@ used if there are some, modelled ones otherwise, and the basis names which.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.pruning import prune
+from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import FileTable
 
@@ -57,16 +56,16 @@ def coverage(workload: Workload, files: FileTable | None) -> Coverage:
     return Coverage(1.0 if all(known) else 0.0, basis, explaining, total)
 
 
-def explained(batch: ShapeBatch) -> bool:
+def explained(batch: Shape) -> bool:
     """Whether the predicate of the shape describes what its queries read."""
     return not batch.full_scan and batch.unbound is None
 
 
-def _recorded(batch: ShapeBatch) -> float:
+def _recorded(batch: Shape) -> float:
     return float((batch.weight * batch.recorded_bytes).sum())
 
 
-def _filled(batch: ShapeBatch, files: FileTable) -> float:
+def _filled(batch: Shape, files: FileTable) -> float:
     """Return the recorded bytes, and the modelled mean for queries without."""
     missing = ~np.isfinite(batch.recorded_bytes)
     known = float((batch.weight * np.where(missing, 0.0, batch.recorded_bytes)).sum())
@@ -75,29 +74,12 @@ def _filled(batch: ShapeBatch, files: FileTable) -> float:
     return known + float(batch.weight[missing].sum()) * _modelled(batch, files)
 
 
-def _modelled(batch: ShapeBatch, files: FileTable) -> float:
+def _modelled(batch: Shape, files: FileTable) -> float:
     """Return the mean projected bytes of the files that a query of the shape would open."""
     size = projected_bytes(files, batch.projection)
     if batch.full_scan or batch.unbound is not None:
         return float(size.sum())
     count = min(len(batch), SAMPLED_QUERIES)
     chosen = np.unique(np.linspace(0, len(batch) - 1, count).astype(np.int64))
-    read = prune(_taken(batch, chosen), files).astype(np.float64) @ size
+    read = prune(batch.take(chosen), files).astype(np.float64) @ size
     return float(np.average(read, weights=np.maximum(batch.weight[chosen], 1e-300)))
-
-
-def _taken(batch: ShapeBatch, index: npt.NDArray[np.int64]) -> ShapeBatch:
-    return replace(
-        batch,
-        literals=tuple(
-            values[index]
-            if isinstance(values, np.ndarray)
-            else tuple(values[int(i)] for i in index)
-            for values in batch.literals
-        ),
-        moving=tuple(offsets[index] for offsets in batch.moving),
-        weight=batch.weight[index],
-        event_ms=batch.event_ms[index],
-        recorded_bytes=batch.recorded_bytes[index],
-        duration_ms=batch.duration_ms[index],
-    )

@@ -1,4 +1,4 @@
-"""Fragments without the columns that a catalog excludes: neither values nor conditions of them.
+"""Queries without the columns that a catalog excludes: neither values nor conditions of them.
 
 A condition on an excluded column becomes TRUE, which never claims that a query reads less than it
 does. Negations are moved onto the leaves first, because NOT TRUE would claim that it reads nothing.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import (
@@ -23,6 +24,7 @@ from reconciler.queries.predicate import (
     push_not,
     slots_of,
 )
+from reconciler.queries.shape import Shape, shape_id
 from reconciler.table.schema import Schema
 
 
@@ -40,21 +42,33 @@ def _paths(levels: Sequence[str]) -> set[str]:
     return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
 
 
-def without_fields(fragment: Fragment, excluded: Collection[int]) -> Fragment:
-    """Return the fragment with every condition on one of the fields replaced by TRUE, and without
-    their literals. The projection stays: it holds no value."""
-    if not _touches(fragment.predicate, excluded) and not _touches(fragment.unbound, excluded):
-        return fragment
-    kept = _kept(push_not(fragment.predicate), excluded)
+Queries = TypeVar("Queries", Fragment, Shape)
+
+
+def without_fields(queries: Queries, excluded: Collection[int]) -> Queries:
+    """Return a fragment or a shape with every condition on one of the fields replaced by TRUE, and
+    without their literals. The columns that are read stay: they hold no value."""
+    if not _touches(queries.predicate, excluded) and not _touches(queries.unbound, excluded):
+        return queries
+    kept = _kept(push_not(queries.predicate), excluded)
     slots = slots_of(kept)
-    unbound = fragment.unbound
+    predicate, literals = _in_order(kept), tuple(queries.literals[slot] for slot in slots)
+    unbound = queries.unbound
+    if unbound is not None:
+        unbound = _in_order(_kept(push_not(unbound), excluded))
+    if isinstance(queries, Fragment):
+        moving = tuple(queries.moving[slot] for slot in slots)
+        return replace(
+            queries, predicate=predicate, literals=literals, unbound=unbound, moving=moving
+        )
     return replace(
-        fragment,
-        predicate=_in_order(kept),
-        literals=tuple(fragment.literals[slot] for slot in slots),
-        moving=tuple(fragment.moving[slot] for slot in slots),
-        clocks=tuple(fragment.clocks[slot] for slot in slots) if fragment.clocks else (),
-        unbound=None if unbound is None else _in_order(_kept(push_not(unbound), excluded)),
+        queries,
+        shape_id=shape_id(predicate, unbound, full_scan=queries.full_scan),
+        predicate=predicate,
+        literals=literals,
+        unbound=unbound,
+        offsets=tuple(queries.offsets[slot] for slot in slots),
+        clocks=tuple(queries.clocks[slot] for slot in slots) if queries.clocks else (),
     )
 
 

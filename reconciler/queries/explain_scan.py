@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.demand import Demand
 from reconciler.queries.exposure import BLOCK_CELLS, files_to_read
 from reconciler.queries.predicate import TRUE, And, Predicate, fields_of, push_not
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import contained, may_match, partitions_of, simplify
+from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Bool, FileTable
 
 MOST_QUERIES = 256
@@ -64,7 +64,7 @@ def explain_scan(files: FileTable, predicate: Predicate, literals: Sequence[Slot
     return Scan(effects, read)
 
 
-def median_of(files: FileTable, demand: Demand) -> Demand:
+def median_of(files: FileTable, demand: Shape) -> Shape:
     """Return the query of the shape that opens the median number of files, queries by weight.
 
     Of more than MOST_QUERIES, only evenly spaced ones in their order (by time, as recorded) are

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.demand import Demand
 from reconciler.queries.pruning import may_match, partitions_of
 from reconciler.queries.range_overlap import Index, Shares, covered_shares
 from reconciler.queries.row_filter import matches
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView, projected_bytes
 from reconciler.table.filetable import Bool, FileTable, Int64
 
@@ -47,7 +47,7 @@ class Tile:
     used: Float32
 
 
-def exposures(view: TableView, demand: Demand) -> Iterator[tuple[slice, Iterator[Tile]]]:
+def exposures(view: TableView, demand: Shape) -> Iterator[tuple[slice, Iterator[Tile]]]:
     """Yield, per block of queries, the files that they read, as tiles without a common file.
 
     A file of several row groups without a known footer counts as read in proportion to the overlap
@@ -74,7 +74,7 @@ def exposures(view: TableView, demand: Demand) -> Iterator[tuple[slice, Iterator
         yield block, _tiles(block, match, shares, one_group, *known)
 
 
-def _matches(files: FileTable, demand: Demand, blocks: Sequence[slice]) -> Iterator[Bool]:
+def _matches(files: FileTable, demand: Shape, blocks: Sequence[slice]) -> Iterator[Bool]:
     """Yield `files_to_read` per block. Many blocks are evaluated together, because every bound is
     placed among all of the literals each time."""
     step = max(1, MATCH_CELLS // max(blocks[0].stop * len(files), 1)) if blocks else 1
@@ -140,7 +140,7 @@ def _tiles(
         yield Tile(index, share, used)
 
 
-def files_to_read(files: FileTable, demand: Demand) -> Bool:
+def files_to_read(files: FileTable, demand: Shape) -> Bool:
     """Return bool[queries, files]: an engine would open the file, by bounds and partition
     values."""
     return may_match(
@@ -154,7 +154,7 @@ def files_to_read(files: FileTable, demand: Demand) -> Bool:
     )
 
 
-def _row_group_shares(view: TableView, part: Demand) -> _Known | None:
+def _row_group_shares(view: TableView, part: Shape) -> _Known | None:
     """Return the share of projected bytes in surviving row groups, for files with a known
     footer."""
     groups, owner = view.row_groups, view.group_file
@@ -171,7 +171,7 @@ def _row_group_shares(view: TableView, part: Demand) -> _Known | None:
     return _Known(owner[starts], share.astype(np.float32, copy=False))
 
 
-def _sampled_shares(view: TableView, part: Demand) -> _Known | None:
+def _sampled_shares(view: TableView, part: Shape) -> _Known | None:
     """Return the matching share of the sampled rows, for files with a sample."""
     sample = view.probe
     if sample is None or not len(sample):

@@ -1,14 +1,15 @@
-"""Stores fragments and predicates as rows of plain values, without loss, for the state tables.
+"""Predicates and literals as JSON texts, without loss, for the state tables.
 
-A row has only strings, integers, floats, booleans and nulls. A predicate is a compact JSON array
-per node; bytes are hex and floats are hexadecimal literals, so that what is read back is equal to
-what was written. The form is persisted: change it only additively (a new tag, never another
-meaning).
+A predicate is a compact JSON array per node; bytes are hex and floats are hexadecimal literals, so
+that what is read back is equal to what was written. The form is persisted: change it only
+additively (a new tag, never another meaning). Earlier versions stored a row for each fragment,
+which is still read.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -49,33 +50,7 @@ ROW_TYPES: tuple[tuple[str, str], ...] = (
     ("grouped", "boolean"),
     ("merged", "boolean"),
 )
-"""Column names and Iceberg types of a stored fragment. shape_id is derived, stored so that a query
-can group by it. A new column goes to the end and is optional: older rows do not have it."""
-
-OPTIONAL = frozenset({"recorded_bytes", "duration_ms", "unbound", "elsewhere", "grouped", "merged"})
-
-
-def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
-    return {
-        "source": fragment.source,
-        "position": fragment.position,
-        "table_uuid": fragment.table_uuid,
-        "shape_id": fragment.shape_id,
-        "predicate": predicate_to_json(fragment.predicate),
-        "literals": _dumps([_literal_out(value) for value in fragment.literals]),
-        "moving": _dumps(list(fragment.moving)),
-        "projection": _dumps(list(fragment.projection)),
-        "weight": fragment.weight,
-        "event_ms": fragment.event_ms,
-        "engine": fragment.engine,
-        "recorded_bytes": fragment.recorded_bytes,
-        "duration_ms": fragment.duration_ms,
-        "full_scan": fragment.full_scan,
-        "unbound": None if fragment.unbound is None else predicate_to_json(fragment.unbound),
-        "elsewhere": fragment.elsewhere,
-        "grouped": fragment.grouped,
-        "merged": fragment.merged,
-    }
+"""Column names and Iceberg types of a fragment as earlier versions stored it."""
 
 
 def fragment_from_row(row: dict[str, Any]) -> Fragment:
@@ -88,7 +63,7 @@ def fragment_from_row(row: dict[str, Any]) -> Fragment:
         predicate=predicate_from_json(row["predicate"]),
         literals=tuple(_literal_in(value) for value in json.loads(row["literals"])),
         moving=tuple(json.loads(row["moving"])),
-        projection=_projection(row["projection"]),
+        projection=fields_from_json(row["projection"]),
         weight=row["weight"],
         event_ms=row["event_ms"],
         engine=row["engine"],
@@ -115,8 +90,27 @@ def predicate_from_json(text: str) -> Predicate:
 
 
 @lru_cache(maxsize=4096)
-def _projection(text: str) -> tuple[int, ...]:
+def fields_to_json(fields: tuple[int, ...]) -> str:
+    return _dumps(list(fields))
+
+
+@lru_cache(maxsize=4096)
+def fields_from_json(text: str) -> tuple[int, ...]:
     return tuple(json.loads(text))
+
+
+def members_to_json(members: tuple[Scalar, ...]) -> str:
+    """Return the members of an In list."""
+    return _dumps([_scalar_out(member) for member in members])
+
+
+def members_from_json(texts: Sequence[str]) -> list[tuple[Scalar, ...]]:
+    """Return the members of each of the In lists."""
+    lists = json.loads(f"[{','.join(texts)}]")
+    return [
+        tuple(members) if all(type(m) is int for m in members) else tuple(map(_scalar_in, members))
+        for members in lists
+    ]
 
 
 def _dumps(value: Any) -> str:
@@ -166,12 +160,6 @@ def _node_in(body: list[Any]) -> Predicate:
 
 def _ref_out(ref: Ref) -> tuple[int, str]:
     return ref.field_id, ref.transform
-
-
-def _literal_out(value: Literal) -> Any:
-    if isinstance(value, tuple):
-        return [_scalar_out(item) for item in value]
-    return _scalar_out(value)
 
 
 def _literal_in(value: Any) -> Literal:

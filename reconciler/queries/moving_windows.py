@@ -11,16 +11,16 @@ a moving window, which is replayed at future times.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reconciler.queries.calendar import PERIODS, PeriodClock, clock_of
-from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, In, Predicate, StartsWith, walk
-from reconciler.table.filetable import Int64
+from reconciler.queries.shape import Shape, Workload
+from reconciler.table.filetable import Array, Int64
 from reconciler.table.schema import Schema
 from reconciler.table.times import DAY_MS
 
@@ -42,28 +42,22 @@ def moves(iceberg_type: str) -> bool:
     return iceberg_type in _UNIT_MS
 
 
-def event_in_domain(iceberg_type: str, event_ms: int) -> int:
-    """Return event time as a value of a date or timestamp column: the day in UTC, us or ns."""
+Times = TypeVar("Times", int, Int64)
+
+
+def event_in_domain(iceberg_type: str, event_ms: Times) -> Times:
+    """Return event times as values of a date or timestamp column: the day in UTC, us or ns."""
     if iceberg_type == "date":
         return event_ms // DAY_MS
     return event_ms * (1_000_000 if iceberg_type.endswith("_ns") else 1000)
 
 
-def with_detected_movement(fragments: Iterable[Fragment], schema: Schema) -> list[Fragment]:
-    """Return the fragments, with an offset on each literal that keeps its distance.
+def with_movement(workload: Workload, schema: Schema) -> Workload:
+    """Return the workload, with an offset on each literal that keeps its distance.
 
     A slot for which a reader found any exact offset is not changed.
     """
-    items = list(fragments)
-    by_shape: dict[str, list[int]] = {}
-    for index, item in enumerate(items):
-        by_shape.setdefault(item.shape_id, []).append(index)
-    for members in by_shape.values():
-        moving = _moving_slots([items[i] for i in members], schema)
-        if moving:
-            for number, i in enumerate(members):
-                items[i] = _with_offsets(items[i], moving, number)
-    return items
+    return replace(workload, shapes=tuple(_detected(shape, schema) for shape in workload.shapes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +71,32 @@ class _Movement:
     clock: PeriodClock | None = None
 
 
-def _with_offsets(fragment: Fragment, moving: Mapping[int, _Movement], number: int) -> Fragment:
-    offsets = list(fragment.moving)
+def _detected(shape: Shape, schema: Schema) -> Shape:
+    moving = _moving_slots(shape, schema)
+    if not moving:
+        return shape
+    offsets = list(shape.offsets)
     clocks: list[PeriodClock | None] = [None] * len(offsets)
     for slot, movement in moving.items():
         clocks[slot] = movement.clock
-        if movement.moves[number]:
-            offsets[slot] = int(movement.offsets[number])
-    return replace(fragment, moving=tuple(offsets), clocks=tuple(clocks))
+        offsets[slot] = np.where(movement.moves, movement.offsets.astype(np.float64), np.nan)
+    return replace(shape, offsets=tuple(offsets), clocks=tuple(clocks))
 
 
-def _moving_slots(members: Sequence[Fragment], schema: Schema) -> dict[int, _Movement]:
+def _moving_slots(shape: Shape, schema: Schema) -> dict[int, _Movement]:
     """Return the slots of one shape that move."""
-    if len(members) < MIN_EVENTS:
+    if len(shape) < MIN_EVENTS or len(np.unique(shape.event_ms // DAY_MS)) < MIN_DAYS:
         return {}
-    events = np.array([member.event_ms for member in members], dtype=np.int64)
-    if len(np.unique(events // DAY_MS)) < MIN_DAYS:
-        return {}
-    predicate = members[0].predicate
-    widths = _range_widths(predicate, members)
+    widths = _range_widths(shape)
     found: dict[int, _Movement] = {}
-    for slot, field_id in _time_slots(predicate, schema):
-        if any(member.moving[slot] is not None for member in members):
+    for slot, field_id in _time_slots(shape.predicate, schema):
+        values = _scalars(shape, slot)
+        if values is None or not np.isnan(shape.offsets[slot]).all():
             continue
-        values = np.array([member.literals[slot] for member in members], dtype=np.int64)
-        movement = _movement(values, events, widths.get(slot, 0.0), schema.by_id[field_id].type)
+        movement = _movement(
+            values.astype(np.int64), shape.event_ms, widths.get(slot, 0.0),
+            schema.by_id[field_id].type,
+        )  # fmt: skip
         if movement is not None:
             found[slot] = movement
     return found
@@ -161,6 +156,8 @@ def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> _Mo
     distance = values.astype(np.float64) - (np.floor(clock) if whole_days else clock)
     near = float(np.median(np.abs(distance)))
     label = _clustered(distance, max(MAX_SPREAD * (width or near), _tolerance(clock, whole_days)))
+    if int(label.max()) >= MAX_WINDOWS:
+        return None
     moves = np.zeros(len(values), dtype=bool)
     for number in range(int(label.max()) + 1):
         mine = label == number
@@ -169,10 +166,9 @@ def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> _Mo
             values[mine].astype(np.float64), clock[mine], span, whole_days
         ):
             moves |= mine
-    if int(label.max()) >= MAX_WINDOWS or moves.mean() < MOST_EVENTS:
+    if moves.mean() < MOST_EVENTS:
         return None
-    starts = np.array([event_in_domain(iceberg_type, int(at)) for at in events], dtype=np.int64)
-    return _Movement(values - starts, moves)
+    return _Movement(values - event_in_domain(iceberg_type, events), moves)
 
 
 def _clustered(distance: npt.NDArray[np.float64], gap: float) -> Int64:
@@ -228,25 +224,29 @@ def _time_slots(predicate: Predicate, schema: Schema) -> list[tuple[int, int]]:
     return slots
 
 
-def _range_widths(predicate: Predicate, members: Sequence[Fragment]) -> dict[int, float]:
+def _range_widths(shape: Shape) -> dict[int, float]:
     """Return, per slot, the median width of the range between a lower and an upper bound of one
     column."""
     widths: dict[int, float] = {}
-    for node in walk(predicate):
+    for node in walk(shape.predicate):
         if not isinstance(node, And):
             continue
         leaves = [child for child in node.children if isinstance(child, Comparison)]
         for low in leaves:
             for high in leaves:
                 if low.op in (">", ">=") and high.op in ("<", "<=") and low.ref == high.ref:
-                    spans = [_difference(m, high.slot, low.slot) for m in members]
-                    width = max(0.0, float(np.median(spans)))
+                    width = _median_width(_scalars(shape, high.slot), _scalars(shape, low.slot))
                     widths[low.slot] = widths[high.slot] = width
     return widths
 
 
-def _difference(fragment: Fragment, high: int, low: int) -> float:
-    upper, lower = fragment.literals[high], fragment.literals[low]
-    if isinstance(upper, (int, float)) and isinstance(lower, (int, float)):
-        return float(upper) - float(lower)
-    return 0.0
+def _median_width(upper: Array | None, lower: Array | None) -> float:
+    if upper is None or lower is None:
+        return 0.0
+    return max(0.0, float(np.median(upper.astype(np.float64) - lower.astype(np.float64))))
+
+
+def _scalars(shape: Shape, slot: int) -> Array | None:
+    """Return the slot's literals if they are numbers."""
+    values = shape.literals[slot]
+    return values if isinstance(values, np.ndarray) and values.dtype.kind in "if" else None

@@ -31,7 +31,7 @@ from reconciler.queries.predicate import (
 from reconciler.table.filetable import Array, Bool
 
 SlotLiterals = Array | tuple[tuple[Literal, ...], ...]
-"""One slot's literals, [queries]: an array, or for In a tuple of tuples (ShapeBatch.literals)."""
+"""One slot's literals, [queries]: an array, or for In a tuple of tuples (shape.Shape.literals)."""
 
 Test = Callable[[slice], Bool]
 """The queries of a slice against everything: bool[queries of the slice or 1, n]."""

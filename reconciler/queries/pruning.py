@@ -22,7 +22,6 @@ from functools import cached_property
 import numpy as np
 
 from reconciler.queries import transforms
-from reconciler.queries.fragments import ShapeBatch
 from reconciler.queries.literal_ranges import Intervals, may_hold, points
 from reconciler.queries.predicate import (
     FALSE,
@@ -49,6 +48,7 @@ from reconciler.queries.predicate_batch import (
     evaluate,
     per_file,
 )
+from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Int64
 from reconciler.table.schema import PartitionField, PartitionSpec, Schema
 from reconciler.table.times import DAY_MS
@@ -105,9 +105,7 @@ def partitions_of(table: FileTable) -> Partitions | None:
     return found
 
 
-def prune(
-    batch: ShapeBatch, table: FileTable, literals: Sequence[SlotLiterals] | None = None
-) -> Bool:
+def prune(batch: Shape, table: FileTable, literals: Sequence[SlotLiterals] | None = None) -> Bool:
     """Return bool[queries, files]: the engine would read the file. literals: instead of the batch's
     own."""
     if batch.full_scan:
@@ -202,22 +200,20 @@ def simplify(predicate: Predicate, schema: Schema) -> Predicate:
     return predicate
 
 
-def resolve_moving(
-    batch: ShapeBatch, schema: Schema, at_ms: int | Int64
-) -> tuple[SlotLiterals, ...]:
+def resolve_moving(batch: Shape, schema: Schema, at_ms: int | Int64) -> tuple[SlotLiterals, ...]:
     """Return the batch's literals at another time: moving ones become at + offset.
 
     at_ms: epoch milliseconds, one for all queries or int64[queries] (batch.event_ms gives the
     recorded literals). Offsets are in the column's unit: days, us or ns, or whole periods for a
-    partition transform and for literals cut to a period (`ShapeBatch.clocks`). Slots on columns
+    partition transform and for literals cut to a period (`Shape.clocks`). Slots on columns
     without a time do not change.
     """
     times = np.broadcast_to(np.asarray(at_ms, dtype=np.int64), (len(batch),))
     resolved = list(batch.literals)
     for leaf in _slot_leaves(batch.predicate):
-        moves = ~np.isnan(batch.moving[leaf.slot])
+        moves = ~np.isnan(batch.offsets[leaf.slot])
         literal = resolved[leaf.slot]
-        offset = np.where(moves, batch.moving[leaf.slot], 0.0).round().astype(np.int64)
+        offset = np.where(moves, batch.offsets[leaf.slot], 0.0).round().astype(np.int64)
         clock = batch.clocks[leaf.slot] if batch.clocks else None
         at = times if clock is None else clock.start(clock.number(times) + offset)
         moved = _domain_time(leaf, schema, at)

@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.fragments import MIN_SPAN_MS, Workload
 from reconciler.queries.predicate import fields_of
+from reconciler.queries.shape import MIN_SPAN_MS, Workload
 from reconciler.table.times import DAY_MS
 
 Float64 = npt.NDArray[np.float64]

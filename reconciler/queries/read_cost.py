@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.demand import Demand
 from reconciler.queries.exposure import BLOCK_CELLS, Float32, exposures, files_to_read
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import (
     TableView,
     projected_bytes,
@@ -44,7 +44,7 @@ class ShapeReading:
     """float64[files]: bytes over the horizon that are read now."""
 
 
-def read_shape(view: TableView, demand: Demand) -> ShapeReading:
+def read_shape(view: TableView, demand: Shape) -> ShapeReading:
     """Return the read cost of every query of a shape, and per file the savings over the horizon."""
     files, queries = len(view.files), len(demand)
     size = projected_bytes(view.files, demand.projection)
@@ -93,7 +93,7 @@ def _columns_dot(vector: Float32, matrix: Float32) -> Float32:
     return np.einsum("q,qf->f", vector, matrix)
 
 
-def read_layout(view: TableView, demand: Demand) -> ShapeReading:
+def read_layout(view: TableView, demand: Shape) -> ShapeReading:
     """Return the read cost of every query on a layout whose row groups are all known; no savings.
 
     A faster `read_shape` for simulated layouts: `matching` does not depend on the layout.
@@ -144,7 +144,7 @@ def _overhead(view: TableView) -> Float64:
 
 
 def scan_amplification(
-    demands: Sequence[Demand],
+    demands: Sequence[Shape],
     read: Sequence[Float64],
     matching: Sequence[Float64],
     row_group: Sequence[float],

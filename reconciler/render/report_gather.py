@@ -23,9 +23,9 @@ from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.prediction_interval import UNCALIBRATED
 from reconciler.plan.rejected import in_partitions, partitions_of
 from reconciler.plan.totals import Quantity, total_of
-from reconciler.queries.fragments import MIN_SPAN_MS, ShapeBatch, Workload
 from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of, render
 from reconciler.queries.rewrite_cost import rewrite_cost
+from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
 from reconciler.render.report_model import (
     CutCurve,
     FileSizes,
@@ -244,7 +244,7 @@ def _queried(workload: Workload, field_id: int, axis: Axis) -> tuple[Float64, Fl
     return low, np.maximum(low, high), np.concatenate(weights)
 
 
-def _range(batch: ShapeBatch, field_id: int, axis: Axis) -> tuple[Float64, Float64] | None:
+def _range(batch: Shape, field_id: int, axis: Axis) -> tuple[Float64, Float64] | None:
     """Return the interval that a shape's top-level conditions give for the column; None without
     one."""
     low, high = np.zeros(len(batch)), np.ones(len(batch))

@@ -14,7 +14,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.failures import said
 from reconciler.catalog.load import connect, describe, within
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
-from reconciler.state.state_tables import PROPERTIES
+from reconciler.state.state_tables import properties_of
 from reconciler.table.observation import quoted_name
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SharedBackend:
         self._create_namespace(catalog)
         first = self._on_created is not None and not catalog.list_tables(self.namespace)
         table: Table = catalog.create_table_if_not_exists(
-            (*self.namespace, name), schema, partition_spec=spec, properties=PROPERTIES
+            (*self.namespace, name), schema, partition_spec=spec, properties=properties_of(name)
         )
         if first and self._on_created is not None:
             self._on_created(

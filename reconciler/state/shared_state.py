@@ -1,6 +1,6 @@
 """The state store that users, jobs and the operator share: tables of their own catalog.
 
-Same interface as the local one. Fragments, sketches and ledger are the same Iceberg tables; the
+Same interface as the local one. Queries, sketches and ledger are the same Iceberg tables; the
 table `records` replaces SQLite, and plans are in the plan store. The ledger and the records are
 held in memory and reloaded only when their snapshot changes, because the operator reads them for
 every table it governs.
@@ -159,7 +159,7 @@ class SharedStore(Store):
     def set_note(self, key: str, value: Any) -> None:
         self._records.put([(records.NOTE, key, value)])
 
-    # Fragments and ledger
+    # Recorded queries and ledger
 
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
         """As locally; every table with new fragments gets a new workload version."""

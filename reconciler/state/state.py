@@ -1,7 +1,7 @@
-"""The reconciler's own state: fragments, sketches, ledger, plans, leases.
+"""The reconciler's own state: recorded queries, sketches, ledger, plans, leases.
 
 `Store` is the interface of every state store; `StateStore` is in the user's state directory: SQLite
-for what needs compare-and-set (leases, plans, cursors), Iceberg tables for what grows (fragments,
+for what needs compare-and-set (leases, plans, cursors), Iceberg tables for what grows (queries,
 sketches, ledger). `state.shared_state` has the one in a catalog. Several processes may share a
 store, and one may be killed at any moment.
 """
@@ -22,13 +22,8 @@ from reconciler.plan.execution import UNKNOWN_OUTCOME, Intent, Lease, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 from reconciler.plan.plan import Plan, stored_form
 from reconciler.plan.prediction import Prediction
-from reconciler.queries.fragment_codec import (
-    OPTIONAL,
-    ROW_TYPES,
-    fragment_from_row,
-    fragment_to_row,
-)
 from reconciler.queries.fragments import Fragment
+from reconciler.queries.shape import Shape
 from reconciler.state.blobs import files_to_blob, readable_files
 from reconciler.state.lease import SqliteLease
 from reconciler.state.ledger_rows import (
@@ -48,10 +43,30 @@ from reconciler.state.ledger_rows import (
     row_of_intent,
     value_of,
 )
+from reconciler.state.old_queries import OLD_TABLE, TAKEN_OVER, OldRows
+from reconciler.state.query_rows import (
+    CODED,
+    NAMES,
+    QUERIES,
+    READ,
+    TABLE,
+    concatenated,
+    distinct,
+    positions,
+    rows_of,
+    shapes_of,
+)
 from reconciler.state.records import Records, StoredText
 from reconciler.state.refusals import refusals_from, with_refusals
 from reconciler.state.set_aside import parse_stored, warn_set_aside
-from reconciler.state.state_tables import Columns, LocalBackend, StateTables, matching, shard_of
+from reconciler.state.state_tables import (
+    Columns,
+    LocalBackend,
+    StateTables,
+    matching,
+    shard_of,
+    version_of,
+)
 from reconciler.table.filetable import FileTable
 from reconciler.table.refusals import Refusal
 
@@ -65,13 +80,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETENTION_SECONDS = 90 * 86_400
-"""Default time for which fragments and sketches are kept: they hold customers' values."""
+"""Default time for which queries and sketches are kept: they hold customers' values."""
 
-FRAGMENTS: Columns = (
-    ("shard", "int"),
-    ("imported_ms", "long"),
-    *((name, kind + "?" if name in OPTIONAL else kind) for name, kind in ROW_TYPES),
-)
 SKETCHES: Columns = (
     ("shard", "int"),
     ("table_uuid", "string"),
@@ -123,7 +133,7 @@ def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
 class Store(ABC):
     """A state store. Implements plan.execution.Ledger; `lease` creates a Lease.
 
-    Plans, approvals, cursors, counts and notes are kept by the subclass; fragments, sketches and
+    Plans, approvals, cursors, counts and notes are kept by the subclass; queries, sketches and
     ledger are Iceberg tables of any backend, and are here.
     """
 
@@ -131,7 +141,7 @@ class Store(ABC):
     """Table of intents and zone maps: large rows that are read only by table."""
 
     def __init__(self, tables: StateTables, retention_seconds: int | None = RETENTION_SECONDS):
-        """retention_seconds: of fragments and sketches; None: another client, which knows it,
+        """retention_seconds: of queries and sketches; None: another client, which knows it,
         removes them."""
         self._tables = tables
         self._retention_seconds = retention_seconds
@@ -203,65 +213,89 @@ class Store(ABC):
     @abstractmethod
     def set_note(self, key: str, value: Any) -> None: ...
 
-    # Fragments
+    # Recorded queries
 
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
         """Store fragments in one commit.
 
-        Storing the same ones again does not change what `fragments` returns: an import that died
+        Storing the same ones again does not change what `shapes` returns: an import that died
         before its cursor was set may be repeated, and two may store the same queries at once. Which
         are the same is decided by table, source and position alone: what a query reads may be
         derived differently once the table's schema has changed.
         """
         now = _now_ms()
-        rows = [
-            {"shard": shard_of(item.table_uuid), "imported_ms": now, **fragment_to_row(item)}
-            for item in fragments
-        ]
-        self._tables.append("fragments", FRAGMENTS, rows, self._recent_and_distinct)
+        rows = rows_of((now, item) for item in fragments)
+        self._tables.append_table(TABLE, QUERIES, rows, self._recent_and_distinct)
 
     def _oldest_ms(self) -> int:
-        """Return the time before which fragments and sketches are no longer kept."""
+        """Return the time before which queries and sketches are no longer kept."""
         kept = self._retention_seconds
         return 0 if kept is None else _now_ms() - kept * 1000
 
     def _recent_and_distinct(self, rows: pa.Table) -> pa.Table:
-        return _distinct(_since(rows, "imported_ms", self._oldest_ms()))
+        return distinct(_since(rows, "imported_ms", self._oldest_ms()))
 
     def _recent_sketches(self, rows: pa.Table) -> pa.Table:
         return _since(rows, "stored_ms", self._oldest_ms())
 
     def remove_expired(self) -> None:
-        """Remove fragments and sketches that are older than the retention."""
+        """Remove queries and sketches that are older than the retention."""
         if self._retention_seconds is not None:
-            self._tables.remove("fragments", "imported_ms", self._oldest_ms())
+            self._tables.remove(OLD_TABLE, "imported_ms", self._oldest_ms())
+            self._tables.remove(TABLE, "imported_ms", self._oldest_ms())
             self._tables.remove("sketches", "stored_ms", self._oldest_ms())
+            self.take_over_old_rows()  # their table has a new version
 
-    def fragments(self, table_uuid: str) -> list[Fragment]:
-        """Return the fragments of the table within the retention, by event time."""
+    def shapes(self, table_uuid: str) -> tuple[Shape, ...]:
+        """Return the queries of the table within the retention, by shape and by time."""
         where = matching(
             {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
             {"imported_ms": self._oldest_ms()},
         )
-        names = [*(name for name, _ in ROW_TYPES), "imported_ms"]
-        found = self._tables.scan("fragments", FRAGMENTS, where, names)
-        if found is None:
-            return []
-        items = [fragment_from_row(row) for row in _distinct(found).to_pylist()]
-        return sorted(items, key=lambda item: (item.event_ms, item.source, item.position))
+        old = self._old_rows()
+        if old is None:
+            found = self._tables.scan(TABLE, QUERIES, where, READ, CODED)
+            return () if found is None else shapes_of(found)
+        found, rows = (
+            self._tables.scan(TABLE, QUERIES, where, NAMES),
+            old.of_table(table_uuid, self._oldest_ms()),
+        )
+        return shapes_of(rows if found is None else concatenated(found, rows))
 
     def recorded(self) -> npt.NDArray[np.int64]:
-        """Return the positions of all fragments within the retention, ascending.
+        """Return the positions of all queries within the retention, ascending.
 
-        The readers of logs ask whether a query is already there, by its identity.
+        The readers of logs ask whether a query is already there, by its identity. They write, so
+        that the rows of an earlier version are taken over first.
         """
         import numpy as np
 
+        self.take_over_old_rows()
         where = matching({}, {"imported_ms": self._oldest_ms()})
-        found = self._tables.scan("fragments", FRAGMENTS, where, ["position"])
-        if found is None:
-            return np.empty(0, dtype=np.int64)
-        return np.unique(found.column("position").to_numpy())
+        found = self._tables.scan(TABLE, QUERIES, where, ["position"])
+        return np.empty(0, dtype=np.int64) if found is None else positions(found)
+
+    def take_over_old_rows(self) -> None:
+        """Store the queries of an earlier version, which wrote a row for each, as rows of this one.
+
+        They stay where they are, for a program of that version. If it stores more, those are taken
+        over the next time. A process that dies in between repeats this without effect.
+        """
+        old = self._old_rows()
+        if old is None:
+            return
+        where = matching({}, {"imported_ms": self._oldest_ms()})
+        known = self._tables.scan(TABLE, QUERIES, where, ["source", "position"])
+        for rows in old.missing(known, self._oldest_ms()):
+            self._tables.append_table(TABLE, QUERIES, rows, self._recent_and_distinct)
+        self.set_note(TAKEN_OVER, old.version)
+
+    def _old_rows(self) -> OldRows | None:
+        """Return the rows of an earlier version that this one has not taken over; None without."""
+        table = self._tables.snapshot(OLD_TABLE)
+        if table is None or self.note(TAKEN_OVER) == version_of(table):
+            return None
+        return OldRows(self._tables, table)
 
     # Sketches
 
@@ -476,6 +510,11 @@ class StateStore(Store):
         self._records = Records(directory / "state.db")
         super().__init__(StateTables(LocalBackend(directory, self._records)))
 
+    def shapes(self, table_uuid: str) -> tuple[Shape, ...]:
+        """As any store; it may be written, so that rows of an earlier version are taken over."""
+        self.take_over_old_rows()
+        return super().shapes(table_uuid)
+
     def lease(self) -> SqliteLease:
         return SqliteLease(self._records)
 
@@ -561,14 +600,3 @@ def _since(rows: pa.Table, column: str, oldest_ms: int) -> pa.Table:
     import pyarrow.compute as pc
 
     return rows.filter(pc.greater_equal(rows.column(column), oldest_ms))
-
-
-def _distinct(rows: pa.Table) -> pa.Table:
-    """Return each fragment once: the one that was imported first."""
-    import numpy as np
-    import pyarrow as pa
-
-    ordered = rows.sort_by("imported_ms")
-    numbered = ordered.append_column("row", pa.array(np.arange(len(ordered), dtype=np.int64)))
-    first = numbered.group_by(["table_uuid", "source", "position"]).aggregate([("row", "min")])
-    return ordered.take(first.column("row_min").sort())

@@ -51,8 +51,18 @@ PROPERTIES = {
 """Small row groups: a merge orders rows by table, so that reading one table's rows skips the
 others."""
 
+ROW_GROUPS = {"queries": "10000"}
+"""Rows of a row group of a table whose rows hold arrays."""
+
+
+def properties_of(name: str) -> dict[str, str]:
+    """Return the properties that a state table is created with."""
+    own = {"write.parquet.row-group-limit": ROW_GROUPS[name]} if name in ROW_GROUPS else {}
+    return {**PROPERTIES, **own}
+
+
 Columns = tuple[tuple[str, str], ...]
-"""Column names and Iceberg types, "?" at the end of the type of an optional one."""
+"""Column names and Iceberg types: "?" at the end of the type of an optional one, "*" of a list."""
 
 Result = TypeVar("Result")
 
@@ -98,13 +108,30 @@ class StateTables:
         self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None = None
     ) -> None:
         """Append all rows in one commit. keep: what a merge of small files retains of a table."""
+        import pyarrow as pa
+
         if rows:
+            data = pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
+            self.append_table(name, columns, data, keep)
+
+    def append_table(
+        self, name: str, columns: Columns, rows: pa.Table, keep: Keep | None = None
+    ) -> None:
+        """As `append`, of rows that are an Arrow table."""
+        if rows.num_rows:
             self._backend.write(lambda: self._append(name, columns, rows, keep))
 
     def scan(
-        self, name: str, columns: Columns, where: Any, fields: Sequence[str]
+        self,
+        name: str,
+        columns: Columns,
+        where: Any,
+        fields: Sequence[str],
+        coded: Sequence[str] = (),
     ) -> pa.Table | None:
         """Return rows that match, in no order; None if the table was never written.
+
+        coded: columns that are read as a dictionary, because they repeat few texts.
 
         The catalog is asked each time; files are read again only after a commit, since one run
         asks the ledger the same dozens of times.
@@ -118,7 +145,8 @@ class StateTables:
             kept = self._read.pop(asked, None)
             if kept is None or kept[0] != table.metadata_location:
                 known = table.schema().column_names  # of an older version: it may lack the newest
-                rows = table.scan(where, tuple(f for f in fields if f in known)).to_arrow()
+                chosen = tuple(f for f in fields if f in known)
+                rows = table.scan(where, chosen).to_arrow(tuple(f for f in coded if f in chosen))
                 kept = (table.metadata_location, rows)
             self._keep(asked, kept)
             return kept[1]
@@ -136,9 +164,10 @@ class StateTables:
         """Return the table as it is now: one catalog call, no file except its metadata."""
         return self._backend.read(lambda: self._backend.load(name))
 
-    def rows_of(self, table: Table, fields: Sequence[str]) -> pa.Table:
-        """Return all rows of a loaded table."""
-        return self._backend.read(lambda: table.scan(selected_fields=tuple(fields)).to_arrow())
+    def rows_of(self, table: Table, fields: Sequence[str], where: Any = None) -> pa.Table:
+        """Return the rows of a loaded table that match, all without a condition."""
+        chosen = matching({}) if where is None else where
+        return self._backend.read(lambda: table.scan(chosen, tuple(fields)).to_arrow())
 
     def remove(self, name: str, column: str, before: int) -> None:
         """Remove the rows whose column is below a value, and the files that held them.
@@ -158,13 +187,10 @@ class StateTables:
             commit_once(table, lambda mark: table.delete(where, snapshot_properties=dict(mark)))
         self._expire(table)
 
-    def _append(
-        self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None
-    ) -> None:
+    def _append(self, name: str, columns: Columns, rows: pa.Table, keep: Keep | None) -> None:
         table = self._backend.load(name) or self._create(name, columns)
         _add_missing(table, columns)
-        data = _to_arrow(columns, rows)
-        commit_once(table, lambda mark: table.append(data, snapshot_properties=dict(mark)))
+        commit_once(table, lambda mark: table.append(rows, snapshot_properties=dict(mark)))
         if _file_count(table) > MAX_FILES:
             self._merge(table, keep)
 
@@ -188,9 +214,9 @@ class StateTables:
             if sum(1 for _ in table.scan(scope).plan_files()) < 2:
                 continue
             rows = table.scan(scope).to_arrow()
-            rows = keep(rows) if keep is not None else rows
             if "table_uuid" in rows.column_names:
                 rows = rows.sort_by("table_uuid")
+            rows = keep(rows) if keep is not None else rows
             with contextlib.suppress(CommitFailedException, ValidationException):
                 commit_once(table, functools.partial(_overwrite, table, rows, scope))
         self._expire(table)
@@ -253,9 +279,9 @@ class CachedRows:
         with self._lock:
             if table is None:
                 self._known, self._sequence = ("", None), -1
-            elif _version(table) != self._known[0] and not self._newer_is_known(table):
+            elif version_of(table) != self._known[0] and not self._newer_is_known(table):
                 rows = self._tables.rows_of(table, self._fields)
-                self._known = (_version(table), rows)
+                self._known = (version_of(table), rows)
                 self._sequence = _sequence(table)
             self._checked = asked
             return self._known
@@ -266,7 +292,8 @@ class CachedRows:
         return same and self._sequence > _sequence(table)
 
 
-def _version(table: Table) -> str:
+def version_of(table: Table) -> str:
+    """Return what changes with every commit to the table."""
     return f"{table.metadata.table_uuid}:{table.metadata.current_snapshot_id}"
 
 
@@ -302,7 +329,7 @@ class LocalBackend:
                 schema,
                 location=f"file://{self.directory}/{NAMESPACE}/{name}",
                 partition_spec=spec,
-                properties=PROPERTIES,
+                properties=properties_of(name),
             )
         return table
 
@@ -423,29 +450,30 @@ def _schema(columns: Columns) -> Any:
         BooleanType,
         DoubleType,
         IntegerType,
+        ListType,
         LongType,
         NestedField,
         StringType,
     )
 
-    types = {
+    types: dict[str, Any] = {
         "int": IntegerType(), "long": LongType(), "string": StringType(), "double": DoubleType(),
         "boolean": BooleanType(), "binary": BinaryType(),
     }  # fmt: skip
-    return Schema(
-        *(
-            NestedField(number, name, types[kind.rstrip("?")], required=not kind.endswith("?"))
-            for number, (name, kind) in enumerate(columns, start=1)
-        )
-    )
+    fields = []
+    for number, (name, kind) in enumerate(columns, start=1):
+        one = types[kind.rstrip("?*")]
+        if kind.endswith("*"):
+            one = ListType(len(columns) + number, one, element_required=False)
+        fields.append(NestedField(number, name, one, required=not kind.endswith("?")))
+    return Schema(*fields)
 
 
-def _to_arrow(columns: Columns, rows: Sequence[dict[str, Any]]) -> pa.Table:
-    import pyarrow as pa
+def arrow_schema(columns: Columns) -> pa.Schema:
+    """Return the Arrow schema of rows to append."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    schema = schema_to_pyarrow(_schema(columns), include_field_ids=False)
-    return pa.Table.from_pylist(list(rows), schema=schema)
+    return schema_to_pyarrow(_schema(columns), include_field_ids=False)
 
 
 @contextlib.contextmanager

@@ -14,9 +14,10 @@ from reconciler.advisor.decide import decide
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.plan.prediction import UNKNOWN
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, Workload
+from reconciler.queries.fragments import Fragment
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.row_filter import matches
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.table.sample import RowSample
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn

@@ -14,8 +14,8 @@ from reconciler.advisor.simulate.sampled import sampled
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries import transforms
-from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import demands
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import table_view
 from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
@@ -43,7 +43,7 @@ SIZES = (
 
 
 @pytest.fixture(scope="module")
-def world() -> tuple[dict[int, np.ndarray], Pool, Pool, tuple[Demand, ...]]:
+def world() -> tuple[dict[int, np.ndarray], Pool, Pool, tuple[Shape, ...]]:
     """All rows, a pool of all of them, one of every 48th, and the queries."""
     random = np.random.default_rng(5)
     table = arrived(random, ROWS, 4_000, days=700, jitter=60)
@@ -74,7 +74,7 @@ def _brute(
     spec: PartitionSpec,
     key: tuple[int, ...],
     size: Sizes,
-    wanted: tuple[Demand, ...],
+    wanted: tuple[Shape, ...],
 ) -> tuple[float, int, int]:
     """Row groups read over the horizon, files and row groups, with plain loops."""
     part = np.zeros(ROWS, dtype=np.int64)

@@ -16,9 +16,10 @@ from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.table.schema import Field, Schema
 

@@ -13,7 +13,7 @@ from reconciler.advisor.advice import Settings
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import BinPack, Recluster
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.fragments import Workload
+from reconciler.queries.shape import Workload
 from reconciler.table.schema import Field, Schema, SortColumn
 from tests.advisor.worlds import (
     DATE,

@@ -23,11 +23,11 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering, order_rows
-from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
 from reconciler.queries.read_cost import read_shape
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.sketch import sample_rows
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
@@ -94,7 +94,7 @@ def _with_nans(files: FileTable) -> FileTable:
     return replace(files, columns={**files.columns, TEMP: temp})
 
 
-def questions(view: TableView) -> dict[str, Demand]:
+def questions(view: TableView) -> dict[str, Shape]:
     found = {}
     for name, predicate in ASKED.items():
         fragment = Fragment(

@@ -357,8 +357,11 @@ def test_a_column_that_some_queries_read_costs_them_a_part():
     table = arrived(random, 8_000, 2_000)
     work = workload(range_workload(random, DATE, 10, 20, 700))
     (demand,) = demands(work, SCHEMA, DAY)
-    columns = dict.fromkeys((DATE, KEY), 1.0)
-    shared = [replace(demand, projection=columns | {VALUE: share}) for share in (0.0, 0.5, 1.0)]
+    some, all_three = tuple(sorted((DATE, KEY))), tuple(sorted((DATE, KEY, VALUE)))
+    shared = [
+        replace(demand, column_sets=((some, 1.0 - share), (all_three, share)))
+        for share in (0.0, 0.5, 1.0)
+    ]
     view = table_view(
         table.file_table(), table.row_groups(), table.sample(np.arange(4), 500), 1 << 20
     )

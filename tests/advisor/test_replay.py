@@ -12,6 +12,7 @@ from bench.replay.literal_wair import literal_wair
 from bench.replay.ours import ours
 from bench.replay.replay import Policy, Replay, Step, replay
 from bench.replay.table import empty_table
+from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.rewrite_cost import Rho
 from tests.advisor.worlds import DAY, PART, ROW_BYTES, SCHEMA, SETTINGS, arriving_rows, range_query
 
@@ -22,10 +23,10 @@ def played(policy: Policy, rho: float = 1.0) -> Replay:
     random = np.random.default_rng(3)
     steps = []
     for day in range(DAYS):
-        asked = tuple(
+        asked = batch_fragments(
             range_query(100 * day + number, PART, low, low + 900, event_ms=day * DAY + number)
             for number, low in enumerate(random.integers(0, 99_000, 20).tolist())
-        )
+        ).shapes
         rows = arriving_rows(random, ROWS, first=day * ROWS)
         steps.append(Step(rows, PER_FILE, asked, day * DAY + DAY // 2))
     size = ROW_BYTES * PER_FILE

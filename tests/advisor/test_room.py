@@ -17,8 +17,9 @@ from reconciler.advisor.situation import Situation, look
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.fragments import Workload
+from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.predicate import fields_of
+from reconciler.queries.shape import Workload
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -177,7 +178,7 @@ def _days(columns: list[int], weight: float = 1.0, each: int = 16) -> list[Step]
     steps = []
     for day, column in enumerate(columns):
         domain = {PART: 100_000, KEY: FILES * ROWS, DATE: 1_000}[column]
-        asked = tuple(
+        asked = batch_fragments(
             range_query(
                 100 * day + n,
                 column,
@@ -187,7 +188,7 @@ def _days(columns: list[int], weight: float = 1.0, each: int = 16) -> list[Step]
                 weight=weight,
             )
             for n, low in enumerate(random.integers(0, domain - domain // 100, each).tolist())
-        )
+        ).shapes
         steps.append(Step(None, 0, asked, day * DAY + DAY // 2))
     return steps
 

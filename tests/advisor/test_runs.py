@@ -16,6 +16,7 @@ from reconciler.advisor.advice import Advice
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
+from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
@@ -42,10 +43,10 @@ def _fed(queries: int, policy, days: int = 32) -> Replay:
     steps = []
     for day in range(days):
         lows = random.integers(0, 99_000, queries).tolist()
-        asked = tuple(
+        asked = batch_fragments(
             range_query(1_000 * day + n, PART, low, low + 400, event_ms=day * DAY + n)
             for n, low in enumerate(lows)
-        )
+        ).shapes
         rows = arriving_rows(random, ROWS, first=day * ROWS)
         steps.append(Step(rows, ROWS, asked, day * DAY + DAY // 2))
     settings = replace(SMALL, rho=Rho(4.0, "measured"))

@@ -10,7 +10,7 @@ import pytest
 from reconciler.advisor.advice import Advice, Settings
 from reconciler.plan import reasons
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.fragments import Workload
+from reconciler.queries.shape import Workload
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,

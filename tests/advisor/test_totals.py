@@ -14,9 +14,9 @@ from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import OPENING, SKIPPING, total
-from reconciler.queries.demand import Demand
-from reconciler.queries.predicate import TRUE
+from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.rewrite_cost import COMMIT_SECONDS, START_SECONDS, Throughput
+from reconciler.queries.shape import asked
 from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
@@ -179,11 +179,14 @@ def test_the_predicted_cost_counts_what_is_read_and_opened():
 
 def test_moving_windows_are_worse_off_by_what_they_will_read():
     """The recorded instances read less, but those to come read more."""
-    demand = Demand("s", TRUE, (1,), (), np.array([1.0, 0.0]), np.array([0.0, 1.0]), True, False)
+    sets, column = (((1,), 1.0),), Comparison(Ref(1), ">=", 0)
+    literals, weight, executions = (np.zeros(2),), np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    fixed = asked("s", column, sets, literals, weight, executions)
+    demand = replace(fixed, offsets=(np.array([np.nan, 7.0]),))
     now, after = np.array([10.0, 10.0]), np.array([1.0, 11.0])
     assert is_worse(demand, now, after)
     assert not is_worse(demand, now, np.array([20.0, 10.0]))
-    assert not is_worse(replace(demand, moving=False), now, after)
+    assert not is_worse(fixed, now, after)
 
 
 def test_a_plan_takes_the_start_of_a_jvm_and_a_commit_for_each_group():

@@ -13,11 +13,12 @@ from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, Workload, batch_fragments
-from reconciler.queries.moving_windows import with_detected_movement
+from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.moving_windows import with_movement
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.rewrite_cost import Rho
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.table.schema import Field, Schema
 
@@ -63,17 +64,15 @@ def sensors(random: np.random.Generator) -> SimulatedTable:
 def asked(random: np.random.Generator, form: str, since: int, until: int, count: int) -> Workload:
     low, _ = OLDEST[form]
     events = np.sort(random.integers(since, until, count))
-    return batch_fragments(
-        with_detected_movement(
-            [
-                Fragment(
-                    "log", number, "u", SINCE, (int(random.integers(DEVICES)), int(low(at)) * 1000),
-                    (None, None), (DEVICE, TIME, VALUE), 1.0, int(at), "x",
-                )
-                for number, at in enumerate(events)
-            ],
-            SCHEMA,
-        )
+    return with_movement(
+        batch_fragments(
+            Fragment(
+                "log", number, "u", SINCE, (int(random.integers(DEVICES)), int(low(at)) * 1000),
+                (None, None), (DEVICE, TIME, VALUE), 1.0, int(at), "x",
+            )
+            for number, at in enumerate(events)
+        ),
+        SCHEMA,
     )  # fmt: skip
 
 
@@ -152,14 +151,14 @@ def test_windows_that_move_while_data_arrives_rewrite_little(window_days):
     random = np.random.default_rng(3)
     events = np.sort(random.integers(0, days * DAY, 30 * days))
     lows = [(int(random.integers(DEVICES)), int(at - window_days * DAY) * 1000) for at in events]
-    fragments = with_detected_movement(
-        [
+    log = with_movement(
+        batch_fragments(
             Fragment(
                 "log", number, "u", SINCE, literals, (None, None), (DEVICE, TIME, VALUE), 1.0,
                 int(at), "x",
             )
             for number, (at, literals) in enumerate(zip(events, lows, strict=True))
-        ],
+        ),
         SCHEMA,
     )  # fmt: skip
     steps = []
@@ -168,7 +167,7 @@ def test_windows_that_move_while_data_arrives_rewrite_little(window_days):
         data = {
             DEVICE: random.integers(0, DEVICES, rows), TIME: times, VALUE: random.random(rows)
         }  # fmt: skip
-        asked_then = tuple(f for f in fragments if day * DAY <= f.event_ms < (day + 1) * DAY)
+        asked_then = tuple(one.since(day * DAY, (day + 1) * DAY - 1) for one in log.shapes)
         steps.append(Step(data, rows // 2, asked_then, (day + 1) * DAY))
     size = ROW_BYTES * rows // 2
     settings = replace(

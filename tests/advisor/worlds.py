@@ -10,11 +10,11 @@ import numpy as np
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
-from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import demands
-from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.queries.read_cost import ShapeReading, read_shape
+from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import table_view
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import Field, Schema
@@ -166,7 +166,7 @@ def window_cost(table: SimulatedTable, work: Workload, settings: Settings = SETT
 
 def _readings(
     table: SimulatedTable, work: Workload, settings: Settings
-) -> list[tuple[Demand, ShapeReading]]:
+) -> list[tuple[Shape, ShapeReading]]:
     view = table_view(
         table.file_table(), table.row_groups(), None, settings.row_group_bytes, settings.open_bytes
     )

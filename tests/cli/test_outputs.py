@@ -26,7 +26,8 @@ from reconciler.plan import reasons
 from reconciler.plan.budget import Budget, Spent, budget_state
 from reconciler.plan.prediction import whole
 from reconciler.queries.explain_scan import MOST_QUERIES, explain_scan
-from reconciler.queries.fragments import ShapeBatch, batch_fragments
+from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.shape import Shape
 from reconciler.render import apply_text, explain_text, plan_text, terminal
 from reconciler.table.deletes import NO_DELETE_FILES
 from reconciler.table.observation import Observation
@@ -82,7 +83,7 @@ RECORDED = (
 )
 
 
-def _recorded(seen: Observation, conditions: Sequence[str]) -> ShapeBatch:
+def _recorded(seen: Observation, conditions: Sequence[str]) -> Shape:
     """Queries of one shape, as a log has them."""
     fragments = [
         replace(fragment, position=number, event_ms=number)

@@ -17,6 +17,7 @@ from reconciler.catalog.load import connect
 from reconciler.state.plan_store import PlanStore
 from reconciler.state.shared_state import SharedStore
 from tests.cli.in_process import Cli, isolate, runner
+from tests.queries.single import recorded
 from tests.said import Said
 from tests.state.test_shared_state import new_catalog
 
@@ -185,7 +186,7 @@ def test_shared_and_local_state_are_apart(
     code, _, err = cli("workload", "import", str(log), "-f", layouts, "--shared")
     assert code == 0
     assert "created" in err
-    assert len(SharedStore(config, NAMESPACE).fragments(uuid_of(table))) == 1
+    assert len(recorded(SharedStore(config, NAMESPACE), uuid_of(table))) == 1
     code, out, _ = cli("workload", "show", "rec.sales.events", "-f", layouts, "--shared")
     assert "day = ?" in out
     code, out, _ = cli("workload", "show", "rec.sales.events", "-f", layouts)

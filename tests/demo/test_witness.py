@@ -15,10 +15,10 @@ from reconciler.catalog.metadata import schema_of
 from reconciler.catalog.observe import observe_table
 from reconciler.demo import data, script, tpch, witness
 from reconciler.errors import UnavailableError
-from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.shape import Shape
 from reconciler.table.filetable import FileTable
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
@@ -93,7 +93,7 @@ def test_duckdb_opens_as_many_files_as_pruning_leaves(
     assert opened == planned == [*BY_OURS[:-1], BY_OURS[-1] + EMPTY]
 
 
-def _left(files: FileTable, demand: Demand) -> int:
+def _left(files: FileTable, demand: Shape) -> int:
     """Return the files that the queries of a demand open together."""
     opened = np.full(len(demand), len(files))
     if demand.prunable:

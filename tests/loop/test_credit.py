@@ -184,7 +184,7 @@ class World:
     def look(self, now_ms: int | None = None) -> dict[str, Credit]:
         seen = self.seen()
         return past_credits(
-            self.store, seen, self.store.ledger("u"), self.store.fragments("u"),
+            self.store, seen, self.store.ledger("u"), self.store.shapes("u"),
             Price(open_bytes=0), self.now + HOUR if now_ms is None else now_ms,
         )  # fmt: skip
 
@@ -233,7 +233,7 @@ def test_only_later_queries_earn_and_each_of_them_once(world: World) -> None:
     assert (seen.least, seen.table_least) == (before, before)
     assert seen.queries == 9.0
     again = past_credits(StateStore(world.folder), world.seen(), world.store.ledger("u"),
-                         world.store.fragments("u"), Price(0), world.now)  # fmt: skip
+                         world.store.shapes("u"), Price(0), world.now)  # fmt: skip
     assert again[plan] == seen
 
 

@@ -14,7 +14,8 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.decision_settings import History, settings_for
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_until_converged
-from reconciler.queries.fragments import Workload, batch_fragments
+from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.shape import Workload
 from reconciler.state.state import StateStore
 from tests.advisor.worlds import DATE, range_workload, workload
 from tests.cli.observations import lineitem

@@ -47,7 +47,9 @@ def _queries(full_scan: bool = False) -> list[Fragment]:
 
 
 def _credit(before, after, queries) -> Credit:
-    return credit_of(written("p-1", 0, tuple(before), after), queries, Price())
+    return credit_of(
+        written("p-1", 0, tuple(before), after), batch_fragments(queries).shapes, Price()
+    )
 
 
 def test_files_not_opened_are_a_realised_saving():

@@ -29,9 +29,9 @@ from reconciler.loop.recommendation_document import (
     recommendation_document,
 )
 from reconciler.queries.demanded import MAX_QUERIES, demands
-from reconciler.queries.fragments import Workload
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
+from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.render import recommend_html, recommend_markdown, recommend_text
 from reconciler.state.sketch import TableSample

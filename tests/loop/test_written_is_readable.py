@@ -30,9 +30,9 @@ from reconciler.plan.plan import freeze, plan_from_document, stored_form
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.sentence import sentence
-from reconciler.queries.fragments import Workload
 from reconciler.queries.machine_speed import Speed
 from reconciler.queries.rates import Outlook
+from reconciler.queries.shape import Workload
 from tests.cli.observations import lineitem
 from tests.examples import examples
 from tests.plan.test_plan import actions, table

@@ -22,6 +22,7 @@ from reconciler.queries.predicate import TRUE, fields_of
 from reconciler.state import state
 from tests.cluster.fixtures import eventually
 from tests.operator.test_live import NAMESPACE, Cluster
+from tests.queries.single import recorded
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 WHERE = (NAMESPACE, "warehouse")
@@ -125,7 +126,7 @@ def test_conditions_on_excluded_columns_are_neither_stored_nor_used(
 ) -> None:
     run(handle, None, lambda: True)
     seen = handle.actor.observe(Target(handle.config, ("sales", "orders")))
-    assert {item.literals for item in handle.store.fragments(seen.uuid)} == {(7,)}
+    assert {item.literals for item in recorded(handle.store, seen.uuid)} == {(7,)}
     assert [fields_of(it.predicate) for it in handle.actor.evidence(seen).workload.shapes] == [(1,)]
     excluding = with_workload(tmp_path, excludeColumns=["ID"])
     assert [it.predicate for it in excluding.actor.evidence(seen).workload.shapes] == [TRUE]
@@ -133,7 +134,7 @@ def test_conditions_on_excluded_columns_are_neither_stored_nor_used(
     line = {"sql": "SELECT id FROM sales.orders WHERE id = 8", "timestamp": str(NOW)}
     (tmp_path / "logs" / "b.json").write_text(json.dumps(line) + "\n")
     assert not run(excluding, None, lambda: True).error
-    assert sorted(item.literals for item in excluding.store.fragments(seen.uuid))[:2] == [(), (7,)]
+    assert sorted(item.literals for item in recorded(excluding.store, seen.uuid))[:2] == [(), (7,)]
 
 
 def test_queries_are_kept_for_the_retention_of_the_catalog(
@@ -146,9 +147,9 @@ def test_queries_are_kept_for_the_retention_of_the_catalog(
     kept, brief = (with_workload(tmp_path, retention=text) for text in ("4h", "2h"))
     known = ImportRun(1, 1)
     run(kept, known, lambda: True)
-    assert len(handle.store.fragments(uuid)) == len(kept.store.fragments(uuid)) == 3
+    assert len(recorded(handle.store, uuid)) == len(recorded(kept.store, uuid)) == 3
     run(brief, known, lambda: True)
-    assert not handle.store.fragments(uuid)
+    assert not recorded(handle.store, uuid)
 
 
 def log_of(directory: Path, name: str, *lines: dict[str, Any]) -> Path:
@@ -164,7 +165,7 @@ def asked(number: int, **extra: Any) -> dict[str, Any]:
 
 def literals(handle: LiveHandle) -> list[Any]:
     seen = handle.actor.observe(Target(handle.config, ("sales", "orders")))
-    return sorted(item.literals for item in handle.store.fragments(seen.uuid))
+    return sorted(item.literals for item in recorded(handle.store, seen.uuid))
 
 
 def test_a_file_that_is_no_log_is_named_at_each_run_and_read_once(

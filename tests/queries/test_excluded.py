@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.queries.calendar import PeriodClock
 from reconciler.queries.excluded import excluded_fields, without_fields
-from reconciler.queries.fragments import Fragment
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import (
     TRUE,
     And,
@@ -67,12 +67,10 @@ def test_an_unbound_condition_is_dropped_too() -> None:
 
 def test_what_a_literal_moves_with_follows_it_to_its_new_place() -> None:
     day = PeriodClock("day")
-    given = replace(
-        fragment(And((Comparison(SSN, "=", 0), Comparison(DAY, "<", 1))), (7, 8)),
-        moving=(None, -3), clocks=(None, day),
-    )  # fmt: skip
-    found = without_fields(given, {2})
-    assert (found.moving, found.clocks) == ((-3,), (day,))
+    asked = fragment(And((Comparison(SSN, "=", 0), Comparison(DAY, "<", 1))), (7, 8))
+    (shape,) = batch_fragments([replace(asked, moving=(None, -3))]).shapes
+    found = without_fields(replace(shape, clocks=(None, day)), {2})
+    assert ([o.tolist() for o in found.offsets], found.clocks) == ([[-3.0]], (day,))
 
 
 @st.composite
@@ -90,7 +88,11 @@ def test_no_row_that_a_query_reads_is_lost(case: tuple[Any, ...]) -> None:
     world, predicate, queries, excluded = case
     ids = [field.field_id for field in world.schema.fields]
     for literals in queries:
-        found = without_fields(fragment(predicate, tuple(literals)), excluded)
+        asked = fragment(predicate, tuple(literals))
+        found = without_fields(asked, excluded)
+        (shape,) = batch_fragments([asked]).shapes
+        (alike,) = batch_fragments([found]).shapes
+        assert repr(without_fields(shape, excluded)) == repr(alike)
         assert not excluded & set(fields_of(found.predicate))
         if found.predicate != predicate:
             assert slots_of(found.predicate) == tuple(range(len(found.literals)))

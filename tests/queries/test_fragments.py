@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from reconciler.queries.coverage import MIXED, MODELLED, RECORDED, WEIGHTS, coverage
 from reconciler.queries.fragments import Fragment, batch_fragments
-from reconciler.queries.moving_windows import keeps_distance, with_detected_movement
+from reconciler.queries.moving_windows import keeps_distance
 from reconciler.queries.predicate import TRUE, And, Comparison, Predicate, Ref
 from reconciler.table.schema import Field, Schema
+from tests.queries.single import detected
 from tests.table.tables import File, table_of
 
 DAY = 86_400_000
@@ -45,23 +46,21 @@ def window(days_back: int, width: int, count: int = 10, step: int = 1) -> list[F
 
 
 def test_constants_that_keep_their_distance_are_moving() -> None:
-    found = with_detected_movement(window(30, 7), SCHEMA)
+    found = detected(window(30, 7), SCHEMA)
     assert {f.moving for f in found} == {(-30, -23)}
 
 
 def test_fewer_than_eight_events_or_three_days_prove_nothing() -> None:
-    assert {f.moving for f in with_detected_movement(window(1, 7, count=7), SCHEMA)} == {
-        (None, None)
-    }
+    assert {f.moving for f in detected(window(1, 7, count=7), SCHEMA)} == {(None, None)}
     two_days = [
         fragment(START + i * 9_000_000, (START // DAY - 1, START // DAY)) for i in range(12)
     ]
-    assert {f.moving for f in with_detected_movement(two_days, SCHEMA)} == {(None, None)}
+    assert {f.moving for f in detected(two_days, SCHEMA)} == {(None, None)}
 
 
 def test_constants_that_stay_are_fixed() -> None:
     still = [fragment(START + i * DAY, (20_000, 20_090)) for i in range(12)]
-    assert {f.moving for f in with_detected_movement(still, SCHEMA)} == {(None, None)}
+    assert {f.moving for f in detected(still, SCHEMA)} == {(None, None)}
 
 
 def test_a_window_that_moves_at_half_speed_is_not_a_window_of_now() -> None:
@@ -69,19 +68,19 @@ def test_a_window_that_moves_at_half_speed_is_not_a_window_of_now() -> None:
         fragment(START + i * DAY, (START // DAY + i // 2, START // DAY + i // 2 + 90))
         for i in range(20)
     ]
-    assert {f.moving for f in with_detected_movement(half, SCHEMA)} == {(None, None)}
+    assert {f.moving for f in detected(half, SCHEMA)} == {(None, None)}
 
 
 def test_numbers_never_move() -> None:
     predicate = Comparison(Ref(3), ">=", 0)
     ids = [fragment(START + i * DAY, (START // DAY + i,), predicate, (None,)) for i in range(12)]
-    assert {f.moving for f in with_detected_movement(ids, SCHEMA)} == {(None,)}
+    assert {f.moving for f in detected(ids, SCHEMA)} == {(None,)}
 
 
 def test_exact_offsets_of_a_reader_are_left_alone() -> None:
     exact = [dataclasses.replace(f, moving=(-30, None)) for f in window(30, 7)]
-    assert {f.moving for f in with_detected_movement(exact, SCHEMA)} == {(-30, -23)}
-    assert with_detected_movement(exact, SCHEMA)[0].moving[0] == -30
+    assert {f.moving for f in detected(exact, SCHEMA)} == {(-30, -23)}
+    assert detected(exact, SCHEMA)[0].moving[0] == -30
 
 
 def test_a_timestamp_window_tolerates_spread_of_a_twentieth_of_its_width() -> None:
@@ -95,9 +94,9 @@ def test_a_timestamp_window_tolerates_spread_of_a_twentieth_of_its_width() -> No
             for i, at in enumerate(events)
         ]
 
-    calm = with_detected_movement(jittered(int(0.04 * day_us)), SCHEMA)
+    calm = detected(jittered(int(0.04 * day_us)), SCHEMA)
     assert all(f.moving[0] is not None for f in calm)
-    wild = with_detected_movement(jittered(int(0.08 * day_us)), SCHEMA)
+    wild = detected(jittered(int(0.08 * day_us)), SCHEMA)
     assert {f.moving[0] for f in wild} == {None}
 
 
@@ -106,7 +105,7 @@ def test_detection_does_not_depend_on_order_or_distance(
     back: int, width: int, order: list[int]
 ) -> None:
     items = window(back, width, count=12)
-    found = with_detected_movement([items[i] for i in order], SCHEMA)
+    found = detected([items[i] for i in order], SCHEMA)
     assert {f.moving for f in found} == {(-back, width - back)}
 
 

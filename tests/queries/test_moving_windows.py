@@ -11,10 +11,11 @@ import pytest
 
 from reconciler.queries.calendar import PERIODS, Period, PeriodClock
 from reconciler.queries.fragments import Fragment, batch_fragments
-from reconciler.queries.moving_windows import with_detected_movement
+from reconciler.queries.moving_windows import with_movement
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.pruning import resolve_moving
 from reconciler.table.schema import Field, Schema
+from tests.queries.single import detected
 
 HOUR, DAY = 3_600_000, 86_400_000
 SCHEMA = Schema(0, (Field(1, "ts", "timestamptz"), Field(2, "day", "date")))
@@ -46,9 +47,9 @@ def asked(at: dt.datetime, since: dt.datetime) -> Fragment:
     return Fragment("log", event, "u", SINCE, (literal,), (None,), (1,), 1.0, event, "x")
 
 
-def replayed(found: list[Fragment], at: dt.datetime) -> set[dt.datetime]:
+def replayed(items: list[Fragment], at: dt.datetime) -> set[dt.datetime]:
     """The literals that these queries would have at another time."""
-    (batch,) = batch_fragments(found).shapes
+    (batch,) = with_movement(batch_fragments(items), SCHEMA).shapes
     (values,) = resolve_moving(batch, SCHEMA, round(at.timestamp() * 1000))
     return {dt.datetime.fromtimestamp(int(v) / 1e6, dt.UTC) for v in values}
 
@@ -56,22 +57,20 @@ def replayed(found: list[Fragment], at: dt.datetime) -> set[dt.datetime]:
 @pytest.mark.parametrize("period", PERIODS)
 def test_a_cut_window_moves_from_period_to_period(period: Period) -> None:
     rule = RULES[period]
-    found = with_detected_movement([asked(at, rule(at)) for at in moments(70)], SCHEMA)
-    assert {f.clocks for f in found} == {(PeriodClock(period),)}
+    items = [asked(at, rule(at)) for at in moments(70)]
+    assert {f.clocks for f in detected(items, SCHEMA)} == {(PeriodClock(period),)}
     for days in (75.3, 83.9, 120.5):
         later = START + dt.timedelta(days=days)
-        assert replayed(found, later) == {rule(later)}
+        assert replayed(items, later) == {rule(later)}
 
 
 def test_local_midnight_is_a_day_that_starts_later() -> None:
     zone = dt.timezone(dt.timedelta(hours=-5))
-    found = with_detected_movement(
-        [asked(at, midnight(at.astimezone(zone))) for at in moments(10)], SCHEMA
-    )
-    assert {f.clocks for f in found} == {(PeriodClock("day", 5 * HOUR),)}
+    items = [asked(at, midnight(at.astimezone(zone))) for at in moments(10)]
+    assert {f.clocks for f in detected(items, SCHEMA)} == {(PeriodClock("day", 5 * HOUR),)}
     for hour in (2, 7):
         later = START + dt.timedelta(days=20, hours=hour)
-        assert replayed(found, later) == {midnight(later.astimezone(zone))}
+        assert replayed(items, later) == {midnight(later.astimezone(zone))}
 
 
 def test_one_shape_may_have_several_windows() -> None:
@@ -80,7 +79,6 @@ def test_one_shape_may_have_several_windows() -> None:
     exact = [asked(at, at - dt.timedelta(spans[i % 3])) for i, at in enumerate(moments(20))]
     later = START + dt.timedelta(days=40, hours=9)
     ends = {span: dt.timedelta(days=span) for span in spans}
-    cut, exact = (with_detected_movement(items, SCHEMA) for items in (cut, exact))
     assert replayed(cut, later) == {midnight(later) - back for back in ends.values()}
     assert replayed(exact, later) == {later - back for back in ends.values()}
 
@@ -88,9 +86,8 @@ def test_one_shape_may_have_several_windows() -> None:
 def test_a_few_fixed_literals_stay_fixed_among_moving_ones() -> None:
     still = START - dt.timedelta(days=400)
     items = [asked(at, still if i % 10 == 0 else midnight(at)) for i, at in enumerate(moments(20))]
-    found = with_detected_movement(items, SCHEMA)
     later = START + dt.timedelta(days=40, hours=9)
-    assert replayed(found, later) == {still, midnight(later)}
+    assert replayed(items, later) == {still, midnight(later)}
 
 
 def test_days_that_people_pick_at_random_do_not_move() -> None:
@@ -99,19 +96,19 @@ def test_days_that_people_pick_at_random_do_not_move() -> None:
         asked(at, midnight(at) - dt.timedelta(days=int(random.integers(0, 30))))
         for at in moments(30, 900)
     ]
-    assert {f.moving for f in with_detected_movement(items, SCHEMA)} == {(None,)}
+    assert {f.moving for f in detected(items, SCHEMA)} == {(None,)}
 
 
 def test_the_first_of_a_month_within_one_month_may_be_fixed() -> None:
     items = [asked(at, RULES["month"](at)) for at in moments(25)]
-    assert {f.moving for f in with_detected_movement(items, SCHEMA)} == {(None,)}
+    assert {f.moving for f in detected(items, SCHEMA)} == {(None,)}
 
 
 def test_nanoseconds_are_cut_alike() -> None:
     schema = Schema(0, (Field(1, "ts", "timestamptz_ns"),))
     items = [asked(at, RULES["day"](at)) for at in moments(10)]
     items = [replace(f, literals=(f.literals[0] * 1000,)) for f in items]  # type: ignore[operator]
-    assert {f.clocks for f in with_detected_movement(items, schema)} == {(PeriodClock("day"),)}
+    assert {f.clocks for f in detected(items, schema)} == {(PeriodClock("day"),)}
 
 
 @pytest.mark.parametrize("period", PERIODS)

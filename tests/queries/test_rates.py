@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.rates import (
     Forecast,
@@ -17,6 +17,7 @@ from reconciler.queries.rates import (
     history_of,
     regime_forecast,
 )
+from reconciler.queries.shape import Workload
 from reconciler.table.times import DAY_MS
 
 START, WEEK = 1_700_006_400_000, 7 * DAY_MS

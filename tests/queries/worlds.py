@@ -153,7 +153,7 @@ def settings_of(draw: st.DrawFn, schema: Schema, slots: list[tuple[str, int]]) -
 
 
 def batched(queries: list[list[Any]], schema: Schema, slots: list[tuple[str, int]]) -> list[Any]:
-    """Literals as a ShapeBatch holds them."""
+    """Literals as a Shape holds them."""
     columns: list[Any] = []
     for place, (op, field_id) in enumerate(slots):
         items = [query[place] for query in queries]

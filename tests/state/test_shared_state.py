@@ -24,6 +24,7 @@ from reconciler.state.shared_state import JobLease, SharedStore
 from reconciler.table.refusals import PHYSICAL_SCHEMA, Refusal
 from reconciler.workload_log.skip_reasons import OWN_JOB
 from tests.conftest import sqlite_catalog
+from tests.queries.single import of_fragments, recorded
 from tests.said import Said
 from tests.state.test_state import UUID, fragment, intent, outcome, plan
 
@@ -62,7 +63,7 @@ def planned(number: int = 1, policy: str = "a" * 64) -> Any:
 def test_an_unwritten_state_reads_as_empty_and_makes_nothing(store: SharedStore) -> None:
     from reconciler.catalog.load import connect
 
-    assert store.fragments(UUID) == []
+    assert recorded(store, UUID) == []
     assert store.ledger() == ()
     assert store.spent("team/facts", UUID) == ()
     assert store.note("x") is None
@@ -80,7 +81,7 @@ def test_everything_comes_back_in_another_process_s_store(store: SharedStore) ->
     refused = Refusal("file:/a", PHYSICAL_SCHEMA, "at", "timestamp in milliseconds")
     store.record_refusals(UUID, [refused])
     other = SharedStore(store.config, store.namespace)
-    assert other.fragments(UUID) == [fragment(1), fragment(3)]
+    assert recorded(other, UUID) == of_fragments([fragment(1), fragment(3)])
     assert other.sketches(UUID, ["file:/a"]) == {"file:/a": [b"1"]}
     assert other.open_intents(UUID) == (first,)
     assert other.read_checks(UUID) == (ReadCheck("p-1", 5, 100, 50, 52, True),)
@@ -270,7 +271,7 @@ def test_writers_that_begin_at_once_lose_nothing(
 ) -> None:
     chosen = new_catalog(tmp_path) if kind == "sql" else request.getfixturevalue("rest_catalog")
     namespace_of_this_test = SharedStore(chosen)
-    before = len(namespace_of_this_test.fragments(UUID)) if kind == "rest" else 0
+    before = len(recorded(namespace_of_this_test, UUID)) if kind == "rest" else 0
     assert before == 0
     context = multiprocessing.get_context("spawn")
     workers = [
@@ -282,7 +283,7 @@ def test_writers_that_begin_at_once_lose_nothing(
         worker.join(240)
     assert [worker.exitcode for worker in workers] == [0, 0]
     store = SharedStore(chosen)
-    assert len(store.fragments(UUID)) == 8
+    assert len(recorded(store, UUID)) == 8
     assert store.skips(UUID) == {"unparsable": 8}
     assert len(store.ledger(UUID)) == 8
     assert sum(charge.rewrite_bytes for charge in store.spent("any", UUID)) == 800
@@ -303,7 +304,7 @@ def test_a_writer_killed_while_it_appends_leaves_the_state_readable(config: Cata
         victim.join(30)
     reader = SharedStore(config)
     held = reader.ledger(UUID)
-    assert len(reader.fragments(UUID)) >= len(held)
+    assert len(recorded(reader, UUID)) >= len(held)
     assert sum(c.rewrite_bytes for c in reader.spent("any", UUID)) == 100 * len(held)
     reader.record_outcomes(intent(9), (outcome(COMMITTED, batch=9),))
     assert len(reader.ledger(UUID)) == len(held) + 1
@@ -415,11 +416,11 @@ def test_what_is_older_than_the_retention_is_removed_and_its_files_with_it(
     brief.put_sketches(UUID, {"x": b"new"})
     for store in (unknown, long):
         store.remove_expired()
-        assert [item.position for item in store.fragments(UUID)] == [1, 2]
+        assert [item.position for item in recorded(store, UUID)] == [1, 2]
         assert store.sketches(UUID, ["x"]) == {"x": [b"old", b"new"]}
     before = {path.name for path in tmp_path.rglob("data/**/*.parquet")}
     brief.remove_expired()
     for store in (brief, unknown):
-        assert [item.position for item in store.fragments(UUID)] == [2]
+        assert [item.position for item in recorded(store, UUID)] == [2]
         assert store.sketches(UUID, ["x"]) == {"x": [b"new"]}
     assert len(before - {path.name for path in tmp_path.rglob("data/**/*.parquet")}) == 2

@@ -31,6 +31,7 @@ from reconciler.state.state import RETENTION_SECONDS, StateStore, cache_director
 from reconciler.table.refusals import DAMAGED, PHYSICAL_SCHEMA, Refusal
 from reconciler.table.schema import Field
 from reconciler.workload_log.skip_reasons import OWN_JOB
+from tests.queries.single import of_fragments, recorded
 from tests.said import Said
 
 UUID = "3f9a1c0b-77de-4c21-a0be-000000000001"
@@ -79,31 +80,27 @@ def outcome(state: str, action: str = "a01", batch: int = 1) -> Outcome:
 def test_fragments_come_back_as_they_were_stored_by_table_and_event_time(store: StateStore) -> None:
     items = [fragment(3), fragment(1), fragment(2, uuid="other")]
     store.append_fragments(items)
-    assert store.fragments(UUID) == [fragment(1), fragment(3)]
-    assert store.fragments("other") == [fragment(2, uuid="other")]
-    assert store.fragments("unknown") == []
+    assert recorded(store, UUID) == of_fragments([fragment(1), fragment(3)])
+    assert recorded(store, "other") == of_fragments([fragment(2, uuid="other")])
+    assert recorded(store, "unknown") == []
 
 
-def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(
-    store: StateStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older = tuple((name, kind) for name, kind in state.FRAGMENTS if name != "elsewhere")
-    with monkeypatch.context() as then:
-        then.setattr(state, "FRAGMENTS", older)
-        store.append_fragments([fragment(1)])
-    assert store.fragments(UUID) == [fragment(1)]  # nothing was written yet by this version
-    store.append_fragments([replace(fragment(2), elsewhere=True)])
-    assert [one.elsewhere for one in store.fragments(UUID)] == [False, True]
+def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(store: StateStore) -> None:
+    columns = (("number", "int"), ("text", "string?"))
+    store._tables.append("t", columns[:1], [{"number": 1}])
+    store._tables.append("t", columns, [{"number": 2, "text": "two"}])
+    found = store._tables.scan("t", columns, state_tables.matching({}), ["number", "text"])
+    assert found is not None and found.sort_by("number").column("text").to_pylist() == [None, "two"]
 
 
 def test_a_repeated_import_adds_nothing(store: StateStore) -> None:
     store.append_fragments([fragment(1), fragment(2)])
     store.append_fragments([fragment(1), fragment(2), fragment(3)])
-    assert [item.position for item in store.fragments(UUID)] == [1, 2, 3]
+    assert [item.position for item in recorded(store, UUID)] == [1, 2, 3]
 
 
 def test_an_unwritten_state_reads_as_empty_and_writes_no_table(store: StateStore) -> None:
-    assert store.fragments(UUID) == []
+    assert recorded(store, UUID) == []
     assert store.open_intents(UUID) == ()
     assert store.ledger() == ()
     assert not (store.directory / "state").exists()
@@ -117,8 +114,8 @@ def test_small_files_are_merged_and_nothing_is_lost(
     monkeypatch.setattr(state_tables, "ORPHAN_SECONDS", -1.0)
     for position in range(14):
         store.append_fragments([fragment(position)])
-    assert [item.position for item in store.fragments(UUID)] == list(range(14))
-    data = list((store.directory / "state" / "fragments" / "data").rglob("*.parquet"))
+    assert [item.position for item in recorded(store, UUID)] == list(range(14))
+    data = list((store.directory / "state" / "queries" / "data").rglob("*.parquet"))
     assert len(data) <= 6
 
 
@@ -132,11 +129,11 @@ def test_a_merge_drops_fragments_older_than_the_retention(
     monkeypatch.setattr(module, "_now_ms", lambda: now - 1000 * RETENTION_SECONDS - 1000)
     store.append_fragments([fragment(1)])
     monkeypatch.setattr(module, "_now_ms", lambda: now)
-    assert store.fragments(UUID) == []
+    assert recorded(store, UUID) == []
     store.append_fragments([fragment(2)])
     store.append_fragments([fragment(3)])
     monkeypatch.setattr(module, "_now_ms", lambda: now - 1000 * RETENTION_SECONDS)
-    assert [item.position for item in store.fragments(UUID)] == [2, 3]
+    assert [item.position for item in recorded(store, UUID)] == [2, 3]
 
 
 def test_a_merge_gives_way_to_a_concurrent_append_of_the_same_rows(
@@ -148,16 +145,16 @@ def test_a_merge_gives_way_to_a_concurrent_append_of_the_same_rows(
 
     import reconciler.state.state as module
 
-    original = module._distinct
+    original = module.distinct
 
     def slipped_in(rows):  # type: ignore[no-untyped-def]
         monkeypatch.setattr(state_tables, "MAX_FILES", 100)
         other.append_fragments([fragment(9)])
         return original(rows)
 
-    monkeypatch.setattr(module, "_distinct", slipped_in)
+    monkeypatch.setattr(module, "distinct", slipped_in)
     store.append_fragments([fragment(2)])
-    assert [item.position for item in store.fragments(UUID)] == [1, 2, 9]
+    assert [item.position for item in recorded(store, UUID)] == [1, 2, 9]
 
 
 def _append_many(directory: str, start: int) -> None:
@@ -179,7 +176,7 @@ def test_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
         worker.join(120)
     assert [worker.exitcode for worker in workers] == [0, 0]
     store = StateStore(tmp_path / "state")
-    assert len(store.fragments(UUID)) == 8
+    assert len(recorded(store, UUID)) == 8
     assert store.skips(UUID) == {"unparsable": 8}
 
 
@@ -189,14 +186,14 @@ def test_a_killed_writer_leaves_a_usable_state(tmp_path: Path) -> None:
     store.append_fragments([fragment(1)])
     victim = context.Process(target=_append_many, args=(str(tmp_path / "state"), 100))
     victim.start()
-    while len(store.fragments(UUID)) < 3:
+    while len(recorded(store, UUID)) < 3:
         time.sleep(0.05)
     assert victim.pid is not None
     os.kill(victim.pid, signal.SIGKILL)
     victim.join(30)
-    before = store.fragments(UUID)
+    before = recorded(store, UUID)
     store.append_fragments([fragment(2)])
-    assert len(store.fragments(UUID)) == len(before) + 1
+    assert len(recorded(store, UUID)) == len(before) + 1
 
 
 def test_intents_are_open_until_every_outcome_is_known(store: StateStore) -> None:

@@ -23,6 +23,7 @@ from reconciler.workload_log.identity import Occurrences, identity_of
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
+from tests.queries.single import recorded
 from tests.workload_log.sinks import MemorySink
 from tests.workload_log.test_sql_log import BY_NAME, entry, run, write
 
@@ -227,7 +228,7 @@ def test_two_importers_at_once_do_not_double(tmp_path: Path) -> None:
         store.recorded = lambda: empty  # type: ignore[method-assign]
         store.cursor = lambda source: None  # type: ignore[method-assign]
         assert _imported(path, store).kept == 50
-    assert len(StateStore(tmp_path / "state").fragments("uuid-t")) == 50
+    assert len(recorded(StateStore(tmp_path / "state"), "uuid-t")) == 50
 
 
 def _imported(path: Path, store: Any) -> Tally:

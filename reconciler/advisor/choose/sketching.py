@@ -13,9 +13,9 @@ from reconciler.advisor.choose.binpack import small_files_mask
 from reconciler.advisor.choose.recluster import allowed, movable
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.plan.grouping import SMALL_SHARE
-from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.rewrite_cost import MORE_TO_SORT
+from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Bool, FileTable, Float64, Int64
 from reconciler.table.values import Kind
 
@@ -76,7 +76,7 @@ def saving_bound(situation: Situation) -> Float64:
     return bound
 
 
-def _unknown(situation: Situation, demand: Demand) -> Bool:
+def _unknown(situation: Situation, demand: Shape) -> Bool:
     """Return bool[files]: nobody knows which values the file has in a column of the condition."""
     files = situation.facts.view.known
     unknown = np.zeros(len(files), dtype=np.bool_)

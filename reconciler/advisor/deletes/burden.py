@@ -13,9 +13,9 @@ import numpy as np
 
 from reconciler.advisor.advice import Settings
 from reconciler.advisor.deletes.apply_cost import apply_seconds
-from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.rewrite_cost import READ_CPU_PER_BYTE
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.deletes import DeleteTable, equality_deleted
 from reconciler.table.filetable import Bool, FileTable, Float64
@@ -59,7 +59,7 @@ def read_bytes_of(settings: Settings, seconds: Any) -> Any:
 def burden_of(
     table: FileTable,
     deletes: DeleteTable,
-    demands: Sequence[Demand],
+    demands: Sequence[Shape],
     readings: Sequence[ShapeReading],
 ) -> Burden:
     """Return what the deletes of every file cost its readers; readings: of the demands."""
@@ -93,9 +93,7 @@ def burden_of(
     )
 
 
-def _reads(
-    table: FileTable, demands: Sequence[Demand], readings: Sequence[ShapeReading]
-) -> Float64:
+def _reads(table: FileTable, demands: Sequence[Shape], readings: Sequence[ShapeReading]) -> Float64:
     """Return how often the queries of the horizon read each file, in whole readings of their
     columns."""
     reads = np.zeros(len(table))

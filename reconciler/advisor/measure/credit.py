@@ -7,16 +7,15 @@ What cannot be known is a bound: the ledger's lower one is what decisions spend.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from reconciler.queries.demand import Demand, recorded
-from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.pruning import simplify
 from reconciler.queries.read_cost import read_shape
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import OPEN_BYTES, TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Float64, Int64
 
@@ -110,17 +109,16 @@ def written(
     return Rewrite(plan_id, since_ms, before, after, never, never, never)
 
 
-def credit_of(rewrite: Rewrite, fragments: Iterable[Fragment], price: Price) -> Credit:
+def credit_of(rewrite: Rewrite, shapes: Sequence[Shape], price: Price) -> Credit:
     """Return what the queries after the commit did not read because of it.
 
     For itself, a rewrite earns while its files are live. For the table it also counts when a later
     rewrite of ours has replaced them: that one was measured against them, so that only both
     together give what was saved, and spoiling and repairing a layout earns nothing.
     """
-    later = [one for one in fragments if one.event_ms > rewrite.since_ms]
     total = Credit(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, rewrite.since_ms, rewrite.since_ms)
     for start, end in _spans(rewrite):
-        inside = [one for one in later if start < one.event_ms <= end]
+        inside = [part for one in shapes if len(part := one.since(start + 1, end))]
         if inside:
             total = total.plus(_span_credit(rewrite, inside, start, price))
     return total
@@ -134,7 +132,7 @@ def _spans(rewrite: Rewrite) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _span_credit(rewrite: Rewrite, queries: Sequence[Fragment], start: int, price: Price) -> Credit:
+def _span_credit(rewrite: Rewrite, queries: Sequence[Shape], start: int, price: Price) -> Credit:
     """Return what the queries of a time in which the same files were live did not read."""
     lost = rewrite.lost_by_ms <= start
     doubtful = (rewrite.lost_after_ms <= start) & ~lost
@@ -144,27 +142,24 @@ def _span_credit(rewrite: Rewrite, queries: Sequence[Fragment], start: int, pric
     for demand in _demands(known, rewrite.after):
         own += _bounds(rewrite, demand, live & ~lost, doubtful, price)
         table += _bounds(rewrite, demand, ~lost, doubtful, price)
-    counted, times = sum(one.weight for one in known), [one.event_ms for one in queries]
-    unknown = sum(one.weight for one in queries) - counted
+    counted = float(sum(one.weight.sum() for one in known))
+    unknown = float(sum(one.weight.sum() for one in queries)) - counted
+    last = max(int(one.event_ms.max()) for one in queries)
     (least, most), (table_least, table_most) = own.tolist(), table.tolist()
-    return Credit(
-        least, most, table_least, table_most, counted, unknown, rewrite.since_ms, max(times)
-    )
+    return Credit(least, most, table_least, table_most, counted, unknown, rewrite.since_ms, last)
 
 
-def _demands(queries: Sequence[Fragment], files: FileTable) -> list[Demand]:
-    """Return the queries by shape and by the columns that they read, none merged or left out."""
-    by_columns: dict[tuple[int, ...], list[Fragment]] = {}
-    for one in queries:
-        by_columns.setdefault(one.projection, []).append(one)
-    return [
-        replace(recorded(batch), predicate=simplify(batch.predicate, files.schema))
-        for _, members in sorted(by_columns.items())
-        for batch in batch_fragments(members).shapes
+def _demands(queries: Sequence[Shape], files: FileTable) -> list[Shape]:
+    """Return the queries by the columns that they read and by shape, none merged or left out."""
+    found = [
+        (fields, one.shape_id, replace(part, predicate=simplify(one.predicate, files.schema)))
+        for one in queries
+        for fields, part in one.by_columns()
     ]
+    return [part for *_, part in sorted(found, key=lambda item: item[:2])]
 
 
-def _bounds(rewrite: Rewrite, demand: Demand, kept: Bool, doubtful: Bool, price: Price) -> Float64:
+def _bounds(rewrite: Rewrite, demand: Shape, kept: Bool, doubtful: Bool, price: Price) -> Float64:
     """Return bounds of what the queries did not read because of the kept files: float64[2].
 
     doubtful: bool[files], those of which it is not known whether they were still live.
@@ -176,7 +171,7 @@ def _bounds(rewrite: Rewrite, demand: Demand, kept: Bool, doubtful: Bool, price:
     return np.array([demand.weight @ least, demand.weight @ most])
 
 
-def _saved(rewrite: Rewrite, demand: Demand, kept: Bool, price: Price) -> tuple[Float64, Float64]:
+def _saved(rewrite: Rewrite, demand: Shape, kept: Bool, price: Price) -> tuple[Float64, Float64]:
     """Return bounds of what each query reads less of the kept files than of the replaced files that
     held their rows.
 
@@ -196,14 +191,14 @@ def _saved(rewrite: Rewrite, demand: Demand, kept: Bool, price: Price) -> tuple[
     return np.maximum(then - gone * whole, 0.0) - now, then - now
 
 
-def _costs(parts: Sequence[FileTable], demand: Demand, price: Price) -> Float64:
+def _costs(parts: Sequence[FileTable], demand: Shape, price: Price) -> Float64:
     total = np.zeros(len(demand))
     for files in parts:
         total += _cost(files, demand, price)
     return total
 
 
-def _cost(files: FileTable, demand: Demand, price: Price) -> Float64:
+def _cost(files: FileTable, demand: Shape, price: Price) -> Float64:
     if not len(files):
         return np.zeros(len(demand))
     view: TableView = table_view(files, None, None, price.row_group_bytes, price.open_bytes)

@@ -18,8 +18,8 @@ from reconciler.advisor.judge.candidate import Candidate
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.format import plural
 from reconciler.plan.prediction_interval import Interval
-from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading, scan_amplification
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import projected_bytes, row_group_count
 from reconciler.table.deletes import deleted_rows
 from reconciler.table.filetable import Bool, FileTable, Float64, Int64
@@ -134,7 +134,7 @@ def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]
     return tuple(sorted(effects, key=lambda e: (-e.bytes_now, e.shape_id)))
 
 
-def is_worse(demand: Demand, now: Float64, after: Float64) -> bool:
+def is_worse(demand: Shape, now: Float64, after: Float64) -> bool:
     """Whether the queries read more than before; of moving windows, those to come."""
     times = demand.executions if demand.moving else demand.weight
     return float(times @ after) > WORSE * float(times @ now)

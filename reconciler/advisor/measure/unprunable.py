@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.sentence import Sentence
-from reconciler.queries.demand import Demand
 from reconciler.queries.demanded import predicate_columns
 from reconciler.queries.predicate import only_null_tests
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import Float64
 
@@ -37,14 +37,14 @@ def why_nothing_helps(situation: Situation) -> Sentence | str:
     return present[0] if present else reasons.NO_CONDITION
 
 
-def _needs(situation: Situation) -> Iterator[tuple[Demand, float, Float64]]:
+def _needs(situation: Situation) -> Iterator[tuple[Shape, float, Float64]]:
     """Yield each shape with the bytes of its columns, and those of them that match each query."""
     for demand, reading in situation.foreseen.readings:
         whole = float(projected_bytes(situation.table, demand.projection).sum())
         yield demand, whole, reading.matching
 
 
-def _is_usable(demand: Demand, matches_most: bool) -> bool:
+def _is_usable(demand: Shape, matches_most: bool) -> bool:
     """`IS NOT NULL` is ignored if nearly every row meets it, because engines add it to the keys of
     joins."""
     return demand.prunable and not (matches_most and only_null_tests(demand.predicate))

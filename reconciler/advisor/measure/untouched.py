@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import And, Comparison, Ref, fields_of
 from reconciler.queries.read_cost import ShapeReading, read_shape
+from reconciler.queries.shape import Shape, asked
 from reconciler.queries.table_view import TableView, projected_bytes
 from reconciler.table.filetable import Array, Float64, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
@@ -38,7 +38,7 @@ class Asked:
 
     members: tuple[int, ...]
     """Indexes into the demands of which it consists; () for a guard."""
-    guard: Demand | None
+    guard: Shape | None
     """Ranges of a column that nobody may have asked for yet, instead of recorded queries; None for
     recorded ones."""
     weight: float
@@ -55,7 +55,7 @@ class Asked:
 
 
 def asked_of(
-    view: TableView, demands: Sequence[Demand], readings: Sequence[ShapeReading]
+    view: TableView, demands: Sequence[Shape], readings: Sequence[ShapeReading]
 ) -> tuple[Asked, ...]:
     """Return the recorded queries by the columns of their conditions, and the guarded ranges."""
     if not len(view.files) or not demands:
@@ -88,7 +88,7 @@ def asked_of(
 
 
 def _untouched(
-    view: TableView, rest: TableView | None, demand: Demand, reading: ShapeReading, ordered: bool
+    view: TableView, rest: TableView | None, demand: Shape, reading: ShapeReading, ordered: bool
 ) -> Float64:
     """Return the cost of each query of the untouched table. rest: the files that we did not write,
     None if these are all or none: of such a table the present reading is all that is known.
@@ -149,7 +149,7 @@ def _sampled(view: TableView, column: int) -> Array:
     return found
 
 
-def _ranges(view: TableView, demands: Sequence[Demand], column: int) -> Demand:
+def _ranges(view: TableView, demands: Sequence[Shape], column: int) -> Shape:
     """Return RANGES ranges at even places of the column, read by the commonest projection."""
     values = _sampled(view, column)
     if not len(values):
@@ -159,13 +159,12 @@ def _ranges(view: TableView, demands: Sequence[Demand], column: int) -> Demand:
     first: Int64 = np.clip(np.floor(place - reach), 0, len(values) - 1).astype(np.int64)
     last: Int64 = np.clip(np.floor(place + reach), 0, len(values) - 1).astype(np.int64)
     common = max(demands, key=lambda demand: float(demand.executions.sum()))
-    return Demand(
+    sets = tuple((tuple(sorted({*own, column})), share) for own, share in common.column_sets)
+    return asked(
         shape_id=f"range of {column}",
         predicate=And((Comparison(Ref(column), ">=", 0), Comparison(Ref(column), "<", 1))),
-        projection={**common.projection, column: 1.0},
+        column_sets=sets,
         literals=(values[first], values[last]),
         weight=np.zeros(RANGES),
         executions=np.ones(RANGES),
-        moving=False,
-        full_scan=False,
     )

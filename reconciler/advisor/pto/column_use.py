@@ -14,10 +14,10 @@ import numpy as np
 
 from reconciler.advisor.simulate.missing import NULL
 from reconciler.advisor.simulate.pool import Pool
-from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import Comparison as Compared
 from reconciler.queries.predicate import In, Ref, fields_of, walk
 from reconciler.queries.row_filter import matches
+from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Array, Bool, Float64
 from reconciler.table.values import Kind
 
@@ -82,7 +82,7 @@ class Usage:
         return tuple(sorted(found, key=lambda use: (-use.frequency, use.selectivity)))
 
 
-def usage(pool: Pool, demands: Sequence[Demand]) -> Usage:
+def usage(pool: Pool, demands: Sequence[Shape]) -> Usage:
     """Return what recorded queries filter on, with selectivities measured on the sampled rows."""
     share = pool.weight / max(float(pool.weight.sum()), 1e-12)
     weight, selectivity, filters, equal = [], [], [], []
@@ -105,7 +105,7 @@ def usage(pool: Pool, demands: Sequence[Demand]) -> Usage:
     )  # fmt: skip
 
 
-def matched_rows(pool: Pool, demand: Demand) -> Bool:
+def matched_rows(pool: Pool, demand: Shape) -> Bool:
     """Return bool[queries, rows]: the sampled rows that each query matches. A query of columns that
     were not sampled may match any row."""
     fields = [field for field in fields_of(demand.predicate) if field in pool.columns]
@@ -121,7 +121,7 @@ def matched_rows(pool: Pool, demand: Demand) -> Bool:
     )
 
 
-def _filters(demand: Demand) -> tuple[frozenset[int], frozenset[int]]:
+def _filters(demand: Shape) -> tuple[frozenset[int], frozenset[int]]:
     """Return the columns of the predicate, and those compared with single values only."""
     if not demand.prunable:
         return frozenset(), frozenset()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.simulate.grid import Readings
-from reconciler.queries.demand import Demand
 from reconciler.queries.open_price import OpenPrice
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import OPEN_BYTES, OPENING_REQUESTS
 from reconciler.table.filetable import Float64
 
@@ -78,7 +78,7 @@ def measured_costs(price: OpenPrice) -> Costs:
 PRESETS: Mapping[str, Costs] = {costs.name: costs for costs in (LOCAL, OBJECT_STORE)}
 
 
-def reading_cost(costs: Costs, readings: Readings, demands: Sequence[Demand]) -> Float64:
+def reading_cost(costs: Costs, readings: Readings, demands: Sequence[Shape]) -> Float64:
     """Return the cost of reading per size and demand over the horizon, float64[sizes, demands]."""
     columns = np.array([sum(demand.projection.values()) for demand in demands], dtype=np.float64)
     file = costs.file + costs.file_column * columns

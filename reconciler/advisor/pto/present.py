@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from reconciler.advisor.simulate.grid import Readings
-from reconciler.queries.demand import Demand
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.read_cost import read_shape
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView, projected_bytes
 
 
-def present_readings(view: TableView, demands: Sequence[Demand]) -> Readings:
+def present_readings(view: TableView, demands: Sequence[Shape]) -> Readings:
     """Return the readings of the observed files, float64[1, demands].
 
     Row groups are exact where footers are known. Footers themselves are part of a file's cost
@@ -33,7 +33,7 @@ def present_readings(view: TableView, demands: Sequence[Demand]) -> Readings:
     return Readings(*found)
 
 
-def present_footers(view: TableView, demands: Sequence[Demand]) -> float:
+def present_footers(view: TableView, demands: Sequence[Shape]) -> float:
     """Return the bytes of the footers that the recorded window reads, by which a plan counts more
     bytes than `present_readings`. 0 for files whose footers were not read."""
     if view.footer_bytes is None:
@@ -48,7 +48,7 @@ def present_footers(view: TableView, demands: Sequence[Demand]) -> float:
 
 
 def _row_groups(
-    view: TableView, demand: Demand, files: np.ndarray, size: np.ndarray
+    view: TableView, demand: Shape, files: np.ndarray, size: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the row groups read, and skipped in opened files, per query."""
     groups, owner = view.row_groups, view.group_file

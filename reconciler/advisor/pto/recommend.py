@@ -43,7 +43,7 @@ from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.format import iec
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import ARRIVAL, Ordering
-from reconciler.queries.demand import Demand
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Float64
 from reconciler.table.schema import PartitionSpec, Schema
@@ -82,7 +82,7 @@ class Given:
     """The table with its sample, and the row groups of the files whose footers were read."""
     present: PartitionSpec
     """The table's present partition spec."""
-    demands: tuple[Demand, ...]
+    demands: tuple[Shape, ...]
     """The recorded queries, by shape."""
     costs: Costs
     """What opening files and reading row groups costs."""
@@ -98,7 +98,7 @@ class Given:
     """Seed of the method's random choices."""
     keep_partitioning: bool = False
     """Whether the present partitioning is the only candidate."""
-    windows: tuple[tuple[str, tuple[Demand, ...]], ...] = ()
+    windows: tuple[tuple[str, tuple[Shape, ...]], ...] = ()
     """(name, queries) of other windows of the log, for the sensitivity."""
 
 

@@ -33,7 +33,7 @@ from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import ARRIVAL, Ordering
-from reconciler.queries.demand import Demand
+from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import SortColumn
 from reconciler.table.times import DAY_MS
@@ -107,7 +107,7 @@ class Space:
     """Number of orderings after the first that are Algorithm 1's."""
     sizes: tuple[Sizes, ...]
     """The grid of file and row-group sizes."""
-    demands: tuple[Demand, ...]
+    demands: tuple[Shape, ...]
     """The recorded queries, by shape."""
     usage: Usage
     """The columns that the queries filter, and how often."""

@@ -20,9 +20,9 @@ from reconciler.advisor.simulate.sampled import stored_bytes
 from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
 from reconciler.advisor.simulate.zones import zone_maps
 from reconciler.plan.ordering import Ordering
-from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.pruning import Partitions, may_match
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import type_width
 from reconciler.table.filetable import ColumnBounds, Float64, Int64
 from reconciler.table.schema import PartitionSpec
@@ -138,7 +138,7 @@ def _taken(thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes) ->
 
 
 def simulate_sizes(
-    sized: SizedRows, sizes: Sequence[Sizes], demands: Sequence[Demand], *, widening: float = 1.0
+    sized: SizedRows, sizes: Sequence[Sizes], demands: Sequence[Shape], *, widening: float = 1.0
 ) -> Grid:
     """Return what each size reads. widening: multiple of the correction for the sample's ranges; 0
     takes them as they are, which is too optimistic."""
@@ -181,7 +181,7 @@ def _counted(slices: Slices, sizes: int) -> Float64:
 
 
 def _expected(
-    sized: SizedRows, demand: Demand, slices: Slices, columns: Mapping[int, ColumnBounds]
+    sized: SizedRows, demand: Shape, slices: Slices, columns: Mapping[int, ColumnBounds]
 ) -> Float64:
     """Return how often each slice is read: in the window, and over the horizon, float64[2, n]."""
     weights = np.stack((demand.weight, demand.executions)).astype(np.float32)
@@ -209,7 +209,7 @@ def _expected(
     return total
 
 
-def _projected(sized: SizedRows, demand: Demand, slices: Slices) -> Float64:
+def _projected(sized: SizedRows, demand: Shape, slices: Slices) -> Float64:
     """Return the bytes per row of the projection, per slice."""
     schema, whole = sized.rows.pool.files.schema, max(known.per_row for known in sized.known)
     every = max(sum(type_width(field.type) for field in schema.fields), 1)

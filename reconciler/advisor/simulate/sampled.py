@@ -25,8 +25,8 @@ from reconciler.advisor.simulate.pool import Pool, StoredBytes
 from reconciler.advisor.simulate.stored import written_share
 from reconciler.advisor.simulate.target import placed, target_partitions
 from reconciler.advisor.simulate.zones import zone_maps
-from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import read_layout
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import ColumnBounds, FileTable, Float64, Int64
 
@@ -54,7 +54,7 @@ def stored_bytes(pool: Pool, layout: Layout) -> StoredBytes:
 
 
 def with_replicates(
-    outcome: Outcome, pool: Pool, layout: Layout, demands: Sequence[Demand], seed: int
+    outcome: Outcome, pool: Pool, layout: Layout, demands: Sequence[Shape], seed: int
 ) -> Outcome:
     """Return the same outcome with a seeded bootstrap of the sampled rows, which shows the sample's
     error."""

@@ -16,8 +16,8 @@ from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.merged import merged
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import sampled
-from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading, read_layout
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import FileTable
 
@@ -25,7 +25,7 @@ Rows = Pool | TableView | FileTable
 """What is known of the rows: a sample; whole files that keep their rows in order; bounds alone."""
 
 
-def simulate(layout: Layout, rows: Rows, demands: Sequence[Demand]) -> Outcome | None:
+def simulate(layout: Layout, rows: Rows, demands: Sequence[Shape]) -> Outcome | None:
     """Return what every shape reads from the rows in this layout, None if that cannot be known."""
     written = _written(layout, rows)
     if written is None:

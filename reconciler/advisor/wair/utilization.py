@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading, read_shape
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Float64
 
@@ -26,7 +26,7 @@ class FileSavings:
     readings: tuple[ShapeReading, ...]
 
 
-def file_savings(view: TableView, demands: Sequence[Demand]) -> FileSavings:
+def file_savings(view: TableView, demands: Sequence[Shape]) -> FileSavings:
     """Return the sum over queries of (1 - u) * size_read, per file and per shape (Algorithm 2,
     first loop)."""
     readings = tuple(read_shape(view, demand) for demand in demands)
