@@ -9,13 +9,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from reconciler.plan.actions.cluster import Cluster
 
 from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
+from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.ordering import Lexicographic
 from reconciler.spark.commit import commit
