@@ -135,7 +135,9 @@ def _step_document(step: StepResult) -> dict[str, Any]:
 def _seconds(step: StepResult, admitted: Total) -> float:
     """Return the predicted time of actions that one process carries out, the start of Java
     included."""
-    return step.before.settings.throughput.plan_seconds(admitted.millis / 1000, admitted.groups)
+    return step.before.settings.throughput.plan_seconds(
+        admitted.millis / 1000, admitted.groups, admitted.through_spark
+    )
 
 
 def _id(snapshot: int | None) -> str | None:

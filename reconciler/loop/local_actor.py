@@ -103,14 +103,16 @@ class LocalActor(Reader):
 
     def measure_rho(self, after: PlanOnTable, result: ExecutionResult) -> None:
         """Read a part of the table with the most frequent projection, a few times in a table's
-        life.
+        life, if Spark runs: starting it for a measurement takes longer than many runs.
 
         A failed measurement is ignored: the table has been rewritten, and its run has not failed.
         """
         observation, shapes = after.observation, after.evidence.workload.shapes
         known = self.store.note_as(rho_key(observation.uuid), ratios) or ()
         known_shapes = [batch for batch in shapes if not batch.full_scan and batch.projection]
-        if self.spark is None or not known_shapes or len(known) >= MOST_MEASUREMENTS:
+        if self.spark is None or not self.spark.started:
+            return
+        if not known_shapes or len(known) >= MOST_MEASUREMENTS:
             return
         from reconciler.spark.schedule.read_cost import measure_rho
 

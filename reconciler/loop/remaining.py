@@ -165,7 +165,7 @@ def _cost(proposal: Proposal, planned: Mapping[str, Any], left: Total) -> dict[s
         **planned,
         "tableBytes": proposal.observation.files.total_bytes,
         "cpuMillis": left.cpu_millis,
-        "millis": millis(model.plan_seconds(left.millis / 1000, left.groups)),
+        "millis": millis(model.plan_seconds(left.millis / 1000, left.groups, left.through_spark)),
         "paybackMillis": _payback(proposal, planned.get("paybackMillis"), left),
     }
 

@@ -212,6 +212,8 @@ class Total:
     """Cost of the rewrites in bytes of reading."""
     in_parts: int = 0
     """Number of predictions that say where their saving comes from."""
+    through_spark: int = 0
+    """Number of actions whose rows go through Spark."""
 
     @property
     def saved_by(self) -> tuple[tuple[int, str], ...] | None:
@@ -236,7 +238,11 @@ def total(predictions: Iterable[Prediction]) -> Total:
     """Return the sums over the actions of a plan, or over those that remain."""
     every = tuple(predictions)
     sums = {name: sum(getattr(item, name) or 0 for item in every) for name in _SUMMED}
-    return Total(**sums, in_parts=sum(item.saving_opening is not None for item in every))
+    return Total(
+        **sums,
+        in_parts=sum(item.saving_opening is not None for item in every),
+        through_spark=sum(item.by_spark is not None for item in every),
+    )
 
 
 def predictions_of(actions: Iterable[Mapping[str, Any]]) -> list[Prediction]:
@@ -287,4 +293,6 @@ _SHRINKING = (
 )  # fmt: skip
 """What shrinks with an action's inputs."""
 
-_SUMMED = tuple(item.name for item in fields(Total) if item.name != "in_parts")
+_COUNTED = ("in_parts", "through_spark")
+"""Fields of a total that count actions."""
+_SUMMED = tuple(item.name for item in fields(Total) if item.name not in _COUNTED)

@@ -127,9 +127,9 @@ machine's speed: small actions tell how well their fixed parts are known."""
 LONG_RUN = 1.0
 """Modelled CPU seconds from which a run tells of it."""
 
-START_SECONDS = 4.5
-"""Time of starting the JVM and its Spark session: 4.6 CPU seconds, of several threads. Until runs
-were measured, as all seconds here."""
+START_SECONDS, SPARK_SECONDS = 2.0, 2.5
+"""Time of starting the JVM, and Spark in it: together 4.6 CPU seconds, of several threads. Until
+runs were measured, as all seconds here."""
 
 COMMIT_SECONDS = 0.5
 """Time of a group beside its tasks: planning its jobs, its commit, checks before and after. A
@@ -145,7 +145,8 @@ class RunTimes:
     """The times of one execution of a plan, on any table of a state store."""
 
     start: float | None
-    """Seconds that the JVM and its Spark session took to start; None if they ran already."""
+    """Seconds until the JVM was there, with Spark in it where executors are needed; None if it ran
+    already."""
     beside: float
     """Seconds of everything that is no task of a group."""
     groups: int
@@ -197,12 +198,14 @@ class Throughput:
     speed: Speed = UNKNOWN_SPEED
     """The machine's speed for work that is no rewrite, such as a writer's statement."""
 
-    def plan_seconds(self, seconds: float, groups: int) -> float:
+    def plan_seconds(self, seconds: float, groups: int, by_spark: int = 0) -> float:
         """Return the time of a plan whose actions take `seconds` in `groups` groups, with the start
-        of a JVM; 0 for a plan that rewrites nothing."""
+        of a JVM, and of Spark if the rows of some actions go through it; 0 for a plan that rewrites
+        nothing."""
         if seconds <= 0.0:
             return 0.0
-        return self.start_seconds + self.group_seconds * groups + seconds
+        spark = SPARK_SECONDS if by_spark else 0.0
+        return self.start_seconds + spark + self.group_seconds * groups + seconds
 
     def cpu_seconds(
         self, kind: str, size: int, files: int = 0, first: bool = True, rows: Rows | None = None

@@ -30,7 +30,9 @@ class _Notes:
     note_as: Any = Store.note_as
 
 
-def _measured(monkeypatch: pytest.MonkeyPatch, measure: Any) -> dict[str, Any]:
+def _measured(
+    monkeypatch: pytest.MonkeyPatch, measure: Any, started: bool = True
+) -> dict[str, Any]:
     query = replace(range_query(1, 2, 0, 10, event_ms=DAY), projection=(2, 7, 99))
     after = SimpleNamespace(
         observation=lineitem(4, 1),
@@ -38,7 +40,7 @@ def _measured(monkeypatch: pytest.MonkeyPatch, measure: Any) -> dict[str, Any]:
         target=SimpleNamespace(catalog=None, identifier=("s", "t")),
     )
     notes = _Notes()
-    actor = SimpleNamespace(spark=object(), store=notes)
+    actor = SimpleNamespace(spark=SimpleNamespace(started=started), store=notes)
     monkeypatch.setattr(read_cost, "measure_rho", measure)
     LocalActor.measure_rho(cast(Any, actor), cast(Any, after), cast(Any, None))
     return notes.kept
@@ -55,6 +57,13 @@ def test_a_dropped_column_is_left_out_and_a_list_is_read_whole(
 
     assert list(_measured(monkeypatch, measure).values()) == [[2.0]]
     assert asked == [("l_shipdate",), ("l_tags",)]
+
+
+def test_spark_is_not_started_for_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(*arguments: Any) -> Any:
+        pytest.fail("the run did without Spark")
+
+    assert _measured(monkeypatch, measure, started=False) == {}
 
 
 def test_what_cannot_be_measured_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

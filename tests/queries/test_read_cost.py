@@ -15,6 +15,7 @@ from reconciler.queries.read_cost import read_shape, scan_amplification
 from reconciler.queries.rewrite_cost import (
     KEY_TEXT,
     PRIOR_RHO,
+    SPARK_SECONDS,
     Rows,
     RunTimes,
     Throughput,
@@ -165,10 +166,11 @@ def test_runs_on_other_tables_forecast_the_first_plan_of_a_table():
     ]
     assert run_times([run.document() for run in runs]) == tuple(runs)
     found, prior = throughput_from([], runs), Throughput()
-    assert found.start_seconds == pytest.approx(8.0)  # of 4.5, 8 and 10
+    assert found.start_seconds == pytest.approx(8.0)  # of 2, 8 and 10
     assert found.group_seconds == pytest.approx((0.5 + 2.0) / 2)  # of 0, 0.5, 2 and 3
     assert found.cpu_seconds("pack", 10**7) == pytest.approx(1.5 * prior.cpu_seconds("pack", 10**7))
     assert found.plan_seconds(5.0, 4) == pytest.approx(8.0 + 4 * 1.25 + 5.0)
+    assert found.plan_seconds(5.0, 4, 1) == pytest.approx(8.0 + SPARK_SECONDS + 4 * 1.25 + 5.0)
     own = throughput_from([ThroughputSample("sort", 10**8, 60.0, 60.0, 20)], runs)
     assert own.start_seconds == found.start_seconds
     assert own.cpu_scale["sort"] != found.cpu_scale["sort"]

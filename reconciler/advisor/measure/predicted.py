@@ -105,7 +105,9 @@ def advice_of(
         payback_hours=_payback(situation, cost, saving),
         cost=cost,
         cpu_seconds=work.cpu_seconds,
-        seconds=situation.settings.throughput.plan_seconds(work.millis / 1000, work.groups),
+        seconds=situation.settings.throughput.plan_seconds(
+            work.millis / 1000, work.groups, work.through_spark
+        ),
         yearly_read=situation.foreseen.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
         outlook=situation.foreseen.outlook,
