@@ -36,7 +36,7 @@ from bench.results import write_section
 from reconciler.kube.connection import SERVICE_ACCOUNT
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator.launch.job_manifest import GRACE_SECONDS
-from reconciler.operator.layout.next_step import FINALIZER_BOUND
+from reconciler.operator.layout.job_checks import FINALIZER_BOUND
 from reconciler.operator.process.watch import SERVER_SECONDS
 from tests.cluster.cluster import KUBELET, Cluster
 from tests.cluster.pod import KEEP_TOKENS

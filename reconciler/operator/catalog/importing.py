@@ -12,7 +12,7 @@ import io
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,14 +24,10 @@ from reconciler.api.documents import WorkloadSource
 from reconciler.catalog.calls import in_lane
 from reconciler.errors import ReconcilerError, UnavailableError, UnusableLogError, UserError
 from reconciler.operator.catalog.handles import LiveHandle
+from reconciler.operator.catalog.import_state import ExcludingSink, tables_of
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.catalog.turns import Turns
-from reconciler.queries.excluded import excluded_fields, without_fields
-from reconciler.queries.fragments import Fragment
-from reconciler.workload_log.identity import Keys
-from reconciler.workload_log.importing import FragmentSink
 from reconciler.workload_log.packing import RemoteLog
-from reconciler.workload_log.tables import CatalogTables, KnownTable
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +252,7 @@ class _Reading:
         self.done, self.refused = dict(state.done), dict(state.refused)
         self.errors: list[str] = []
         self.added = self.more = False
-        self._tables = _tables_of(handle)
+        self._tables = tables_of(handle)
         self._files = self._bytes = 0
         self._end = time.monotonic() + READ_SECONDS
 
@@ -407,54 +403,3 @@ class _Remote(io.RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
-
-
-@dataclass(frozen=True, slots=True)
-class ExcludingSink:
-    """The state, for a reader: conditions on the excluded columns do not arrive there."""
-
-    store: FragmentSink
-    tables: CatalogTables
-    columns: tuple[str, ...]
-
-    def append_fragments(self, fragments: Iterable[Fragment]) -> None:
-        items = list(fragments)
-        excluded = {
-            uuid: excluded_fields(self.columns, self.tables.schema(uuid))
-            for uuid in {item.table_uuid for item in items}
-        }
-        self.store.append_fragments(
-            [without_fields(item, excluded[item.table_uuid]) for item in items]
-        )
-
-    def recorded(self) -> Keys:
-        return self.store.recorded()
-
-    def cursor(self, source: str) -> str | None:
-        return self.store.cursor(source)
-
-    def set_cursor(self, source: str, value: str) -> None:
-        self.store.set_cursor(source, value)
-
-    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
-        self.store.record_skips(table_uuid, counts)
-
-
-def _tables_of(handle: LiveHandle) -> CatalogTables:
-    identifiers = {(handle.config.name, *table): table for table in handle.listing()}
-    return CatalogTables(identifiers, lambda table: _known(handle, table))
-
-
-def _known(handle: LiveHandle, table: tuple[str, ...]) -> KnownTable | None:
-    from reconciler.catalog.load import connect, load_table
-    from reconciler.catalog.metadata import schema_of
-    from reconciler.table.observation import quoted_name
-
-    config, timeout = handle.config, handle.timeout
-    try:
-        loaded = load_table(connect(config, timeout), config, table, timeout)
-    except UserError as error:
-        log.warning("%s is left out of the import: %s", quoted_name(table), error.what)
-        return None
-    name = quoted_name((config.name, *table))
-    return KnownTable(str(loaded.metadata.table_uuid), name, schema_of(loaded.metadata))

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.documents import CatalogSpec, Engine
+from reconciler.api.documents import CatalogSpec, Engine, TableLayoutPolicy
 from reconciler.api.task_memory import driver_pod
 from reconciler.api.version import API_VERSION
 from reconciler.kube.pods import (
@@ -33,7 +33,10 @@ from reconciler.kube.pods import (
     work_mounts,
     work_volumes,
 )
+from reconciler.operator.catalog.ports import CatalogProblem
+from reconciler.operator.launch.run_documents import run_document
 from reconciler.operator.layout.job_record import JobRecord
+from reconciler.operator.layout.subject import Subject, catalog_version
 from reconciler.operator.settings import OperatorSettings
 
 CONTAINER = "driver"
@@ -77,6 +80,24 @@ class Attempt:
     memory_factor: float = 1.0
     """Factor of the memory of driver and executors; above 1 for the one retry after running out of
     memory."""
+
+
+def attempt_of(
+    settings: OperatorSettings, subject: Subject, record: JobRecord, memory_factor: float
+) -> Attempt:
+    """Return the attempt that the record of a TableLayout reserves."""
+    policy, handle = subject.policy, subject.handle
+    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    return Attempt(
+        record=record,
+        owner=Owner(subject.key.namespace, subject.key.name, subject.body["metadata"]["uid"]),
+        run=run_document(subject, record).text(),
+        engine=policy.spec.engine,
+        catalog=handle.document.spec,
+        settings=settings,
+        catalog_version=catalog_version(handle),
+        memory_factor=memory_factor,
+    )
 
 
 def job(attempt: Attempt) -> dict[str, Any]:

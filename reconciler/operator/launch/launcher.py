@@ -34,44 +34,21 @@ from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.launch import shares
 from reconciler.operator.launch.admission import FULL, REFUSED, RETRY, Admission, policy_key_of
 from reconciler.operator.launch.charges import Book
-from reconciler.operator.launch.job_manifest import Attempt, Owner, job
-from reconciler.operator.launch.run_documents import run_document
+from reconciler.operator.launch.job_manifest import attempt_of, job
+from reconciler.operator.launch.queued import Queued, reserves_the_same, saving_of
 from reconciler.operator.launch.spending import admitted
 from reconciler.operator.layout import failures
 from reconciler.operator.layout.job_record import JobRecord, Phase, job_status, record_of
 from reconciler.operator.layout.reconcile import Layouts
 from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Wait
-from reconciler.operator.layout.subject import Subject, catalog_version
+from reconciler.operator.layout.subject import Subject
 from reconciler.operator.seen import owner_uid
-from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 from reconciler.plan.budget import Charge
 from reconciler.plan.plan import policy_hash
 
 log = logging.getLogger(__name__)
-
-LEAST_SAVING = 0.01
-"""Saving per byte of declared work, so that its priority grows like any other's; a hundredth of it
-for a recommendation, which comes after all work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """Work that a table could start, and how long it has waited."""
-
-    work: Launch | Recommend
-    """The work."""
-    since: dt.datetime
-    """Since when it is offered."""
-    policy: str
-    """Key of the table's policy."""
-    limit: int
-    """How many jobs the policy runs at once."""
-    refused: Wait | None = None
-    """Why a budget or the cap refused it."""
-    among: frozenset[str] = frozenset()
-    """The jobs that ran then."""
 
 
 @dataclass
@@ -109,7 +86,7 @@ class Launcher:
             known = self.offers.get(key)
             if known is None:
                 known = Queued(work, self.layouts.clock(), policy, limit)
-            elif not _reserves_the_same(known.work.record, work.record):
+            elif not reserves_the_same(known.work.record, work.record):
                 known = replace(known, refused=None)
             offered = replace(known, work=work, policy=policy, limit=limit)
             self.offers[key] = offered
@@ -250,7 +227,7 @@ class Launcher:
         def rank(item: tuple[Key, Queued]) -> tuple[tuple[int, dt.datetime, int], float, Key]:
             namespace = item[0].namespace
             waited = max(0.0, (now - item[1].since).total_seconds() / 3600)
-            saving = -_saving_of(item[1].work) * (1 + waited)
+            saving = -saving_of(item[1].work) * (1 + waited)
             place = shares.precedence(namespace, jobs, self.starving, self.served, now)
             return place, saving, item[0]
 
@@ -368,7 +345,7 @@ class Launcher:
 
     def _send(self, subject: Subject, record: JobRecord, memory_factor: float) -> None:
         runtime = self.layouts.runtime
-        manifest = job(_attempt(runtime.settings, subject, record, memory_factor))
+        manifest = job(attempt_of(runtime.settings, subject, record, memory_factor))
         try:
             created = runtime.api.create(JOB, subject.key.namespace, manifest)
         except AlreadyExists:
@@ -429,35 +406,6 @@ class Launcher:
             subject, {**subject.status, "job": job_body, "failures": later.status()}
         )
         self.layouts.runtime.enqueue(subject.key, None)
-
-
-def _attempt(
-    settings: OperatorSettings, subject: Subject, record: JobRecord, memory_factor: float
-) -> Attempt:
-    policy, handle = subject.policy, subject.handle
-    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
-    return Attempt(
-        record=record,
-        owner=Owner(subject.key.namespace, subject.key.name, subject.body["metadata"]["uid"]),
-        run=run_document(subject, record).text(),
-        engine=policy.spec.engine,
-        catalog=handle.document.spec,
-        settings=settings,
-        catalog_version=catalog_version(handle),
-        memory_factor=memory_factor,
-    )
-
-
-def _reserves_the_same(one: JobRecord, other: JobRecord) -> bool:
-    """Whether a refusal of one is one of the other: they may differ in the time of the decision."""
-    return replace(one, written=other.written) == other
-
-
-def _saving_of(work: Launch | Recommend) -> float:
-    """Return the saving per byte by which work is ordered, which is never 0."""
-    if isinstance(work, Recommend):
-        return LEAST_SAVING / 100
-    return max(work.saving_per_byte, LEAST_SAVING)
 
 
 def layout_hash(policy: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.format import plural
@@ -14,6 +13,7 @@ from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.conditions import Body
 from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import JobSeen
+from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.gathering import Facts
 from reconciler.operator.layout.job_record import JobRecord, Phase, job_body
 from reconciler.operator.layout.status import failures_body, with_history
@@ -75,6 +75,15 @@ def _with_harm(message: str, harm: str) -> str:
     return f"{message[: MOST_CHARACTERS - len(harm) - 2]}. {harm}"
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a job ended: its result and message in history, and the failures in a row after it."""
+
+    result: str
+    message: str
+    failures: Failures | None
+
+
 def achieved(entries: Sequence[LedgerEntry], reading: ReadCheck | None = None) -> Achieved:
     return Achieved(
         frozenset(e.outcome.action_id for e in entries if e.written),
@@ -109,7 +118,7 @@ class Endings:
             ran = (uuid, record.plan_id, record.written)
             done = achieved(handle.outcomes(*ran), handle.reading(*ran))
         self._charge(subject, record, job)
-        self._reported_end(subject, record, words, done, succeeded)
+        self._reported_end(subject, record, words, done)
         self.facts.forget(subject.key)
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())
@@ -173,7 +182,7 @@ class Endings:
         job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
         return [] if job is None else pods_of(job, pods)
 
-    def _words(self, subject: Subject, record: JobRecord) -> Any:
+    def _words(self, subject: Subject, record: JobRecord) -> LastWords:
         """Return why the job ended."""
         listed = self.facts.listed(subject, fresh=True)
         jobs, pods = listed or ([], [])
@@ -182,62 +191,62 @@ class Endings:
         return failures.cause_of([] if job is None else pods_of(job, pods), job, stopped or "")
 
     def _reported_end(
-        self,
-        subject: Subject,
-        record: JobRecord,
-        words: Any,
-        done: Achieved,
-        succeeded: bool,
+        self, subject: Subject, record: JobRecord, words: LastWords | None, done: Achieved
     ) -> None:
-        """Write status.job, history and failures after a job, in one write."""
-        known = failures.failures_of(subject.status)
-        settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
-        if succeeded:
-            result, message = "Succeeded", done.text()
-            if settles_only:
-                message = "cleaned up after an interrupted attempt"
-            idle = failures.after(
-                known, failures.NO_EFFECT, "the job succeeded without a commit",
-                self.facts.scopes_now(subject), subject.now,
-            )  # fmt: skip
-            later = None if done.committed or settles_only else idle
-        else:
-            stopped = words.cause is Cause.STOPPED
-            result = "Stopped" if stopped else words.cause.value
-            message = f"{words.message}. {words.do}".rstrip(". ")
-            later = failures.after(
-                known, words.cause, message, self.facts.scopes_now(subject), subject.now
-            )
+        """Write status.job, history and failures after a job, in one write. words: None if it
+        succeeded."""
+        end = self._succeeded(subject, done) if words is None else self._failed(subject, words)
+        phase = Phase.SUCCEEDED if words is None else Phase.FAILED
+        job = job_body(subject.status, replace(record, phase=phase))
         entry = {
             "planId": record.plan_id,
-            "result": result,
+            "result": end.result,
             "finishedAt": utc(subject.now),
             "rewriteBytes": short_bytes(done.read_bytes),
             "cpuTime": short_duration(done.cpu_seconds),
-            "message": _with_harm(message, done.harm),
+            "message": _with_harm(end.message, done.harm),
         }
-        ended = replace(record, phase=Phase.SUCCEEDED if succeeded else Phase.FAILED)
         status = {
             **subject.status,
-            "job": {**job_body(subject.status, ended), "actionsCommitted": len(done.committed)},
+            "job": {**job, "actionsCommitted": len(done.committed)},
             "history": with_history(subject.status.get("history"), entry),
-            "failures": failures_body(later),
+            "failures": failures_body(end.failures),
         }
-        if succeeded and done.committed:
+        if words is None and done.committed:
             status["lastAppliedPlan"] = record.plan_id
         self.writer.put(subject, status)
-        namespace = subject.key.namespace
-        self.runtime.metrics.finished(namespace, "Succeeded" if succeeded else result)
+        self._announced(subject, record, end, done)
+
+    def _succeeded(self, subject: Subject, done: Achieved) -> End:
+        settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
+        text = "cleaned up after an interrupted attempt" if settles_only else done.text()
+        idle = self._after(subject, failures.NO_EFFECT, "the job succeeded without a commit")
+        return End("Succeeded", text, None if done.committed or settles_only else idle)
+
+    def _failed(self, subject: Subject, words: LastWords) -> End:
+        result = "Stopped" if words.cause is Cause.STOPPED else words.cause.value
+        message = f"{words.message}. {words.do}".rstrip(". ")
+        return End(result, message, self._after(subject, words.cause, message))
+
+    def _after(self, subject: Subject, cause: str, message: str) -> Failures | None:
+        """Return the failures in a row after this one."""
+        known = failures.failures_of(subject.status)
+        return failures.after(known, cause, message, self.facts.scopes_now(subject), subject.now)
+
+    def _announced(self, subject: Subject, record: JobRecord, end: End, done: Achieved) -> None:
+        """Count the end, and tell people of it."""
+        namespace, result = subject.key.namespace, end.result
+        self.runtime.metrics.finished(namespace, result)
         self.runtime.metrics.rewrote(namespace, done.read_bytes)
-        kind = "Normal" if succeeded or result == "Stopped" else "Warning"
-        self.runtime.api.event(subject.body, f"Job{result}", f"{record.name}: {message}", kind)
+        kind = "Normal" if result in ("Succeeded", "Stopped") else "Warning"
+        text = f"{record.name}: {end.message}"
+        self.runtime.api.event(subject.body, f"Job{result}", text, kind)
         if done.harm:
             text = f"{record.name}: {done.harm}"
             self.runtime.api.event(subject.body, "ReadingWorse", text, "Warning")
-        table = ".".join(subject.table)
         log.info("%s/%s: Job %s of table %s ended: %s, %s",
-                 *subject.key[1:], record.name, table, result,
-                 _with_harm(message, done.harm))  # fmt: skip
+                 *subject.key[1:], record.name, ".".join(subject.table), result,
+                 _with_harm(end.message, done.harm))  # fmt: skip
 
     def drop(self, subject: Subject, record: JobRecord, why: str) -> Result:
         """Drop a write-ahead that never got its Job."""
@@ -249,6 +258,5 @@ class Endings:
         return Result(due=subject.now.timestamp())
 
     def fail(self, subject: Subject, cause: str, message: str) -> None:
-        known = failures.failures_of(subject.status)
-        later = failures.after(known, cause, message, self.facts.scopes_now(subject), subject.now)
+        later = self._after(subject, cause, message)
         self.writer.put(subject, {**subject.status, "failures": failures_body(later)})

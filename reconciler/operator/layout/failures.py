@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.api.conditions import Reason
 from reconciler.kube.termination_message import Cause, LastWords, read_last_words
 from reconciler.operator.layout.facts import Trouble
-from reconciler.operator.layout.next_step import LONGEST_BACK_OFF
+from reconciler.operator.layout.table_checks import LONGEST_BACK_OFF
 from reconciler.operator.status_text import cut, parse_time, utc
 
 NOT_STARTED = "NotStarted"

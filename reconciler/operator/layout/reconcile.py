@@ -17,10 +17,11 @@ from reconciler.kube.errors import Conflict, NotFound
 from reconciler.kube.kinds import JOB
 from reconciler.operator import due
 from reconciler.operator.layout import failures
+from reconciler.operator.layout.attempts import adopted
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
 from reconciler.operator.layout.gathering import Facts
-from reconciler.operator.layout.job_record import JobRecord, Phase, job_body, record_of
+from reconciler.operator.layout.job_record import JobRecord, job_body, record_of
 from reconciler.operator.layout.next_step import RECOMMEND_CPU_SECONDS, next_step
 from reconciler.operator.layout.steps import (
     Adopt,
@@ -35,9 +36,7 @@ from reconciler.operator.layout.steps import (
     StopJob,
     Wait,
 )
-from reconciler.operator.layout.subject import (
-    Subject,
-)
+from reconciler.operator.layout.subject import Subject
 from reconciler.operator.layout.writer import LayoutWriter
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.work import Key, Result
@@ -149,19 +148,15 @@ class Layouts:
     def _adopt(self, subject: Subject, job: JobSeen) -> Result:
         """Record a live Job of ours, with what its write-ahead reserved."""
         record = record_of(subject.status)
-        if job.recommends and (record is None or record.name != job.name):
-            record = JobRecord(
-                job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
-                0, RECOMMEND_CPU_SECONDS,
-            )  # fmt: skip
-        elif record is None or record.name != job.name:
+        if record is not None and record.name == job.name:
+            record = replace(record, uid=job.uid, phase=job.phase)
+        elif job.recommends:
+            record = adopted(job, 0, RECOMMEND_CPU_SECONDS)
+        else:
             known = self.facts.proposals.get(subject.key)
             charges = known.charges if known is not None and known.plan_id == job.plan_id else ()
-            record = JobRecord(
-                job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
-                sum(c.rewrite_bytes for c in charges), round(sum(c.cpu_seconds for c in charges)),
-            )  # fmt: skip
-        record = replace(record, uid=job.uid, phase=job.phase)
+            size = sum(charge.rewrite_bytes for charge in charges)
+            record = adopted(job, size, round(sum(charge.cpu_seconds for charge in charges)))
         running = Wait(subject.now + BUSY, Reason.REWRITE_RUNNING, f"Job {job.name} runs")
         self.writer.hold(subject)
         if record.recommends:

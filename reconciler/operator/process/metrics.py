@@ -34,14 +34,9 @@ class Metrics:
     """The counters, each updated by the responsible part; `text` is the page."""
 
     def __init__(self) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        from prometheus_client import Counter, Gauge, Histogram
 
-        self.registry = CollectorRegistry()
-        # The page also has series of the Python process (memory, CPU, file descriptors).
-        from prometheus_client import PlatformCollector, ProcessCollector
-
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
+        self.registry = _registry()
         self._reconciles = Histogram(
             "layout_reconcile_duration_seconds",
             "Duration of reconciles by kind and result.",
@@ -78,9 +73,7 @@ class Metrics:
             "layout_leader", "1 while this instance holds the Lease.", registry=self.registry
         )
         self._watch_restarts = Counter(
-            "layout_watch_restarts",
-            "Restarts of the watches.",
-            registry=self.registry,
+            "layout_watch_restarts", "Restarts of the watches.", registry=self.registry
         )
 
     def reconciled(self, kind: Work, failed: bool, seconds: float) -> None:
@@ -163,6 +156,16 @@ class _View:
         yield from _budgets(self._index, None if self._per_table else MOST_BUDGETS)
         if self._per_table:
             yield from _each_table(layouts)
+
+
+def _registry() -> Any:
+    """Return a registry with the series of the Python process (memory, CPU, file descriptors)."""
+    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    return registry
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...]) -> Any:

@@ -1,0 +1,43 @@
+"""Work that waits for a slot, and by what it is ordered."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, replace
+
+from reconciler.operator.layout.job_record import JobRecord
+from reconciler.operator.layout.steps import Launch, Recommend, Wait
+
+LEAST_SAVING = 0.01
+"""Saving per byte of declared work, so that its priority grows like any other's; a hundredth of it
+for a recommendation, which comes after all work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Work that a table could start, and how long it has waited."""
+
+    work: Launch | Recommend
+    """The work."""
+    since: dt.datetime
+    """Since when it is offered."""
+    policy: str
+    """Key of the table's policy."""
+    limit: int
+    """How many jobs the policy runs at once."""
+    refused: Wait | None = None
+    """Why a budget or the cap refused it."""
+    among: frozenset[str] = frozenset()
+    """The jobs that ran then."""
+
+
+def reserves_the_same(one: JobRecord, other: JobRecord) -> bool:
+    """Whether a refusal of one is one of the other: they may differ in the time of the decision."""
+    return replace(one, written=other.written) == other
+
+
+def saving_of(work: Launch | Recommend) -> float:
+    """Return the saving per byte by which work is ordered, which is never 0."""
+    if isinstance(work, Recommend):
+        return LEAST_SAVING / 100
+    return max(work.saving_per_byte, LEAST_SAVING)
