@@ -457,6 +457,11 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
     refused = storage_refusal(error, f"a file of catalog {describe(config)}")
     if refused is not None:
         return refused
+    return _by_the_catalog(error, config)
+
+
+def _by_the_catalog(error: BaseException, config: CatalogConfig) -> BaseException:
+    """Return what the catalog itself refused, or that it does not answer."""
     from pyiceberg.exceptions import (
         ForbiddenError,
         NoSuchPropertyException,

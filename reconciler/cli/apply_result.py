@@ -84,6 +84,31 @@ def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str
     }
 
 
+def _checked(step: StepResult) -> dict[str, Any]:
+    """Return what the recorded queries read before and after, None where that is unknown."""
+    check = step.check
+    if check is None:
+        return {"read": None, "files": None}
+    read = {
+        "before": check.before,
+        "predicted": check.predicted,
+        "actual": check.actual,
+        "complete": check.complete,
+        "saved": check.saving,
+        "harm": check.harm,
+        "costBefore": check.cost_before,
+        "costPredicted": check.cost_predicted,
+        "costActual": check.cost_actual,
+        "openBytes": step.before.open_bytes,
+    }
+    files = {
+        "before": check.files_before,
+        "predicted": check.files_predicted,
+        "actual": check.files_actual,
+    }
+    return {"read": read, "files": files}
+
+
 def _step_document(step: StepResult) -> dict[str, Any]:
     from reconciler.plan.execution import figures
     from reconciler.plan.prediction import total
@@ -104,27 +129,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
         "predictedBytes": admitted.bytes_in,
         "predictedCpuSeconds": admitted.cpu_seconds,
         "predictedSeconds": round(_seconds(step, admitted), 3),
-        "read": None
-        if step.check is None
-        else {
-            "before": step.check.before,
-            "predicted": step.check.predicted,
-            "actual": step.check.actual,
-            "complete": step.check.complete,
-            "saved": step.check.saving,
-            "harm": step.check.harm,
-            "costBefore": step.check.cost_before,
-            "costPredicted": step.check.cost_predicted,
-            "costActual": step.check.cost_actual,
-            "openBytes": step.before.open_bytes,
-        },
-        "files": None
-        if step.check is None
-        else {
-            "before": step.check.files_before,
-            "predicted": step.check.files_predicted,
-            "actual": step.check.files_actual,
-        },
+        **_checked(step),
         "actions": [
             {"id": a.action_id, "state": a.state.value, "detail": a.detail}
             for a in (done.actions if done else ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,26 +18,32 @@ if TYPE_CHECKING:
     from reconciler.plan.plan import Plan
 
 
+@dataclass
 class ApplyRun:
     """One table's apply: its options, and its output."""
 
-    def __init__(
-        self,
-        step: Step,
-        plan: Plan | None,
-        actor: LocalActor,
-        until_converged: bool,
-        yes: bool,
-        auto_approve: bool,
-        quiet: bool,
-        options: Given,
-    ):
-        self.step, self.plan, self.actor = step, plan, actor
-        self.until_converged, self.yes, self.auto_approve = until_converged, yes, auto_approve
-        self.quiet, self.options = quiet, options
-        self.started = time.monotonic()
-        self.steps: list[StepResult] = []
-        self.done_before = False
+    step: Step
+    """The table and its policy."""
+    plan: Plan | None
+    """The saved plan to carry out; None to propose one."""
+    actor: LocalActor
+    """Carries the steps out on this machine."""
+    until_converged: bool
+    """Whether steps are repeated until nothing is left."""
+    yes: bool
+    """Whether the shown plan is approved."""
+    auto_approve: bool
+    """Whether every plan of the run is approved."""
+    quiet: bool
+    """Whether progress is not shown."""
+    options: Given
+    """The options that a command named in a message must repeat."""
+    started: float = field(default_factory=time.monotonic)
+    """When the run began, by the monotonic clock in seconds."""
+    steps: list[StepResult] = field(default_factory=list)
+    """The results of the steps so far."""
+    done_before: bool = False
+    """Whether the saved plan was done already."""
 
     def say(self, text: str) -> None:
         sys.stderr.write(text + "\n")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,10 +133,7 @@ def register(app: typer.Typer) -> None:
                     actor.put_plan(proposal.plan)
         detailed = verbose or table is not None or out is not None
         options = given(file, catalog, shared)
-        _print(
-            planned, failed, output, detailed,
-            verbose=verbose, saved=out, uris=uris, options=options, against=against,
-        )  # fmt: skip
+        _print(planned, failed, Shown(output, detailed, verbose, out, uris, options, against))
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
         if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
@@ -244,20 +242,30 @@ def _save(path: Path, plan: Any) -> None:
         ) from error
 
 
-def _print(
-    planned: list[Planned],
-    failed: list[tuple[Step, Any]],
-    output: Output,
-    detailed: bool,
-    *,
-    verbose: bool,
-    saved: Path | None,
-    uris: Mapping[str, str],
-    options: Given,
-    against: Against | None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How plans are shown, and where they are."""
+
+    output: Output
+    """The format."""
+    detailed: bool
+    """Whether a table's plan is shown in full, not as one line."""
+    verbose: bool
+    """Whether it is shown with all its evidence."""
+    saved: Path | None
+    """The file that the plan was saved in; None if it was not."""
+    uris: Mapping[str, str]
+    """Where plans were published, by id."""
+    options: Given
+    """The options that a command named in the text must repeat."""
+    against: Against | None
+    """The base to compare with; None without one."""
+
+
+def _print(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -> None:
     from reconciler.loop.remaining import progress
 
+    output, uris = shown.output, shown.uris
     documents = [{**with_digest(p.plan, uris), **progress(p)} for _, p, _ in planned]
     if output in (Output.JSON, Output.YAML):
         from reconciler.cli.serialise import serialise
@@ -265,23 +273,13 @@ def _print(
         body = documents[0] if len(documents) == 1 and not failed else _listing(documents, failed)
         typer.echo(serialise(body, output), nl=False)
     elif output is Output.MARKDOWN:
-        from reconciler.render.markdown import render_plans
-
-        named = [(".".join(step.target.identifier), error.what) for step, error in failed]
-        bodies = [
-            {**budgeted(proposal, gate), "digest": proposal.plan.digest()}
-            for _, proposal, gate in planned
-        ]
-        if against is not None:
-            against = against.beside(bodies, [name for name, _ in named])
-        approvals = [_approval(*item, uris) for item in planned]
-        typer.echo(render_plans(bodies, named, approvals, against), nl=False)
+        typer.echo(_markdown(planned, failed, shown), nl=False)
     elif output is Output.NAME:
         for document in documents:
             typer.echo(document["planId"])
-    elif detailed:
+    elif shown.detailed:
         texts = [
-            _text(*item, verbose=verbose, saved=saved, uris=uris, options=options)
+            _text(*item, verbose=shown.verbose, saved=shown.saved, uris=uris, options=shown.options)
             for item in planned
         ]
         typer.echo("\n\n".join(texts))
@@ -292,6 +290,21 @@ def _print(
     if output not in (Output.JSON, Output.YAML):
         for step, error in failed:
             typer.echo(f"{'.'.join(step.target.identifier)}: {error.render()}", err=True)
+
+
+def _markdown(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -> str:
+    from reconciler.render.markdown import render_plans
+
+    against = shown.against
+    named = [(".".join(step.target.identifier), error.what) for step, error in failed]
+    bodies = [
+        {**budgeted(proposal, gate), "digest": proposal.plan.digest()}
+        for _, proposal, gate in planned
+    ]
+    if against is not None:
+        against = against.beside(bodies, [name for name, _ in named])
+    approvals = [_approval(*item, shown.uris) for item in planned]
+    return render_plans(bodies, named, approvals, against)
 
 
 def with_digest(plan: Any, uris: Mapping[str, str] = {}) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,28 +144,41 @@ def register(app: typer.Typer) -> None:
             _refuse_many(chosen, "--out" if out is not None else "--html")
         actor = sharing.actor_of(chosen, timeout, shared)
         if len(chosen.steps) == 1:
-            _one(chosen, actor, options, out, html, output, verbose=verbose, quiet=quiet)
+            _one(chosen, actor, options, Wanted(out, html, output, verbose, quiet))
         else:
             _several(chosen, actor, options, output, verbose=verbose, quiet=quiet)
 
 
-def _one(
-    chosen: Selection, actor: LocalActor, options: Options, out: Path | None, html: Path | None,
-    output: Output, *, verbose: bool, quiet: bool,
-) -> None:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What becomes of a recommendation for one table."""
+
+    out: Path | None
+    """The file to write the policy to; None for none."""
+    html: Path | None
+    """The file to write the page to; None for none."""
+    output: Output
+    """The format of what is printed."""
+    verbose: bool
+    """Whether all of it is printed."""
+    quiet: bool
+    """Whether progress is not shown."""
+
+
+def _one(chosen: Selection, actor: LocalActor, options: Options, wanted: Wanted) -> None:
     from reconciler.loop.recommend import recommended
     from reconciler.loop.recommendation_document import recommendation_document
     from reconciler.render.terminal import progress
 
     target = chosen.steps[0].target
-    progress("sampling and simulating", quiet=quiet)
+    progress("sampling and simulating", quiet=wanted.quiet)
     made = recommended(target, actor, options, dt.datetime.now(dt.UTC))
-    progress("", quiet=quiet)
+    progress("", quiet=wanted.quiet)
     body = recommendation_document(made)
-    written = "" if out is None else _write(out, body, target)
-    if html is not None:
-        _page(html, body)
-    _print(body, output, body["table"], written, verbose=verbose)
+    written = "" if wanted.out is None else _write(wanted.out, body, target)
+    if wanted.html is not None:
+        _page(wanted.html, body)
+    _print(body, wanted.output, body["table"], written, verbose=wanted.verbose)
 
 
 def _several(

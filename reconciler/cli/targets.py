@@ -57,14 +57,7 @@ def select(
     nothing."""
     documents = load(files) if files else Documents()
     if table is not None:
-        config, identifier = resolve_table(table, catalog, documents.catalogs)
-        if documents.policies and governing_policy(documents, config, identifier) is None:
-            _refuse_unknown_catalog(documents, identifier)
-            where, name = ", ".join(files), quoted_name((config.name, *identifier))
-            sys.stderr.write(
-                f"note: no policy under {where} selects {name}; the built-in one is used\n"
-            )
-        return Selection(documents, (step_for(Target(config, identifier), documents),))
+        return Selection(documents, (_named(table, files, catalog, documents),))
     if not files:
         raise UserError(
             "name a table, or documents with -f",
@@ -79,23 +72,40 @@ def select(
         if (not include or _any_match(include, step.target.identifier))
         and not _any_match(exclude, step.target.identifier)
     ]
-    if found and not chosen:
+    if not chosen:
+        raise _nothing(found, files, documents)
+    return Selection(documents, tuple(chosen))
+
+
+def _named(table: str, files: Sequence[str], catalog: str | None, documents: Documents) -> Step:
+    """Return the step of a table that was named."""
+    config, identifier = resolve_table(table, catalog, documents.catalogs)
+    if documents.policies and governing_policy(documents, config, identifier) is None:
+        _refuse_unknown_catalog(documents, identifier)
+        where, name = ", ".join(files), quoted_name((config.name, *identifier))
+        sys.stderr.write(
+            f"note: no policy under {where} selects {name}; the built-in one is used\n"
+        )
+    return step_for(Target(config, identifier), documents)
+
+
+def _nothing(found: Sequence[Step], files: Sequence[str], documents: Documents) -> UserError:
+    """Return why no table is left. found: those that the policies select."""
+    if found:
         names = [".".join(step.target.identifier) for step in found]
-        raise UserError(
+        return UserError(
             f"--select and --exclude leave none of {plural(len(found), 'table')}",
             details=(f"The policies select {', '.join(names[:8])}{', ...' * (len(names) > 8)}.",),
             do="widen --select or --exclude; * stays within a level, ** crosses levels",
         )
-    if not chosen:
-        raise UserError(
-            f"no table matches the policies under {', '.join(files)}",
-            details=tuple(
-                f"{p.origin}: {p.name} includes {', '.join(p.spec.tables.include)}"
-                for p in documents.policies
-            ),
-            do="layoutctl observe lists all tables",
-        )
-    return Selection(documents, tuple(chosen))
+    return UserError(
+        f"no table matches the policies under {', '.join(files)}",
+        details=tuple(
+            f"{p.origin}: {p.name} includes {', '.join(p.spec.tables.include)}"
+            for p in documents.policies
+        ),
+        do="layoutctl observe lists all tables",
+    )
 
 
 def _refuse_unknown_catalog(documents: Documents, identifier: tuple[str, ...]) -> None:

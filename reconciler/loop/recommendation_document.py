@@ -35,6 +35,17 @@ MOST_NAMED = 3
 """Columns that a warning names."""
 
 
+def _columns(made: Recommended) -> list[dict[str, Any]]:
+    return [
+        {
+            "column": made.observation.schema.name_of(use.field_id),
+            "queriesPercent": round(use.frequency * 100, 1),
+            "selectivityPercent": round(use.selectivity * 100, 3),
+        }
+        for use in made.recommendation.usage.uses
+    ]
+
+
 def recommendation_document(made: Recommended) -> dict[str, Any]:
     """Return the document."""
     seen, answer = made.observation, made.recommendation
@@ -56,14 +67,7 @@ def recommendation_document(made: Recommended) -> dict[str, Any]:
         "layouts": [_layout(layout, made) for layout in layouts],
         "policy": policy_of(chosen, made) if chosen else None,
         "warnings": warnings(chosen, made) if chosen else [],
-        "columns": [
-            {
-                "column": seen.schema.name_of(use.field_id),
-                "queriesPercent": round(use.frequency * 100, 1),
-                "selectivityPercent": round(use.selectivity * 100, 3),
-            }
-            for use in answer.usage.uses
-        ],
+        "columns": _columns(made),
         "refused": [{"what": item.what, "why": item.why} for item in answer.refused],
         "front": [_front(point) for point in answer.front],
         "shapes": []
@@ -148,8 +152,14 @@ def _what(layout: DeclaredLayout, made: Recommended) -> str:
     return words
 
 
+def _cpu_seconds(layout: DeclaredLayout, made: Recommended) -> float:
+    """Return the CPU seconds of the first rewrite."""
+    work, size = "sort" if layout.ordering.key else "pack", round(layout.first_rewrite_bytes)
+    return round(made.throughput.cpu_seconds(work, size, len(made.observation.files)), 1)
+
+
 def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
-    seen, work = made.observation, "sort" if layout.ordering.key else "pack"
+    seen = made.observation
     today = layout.name == "today"
     what = "as it is" if today else _what(layout, made)
     body: dict[str, Any] = {
@@ -173,14 +183,7 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
         "rewrite": {
             "bytes": round(layout.rewrite_bytes),
             "firstBytes": round(layout.first_rewrite_bytes),
-            "cpuSeconds": 0.0
-            if today
-            else round(
-                made.throughput.cpu_seconds(
-                    work, round(layout.first_rewrite_bytes), len(seen.files)
-                ),
-                1,
-            ),
+            "cpuSeconds": 0.0 if today else _cpu_seconds(layout, made),
         },
         "paretoFront": layout.front or today,
         "worse": [_shape(number, layout, made) for number in layout.worse],

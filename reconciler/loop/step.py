@@ -258,7 +258,7 @@ def run_step(
         return judge_gate(step, before, actor, approvals, reservation)
 
     done = carry_out(
-        step, before, admitted, decision, actor, on_event, should_stop,
+        step, Admitted(before, admitted, decision), actor, on_event, should_stop,
         still=still, look=lambda: step.propose(actor),
     )  # fmt: skip
     if done.result is None:
@@ -282,11 +282,21 @@ class CarriedOut(Generic[Seen]):
     check: ReadCheck | None = None
 
 
+@dataclass(frozen=True)
+class Admitted(Generic[Seen]):
+    """The part of a plan that may be carried out now."""
+
+    before: Seen
+    """The plan on the table as it is."""
+    actions: Sequence[PlannedAction]
+    """The actions, in plan order."""
+    decision: Gate
+    """The gate's answer that admits them."""
+
+
 def carry_out(
     step: Step,
-    before: Seen,
-    admitted: Sequence[PlannedAction],
-    decision: Gate,
+    work: Admitted[Seen],
     actor: Actor,
     on_event: Callable[[Event], None],
     should_stop: Callable[[], bool],
@@ -299,6 +309,7 @@ def carry_out(
     `run_step` calls it after its own gate, a driver pod after the operator's. still: the gate once
     more, when the reservation of that id has been written. look: observes the table afterwards.
     """
+    before, admitted, decision = work.before, work.actions, work.decision
     actor.put_plan(before.plan)
     for item in admitted:
         inputs = files_of(item, before.observation.files)

@@ -8,6 +8,7 @@ comment: tables are cut and the omitted rows counted; the headline is never cut.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.format import count, cpu, iec, plural
@@ -67,12 +68,12 @@ def render_plans(
         (document for document in documents if document["actions"]),
         key=lambda document: (-rewritten_bytes(document), table_name(document)),
     )
-    converged = len(documents) - len(busy)
+    many = Many(busy, approved_by, len(documents) - len(busy), failed, against)
     for limit, tables in zip(_ROW_LIMITS[1:], (*_TABLES, 5), strict=True):
-        text = _plans(busy, approved_by, converged, failed, against, limit, tables)
+        text = _plans(many, limit, tables)
         if len(text) <= MAX_CHARACTERS:
             return text
-    return _plans(busy, approved_by, converged, failed, against, 1, 5, with_details=False)
+    return _plans(many, 1, 5, with_details=False)
 
 
 def table_name(document: Document) -> str:
@@ -100,16 +101,24 @@ def _plan(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _plans(
-    busy: Sequence[Document],
-    approvals: Mapping[str, str],
-    converged: int,
-    failed: Sequence[tuple[str, str]],
-    against: Against | None,
-    limit: int,
-    tables: int,
-    with_details: bool = True,
-) -> str:
+@dataclass(frozen=True, slots=True)
+class Many:
+    """The plans of many tables."""
+
+    busy: Sequence[Document]
+    """Plans with work, the largest first."""
+    approvals: Mapping[str, str]
+    """How each is approved, by plan id."""
+    converged: int
+    """Number of tables without work."""
+    failed: Sequence[tuple[str, str]]
+    """(table, message) of tables that could not be planned."""
+    against: Against | None
+    """How the plans differ from those of the base; None without one."""
+
+
+def _plans(many: Many, limit: int, tables: int, with_details: bool = True) -> str:
+    busy, converged, failed, against = many.busy, many.converged, many.failed, many.against
     changed = f"{plural(len(busy), 'table')} to change"
     parts = [
         f"<!-- layoutctl:plan tables={len(busy) + converged + len(failed)} -->",
@@ -141,7 +150,7 @@ def _plans(
         parts.append(table(("Not planned", "Why"), "ll", rows, tables))
     if with_details:
         parts += [
-            _folded(document, approvals.get(document["planId"], ""), limit)
+            _folded(document, many.approvals.get(document["planId"], ""), limit)
             for document in busy[:tables]
         ]
     return "\n\n".join(parts) + "\n"

@@ -41,7 +41,7 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.table.deletes import DeleteTable, Scope
-from reconciler.table.filetable import FileTable, Float64, Int64, Partition
+from reconciler.table.filetable import Bool, FileTable, Float64, Int64, Partition
 
 POSITION_BYTES = 2
 """Stored bytes of a deleted position: of a vector fewer, of a Parquet file with its path more."""
@@ -146,10 +146,9 @@ def _conversion(situation: Situation, one: Conversion) -> Minor:
     """Equality deletes become positions; the positions that readers apply now are folded in."""
     table, burden, rows = situation.table, situation.foreseen.burden, one.rows
     written = np.minimum(burden.hidden[rows] + table.position_deleted[rows], table.records[rows])
-    return _made(
-        situation, ConvertDeletes, one.inputs, rows, written, size=one.size,
-        keys=np.zeros(len(rows)), key_sets=np.zeros(len(rows)), converts=True,
-    )  # fmt: skip
+    none = np.zeros(len(rows))
+    left = Left(written, keys=none, key_sets=none, converted=True)
+    return _made(situation, ConvertDeletes, one.inputs, rows, left, one.size)
 
 
 def _compactions(situation: Situation) -> Iterator[Minor]:
@@ -177,11 +176,10 @@ def _compactions(situation: Situation) -> Iterator[Minor]:
 
 def _compaction(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
     table, burden = situation.table, situation.foreseen.burden
-    return _made(
-        situation, CompactDeletes, inputs, rows, table.position_deleted[rows].astype(np.float64),
-        size=int(situation.given.deletes.bytes[inputs].sum()),
-        keys=burden.keys[rows], key_sets=burden.key_sets[rows],
-    )  # fmt: skip
+    positions = table.position_deleted[rows].astype(np.float64)
+    left = Left(positions, keys=burden.keys[rows], key_sets=burden.key_sets[rows])
+    size = int(situation.given.deletes.bytes[inputs].sum())
+    return _made(situation, CompactDeletes, inputs, rows, left, size)
 
 
 def _in_slices(situation: Situation, whole: Minor) -> tuple[list[Minor], list[Rejected]]:
@@ -260,47 +258,46 @@ def _cost(situation: Situation, kind: type[DeleteMaintenance], size: int, files:
     return float(read_bytes_of(settings, seconds))
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What readers of the reached data files still apply after an action."""
+
+    positions: Float64
+    """Deleted positions in the one delete file of each, float64[rows]."""
+    keys: Float64
+    """Keys of the equality deletes that stay, float64[rows]."""
+    key_sets: Float64
+    """Sets of columns of these keys, float64[rows]."""
+    converted: bool = False
+    """Whether no equality delete stays."""
+
+    @property
+    def has(self) -> Bool:
+        """bool[rows]: whether the file keeps a delete file with positions."""
+        return np.rint(self.positions) > 0
+
+    @property
+    def bytes(self) -> Int64:
+        """Stored bytes of that delete file, int64[rows]."""
+        size = FILE_BYTES + POSITION_BYTES * self.positions
+        return np.where(self.has, size, 0.0).astype(np.int64)
+
+
 def _made(
     situation: Situation,
     kind: type[DeleteMaintenance],
     inputs: Int64,
     rows: Int64,
-    positions: Float64,
-    *,
+    left: Left,
     size: int,
-    keys: Float64,
-    key_sets: Float64,
-    converts: bool = False,
 ) -> Minor:
-    """Return the what-if: every reached file keeps one delete file with these positions.
-
-    keys, key_sets: of the equality deletes that stay, float64[rows]. converts: none of them do.
-    """
-    table, deletes, settings = situation.table, situation.given.deletes, situation.settings
-    has = np.rint(positions) > 0
-    stay = np.zeros_like(rows) if converts else table.equality_deletes[rows]
-    opened = has.astype(np.int64) + stay
-    fetched = np.where(has, FILE_BYTES + POSITION_BYTES * positions, 0.0).astype(np.int64)
-    view = situation.part(rows)
-    view = replace(
-        view, files=replace(view.files, delete_files=opened, delete_bytes=fetched,
-                            equality_deletes=stay.astype(np.int64)),
-    )  # fmt: skip
-    before = readings_of(situation, rows)
-    after = tuple(read_shape(view, demand) for demand in situation.foreseen.demands)
-    burden = situation.foreseen.burden
-    spared = burden.seconds[rows] - apply_seconds(
-        np.rint(positions), keys, key_sets, table.records[rows]
-    )
-    applied = float((burden.reads[rows] * read_bytes_of(settings, spared)).sum())
-    saving = float(shape_gains(situation, before, after).sum()) + applied
+    """Return the what-if: every reached file keeps one delete file with what is left."""
+    deletes, demands = situation.given.deletes, situation.foreseen.demands
+    before, after = readings_of(situation, rows), _readings_after(situation, rows, left)
+    saving = float(shape_gains(situation, before, after).sum()) + _applied(situation, rows, left)
     cost = _cost(situation, kind, size, len(inputs))
     operations = len(np.unique(deletes.snapshot_id[inputs]))
-    due = (
-        _due(situation, inputs, operations, saving, cost)
-        if situation.foreseen.demands
-        else math.nan
-    )
+    due = _due(situation, inputs, operations, saving, cost) if demands else math.nan
     return Minor(
         kind=kind,
         spec_id=int(deletes.spec_id[inputs[0]]),
@@ -309,16 +306,37 @@ def _made(
         rows=rows,
         before=before,
         after=after,
-        files_out=max(1, int(has.sum())),
+        files_out=max(1, int(left.has.sum())),
         bytes_in=size,
-        bytes_out=int(fetched.sum()),
-        positions=int(np.rint(positions).sum()),
+        bytes_out=int(left.bytes.sum()),
+        positions=int(np.rint(left.positions).sum()),
         operations=operations,
         saving=saving,
         cost=cost,
         due=due,
-        converts=converts,
+        converts=left.converted,
     )
+
+
+def _readings_after(situation: Situation, rows: Int64, left: Left) -> tuple[ShapeReading, ...]:
+    table = situation.table
+    stay = np.zeros_like(rows) if left.converted else table.equality_deletes[rows]
+    opened, fetched = left.has.astype(np.int64) + stay, left.bytes
+    view = situation.part(rows)
+    view = replace(
+        view, files=replace(view.files, delete_files=opened, delete_bytes=fetched,
+                            equality_deletes=stay.astype(np.int64)),
+    )  # fmt: skip
+    return tuple(read_shape(view, demand) for demand in situation.foreseen.demands)
+
+
+def _applied(situation: Situation, rows: Int64, left: Left) -> float:
+    """Return the bytes of reading that are as expensive as applying what is no longer applied."""
+    burden = situation.foreseen.burden
+    spared = burden.seconds[rows] - apply_seconds(
+        np.rint(left.positions), left.keys, left.key_sets, situation.table.records[rows]
+    )
+    return float((burden.reads[rows] * read_bytes_of(situation.settings, spared)).sum())
 
 
 def _due(situation: Situation, inputs: Int64, operations: int, saving: float, cost: float) -> float:

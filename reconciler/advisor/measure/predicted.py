@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.advisor.advice import Advice, Rejected, ScoredAction
+from reconciler.advisor.advice import Advice, ObjectiveJudgement, Rejected, ScoredAction
 from reconciler.advisor.choose import sizes, slices
 from reconciler.advisor.choose.binpack import small_files_mask
 from reconciler.advisor.choose.properties import set_properties, set_sort_order
@@ -54,55 +54,37 @@ def advice_of(
     candidates = [item.candidate for item in verdict.chosen]
     effects: list[Candidate | Minor] = [*candidates, *verdict.minors]
     sums = totals(situation, effects)
-    read_now = window_bytes(situation, sums.bytes_now)
-    read_after = window_bytes(situation, sums.bytes_after)
-    rewrites = _scored(situation, verdict.chosen)
-    scored = (*rewrites, *_maintained(situation, verdict.minors))
+    scored = (*_scored(situation, verdict.chosen), *_maintained(situation, verdict.minors))
     predicted = [item.predicted for item in scored]
     files = files_after(len(situation.table), predicted)
+    read_now, cost_now = (window_bytes(situation, s) for s in (sums.bytes_now, sums.cost_now))
     amplification_now = amplification(situation, sums.bytes_now)
-    amplified = _around(
-        amplification_now,
-        amplification_after(situation, sums.bytes_after, candidates),
-        bool(effects),
-        situation,
+
+    def around(now: float, after: float) -> Interval:
+        return _around(now, after, bool(effects), situation)
+
+    amplified = around(
+        amplification_now, amplification_after(situation, sums.bytes_after, candidates)
     )
-    cost_now = window_bytes(situation, sums.cost_now)
-    cost_after = window_bytes(situation, sums.cost_after)
-    cost = sum(e.cost for e in effects)
-    saving = sum(e.saving for e in effects)
+    cost = sum(effect.cost for effect in effects)
     work = total(predicted)
     return Advice(
-        actions=(
-            *_metadata(situation, writes),
-            *scored,
-            *_switched(situation),
-            *upkeep.actions,
-        ),
+        actions=(*_metadata(situation, writes), *scored, *_switched(situation), *upkeep.actions),
         rejected=tuple(turned),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
-        read_after=_around(read_now, read_after, bool(effects), situation),
+        read_after=around(read_now, window_bytes(situation, sums.bytes_after)),
         cost_now=cost_now,
-        cost_after=_around(cost_now, cost_after, bool(effects), situation),
+        cost_after=around(cost_now, window_bytes(situation, sums.cost_after)),
         files_now=len(situation.table),
         files_after=files,
         storage_now=situation.table.total_bytes,
-        storage_after=situation.table.total_bytes + total(predicted).bytes_out,
+        storage_after=situation.table.total_bytes + work.bytes_out,
         amplification_now=amplification_now,
         amplification_after=amplified,
         amplification_label=amplification_label(situation),
-        objectives=(
-            *judge_objectives(
-                situation,
-                amplification_now,
-                amplified,
-                *_small_percent(situation, int(files.mid)),
-                int(files.mid),
-            ),
-            *judged(situation, _moved(verdict)),
-        ),
-        payback_hours=_payback(situation, cost, saving),
+        objectives=_objectives(situation, verdict, amplification_now, amplified, int(files.mid)),
+        payback_hours=_payback(situation, cost, sum(effect.saving for effect in effects)),
         cost=cost,
         cpu_seconds=work.cpu_seconds,
         seconds=situation.settings.throughput.plan_seconds(
@@ -112,6 +94,17 @@ def advice_of(
         wanted_sketches=np.zeros(0, dtype=np.int64),
         outlook=situation.foreseen.outlook,
         upkeep_due_ms=upkeep.due_ms,
+    )
+
+
+def _objectives(
+    situation: Situation, verdict: Verdict, now: float, after: Interval, files: int
+) -> tuple[ObjectiveJudgement, ...]:
+    """Return how the objectives stand. now, after: amplification. files: number afterwards."""
+    small = _small_percent(situation, files)
+    return (
+        *judge_objectives(situation, now, after, *small, files),
+        *judged(situation, _moved(verdict)),
     )
 
 
