@@ -351,7 +351,9 @@ def test_files_that_only_spark_could_write_are_left_where_it_lacks_a_type(kind: 
     under = np.zeros(len(files), dtype=np.bool_)
     under[table.reaches(0, files)] = True
     assert under.any()
-    assert np.array_equal(look(given).facts.rewritable, ~under if kind == "time" else under | ~under)
+    assert np.array_equal(
+        look(given).facts.rewritable, ~under if kind == "time" else under | ~under
+    )
     assert "ConvertDeletes" in kinds(decide(given))
 
 
