@@ -19,10 +19,14 @@ import pyarrow.parquet as pq
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import STRUCT, Column
 from reconciler.rewrite.task import Output, Writer
+from reconciler.table.column_bytes import drops_dictionary
+from reconciler.table.row_group_bytes import PAGE_ROWS
 
 TRAILER_BYTES = 8
 STATISTIC_BYTES = 4_096
 """Longest value that Arrow keeps in a footer's statistics."""
+INT_DIGITS, LONG_DIGITS = 9, 18
+"""Most digits of a decimal that an integer of 4, or of 8 bytes holds."""
 
 
 @contextlib.contextmanager
@@ -48,10 +52,12 @@ class FileWriter:
         self._groups = 0
         self._properties, self._writer = writer, None
 
-    def _opened(self, schema: pa.Schema) -> Any:
-        """Return the writer; its schema says which columns come as dictionaries."""
+    def _opened(self, table: pa.Table) -> Any:
+        """Return the writer. The first row group shows which columns come as dictionaries, and for
+        which ones a dictionary pays."""
         if self._writer is None:
-            own = self._properties
+            own, schema = self._properties, table.schema
+            first = table.slice(0, PAGE_ROWS)
             self._writer = pq.ParquetWriter(
                 self.path,
                 schema,
@@ -65,6 +71,12 @@ class FileWriter:
                 use_compliant_nested_type=True,
                 data_page_size=own.page_bytes,
                 max_rows_per_page=own.page_rows,
+                use_dictionary=[
+                    path
+                    for field, values in zip(schema, first.columns, strict=True)
+                    if _keeps_dictionary(values)
+                    for path in _leaves(field.name, field.type)
+                ],
                 dictionary_pagesize_limit=own.dictionary_bytes,
                 bloom_filter_options={
                     path: {"ndv": ndv, "fpp": fpp} for path, (ndv, fpp) in own.blooms.items()
@@ -88,7 +100,7 @@ class FileWriter:
             field.with_type(own.type) for field, own in zip(self.schema, arrays, strict=True)
         ])  # fmt: skip
         made = pa.table(arrays, schema=schema)
-        self._opened(schema).write_table(made, row_group_size=len(table))
+        self._opened(made).write_table(made, row_group_size=len(table))
         self._groups += 1
 
     def close(self) -> None:
@@ -141,6 +153,37 @@ class FileWriter:
                 return None
             found.append((known.min_raw, known.max_raw))
         return min(low for low, _ in found), max(high for _, high in found)
+
+
+def _keeps_dictionary(page: pa.ChunkedArray) -> bool:
+    """Return whether a dictionary of the column is smaller than its plain values, by the rows of a
+    first page. Arrow's writer asks nobody: numbers that never repeat took a fifth more with one."""
+    kind = page.type
+    if pa.types.is_dictionary(kind) or pa.types.is_nested(kind) or pa.types.is_boolean(kind):
+        return True
+    if isinstance(kind, pa.BaseExtensionType):  # UUIDs, which cannot be counted as such
+        page = pa.chunked_array([chunk.storage for chunk in page.chunks], kind.storage_type)
+    values = page.drop_null()
+    if not len(values):
+        return True
+    width = values.nbytes / len(values)
+    if pa.types.is_decimal(kind) and kind.precision <= LONG_DIGITS:  # stored as an integer
+        width = 4 if kind.precision <= INT_DIGITS else 8
+    return not drops_dictionary(len(values.unique()), len(values), max(1, round(width)))
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Yield the paths of a column's leaves in a Parquet schema."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
 
 
 def tail_of(path: Path, footer_bytes: int) -> bytes:
