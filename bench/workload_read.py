@@ -76,6 +76,7 @@ def fragments(count: int, shapes: int) -> Iterator[Fragment]:
 
 
 def write(directory: Path, count: int, shapes: int) -> None:
+    from reconciler.state.movements import record_movements
     from reconciler.state.state import StateStore
 
     store = StateStore(directory)
@@ -91,6 +92,7 @@ def write(directory: Path, count: int, shapes: int) -> None:
     store.append_fragments(pending)
     store.put_sketches(UUID, {"file": b"sketch"})
     size = sum(path.stat().st_size for path in directory.rglob("*.parquet"))
+    record_movements(store, UUID, SCHEMA)
     print(f"stored {count:,} queries of {shapes} shapes in {seconds:.1f} s, {size / 1e6:.0f} MB")
 
 
@@ -98,19 +100,21 @@ def read(directory: Path) -> None:
     """Read them as loop.reader does."""
     from reconciler.queries.moving_windows import with_movement
     from reconciler.queries.shape import workload_of
+    from reconciler.state.movements import movements
     from reconciler.state.state import StateStore
 
     store = StateStore(directory)
     store.sketches(UUID, ["file"])  # a plan has read other tables before
     before = peak_mb()
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     known = store.shapes(UUID)
     stored = time.perf_counter()
-    workload = with_movement(workload_of(known), SCHEMA)
+    workload = with_movement(workload_of(known), SCHEMA, movements(store, UUID))
     end = time.perf_counter()
     print(
         f"read {workload.queries:,.0f} queries of {len(workload.shapes)} shapes in "
-        f"{end - start:.2f} s (state {stored - start:.2f} s); peak {peak_mb():.0f} MB, "
+        f"{end - start:.2f} s, {time.process_time() - cpu:.2f} s of CPU "
+        f"(state {stored - start:.2f} s); peak {peak_mb():.0f} MB, "
         f"{peak_mb() - before:.0f} MB of it for the queries"
     )
 

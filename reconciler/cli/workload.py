@@ -92,6 +92,7 @@ def register(app: typer.Typer) -> None:
         """Read query logs: which conditions on which columns, how often. Safe to repeat."""
         from reconciler.catalog.discover import resolve_catalog
         from reconciler.cli.shared import store_of
+        from reconciler.state.movements import record_movements
         from reconciler.workload_log.sql import check_dialect
 
         documents = _documents(file)
@@ -108,6 +109,8 @@ def register(app: typer.Typer) -> None:
         if touched:
             known = store.note_as(TABLES_NOTE, dict) or {}
             store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
+        for one, _ in touched:
+            record_movements(store, one.uuid, tables.schema(one.uuid))
         if tallies:
             body = _import_document(tallies, touched, timezone)
             _emit(body, output, lambda: render_import(body, _width(output, False)))
@@ -460,6 +463,7 @@ def _table_document(
     from reconciler.queries.coverage import coverage
     from reconciler.queries.moving_windows import with_movement
     from reconciler.queries.shape import workload_of
+    from reconciler.state.movements import movements
     from reconciler.table.observation import quoted_name
 
     name = quoted_name((config.name, *identifier))
@@ -472,6 +476,7 @@ def _table_document(
     workload = with_movement(
         workload_of(store.shapes(seen.uuid), tuple(sorted(store.skips(seen.uuid).items()))),
         seen.schema,
+        movements(store, seen.uuid),
     )
     found: Coverage = coverage(workload, seen.files)
     rates = _rates_per_day(workload)

@@ -40,6 +40,7 @@ from reconciler.queries.moving_windows import with_movement
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import run_times
 from reconciler.queries.shape import workload_of
+from reconciler.state.movements import movements
 from reconciler.state.openings import open_price
 from reconciler.state.sketch import sample_rows
 from reconciler.state.state import Store
@@ -113,7 +114,11 @@ class Reader:
         excluded = excluded_fields(self.exclude_columns, observation.schema)
         known = (without_fields(one, excluded) for one in self.store.shapes(observation.uuid))
         skipped = tuple(sorted(self.store.skips(observation.uuid).items()))
-        workload = with_movement(workload_of(known, skipped), observation.schema)
+        workload = with_movement(
+            workload_of(known, skipped),
+            observation.schema,
+            movements(self.store, observation.uuid),
+        )
         found = coverage(workload, observation.files)
         return Evidence(workload, CoverageInfo(found.share, found.basis))
 

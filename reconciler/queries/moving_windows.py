@@ -11,6 +11,7 @@ a moving window, which is replayed at future times.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -18,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.queries.calendar import PERIODS, PeriodClock, clock_of
-from reconciler.queries.predicate import And, Comparison, In, Predicate, StartsWith, walk
+from reconciler.queries.predicate import And, Comparison, In, StartsWith, walk
 from reconciler.queries.shape import Shape, Workload
-from reconciler.table.filetable import Array, Int64
+from reconciler.table.filetable import Array, Float64, Int64
 from reconciler.table.schema import Schema
 from reconciler.table.times import DAY_MS
 
@@ -52,44 +53,104 @@ def event_in_domain(iceberg_type: str, event_ms: Times) -> Times:
     return event_ms * (1_000_000 if iceberg_type.endswith("_ns") else 1000)
 
 
-def with_movement(workload: Workload, schema: Schema) -> Workload:
-    """Return the workload, with an offset on each literal that keeps its distance.
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """How the literals of one slot follow the time of their queries."""
 
-    A slot for which a reader found any exact offset is not changed.
-    """
-    return replace(workload, shapes=tuple(_detected(shape, schema) for shape in workload.shapes))
+    spans: tuple[tuple[float, float], ...]
+    """Distances of a literal to the time of its query, from and to, at which it moves. Literals at
+    other distances are fixed."""
+    clock: PeriodClock | None = None
+    """The clock that distances count from, in its periods; None for the time of the query itself,
+    in the column's unit."""
+
+    def offsets(self, values: Int64, events: Int64, iceberg_type: str) -> Float64:
+        """Return the offset of each literal, NaN for a fixed one."""
+        if self.clock is None:
+            distance = _distance(values, events, iceberg_type)
+            offset = values - event_in_domain(iceberg_type, events)
+            moves = np.ones(len(values), dtype=np.bool_)
+        else:
+            moves, offset = _in_periods(values, events, self.clock, iceberg_type)
+            distance = offset.astype(np.float64)
+        moves &= np.any(
+            [(distance >= low) & (distance <= high) for low, high in self.spans], axis=0
+        )
+        return np.where(moves, offset.astype(np.float64), np.nan)
+
+
+Movements = Mapping[int, Movement]
+"""By slot, how its literals move; slots whose literals are fixed are missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Movement:
-    """How one slot of a shape moves. offsets: int64[queries]; moves: bool[queries], false for the
-    few queries whose literal is fixed. clock: the clock that the offsets count from, None for event
-    time itself."""
+class Judged:
+    """What the queries of a shape show of its movement."""
 
-    offsets: Int64
-    moves: npt.NDArray[np.bool_]
-    clock: PeriodClock | None = None
+    by: str
+    """Mark of the queries and the types of the columns that it was detected by."""
+    movements: Movements
+    """The slots that move."""
 
 
-def _detected(shape: Shape, schema: Schema) -> Shape:
-    moving = _moving_slots(shape, schema)
-    if not moving:
+Known = Mapping[str, Judged]
+"""What is known of the movement of shapes, by their ids."""
+
+
+def judged(workload: Workload, schema: Schema, known: Known) -> dict[str, Judged]:
+    """Return how every shape moves. Only those with other queries than before are looked at."""
+    return {shape.shape_id: _judged(shape, schema, known) for shape in workload.shapes}
+
+
+def with_movement(workload: Workload, schema: Schema, known: Known) -> Workload:
+    """Return the workload, with an offset on each literal that keeps its distance.
+
+    known: what an import found. A slot for which a reader found any exact offset is not changed.
+    """
+    return replace(
+        workload,
+        shapes=tuple(
+            _moved(shape, _judged(shape, schema, known).movements, schema)
+            for shape in workload.shapes
+        ),
+    )
+
+
+def _judged(shape: Shape, schema: Schema, known: Known) -> Judged:
+    mark, before = _mark(shape, schema), known.get(shape.shape_id)
+    if before is not None and before.by == mark:
+        return before
+    return Judged(mark, _detected(shape, schema))
+
+
+def _mark(shape: Shape, schema: Schema) -> str:
+    """Return what changes with the queries of a shape and with the types of its columns."""
+    types = [f"{slot}:{schema.by_id[field].type}" for slot, field in _time_slots(shape, schema)]
+    queries = int(np.bitwise_xor.reduce(shape.position))
+    return f"{len(shape)} {queries:x} {' '.join(types)}"
+
+
+def _moved(shape: Shape, movements: Movements, schema: Schema) -> Shape:
+    if not movements:
         return shape
+    types = {slot: schema.by_id[field].type for slot, field in _time_slots(shape, schema)}
     offsets = list(shape.offsets)
     clocks: list[PeriodClock | None] = [None] * len(offsets)
-    for slot, movement in moving.items():
-        clocks[slot] = movement.clock
-        offsets[slot] = np.where(movement.moves, movement.offsets.astype(np.float64), np.nan)
+    for slot, movement in movements.items():
+        values = _scalars(shape, slot)
+        if values is not None:
+            clocks[slot] = movement.clock
+            offsets[slot] = movement.offsets(values.astype(np.int64), shape.event_ms, types[slot])
     return replace(shape, offsets=tuple(offsets), clocks=tuple(clocks))
 
 
-def _moving_slots(shape: Shape, schema: Schema) -> dict[int, _Movement]:
-    """Return the slots of one shape that move."""
+def _detected(shape: Shape, schema: Schema) -> dict[int, Movement]:
+    """Return how the slots of one shape move."""
     if len(shape) < MIN_EVENTS or len(np.unique(shape.event_ms // DAY_MS)) < MIN_DAYS:
         return {}
     widths = _range_widths(shape)
-    found: dict[int, _Movement] = {}
-    for slot, field_id in _time_slots(shape.predicate, schema):
+    found: dict[int, Movement] = {}
+    for slot, field_id in _time_slots(shape, schema):
         values = _scalars(shape, slot)
         if values is None or not np.isnan(shape.offsets[slot]).all():
             continue
@@ -102,7 +163,7 @@ def _moving_slots(shape: Shape, schema: Schema) -> dict[int, _Movement]:
     return found
 
 
-def _movement(values: Int64, events: Int64, width: float, iceberg_type: str) -> _Movement | None:
+def _movement(values: Int64, events: Int64, width: float, iceberg_type: str) -> Movement | None:
     """Return how one slot's literals follow their events, None if they do not.
 
     values: in the column's unit; events: epoch milliseconds; width: of the range, 0 if open.
@@ -110,15 +171,23 @@ def _movement(values: Int64, events: Int64, width: float, iceberg_type: str) -> 
     exact = _exact(values, events, width, iceberg_type)
     if exact is not None:
         return exact
-    at, whole = _in_ms(values, iceberg_type)
+    at, _ = _in_ms(values, iceberg_type)
     for period in PERIODS:
         clock = clock_of(period, at)
-        on_it = whole & (clock.start(clock.number(at)) == at)
-        distance = clock.number(at) - clock.number(events)
-        moves = on_it & _frequent(distance, on_it, events, clock)
-        if moves.mean() >= MOST_EVENTS:
-            return _Movement(distance, moves, clock)
+        on_it, distance = _in_periods(values, events, clock, iceberg_type)
+        kept = _frequent(distance, on_it, events, clock)
+        if (on_it & np.isin(distance, kept)).mean() >= MOST_EVENTS:
+            return Movement(tuple((float(number), float(number)) for number in kept), clock)
     return None
+
+
+def _in_periods(
+    values: Int64, events: Int64, clock: PeriodClock, iceberg_type: str
+) -> tuple[npt.NDArray[np.bool_], Int64]:
+    """Return which literals are the start of a period, and how many periods after their events."""
+    at, whole = _in_ms(values, iceberg_type)
+    number = clock.number(at)
+    return whole & (clock.start(number) == at), number - clock.number(events)
 
 
 def _in_ms(values: Int64, iceberg_type: str) -> tuple[Int64, npt.NDArray[np.bool_]]:
@@ -131,15 +200,14 @@ def _in_ms(values: Int64, iceberg_type: str) -> tuple[Int64, npt.NDArray[np.bool
 
 def _frequent(
     distance: Int64, on_it: npt.NDArray[np.bool_], events: Int64, clock: PeriodClock
-) -> npt.NDArray[np.bool_]:
-    """Return which queries have one of the few distances in periods that recur."""
+) -> list[int]:
+    """Return the few distances in periods that recur."""
     numbers, counts = np.unique(distance[on_it], return_counts=True)
-    kept = [
-        number
+    return [
+        int(number)
         for number in numbers[np.argsort(-counts, kind="stable")][:MAX_WINDOWS]
         if _recurs(events[on_it & (distance == number)], clock)
     ]
-    return np.isin(distance, kept)
 
 
 def _recurs(events: Int64, clock: PeriodClock | None) -> bool:
@@ -149,26 +217,30 @@ def _recurs(events: Int64, clock: PeriodClock | None) -> bool:
     return clock is None or len(np.unique(clock.number(events))) > 1
 
 
-def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> _Movement | None:
+def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> Movement | None:
     """Return the movement of literals at fixed distances from the event time itself."""
-    clock = events / _UNIT_MS[iceberg_type]
-    whole_days = iceberg_type == "date"
-    distance = values.astype(np.float64) - (np.floor(clock) if whole_days else clock)
+    clock, whole_days = events / _UNIT_MS[iceberg_type], iceberg_type == "date"
+    distance = _distance(values, events, iceberg_type)
     near = float(np.median(np.abs(distance)))
     label = _clustered(distance, max(MAX_SPREAD * (width or near), _tolerance(clock, whole_days)))
     if int(label.max()) >= MAX_WINDOWS:
         return None
-    moves = np.zeros(len(values), dtype=bool)
+    spans, moving = [], 0
     for number in range(int(label.max()) + 1):
         mine = label == number
         span = width or float(np.median(np.abs(distance[mine])))
         if _recurs(events[mine], None) and keeps_distance(
             values[mine].astype(np.float64), clock[mine], span, whole_days
         ):
-            moves |= mine
-    if moves.mean() < MOST_EVENTS:
-        return None
-    return _Movement(values - event_in_domain(iceberg_type, events), moves)
+            spans.append((float(distance[mine].min()), float(distance[mine].max())))
+            moving += int(mine.sum())
+    return Movement(tuple(spans)) if moving / len(values) >= MOST_EVENTS else None
+
+
+def _distance(values: Int64, events: Int64, iceberg_type: str) -> Float64:
+    """Return how far the literals are from their events, in the column's unit."""
+    clock = events / _UNIT_MS[iceberg_type]
+    return values.astype(np.float64) - (np.floor(clock) if iceberg_type == "date" else clock)
 
 
 def _clustered(distance: npt.NDArray[np.float64], gap: float) -> Int64:
@@ -211,10 +283,10 @@ def _tolerance(event: npt.NDArray[np.float64], whole_days: bool) -> float:
     return 1.0 if whole_days else (1e9 if float(np.max(np.abs(event))) > 1e17 else 1e6)
 
 
-def _time_slots(predicate: Predicate, schema: Schema) -> list[tuple[int, int]]:
+def _time_slots(shape: Shape, schema: Schema) -> list[tuple[int, int]]:
     """Return (slot, field id) of scalar comparisons on untransformed date and timestamp columns."""
     slots = []
-    for node in walk(predicate):
+    for node in walk(shape.predicate):
         if isinstance(node, Comparison) and node.ref.transform == "identity":
             field = schema.by_id.get(node.ref.field_id)
             if field is not None and moves(field.type):

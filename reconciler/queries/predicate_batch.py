@@ -1,5 +1,7 @@
 """Evaluates a predicate for many literal settings at once; used by pruning and row filtering.
 
+It is the one evaluator of predicates, for files, row groups, partitions and rows.
+
 `pruning` and `row_filter` differ in what a leaf means. Both compile each leaf once into a test over
 a slice of the queries and let `evaluate` combine the tests, chunk by chunk, so that temporaries
 stay in the CPU's cache and memory beyond the result is bounded whatever the number of queries.

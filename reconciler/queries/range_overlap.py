@@ -1,6 +1,7 @@
 """Estimates how much of a file's value range a predicate covers, from bounds alone.
 
-Values are assumed to be spread evenly between a column's bounds. Utilization (WAIR section 4.1) and
+Whether a file may match at all is not answered here but by `pruning`, which knows no shares. Values
+are assumed to be spread evenly between a column's bounds. Utilization (WAIR section 4.1) and
 read costs without a footer use the estimate; it orders and labels ("bound"), it never proves a
 saving.
 """

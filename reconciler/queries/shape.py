@@ -268,16 +268,24 @@ class Workload:
 def workload_of(shapes: Iterable[Shape], skipped: Sequence[tuple[str, int]] = ()) -> Workload:
     """Return the shapes of one table in order of shape id, their queries by time; parts of one
     shape are merged."""
-    parts: dict[tuple[str, bool], list[Shape]] = {}
+    parts: dict[tuple[str, bool, str], list[Shape]] = {}
     for shape in shapes:
         if len(shape):
-            parts.setdefault((shape.shape_id, shape.full_scan), []).append(shape)
+            key = (shape.shape_id, shape.full_scan, _kinds(shape.literals))
+            parts.setdefault(key, []).append(shape)
     if not parts:
         return Workload((), 0, 0, tuple(skipped))
     found = tuple(in_order(merge(parts[key])) for key in sorted(parts))
     since = min(int(shape.event_ms[0]) for shape in found)
     until = max(int(shape.event_ms[-1]) for shape in found)
     return Workload(found, since, until, tuple(skipped))
+
+
+def _kinds(literals: Sequence[SlotLiterals]) -> str:
+    """Return a letter for each slot. A column whose type was widened may have another domain, whose
+    literals are not put into one array with earlier ones."""
+    kinds = (v.dtype.kind if isinstance(v, np.ndarray) else "l" for v in literals)
+    return "".join(kinds).replace("O", "S")
 
 
 def _taken(values: SlotLiterals, index: Array | slice) -> SlotLiterals:

@@ -1,4 +1,4 @@
-"""Recorded queries as rows of a state table: one row per table, shape and hour of an import.
+"""Recorded queries as rows of a state table: one row per table, shape and hour.
 
 A row has what its queries have in common, and arrays of what differs: positions, times, weights,
 measures and literals. Reading a table's queries is then work on a few arrays, however many queries
@@ -202,12 +202,57 @@ _KEYS = ("table_uuid", "shape_id", "full_scan", "kinds", "hour_ms", "source", "i
 
 def _order(columns: Mapping[str, Any]) -> Int64:
     """Return the rows by table, shape and time, and those of the earlier import first."""
-    keys = [
-        _numbers(columns[name]) if name in ("full_scan", "hour_ms", "imported_ms")
-        else _coded(columns[name])[0]
-        for name in _KEYS
-    ]  # fmt: skip
-    return np.lexsort(keys[::-1]).astype(np.int64)
+    return np.lexsort([_key(columns[name]) for name in reversed(_KEYS)]).astype(np.int64)
+
+
+def _key(column: Any) -> npt.NDArray[Any]:
+    """Return numbers that are equal where the values of a column are."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return np.asarray(_numbers(column))
+    return _coded(column)[0]
+
+
+def joined(rows: pa.Table, span_ms: int) -> pa.Table:
+    """Return distinct rows that agree in all that their queries have in common as one row.
+
+    span_ms: rows stay apart that were imported in different spans of this length; 0: at different
+    times. A joined row counts as imported when its first query was.
+    """
+    import pyarrow as pa
+
+    imported = _numbers(rows.column("imported_ms"))
+    starts = {name: _flat(rows.column(name))[1] for name, _ in ARRAYS}
+    keys = [_key(rows.column(name)) for name, _ in COMMON if name != "imported_ms"]
+    keys += [np.diff(starts[name]) > 0 for name in _SOME]
+    keys.append(imported // max(span_ms, 1))
+    order = np.lexsort(keys).astype(np.int64)
+    changes = np.zeros(len(order), dtype=np.bool_)
+    changes[:1] = True
+    for key in keys:
+        changes[1:] |= key[order][1:] != key[order][:-1]
+    first = np.flatnonzero(changes)
+    if len(first) == len(order):
+        return rows
+    rows = rows.take(pa.array(order))
+    columns = []
+    for field in rows.schema:
+        column = rows.column(field.name)
+        if field.name in starts:
+            values, ends = _flat(column)
+            column = _lists(np.append(ends[first], ends[-1]), values, field.type)
+        elif field.name == "imported_ms":
+            column = pa.array(np.minimum.reduceat(imported[order], first))
+        else:
+            column = column.take(pa.array(first))
+        columns.append(column)
+    return pa.table(columns, schema=rows.schema)
+
+
+_SOME = ("recorded_bytes", "duration_ms", "moving")
+"""Arrays that are empty where no query of the row has a value."""
 
 
 def positions(rows: pa.Table) -> Int64:

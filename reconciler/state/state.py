@@ -52,6 +52,7 @@ from reconciler.state.query_rows import (
     TABLE,
     concatenated,
     distinct,
+    joined,
     positions,
     rows_of,
     shapes_of,
@@ -225,15 +226,21 @@ class Store(ABC):
         """
         now = _now_ms()
         rows = rows_of((now, item) for item in fragments)
-        self._tables.append_table(TABLE, QUERIES, rows, self._recent_and_distinct)
+        self._tables.append_table(TABLE, QUERIES, rows, self._merged)
 
     def _oldest_ms(self) -> int:
         """Return the time before which queries and sketches are no longer kept."""
         kept = self._retention_seconds
         return 0 if kept is None else _now_ms() - kept * 1000
 
-    def _recent_and_distinct(self, rows: pa.Table) -> pa.Table:
-        return distinct(_since(rows, "imported_ms", self._oldest_ms()))
+    def _merged(self, rows: pa.Table) -> pa.Table:
+        """Return what a merge of small files keeps: each query once, few rows.
+
+        Rows of imports within a hundredth of the retention become one, which is removed with its
+        oldest query. A client that does not know the retention leaves them apart.
+        """
+        recent = _since(rows, "imported_ms", self._oldest_ms())
+        return joined(distinct(recent), (self._retention_seconds or 0) * 10)
 
     def _recent_sketches(self, rows: pa.Table) -> pa.Table:
         return _since(rows, "stored_ms", self._oldest_ms())
@@ -287,7 +294,7 @@ class Store(ABC):
         where = matching({}, {"imported_ms": self._oldest_ms()})
         known = self._tables.scan(TABLE, QUERIES, where, ["source", "position"])
         for rows in old.missing(known, self._oldest_ms()):
-            self._tables.append_table(TABLE, QUERIES, rows, self._recent_and_distinct)
+            self._tables.append_table(TABLE, QUERIES, rows, self._merged)
         self.set_note(TAKEN_OVER, old.version)
 
     def _old_rows(self) -> OldRows | None:

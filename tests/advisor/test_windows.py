@@ -73,6 +73,7 @@ def asked(random: np.random.Generator, form: str, since: int, until: int, count:
             for number, at in enumerate(events)
         ),
         SCHEMA,
+        {},
     )  # fmt: skip
 
 
@@ -160,6 +161,7 @@ def test_windows_that_move_while_data_arrives_rewrite_little(window_days):
             for number, (at, literals) in enumerate(zip(events, lows, strict=True))
         ),
         SCHEMA,
+        {},
     )  # fmt: skip
     steps = []
     for day in range(days):

@@ -18,6 +18,7 @@ from reconciler.loop.ports import Target
 from reconciler.operator.catalog import importing
 from reconciler.operator.catalog.handles import LiveHandle
 from reconciler.operator.catalog.importing import NOTE, ImportRun, Imports, run
+from reconciler.queries import moving_windows
 from reconciler.queries.predicate import TRUE, fields_of
 from reconciler.state import state
 from tests.cluster.fixtures import eventually
@@ -150,6 +151,19 @@ def test_queries_are_kept_for_the_retention_of_the_catalog(
     assert len(recorded(handle.store, uuid)) == len(recorded(kept.store, uuid)) == 3
     run(brief, known, lambda: True)
     assert not recorded(handle.store, uuid)
+
+
+def test_a_plan_takes_the_movement_that_the_import_found(
+    handle: LiveHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not run(handle, None, lambda: True).error
+    seen = handle.actor.observe(Target(handle.config, ("sales", "orders")))
+
+    def looked_at(*_: Any) -> None:
+        raise AssertionError("a plan looks at the whole log again")
+
+    monkeypatch.setattr(moving_windows, "_detected", looked_at)
+    assert handle.actor.evidence(seen).workload.shapes
 
 
 def log_of(directory: Path, name: str, *lines: dict[str, Any]) -> Path:

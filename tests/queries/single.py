@@ -54,7 +54,7 @@ def recorded(store: Any, table_uuid: str) -> list[Query]:
 
 
 def detected(fragments: Iterable[Fragment], schema: Schema) -> list[Query]:
-    return queries_of(with_movement(batch_fragments(fragments), schema).shapes)
+    return queries_of(with_movement(batch_fragments(fragments), schema, {}).shapes)
 
 
 def _query(shape: Shape, number: int) -> Query:

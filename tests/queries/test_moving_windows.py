@@ -5,15 +5,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from reconciler.queries import moving_windows
 from reconciler.queries.calendar import PERIODS, Period, PeriodClock
 from reconciler.queries.fragments import Fragment, batch_fragments
-from reconciler.queries.moving_windows import with_movement
+from reconciler.queries.moving_windows import Movement, with_movement
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.queries.pruning import resolve_moving
+from reconciler.queries.shape import Shape, workload_of
+from reconciler.state.movements import movements, record_movements
+from reconciler.state.state import StateStore
 from reconciler.table.schema import Field, Schema
 from tests.queries.single import detected
 
@@ -49,7 +54,7 @@ def asked(at: dt.datetime, since: dt.datetime) -> Fragment:
 
 def replayed(items: list[Fragment], at: dt.datetime) -> set[dt.datetime]:
     """The literals that these queries would have at another time."""
-    (batch,) = with_movement(batch_fragments(items), SCHEMA).shapes
+    (batch,) = with_movement(batch_fragments(items), SCHEMA, {}).shapes
     (values,) = resolve_moving(batch, SCHEMA, round(at.timestamp() * 1000))
     return {dt.datetime.fromtimestamp(int(v) / 1e6, dt.UTC) for v in values}
 
@@ -118,3 +123,45 @@ def test_times_on_a_cut_are_their_own_start(period: Period) -> None:
     number = clock.number(at)
     assert (clock.start(number) <= at).all() and (at < clock.start(number + 1)).all()
     assert (clock.number(clock.start(number)) == number).all()
+
+
+def asks(rule: Rule, column: int, days: int, seed: int) -> list[Fragment]:
+    """Queries of one shape, of which every eighth has a fixed literal if they keep to a clock."""
+    still = START - dt.timedelta(days=400)
+    return [
+        replace(
+            asked(at, still if number % 8 == 7 and rule in RULES.values() else rule(at)),
+            predicate=Comparison(Ref(1), "<" if column else ">=", 0),
+            position=seed * 100_000 + number,
+        )
+        for number, at in enumerate(moments(days))
+    ]
+
+
+@pytest.mark.parametrize("period", [*PERIODS, "exact"])
+def test_what_an_import_found_gives_the_same_movement_without_looking_again(
+    period: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = RULES.get(period, lambda at: at - dt.timedelta(hours=5))
+    store = StateStore(tmp_path)
+    store.append_fragments(asks(rule, 0, 70, 1))
+    record_movements(store, "u", SCHEMA)
+    wanted = with_movement(workload_of(store.shapes("u")), SCHEMA, {}).shapes
+    assert any(shape.moving for shape in wanted)
+    looked_at: list[str] = []
+    look = moving_windows._detected
+
+    def detected_again(shape: Shape, schema: Schema) -> dict[int, Movement]:
+        looked_at.append(shape.shape_id)
+        return look(shape, schema)
+
+    monkeypatch.setattr(moving_windows, "_detected", detected_again)
+    known = movements(StateStore(tmp_path), "u")
+    found = with_movement(workload_of(store.shapes("u")), SCHEMA, known).shapes
+    assert repr(found) == repr(wanted) and not looked_at
+    store.append_fragments(asks(RULES["day"], 1, 20, 2))  # another shape: the first stays as it is
+    record_movements(store, "u", SCHEMA)
+    assert len(looked_at) == 1 and wanted[0].shape_id not in looked_at
+    later = Schema(1, (Field(1, "ts", "timestamptz_ns"),))  # another type: looked at again
+    with_movement(workload_of(store.shapes("u")), later, movements(store, "u"))
+    assert len(looked_at) == 3

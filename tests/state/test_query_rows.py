@@ -19,7 +19,7 @@ from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, In, Predicate, Ref, StartsWith
 from reconciler.queries.shape import Shape, workload_of
 from reconciler.state import state, state_tables
-from reconciler.state.query_rows import distinct, rows_of, shapes_of
+from reconciler.state.query_rows import distinct, joined, rows_of, shapes_of
 from reconciler.state.state import RETENTION_SECONDS, StateStore
 from tests.examples import examples
 from tests.queries.single import Query, of_fragments, queries_of, recorded
@@ -152,6 +152,14 @@ def test_each_query_is_read_once_as_it_was_imported_first(
     merged = distinct(rows)
     assert sum(map(len, merged.column("position").to_pylist())) == len(kept)
     assert sorted(queries_of(shapes_of(merged)), key=by_all) == want
+    for span in (0, 2, 100):
+        few = joined(merged, span)
+        assert sorted(queries_of(shapes_of(few)), key=by_all) == want
+        stored = sorted(repr(query[1:]) for row in few.to_pylist() for query in decoded(row))
+        assert stored == sorted(repr(as_stored(*pair)[1:]) for pair in kept)
+        assert min(few.column("imported_ms").to_pylist(), default=0) == min(
+            (imported for imported, _ in kept), default=0
+        )
 
 
 def alike(one: Shape, other: Shape) -> bool:
@@ -277,3 +285,16 @@ def test_importers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
     assert [worker.exitcode for worker in workers] == [0, 0]
     want = [*range(5), 100, 101, 102, 200, 201, 202, 1000]
     assert sorted(one.position for one in recorded(store, UUID)) == want
+
+
+def test_many_imports_of_one_hour_become_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_tables, "MAX_FILES", 4)
+    store = StateStore(tmp_path)
+    hour = NOW // HOUR * HOUR
+    for number in range(10):
+        store.append_fragments([query(number, event_ms=hour + number)])
+    rows = store._tables.scan("queries", state.QUERIES, state_tables.matching({}), ["position"])
+    assert rows is not None and rows.num_rows < 6
+    assert [one.position for one in recorded(store, UUID)] == list(range(10))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.errors import UserError
 from reconciler.operator.catalog.handles import LiveHandle
@@ -25,9 +25,12 @@ class ExcludingSink:
     store: FragmentSink
     tables: CatalogTables
     columns: tuple[str, ...]
+    touched: set[str] = field(default_factory=set)
+    """UUIDs of the tables with new queries."""
 
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
         items = list(fragments)
+        self.touched.update(item.table_uuid for item in items)
         excluded = {
             uuid: excluded_fields(self.columns, self.tables.schema(uuid))
             for uuid in {item.table_uuid for item in items}

@@ -229,9 +229,10 @@ def _run(handle: LiveHandle, state: ImportRun, held: Callable[[], bool]) -> Impo
             errors.append(f"source {source.name}: {error.what}")
     errors += reading.errors
     try:
+        reading.record_movements()
         handle.store.remove_expired()
     except ReconcilerError as error:  # what was read is kept, and the next run tries again
-        errors.append(f"expired queries could not be removed: {error.what}")
+        errors.append(f"the recorded queries could not be tidied: {error.what}")
     version = state.version + (1 if reading.added else 0)
     if (reading.until_ms, version) != (state.until_ms, state.version):
         handle.store.set_note(NOTE, {"untilMs": reading.until_ms, "version": version})
@@ -253,6 +254,9 @@ class _Reading:
         self.errors: list[str] = []
         self.added = self.more = False
         self._tables = tables_of(handle)
+        self._sink = ExcludingSink(
+            handle.store, self._tables, handle.document.spec.workload.exclude_columns
+        )
         self._files = self._bytes = 0
         self._end = time.monotonic() + READ_SECONDS
 
@@ -302,9 +306,7 @@ class _Reading:
         from reconciler.workload_log.unusable import why_unusable
 
         handle = self.handle
-        sink = ExcludingSink(
-            handle.store, self._tables, handle.document.spec.workload.exclude_columns
-        )
+        sink = self._sink
         remote = _remote(handle, source, path, size, self._end)
         if source.type is SourceType.SPARK_EVENT_LOG:
             tally = SparkEventImport(self._tables, sink, dt.UTC).run(remote)
@@ -316,6 +318,13 @@ class _Reading:
         self.until_ms = max(self.until_ms, tally.until_ms or 0)
         self.added = self.added or tally.fragments > 0
         return why
+
+    def record_movements(self) -> None:
+        """Note how the literals of the tables with new queries move."""
+        from reconciler.state.movements import record_movements
+
+        for uuid in sorted(self._sink.touched):
+            record_movements(self.handle.store, uuid, self._tables.schema(uuid))
 
 
 def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, str, int]]:

@@ -1,0 +1,61 @@
+"""Keeps how the literals of recorded queries move, as an import found it, for the plans after it.
+
+An import looks only at the shapes that have other queries than the last time. A plan takes what is
+kept; it looks at a shape itself only if its queries have changed since, because some expired or an
+import died.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reconciler.queries.calendar import PERIODS, PeriodClock
+from reconciler.queries.moving_windows import Judged, Known, Movement, judged
+from reconciler.queries.shape import workload_of
+from reconciler.table.schema import Schema
+
+if TYPE_CHECKING:
+    from reconciler.state.state import Store
+
+
+def movements(store: Store, table_uuid: str) -> Known:
+    """Return what the last import found of the table's queries."""
+    return store.note_as(_key(table_uuid), _known) or {}
+
+
+def record_movements(store: Store, table_uuid: str, schema: Schema) -> None:
+    """Look at the shapes of the table whose queries have changed."""
+    before = movements(store, table_uuid)
+    found = judged(workload_of(store.shapes(table_uuid)), schema, before)
+    if found != before:
+        store.set_note(_key(table_uuid), {key: _document(one) for key, one in found.items()})
+
+
+def _document(one: Judged) -> list[Any]:
+    slots = {}
+    for slot, movement in one.movements.items():
+        clock = movement.clock
+        named = None if clock is None else [clock.period, clock.shift_ms]
+        slots[str(slot)] = [named, [list(span) for span in movement.spans]]
+    return [one.by, slots]
+
+
+def _known(note: Any) -> dict[str, Judged]:
+    """Return the value of a note. Raises ValueError, KeyError or TypeError if it holds none."""
+    return {
+        str(key): Judged(str(by), {int(slot): _movement(*body) for slot, body in slots.items()})
+        for key, (by, slots) in note.items()
+    }
+
+
+def _movement(clock: Any, spans: Any) -> Movement:
+    known = None if clock is None else PeriodClock(_PERIODS[clock[0]], int(clock[1]))
+    return Movement(tuple((float(low), float(high)) for low, high in spans), known)
+
+
+_PERIODS = {str(period): period for period in PERIODS}
+
+
+def _key(table_uuid: str) -> str:
+    """Return the key of the note with the movements of a table's queries."""
+    return f"movements:{table_uuid}"
