@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -85,6 +86,32 @@ Observer = Callable[[str, str, int, float], None]
 """Called after each call with verb, plural, HTTP status (0: no answer), seconds."""
 
 
+METHODS = {"get": "GET", "list": "GET", "create": "POST", "patch": "PATCH", "update": "PUT",
+           "delete": "DELETE"}  # fmt: skip
+"""The method of HTTP of each verb."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a call is about. namespace None: of no namespace, or of all. name None: all objects."""
+
+    kind: Kind
+    namespace: str | None
+    name: str | None = None
+    subresource: str = ""
+
+    @property
+    def path(self) -> str:
+        path = self.kind.path(self.namespace, self.name)
+        return path + (f"/{self.subresource}" if self.subresource else "")
+
+    @property
+    def text(self) -> str:
+        """As messages name it."""
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.kind.kind} {self.name}{where}" if self.name else f"{self.kind.plural}{where}"
+
+
 class Api:
     """One API server under one identity. Thread-safe."""
 
@@ -105,11 +132,11 @@ class Api:
         return self.connection.namespace
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
-        return self._call("get", "GET", kind, namespace, name)
+        return self._call("get", Place(kind, namespace, name))
 
     def get_metadata(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
         """Return only the metadata, for objects whose content must not be read, such as Secrets."""
-        return self._call("get", "GET", kind, namespace, name, accept=METADATA)
+        return self._call("get", Place(kind, namespace, name), accept=METADATA)
 
     def list(
         self,
@@ -163,7 +190,7 @@ class Api:
         token = ""
         while True:
             page = {**query, "continue": token} if token else query
-            answer = self._call("list", "GET", kind, namespace, query=page, accept=accept)
+            answer = self._call("list", Place(kind, namespace), query=page, accept=accept)
             for item in answer.get("items") or ():
                 yield {**item, "apiVersion": kind.api_version, "kind": kind.kind}
             token = answer["metadata"].get("continue") or ""
@@ -173,9 +200,7 @@ class Api:
     def create(self, kind: Kind, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._call(
             "create",
-            "POST",
-            kind,
-            namespace,
+            Place(kind, namespace),
             query={"fieldManager": OPERATOR_MANAGER},
             body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
         )
@@ -192,10 +217,7 @@ class Api:
         removed."""
         return self._call(
             "patch",
-            "PATCH",
-            kind,
-            namespace,
-            body["metadata"]["name"],
+            Place(kind, namespace, body["metadata"]["name"]),
             query={"fieldManager": manager, "force": str(force).lower()},
             body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
             content=APPLY,
@@ -213,10 +235,7 @@ class Api:
         changed."""
         return self._call(
             "patch",
-            "PATCH",
-            kind,
-            namespace,
-            name,
+            Place(kind, namespace, name),
             query={"fieldManager": manager},
             body=body,
             content=MERGE,
@@ -226,10 +245,7 @@ class Api:
         """Replace the whole object. Conflict if it changed since it was read."""
         return self._call(
             "update",
-            "PUT",
-            kind,
-            namespace,
-            body["metadata"]["name"],
+            Place(kind, namespace, body["metadata"]["name"]),
             query={"fieldManager": OPERATOR_MANAGER},
             body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
         )
@@ -246,11 +262,7 @@ class Api:
         since."""
         return self._call(
             "update",
-            "PUT",
-            kind,
-            namespace,
-            name,
-            subresource="status",
+            Place(kind, namespace, name, "status"),
             query={"fieldManager": OPERATOR_MANAGER},
             body={
                 "apiVersion": kind.api_version,
@@ -280,7 +292,7 @@ class Api:
             options["preconditions"] = {"uid": uid}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        return self._call("delete", "DELETE", kind, namespace, name, body=options)
+        return self._call("delete", Place(kind, namespace, name), body=options)
 
     def event(
         self, regarding: Mapping[str, Any], reason: str, message: str, type: str = "Normal"
@@ -300,12 +312,10 @@ class Api:
 
     def version(self) -> str:
         """Return the server's version; the call needs no right."""
-        return str(self._read(self._raw("get", "GET", "/version", "version")).get("gitVersion", ""))
+        return str(self._read(self._raw("get", "/version", "version")).get("gitVersion", ""))
 
-    def _call(
-        self, verb: str, method: str, kind: Kind, namespace: str | None, *rest: Any, **more: Any
-    ) -> dict[str, Any]:
-        return self._read(self._send(verb, method, kind, namespace, *rest, **more))
+    def _call(self, verb: str, place: Place, **more: Any) -> dict[str, Any]:
+        return self._read(self._send(verb, place, **more))
 
     def _read(self, response: Any) -> dict[str, Any]:
         import urllib3
@@ -319,24 +329,18 @@ class Api:
     def _send(
         self,
         verb: str,
-        method: str,
-        kind: Kind,
-        namespace: str | None,
-        name: str | None = None,
+        place: Place,
         *,
-        subresource: str = "",
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         accept: str = JSON,
         content: str = JSON,
     ) -> Any:
-        path = kind.path(namespace, name) + (f"/{subresource}" if subresource else "")
         return self._raw(
             verb,
-            method,
-            path + (f"?{urlencode(query)}" if query else ""),
-            kind.plural,
-            subject=_subject(kind, namespace, name),
+            place.path + (f"?{urlencode(query)}" if query else ""),
+            place.kind.plural,
+            subject=place.text,
             headers={"Accept": accept, "Content-Type": content, "User-Agent": OPERATOR_MANAGER},
             body=None if body is None else _encoded(body, content),
         )
@@ -344,7 +348,6 @@ class Api:
     def _raw(
         self,
         verb: str,
-        method: str,
         path: str,
         plural: str,
         *,
@@ -356,15 +359,15 @@ class Api:
         once."""
         generation = self.connection.generation
         try:
-            return self._once(verb, method, path, plural, subject, headers or {}, body)
+            return self._once(verb, path, plural, subject, headers or {}, body)
         except Unauthorized as refused:
             self._renew(generation, refused)
         except ApiUnavailable as error:
             # A pooled connection that the server closed (after a restart, for example) does not
             # mean that the server is down: reading is tried once more on a new one.
-            if method != "GET" or error.status or not error.immediate:
+            if METHODS[verb] != "GET" or error.status or not error.immediate:
                 raise
-        return self._once(verb, method, path, plural, subject, headers or {}, body)
+        return self._once(verb, path, plural, subject, headers or {}, body)
 
     def _renew(self, generation: int, refused: Unauthorized) -> None:
         """Read the configuration again; if that fails, the refusal is raised."""
@@ -378,7 +381,6 @@ class Api:
     def _once(
         self,
         verb: str,
-        method: str,
         path: str,
         plural: str,
         subject: str,
@@ -392,7 +394,7 @@ class Api:
         status = 0
         try:
             response = self.connection.send(
-                method, path, headers=headers, body=body, timeout=timeout
+                METHODS[verb], path, headers=headers, body=body, timeout=timeout
             )
             status = int(response.status)
             if status >= 400:
@@ -436,11 +438,6 @@ def _json_as_yaml(plain: Any) -> str:
 def _selector(labels: Mapping[str, str] | None) -> dict[str, str]:
     parts = [f"{key}={value}" if value else key for key, value in sorted((labels or {}).items())]
     return {"labelSelector": ",".join(parts)} if parts else {}
-
-
-def _subject(kind: Kind, namespace: str | None, name: str | None) -> str:
-    place = f" in namespace {namespace}" if namespace else ""
-    return f"{kind.kind} {name}{place}" if name else f"{kind.plural}{place}"
 
 
 def _refusal(response: Any, subject: str) -> ApiError:

@@ -16,13 +16,9 @@ from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import FileMissingError
-from reconciler.loop.decision_settings import (
-    History,
-    orphan_search,
-    settings_for,
-    specs_unused_ms,
-)
+from reconciler.loop.decision_settings import Searched, orphan_search, settings_for, specs_unused_ms
 from reconciler.loop.file_checks import files_read
+from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import head_of, judge
@@ -111,12 +107,10 @@ def _advised_on(
         policy,
         seen,
         history,
+        evidence,
         target_bytes=target_size(policy, seen),
-        coverage=evidence.coverage.share,
         now_ms=_ms(now),
-        workload=evidence.workload,
-        needed=needed_snapshots(policy, seen, ports, now),
-        orphans=orphans,
+        searched=Searched(needed_snapshots(policy, seen, ports, now), orphans),
     )
     advice, row_groups, settings = advise(target, seen, evidence.workload, settings, ports)
     return Advised(seen, evidence, history, settings, advice, row_groups)
@@ -199,14 +193,7 @@ def advise(
     the sketches measured it: the next plan, which finds the sketches made, has the same price.
     """
     files, columns = observation.files, sampled_columns(workload, settings)
-    given = AdviceInput(
-        files, workload, settings,
-        deletes=observation.delete_files,
-        operations=observation.operations,
-        manifests=observation.manifest_table,
-        damage=damage_of(observation),
-        refusals=ports.refusals(target, observation),
-    )  # fmt: skip
+    given = _input_of(target, observation, workload, settings, ports)
     sketched = known = np.empty(0, dtype=np.int64)
     if columns and len(files) <= FEW_FILES:
         known = with_footer(files)
@@ -233,6 +220,20 @@ def advise(
         given = replace(given, sample=sample, settings=settings)
         advice = decide(given)
     return _on_sound_files(advice, given, target, observation, ports), given.row_groups, settings
+
+
+def _input_of(
+    target: Target, observation: Observation, workload: Workload, settings: Settings, ports: Ports
+) -> AdviceInput:
+    """Return the input without footers and sketches."""
+    return AdviceInput(
+        observation.files, workload, settings,
+        deletes=observation.delete_files,
+        operations=observation.operations,
+        manifests=observation.manifest_table,
+        damage=damage_of(observation),
+        refusals=ports.refusals(target, observation),
+    )  # fmt: skip
 
 
 def _on_sound_files(

@@ -6,7 +6,7 @@ Pure: the caller has done the reading. Errors name the field of the policy that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from reconciler.advisor.advice import (
     AGGRESSIVENESS,
@@ -16,7 +16,6 @@ from reconciler.advisor.advice import (
     Objectives,
     Settings,
 )
-from reconciler.advisor.measure.credit import Credit
 from reconciler.advisor.pto.sizes import expert_row_group
 from reconciler.api.choices import (
     ApprovalMode,
@@ -28,12 +27,12 @@ from reconciler.api.choices import (
 from reconciler.api.documents import Approval, BudgetSpec, PolicySpec, TableLayoutPolicy
 from reconciler.errors import KeyNotFoundError, UnsupportedError
 from reconciler.loop.audits import audited
+from reconciler.loop.history import History
 from reconciler.loop.migration import migration_of
+from reconciler.loop.ports import Evidence
 from reconciler.plan.budget import Budget
-from reconciler.plan.conflicts import NO_CONFLICTS, Conflicts
+from reconciler.plan.conflicts import Conflicts
 from reconciler.plan.ledger import (
-    LedgerEntry,
-    ReadCheck,
     chosen_sizes,
     cpu_calibration,
     read_calibration,
@@ -44,8 +43,7 @@ from reconciler.plan.ledger import (
 )
 from reconciler.plan.ordering import ordering_of
 from reconciler.plan.small_files import declared_target_bytes
-from reconciler.queries.open_price import PRESET, OpenPrice
-from reconciler.queries.rewrite_cost import Rho, RunTimes, rho_from
+from reconciler.queries.rewrite_cost import Rho, rho_from
 from reconciler.queries.shape import Workload
 from reconciler.table.observation import Observation, RecentWrite
 from reconciler.table.operations import Encoding
@@ -59,73 +57,38 @@ DEFAULT_ROW_GROUP = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What the state store knows of a table's past."""
+class Searched:
+    """What housekeeping was searched for before the decision."""
 
-    entries: tuple[LedgerEntry, ...] = ()
-    """Outcomes of executed actions, each with its prediction."""
-    checks: tuple[ReadCheck, ...] = ()
-    """What the recorded queries read before and after each plan."""
-    rho: tuple[float, ...] = ()
-    """Measured costs of a rewritten byte in bytes of reading, oldest first."""
-    runs: tuple[RunTimes, ...] = ()
-    """Times of executions of all tables."""
-    open_price: OpenPrice = PRESET
-    """Cost of opening a file, with how it is known."""
-    conflicts: Conflicts = NO_CONFLICTS
-    """Conflicts with other writers in a row until now."""
-    credits: Mapping[str, Credit] = field(default_factory=dict)
-    """What later queries did not read, by plan id; a plan is absent where that is unknown."""
+    needed: frozenset[int] = frozenset()
+    """Snapshots that must not expire."""
+    orphans: Orphans = NO_ORPHANS
+    """Orphan files that were found."""
 
 
 def settings_for(
     policy: TableLayoutPolicy,
     observation: Observation,
     history: History,
+    evidence: Evidence,
     *,
     target_bytes: int,
-    coverage: float,
     now_ms: int,
-    workload: Workload,
-    needed: frozenset[int] = frozenset(),
-    orphans: Orphans = NO_ORPHANS,
+    searched: Searched = Searched(),
 ) -> Settings:
-    """Return the settings of one decision. needed: snapshots that must not expire. orphans: that
-    were found.
+    """Return the settings of one decision.
 
     Raises UserError for keys that do not exist or have no order, and for a write mode that the
     table's format version does not have.
     """
-    spec = policy.spec
+    spec, workload = policy.spec, evidence.workload
     _require_mode(policy, observation)
-    clustering, files = spec.layout.clustering, spec.layout.files
-    alpha, allowance = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
     rho = rho_from(history.rho)
-    auto = files.row_group_bytes is None and ROW_GROUP_PROPERTY not in observation.properties
     quiet_ms, lengthened_by = quiet_period(spec, history.conflicts)
-    row_group = row_group_size(policy, observation)
-    if auto and workload.empty:
-        table = observation.files
-        row_group = expert_row_group(target_bytes, table.total_bytes / max(table.total_records, 1))
-    return Settings(
-        mode=clustering.mode.value,
-        ordering=ordering_of(clustering.curve.value, sort_key(policy, observation.schema)),
-        apply_to_writes=clustering.apply_to_writes,
-        alpha=alpha,
-        allowance=allowance,
-        target_bytes=target_bytes,
-        row_group_bytes=row_group,
-        target_explicit=files.target_bytes is not None,
-        row_group_explicit=files.row_group_bytes is not None,
-        row_group_auto=auto,
-        target_auto=files.target_bytes is None
-        and not declared_target_bytes(observation.properties),
+    settings = _asked_for(policy, observation, workload, target_bytes)
+    return replace(
+        settings,
         chosen_sizes=chosen_sizes(history.entries),
-        distribution_mode=None
-        if files.distribution_mode is DistributionMode.AUTO
-        else files.distribution_mode.value.lower(),
-        metadata=observation.metadata,
-        min_input_files=files.min_input_files,
         quiet_partitions=quiet_partitions(observation, quiet_ms, now_ms),
         quiet_ms=quiet_ms,
         conflicts=lengthened_by,
@@ -135,33 +98,80 @@ def settings_for(
         openings=history.open_price.openings,
         opened_ms=history.open_price.measured_ms,
         throughput=throughput(history.entries, history.runs),
-        most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
-        most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),
-        budget_ms=_shortest_ms(spec.budgets),
         debt=debt(history, rho),
-        early_share=EARLY_SHARE if _unattended(spec.approval) else None,
         written=written_layouts(history.entries),
         bases=written_bases(history.entries),
-        objectives=_objectives(spec),
         calibration=read_calibration(history.checks),
-        coverage=coverage,
-        deletes=DeletePolicy(
-            mode=spec.deletes.mode.value,
-            compaction=spec.deletes.compaction.value,
-            format_version=spec.deletes.format_version.value,
+        coverage=evidence.coverage.share,
+        deletes=replace(
+            settings.deletes,
             conflicting=conflicting_partitions(observation, quiet_ms, now_ms),
             compacted_ms=compacted_elsewhere_ms(observation),
         ),
         migration=migration_of(policy, observation, workload, history.entries, history.checks),
         cpu_calibration=cpu_calibration(history.entries),
-        expire=_expire(spec, needed),
+        expire=_expire(spec, searched.needed),
+        orphans=searched.orphans,
+        audited=audited(policy, observation, now_ms),
+    )
+
+
+def _asked_for(
+    policy: TableLayoutPolicy, observation: Observation, workload: Workload, target_bytes: int
+) -> Settings:
+    """Return the settings that follow from the policy and the table's properties."""
+    spec, properties = policy.spec, observation.properties
+    clustering, files = spec.layout.clustering, spec.layout.files
+    alpha, allowance = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
+    distribution = files.distribution_mode
+    return Settings(
+        mode=clustering.mode.value,
+        ordering=ordering_of(clustering.curve.value, sort_key(policy, observation.schema)),
+        apply_to_writes=clustering.apply_to_writes,
+        alpha=alpha,
+        allowance=allowance,
+        target_bytes=target_bytes,
+        target_explicit=files.target_bytes is not None,
+        target_auto=files.target_bytes is None and not declared_target_bytes(properties),
+        row_group_bytes=_row_group(policy, observation, workload, target_bytes),
+        row_group_explicit=files.row_group_bytes is not None,
+        row_group_auto=_chooses_row_groups(policy, observation),
+        distribution_mode=None
+        if distribution is DistributionMode.AUTO
+        else distribution.value.lower(),
+        metadata=observation.metadata,
+        min_input_files=files.min_input_files,
+        most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
+        most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),
+        budget_ms=_shortest_ms(spec.budgets),
+        early_share=EARLY_SHARE if _unattended(spec.approval) else None,
+        objectives=_objectives(spec),
+        deletes=DeletePolicy(
+            mode=spec.deletes.mode.value,
+            compaction=spec.deletes.compaction.value,
+            format_version=spec.deletes.format_version.value,
+        ),
         rewrite_manifests=spec.maintenance is not None
         and spec.maintenance.rewrite_manifests is ManifestRewrite.AUTO,
         remove_orphans=orphan_search(spec),
         remove_specs_ms=specs_unused_ms(spec),
-        orphans=orphans,
-        audited=audited(policy, observation, now_ms),
     )
+
+
+def _chooses_row_groups(policy: TableLayoutPolicy, observation: Observation) -> bool:
+    """Whether neither policy nor table names a size of row groups."""
+    declared = policy.spec.layout.files.row_group_bytes
+    return declared is None and ROW_GROUP_PROPERTY not in observation.properties
+
+
+def _row_group(
+    policy: TableLayoutPolicy, observation: Observation, workload: Workload, target_bytes: int
+) -> int:
+    """Return the size of row groups: without queries, an expert's where none is named."""
+    if not (_chooses_row_groups(policy, observation) and workload.empty):
+        return row_group_size(policy, observation)
+    table = observation.files
+    return expert_row_group(target_bytes, table.total_bytes / max(table.total_records, 1))
 
 
 def _require_mode(policy: TableLayoutPolicy, observation: Observation) -> None:

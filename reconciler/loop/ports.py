@@ -8,8 +8,8 @@ from typing import Protocol
 
 from reconciler.advisor.measure.credit import Credit
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.loop.decision_settings import History
 from reconciler.loop.file_checks import Checked
+from reconciler.loop.history import History
 from reconciler.plan.execution import Intent
 from reconciler.plan.plan import Plan
 from reconciler.queries.open_price import OpenPrice

@@ -16,15 +16,13 @@ import numpy as np
 from reconciler.advisor.advice import Advice, Settings
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.loop.advised import Advised, advised, on_live_files, planned_row_groups
-from reconciler.loop.decision_settings import (
-    History,
-    row_group_size,
-)
+from reconciler.loop.decision_settings import row_group_size
 from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
     evidence_document,
 )
 from reconciler.loop.file_checks import reads_one_of
+from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.state import ActionState, Validity

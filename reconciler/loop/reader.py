@@ -27,8 +27,8 @@ from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.sketch_reader import ReadSketches, read_directly
 from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.credit_record import past_credits, record_written
-from reconciler.loop.decision_settings import History
 from reconciler.loop.file_checks import MOST_FOOTERS, Checked, refused_forms, sizes_of
+from reconciler.loop.history import History
 from reconciler.loop.ports import CoverageInfo, Evidence, OpenWork, Target
 from reconciler.plan.actions.base import Action
 from reconciler.plan.conflicts import Conflicts

@@ -69,12 +69,7 @@ def small_files(
     largest_share: 1.0 disables the size tiers, for an objective that forces packing. aimed: the
     size that each file of ours was written to have, int64[files]; None for the target.
     """
-    free = np.ones(len(table), dtype=np.bool_)
-    if taken is not None:
-        free[taken] = False
-    candidate = free & (table.bytes < SMALL_SHARE * target_bytes)
-    least = np.minimum(target_bytes, target_bytes if aimed is None else aimed)
-    candidate &= ~(table.layout_written & (table.bytes >= WRITTEN_SHARE * least))
+    candidate = _candidates(table, target_bytes, taken, aimed)
     ranges = ranges_of(table, key[0].field_id) if _has_bounds(table, key) else None
     decisions: list[Drift] = []
     for spec_id, partition, members in table.groups():
@@ -93,15 +88,30 @@ def small_files(
         for files in packed:
             reason = f"{plural(len(files), 'file')} below {SMALL_SHARE:.2f} of the target size"
             decisions.append(Drift(spec_id, partition, np.sort(files), True, reason))
-        left = np.zeros(len(table), dtype=np.bool_)
-        left[small] = True
-        for files in packed:
-            left[files] = False
-        rest = np.flatnonzero(left) if packed else small
+        rest = _without(small, packed)
         if len(rest) > 1:
             why = _why_not_packed(len(rest), min_input_files, causes)
             decisions.append(Drift(spec_id, partition, rest, False, why))
     return decisions
+
+
+def _candidates(
+    table: FileTable, target_bytes: int, taken: Int64 | None, aimed: Int64 | None
+) -> Bool:
+    """Return bool[files]: which are free and small; a file of ours, for what it was to be."""
+    free = np.ones(len(table), dtype=np.bool_)
+    if taken is not None:
+        free[taken] = False
+    least = np.minimum(target_bytes, target_bytes if aimed is None else aimed)
+    grown = table.layout_written & (table.bytes >= WRITTEN_SHARE * least)
+    return free & (table.bytes < SMALL_SHARE * target_bytes) & ~grown
+
+
+def _without(small: Int64, packed: Sequence[Int64]) -> Int64:
+    """Return the small files that are in no pack, ascending if there is one."""
+    if not packed:
+        return small
+    return np.setdiff1d(small, np.concatenate(packed)).astype(np.int64)
 
 
 def small_mask(

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.loop.decision_settings import History, settings_for
+from reconciler.loop.decision_settings import settings_for
+from reconciler.loop.history import History
 from reconciler.loop.local_actor import LocalActor
+from reconciler.loop.ports import CoverageInfo, Evidence
 from reconciler.loop.step import CONVERGED, run_until_converged
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.shape import Workload
@@ -29,8 +31,8 @@ def _settings(asked: Workload, properties: dict[str, str] | None = None, **files
     seen = lineitem(12, 3)
     seen = replace(seen, metadata=replace(seen.metadata, properties=properties or {}))
     return settings_for(
-        policy("t", layout={"files": files}), seen, History(), target_bytes=128 * MIB,
-        coverage=1.0, now_ms=0, workload=asked,
+        policy("t", layout={"files": files}), seen, History(),
+        Evidence(asked, CoverageInfo(1.0, "bytes")), target_bytes=128 * MIB, now_ms=0,
     )  # fmt: skip
 
 

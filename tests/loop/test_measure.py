@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.advisor.measure.credit import Credit, Price, credit_of, written
 from reconciler.cli.history import HORIZON_MS, PastPlan
-from reconciler.loop.decision_settings import History, debt
+from reconciler.loop.decision_settings import debt
+from reconciler.loop.history import History
 from reconciler.loop.measure import window_read
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck

@@ -11,8 +11,8 @@ import pytest
 
 from reconciler.advisor.advice import AdviceInput, Objectives
 from reconciler.advisor.decide import decide
-from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import total_lines
+from reconciler.loop.history import History
 from reconciler.loop.step import CONVERGED, IDLE, TableState, state_of
 from reconciler.operator.layout.look import _observed
 from reconciler.render.totals_text import total_text

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.loop.decision_settings import ROW_GROUP_PROPERTY, History, settings_for
+from reconciler.loop.decision_settings import ROW_GROUP_PROPERTY, settings_for
+from reconciler.loop.history import History
+from reconciler.loop.ports import CoverageInfo, Evidence
 from reconciler.plan.small_files import TARGET_PROPERTY
 from reconciler.queries.fragments import batch_fragments
 from tests.cli.observations import lineitem
@@ -33,7 +35,7 @@ def test_a_size_is_chosen_where_neither_policy_nor_table_names_one(
     seen = lineitem(12, 3)
     seen = replace(seen, metadata=replace(seen.metadata, properties=properties))
     settings = settings_for(
-        asked, seen, History(), target_bytes=1, coverage=1.0, now_ms=0,
-        workload=batch_fragments([], ()),
+        asked, seen, History(), Evidence(batch_fragments([], ()), CoverageInfo(1.0, "bytes")),
+        target_bytes=1, now_ms=0,
     )  # fmt: skip
     assert (settings.target_auto, settings.row_group_auto) == chosen

@@ -23,8 +23,8 @@ from reconciler.advisor.advice import (
 from reconciler.advisor.deletes.mode import ModeChoice
 from reconciler.api.builtin import builtin_policy
 from reconciler.loop.advised import Advised
-from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import evidence_document
+from reconciler.loop.history import History
 from reconciler.loop.ports import CoverageInfo, Evidence
 from reconciler.plan.plan import freeze, plan_from_document, stored_form
 from reconciler.plan.prediction import Prediction
