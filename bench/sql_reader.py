@@ -32,7 +32,7 @@ from reconciler.queries.predicate import TRUE
 from reconciler.workload_log.conditions import bind
 from reconciler.workload_log.conjuncts import normal_form
 from reconciler.workload_log.constants import Binding
-from reconciler.workload_log.sql import Demand
+from reconciler.workload_log.sql import TableRead
 from reconciler.workload_log.tables import KnownTable
 from tests.workload_log import oracle, test_law
 from tests.workload_log.tpch import QUERIES, SCHEMAS
@@ -40,11 +40,11 @@ from tests.workload_log.tpch import QUERIES, SCHEMAS
 RULES = (qualify, isolate_table_selects, normalize, pushdown_predicates, simplify)
 
 Tables = dict[str, KnownTable]
-Read = Callable[[str, Tables], list[Demand]]
+Read = Callable[[str, Tables], list[TableRead]]
 OURS: Read = oracle.demands_of
 
 
-def theirs(sql: str, tables: Tables) -> list[Demand]:
+def theirs(sql: str, tables: Tables) -> list[TableRead]:
     schema = {
         name: {field.name: field.type for field in table.schema.fields}
         for name, table in tables.items()
@@ -88,7 +88,7 @@ def tpch() -> None:
             start = time.process_time()
             demands = [demand for sql in QUERIES.values() for demand in read(sql, tables)]
             best = min(best, time.process_time() - start)
-        selective = sum(demand.predicate != TRUE for demand in demands)
+        selective = sum(demand.fragment.predicate != TRUE for demand in demands)
         print(f"{name:18} {len(demands)} scans, {selective} with a predicate, {best:.2f} s")
 
 

@@ -53,7 +53,8 @@ def explain_sql(
 def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list[Fragment]:
     """Return the query's fragments on the table, one per scan. Raises UserError if there is
     none."""
-    from reconciler.queries.fragments import Fragment
+    from dataclasses import replace
+
     from reconciler.workload_log.skip_reasons import UNKNOWN_TABLES
     from reconciler.workload_log.sql import Session, Skipped, SqlReader, check_dialect
     from reconciler.workload_log.sql import unknown_columns as unknown
@@ -64,7 +65,7 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
     reader = SqlReader(check_dialect(dialect), SchemaMap({name: table}))
     now = int(time.time() * 1000)
     found = reader.extract(sql, now, Session(name[:-1]))
-    if isinstance(found, Skipped) or any(demand.full_scan for demand in found):
+    if isinstance(found, Skipped) or any(read.note for read in found):
         why = found.reason if isinstance(found, Skipped) else found[0].note
         why = "it does not read this table" if why == UNKNOWN_TABLES else why
         raise UserError(
@@ -79,13 +80,7 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
             details=(f"It has {columns}.",),
             do="name columns of the table in the query",
         )
-    return [
-        Fragment(
-            "query", number, demand.table.uuid, demand.predicate, demand.literals, demand.moving,
-            demand.projection, 1.0, now, dialect, unbound=demand.unbound,
-        )
-        for number, demand in enumerate(found)
-    ]  # fmt: skip
+    return [replace(read.fragment, position=number) for number, read in enumerate(found)]
 
 
 def demand_of(fragment: Fragment, observation: Observation) -> Shape:

@@ -9,7 +9,7 @@ before, after, and Iceberg's own sort. Spark's own count of files is shown besid
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,22 +75,8 @@ def _fragments(
     reader = SqlReader(DIALECT, SchemaMap(known))
     found: dict[str, list[Fragment]] = {name: [] for name in schemas}
     for number, query in enumerate(queries):
-        demands = reader.extract(query.sql, event_ms=number)
-        for place, demand in enumerate(demands if isinstance(demands, list) else ()):
-            if demand.table.name in found:
-                found[demand.table.name].append(
-                    Fragment(
-                        source="demo",
-                        position=place,
-                        table_uuid=demand.table.uuid,
-                        predicate=demand.predicate,
-                        literals=demand.literals,
-                        moving=demand.moving,
-                        projection=demand.projection,
-                        weight=1.0,
-                        event_ms=number,
-                        engine=DIALECT,
-                        full_scan=demand.full_scan,
-                    )
-                )
+        reads = reader.extract(query.sql, event_ms=number)
+        for place, read in enumerate(reads if isinstance(reads, list) else ()):
+            if read.table.name in found:
+                found[read.table.name].append(replace(read.fragment, position=place))
     return found

@@ -23,7 +23,8 @@ from sqlglot.schema import MappingSchema
 from sqlglot.tokenizer_core import TokenType
 
 from reconciler.errors import UserError
-from reconciler.queries.predicate import TRUE, Literal, Predicate, fields_of
+from reconciler.queries.fragments import Fragment
+from reconciler.queries.predicate import TRUE, fields_of
 from reconciler.table.schema import Schema
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.column_names import (
@@ -48,6 +49,7 @@ from reconciler.workload_log.complexity import (
 from reconciler.workload_log.condition_tree import Bound
 from reconciler.workload_log.conditions import bind
 from reconciler.workload_log.constants import Binding, Const
+from reconciler.workload_log.identity import SOURCE
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.prepared import immediate
 from reconciler.workload_log.scans import Path, Scan, folded, scans_of
@@ -66,32 +68,18 @@ _OWN = re.compile(r"(?:/\*|--)\s*layoutctl|layout\.attempt-id", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """One scan of one table by one query, from which a `queries.fragments.Fragment` is made."""
+class TableRead:
+    """One scan of one table by one query."""
 
     table: KnownTable
     """The table."""
-    predicate: Predicate
-    """The predicate as a tree by field id, with slots for literals."""
-    literals: tuple[Literal, ...]
-    """One literal per slot, in the column's domain."""
-    moving: tuple[int | None, ...]
-    """Per slot the offset by which the literal follows the event time, None for a fixed literal."""
-    projection: tuple[int, ...]
-    """Ids of the fields read, ascending, those of the predicate included."""
-    unbound: Predicate | None = None
-    """The whole predicate of a prepared statement whose values the log does not hold; None for
-    other queries."""
-    full_scan: bool = False
-    """Whether the query could not be understood and counts as an unexplained full scan."""
+    fragment: Fragment
+    """What the scan asks of the table. Its position, weight and measures are those of one execution
+    of which nothing is known."""
     note: str = ""
     """Why it counts as a full scan, "" if it does not."""
     unknown: tuple[str, ...] = ()
     """Columns in its conditions that the table does not have; these conditions count as none."""
-    elsewhere: bool = False
-    """Whether the query has conditions, but only on other tables."""
-    merged: bool = False
-    """Whether the query is a MERGE into this table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +189,7 @@ class SqlReader:
 
     def extract(
         self, sql: str, event_ms: int, session: Session = Session()
-    ) -> list[Demand] | Skipped:
+    ) -> list[TableRead] | Skipped:
         if _OWN.search(sql):
             return Skipped(skip_reasons.OWN_JOB)
         sql = immediate(sql, self.dialect)
@@ -216,16 +204,20 @@ class SqlReader:
         if not template.scans and not template.unread:
             return Skipped(template.reason)
         binding = Binding(event_ms, session.zone, self.dialect, literals)
-        demands = [
-            replace(_demand(scan, projection, binding), unknown=template.unknown)
-            for scan, projection in template.scans
-        ]
-        return demands + [
-            _full_scan(
-                table, template.reason, merged=table.uuid in {one.uuid for one in template.merged}
+        engine = self.dialect or "sql"
+        merged = {one.uuid for one in template.merged}
+        return [
+            TableRead(
+                scan.table, _fragment(scan, columns, binding, engine), unknown=template.unknown
+            )
+            for scan, columns in template.scans
+        ] + [
+            TableRead(
+                table, _full_scan(table, event_ms, engine, merged=table.uuid in merged),
+                template.reason,
             )
             for table in template.unread
-        ]
+        ]  # fmt: skip
 
     def _template(
         self, text: str, levels: tuple[str, ...], literals: dict[str, Const]
@@ -398,15 +390,16 @@ _MERGED_NAME = re.compile(
 _QUOTES = re.compile(r"[\"`\[\]]")
 
 
-def _demand(scan: Scan, projection: tuple[int, ...], binding: Binding) -> Demand:
+def _fragment(scan: Scan, projection: tuple[int, ...], binding: Binding, engine: str) -> Fragment:
     bound: Bound = bind(list(scan.conditions), scan.table.schema, binding)
     predicate_columns = fields_of(bound.predicate)
     columns = projection
     if not set(predicate_columns) <= set(projection):
         columns = tuple(sorted({*projection, *predicate_columns}))
-    return Demand(
-        scan.table, bound.predicate, bound.literals, bound.moving, columns, bound.unbound,
-        elsewhere=scan.elsewhere, merged=scan.merged,
+    return Fragment(
+        SOURCE, 0, scan.table.uuid, bound.predicate, bound.literals, bound.moving, columns, 1.0,
+        binding.event_ms, engine, unbound=bound.unbound, elsewhere=scan.elsewhere,
+        merged=scan.merged,
     )  # fmt: skip
 
 
@@ -418,10 +411,11 @@ def _marked(scans: list[Scan], into: KnownTable | None) -> list[Scan]:
     return scans
 
 
-def _full_scan(table: KnownTable, reason: str, *, merged: bool) -> Demand:
+def _full_scan(table: KnownTable, event_ms: int, engine: str, *, merged: bool) -> Fragment:
     everything = tuple(sorted(field.field_id for field in table.schema.fields))
-    return Demand(
-        table, TRUE, (), (), everything, full_scan=True, note=reason, merged=merged
+    return Fragment(
+        SOURCE, 0, table.uuid, TRUE, (), (), everything, 1.0, event_ms, engine, full_scan=True,
+        merged=merged,
     )  # fmt: skip
 
 

@@ -28,7 +28,6 @@ from reconciler.workload_log.dialects import (
     wrong_dialect,
 )
 from reconciler.workload_log.identity import (
-    SOURCE,
     Identity,
     Keys,
     Occurrences,
@@ -56,7 +55,7 @@ from reconciler.workload_log.progress import (
     place_in,
     render_streams,
 )
-from reconciler.workload_log.sql import Demand, Session, Skipped, SqlReader
+from reconciler.workload_log.sql import Session, Skipped, SqlReader, TableRead
 
 EARLIEST_MS = 631_152_000_000  # 1990
 SCANS_PER_LINE = 256
@@ -104,7 +103,7 @@ class _Read:
 
     identity: Identity
     record: Record
-    demands: list[Demand]
+    reads: list[TableRead]
 
 
 @dataclass
@@ -208,7 +207,7 @@ class SqlLogImport:
                 pending.unparsed(sql, number)
             pending.skip(found.reason, number)
             return
-        if any(demand.note == skip_reasons.UNPARSABLE for demand in found):
+        if any(read.note == skip_reasons.UNPARSABLE for read in found):
             pending.unparsed(sql, number)
         pending.queries.append(_Read(record.identity, replace(record, sql=""), found))
         pending.size += len(sql)
@@ -335,7 +334,7 @@ class _Pending:
 
     def _judge(self) -> None:
         unparsable = skip_reasons.UNPARSABLE
-        bad = sum(any(d.note == unparsable for d in query.demands) for query in self.queries)
+        bad = sum(any(read.note == unparsable for read in query.reads) for query in self.queries)
         kept = len(self.queries)
         if not kept:  # what names no table of the catalog shows the dialect as well
             bad, kept = self.skips[unparsable], sum(self.skips.values())
@@ -353,7 +352,7 @@ class _Pending:
         found: list[tuple[_Read, list[Fragment]]] = []
         events: dict[int, int] = {}
         for query, number in zip(self.queries, before, strict=True):
-            fragments = fragments_of(query, number, self.prepared.dialect)
+            fragments = fragments_of(query, number)
             if not (query.identity.named and number):
                 events[query.identity.key] = len(found)
                 found.append((query, fragments))
@@ -375,14 +374,14 @@ class _Pending:
         return new
 
     def _count(self, query: _Read, fragments: list[Fragment]) -> None:
-        names = [demand.table.name for demand in query.demands]
+        names = [read.table.name for read in query.reads]
         self.tally.keep(names, len(fragments), query.record.event_ms, query.record.weight)
-        for demand in query.demands:
-            self.tally.unknown_columns(demand.table.name, demand.unknown)
-            if demand.full_scan:
-                self.tally.full_scans[demand.note] += 1
-                counts = self.unread.setdefault(demand.table.uuid, Counter())
-                counts[demand.note] += 1
+        for read in query.reads:
+            self.tally.unknown_columns(read.table.name, read.unknown)
+            if read.fragment.full_scan:
+                self.tally.full_scans[read.note] += 1
+                counts = self.unread.setdefault(read.table.uuid, Counter())
+                counts[read.note] += 1
 
 
 def _measured(earlier: list[Fragment], later: list[Fragment]) -> list[Fragment]:
@@ -397,39 +396,28 @@ def _with_measures(item: Fragment, event: Fragment) -> Fragment:
     return item if item.duration_ms is not None else replace(item, duration_ms=event.duration_ms)
 
 
-def fragments_of(query: _Read, occurrence: int, dialect: str) -> list[Fragment]:
+def fragments_of(query: _Read, occurrence: int) -> list[Fragment]:
     """Return one fragment per scan of the n-th execution with the query's key.
 
     Events of one named query have the same fragments. Recorded bytes are assigned only to the
     query's single scan.
     """
-    record, demands = query.record, query.demands
-    alone = len(demands) == 1
+    record, alone = query.record, len(query.reads) == 1
     scans: Counter[str] = Counter()
     found = []
-    for demand in demands[:SCANS_PER_LINE]:
-        uuid = demand.table.uuid
+    for read in query.reads[:SCANS_PER_LINE]:
+        uuid = read.table.uuid
         execution = 0 if query.identity.named else occurrence
         place = position(query.identity.key, execution, uuid, scans[uuid])
         scans[uuid] += 1
         found.append(
-            Fragment(
-                source=SOURCE,
+            replace(
+                read.fragment,
                 position=place,
-                table_uuid=uuid,
-                predicate=demand.predicate,
-                literals=demand.literals,
-                moving=demand.moving,
-                projection=demand.projection,
                 weight=record.weight,
-                event_ms=record.event_ms,
-                engine=record.engine or dialect or "sql",
+                engine=record.engine or read.fragment.engine,
                 recorded_bytes=record.recorded_bytes if alone else None,
                 duration_ms=record.duration_ms,
-                full_scan=demand.full_scan,
-                unbound=demand.unbound,
-                elsewhere=demand.elsewhere,
-                merged=demand.merged,
             )
         )
     return found

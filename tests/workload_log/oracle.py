@@ -25,7 +25,7 @@ from reconciler.queries.predicate import (
 )
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import show
-from reconciler.workload_log.sql import Demand, Skipped, SqlReader
+from reconciler.workload_log.sql import Skipped, SqlReader, TableRead
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 
 EVENT_MS = 1_763_700_000_000
@@ -76,7 +76,7 @@ def _constant(iceberg_type: str, value: Any) -> str:
     return quoted if iceberg_type == "string" else f"{iceberg_type.upper()} {quoted}"
 
 
-def demands_of(sql: str, tables: dict[str, KnownTable], dialect: str = "duckdb") -> list[Demand]:
+def demands_of(sql: str, tables: dict[str, KnownTable], dialect: str = "duckdb") -> list[TableRead]:
     found = SqlReader(dialect, SchemaMap({(n,): t for n, t in tables.items()})).extract(
         sql, EVENT_MS
     )
@@ -84,10 +84,10 @@ def demands_of(sql: str, tables: dict[str, KnownTable], dialect: str = "duckdb")
     return found
 
 
-def keep_condition(demands: Sequence[Demand], table: KnownTable) -> str:
+def keep_condition(demands: Sequence[TableRead], table: KnownTable) -> str:
     """The rows of a table that some scan of the query asks for."""
     asked = [
-        f"({predicate_sql(d.predicate, d.literals, d.table.schema)})"
+        f"({predicate_sql(d.fragment.predicate, d.fragment.literals, d.table.schema)})"
         for d in demands
         if d.table.uuid == table.uuid
     ]

@@ -14,7 +14,7 @@ from reconciler.queries.predicate import fields_of, render
 from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.constants import Binding
 from reconciler.workload_log.spark_filters import read_filters
-from reconciler.workload_log.sql import Demand, SqlReader, unknown_columns
+from reconciler.workload_log.sql import SqlReader, TableRead, unknown_columns
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 
 QUOTES = {
@@ -46,7 +46,7 @@ def table_of(*fields: NestedField) -> KnownTable:
     return KnownTable("uuid-t", "cat.db.t", schema_of(metadata))
 
 
-def demand(table: KnownTable, dialect: str, sql: str) -> Demand:
+def demand(table: KnownTable, dialect: str, sql: str) -> TableRead:
     reader = SqlReader(dialect, SchemaMap({("cat", "db", "t"): table}))
     found = reader.extract(sql, 1_772_359_200_000)
     assert isinstance(found, list), (found, sql)
@@ -73,9 +73,11 @@ def test_a_condition_reaches_the_column_of_its_name(
     inner = f"(SELECT v, {column} FROM cat.db.t) t" if derived else "cat.db.t t"
     sql = f"SELECT v FROM {inner} WHERE {predicate.format(c=column)}"
     found = demand(table, dialect, sql)
-    assert fields_of(found.predicate) == (2,), (sql, found)
-    assert found.projection == (1, 2) and not found.full_scan and not found.unknown
-    assert render(found.predicate, table.schema)
+    assert fields_of(found.fragment.predicate) == (2,), (sql, found)
+    assert (
+        found.fragment.projection == (1, 2) and not found.fragment.full_scan and not found.unknown
+    )
+    assert render(found.fragment.predicate, table.schema)
     if not derived:
         assert unknown_columns(sql, dialect, table.schema) == ()
 
@@ -111,7 +113,7 @@ def test_a_column_with_a_dot_and_a_field_of_a_struct_are_different(
     parts = column.split('"')
     written = "".join(left + part + right if at % 2 else part for at, part in enumerate(parts))
     found = demand(NESTED, dialect, f"SELECT v FROM cat.db.t t WHERE {written} = 5")
-    named = [NESTED.schema.name_of(number) for number in fields_of(found.predicate)]
+    named = [NESTED.schema.name_of(number) for number in fields_of(found.fragment.predicate)]
     assert named == ([] if field is None else [field])
 
 

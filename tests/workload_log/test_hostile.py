@@ -51,7 +51,7 @@ def outcome(sql: str, dialect: str = "trino") -> str:
     found = SqlReader(dialect, BY_NAME).extract(text, EVENT_MS)
     if isinstance(found, Skipped):
         return found.reason
-    assert all(demand.full_scan == bool(demand.note) for demand in found)
+    assert all(demand.fragment.full_scan == bool(demand.note) for demand in found)
     return next((demand.note for demand in found if demand.note), "analysed")
 
 
@@ -148,7 +148,7 @@ def test_a_number_that_fills_the_memory_is_not_computed(name: str) -> None:
     """The condition is left out, and the other one is kept."""
     found = SqlReader("trino", BY_NAME).extract(f"{WHERE}{NUMBERS[name]} AND l = 7", EVENT_MS)
     assert not isinstance(found, Skipped)
-    assert [demand.literals for demand in found] in ([(7,)], [()])
+    assert [demand.fragment.literals for demand in found] in ([(7,)], [()])
 
 
 @pytest.mark.parametrize(

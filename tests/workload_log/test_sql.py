@@ -10,7 +10,7 @@ from reconciler.queries.predicate import render
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log import sql as reader
 from reconciler.workload_log.lift import lift
-from reconciler.workload_log.sql import Demand, Skipped, SqlReader
+from reconciler.workload_log.sql import Skipped, SqlReader, TableRead
 from reconciler.workload_log.tables import NameIndex, SchemaMap
 from tests.workload_log.oracle import EVENT_MS, known_tables
 
@@ -26,7 +26,7 @@ TABLES = known_tables(
 BY_NAME = SchemaMap({("cat", "db", name): table for name, table in TABLES.items()})
 
 
-def demands(sql: str, dialect: str = "trino") -> list[Demand]:
+def demands(sql: str, dialect: str = "trino") -> list[TableRead]:
     found = SqlReader(dialect, BY_NAME).extract(sql, EVENT_MS)
     assert not isinstance(found, Skipped), found.reason
     return found
@@ -34,7 +34,7 @@ def demands(sql: str, dialect: str = "trino") -> list[Demand]:
 
 def condition(where: str, dialect: str = "trino") -> str:
     (found,) = demands(f"SELECT i FROM db.t WHERE {where}", dialect)
-    return render(found.predicate, found.table.schema, found.literals)
+    return render(found.fragment.predicate, found.table.schema, found.fragment.literals)
 
 
 CONDITIONS = [
@@ -127,7 +127,10 @@ def test_bytes_are_read_as_each_dialect_writes_them(
 def test_queries_that_differ_in_bytes_share_a_template() -> None:
     found = [lift(f"SELECT 1 FROM t WHERE raw = X'{digits}'") for digits in ("0aff", "00")]
     assert found[0].template == found[1].template
-    assert [next(iter(each.literals.values())).value for each in found] == [b"\x0a\xff", b"\x00"]
+    assert [next(iter(each.literals.values())).value for each in found] == [
+        b"\x0a\xff",
+        b"\x00",
+    ]
 
 
 def test_only_what_the_engine_pushes_down_is_kept() -> None:
@@ -152,8 +155,8 @@ WEEK_AGO = [
 @pytest.mark.parametrize(("dialect", "where"), WEEK_AGO)
 def test_now_relative_sql_moves_exactly_in_every_dialect(dialect: str, where: str) -> None:
     (found,) = demands(f"SELECT i FROM db.t WHERE {where}", dialect)
-    assert found.moving == (-7 * 86_400_000_000,)
-    assert found.literals == (EVENT_MS * 1000 - 7 * 86_400_000_000,)
+    assert found.fragment.moving == (-7 * 86_400_000_000,)
+    assert found.fragment.literals == (EVENT_MS * 1000 - 7 * 86_400_000_000,)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +169,9 @@ def test_now_relative_sql_moves_exactly_in_every_dialect(dialect: str, where: st
 )  # fmt: skip
 def test_dates_relative_to_today_move_by_whole_days(dialect: str, where: str) -> None:
     (found,) = demands(f"SELECT i FROM db.t WHERE {where}", dialect)
-    (offset,) = found.moving
+    (offset,) = found.fragment.moving
     assert offset == -7
-    assert found.literals == (EVENT_MS // 86_400_000 - 7,)
+    assert found.fragment.literals == (EVENT_MS // 86_400_000 - 7,)
 
 
 ZONED = [
@@ -195,7 +198,9 @@ def test_a_zone_that_the_query_names_goes_before_the_sessions(
     )
     assert not isinstance(found, Skipped)
     (demand,) = found
-    assert render(demand.predicate, demand.table.schema, demand.literals) == expected
+    assert (
+        render(demand.fragment.predicate, demand.table.schema, demand.fragment.literals) == expected
+    )
 
 
 TIMES = [
@@ -271,7 +276,7 @@ JOINS = [
 @pytest.mark.parametrize(("from_", "expected"), JOINS)
 def test_joins_give_each_table_what_they_imply(from_: str, expected: dict[str, str]) -> None:
     found = {
-        d.table.name: render(d.predicate, d.table.schema, d.literals)
+        d.table.name: render(d.fragment.predicate, d.table.schema, d.fragment.literals)
         for d in demands(f"SELECT * FROM {from_}")
     }
     assert {name: found[name] for name in expected} == expected
@@ -312,12 +317,12 @@ DERIVED = [
 @pytest.mark.parametrize(("dialect", "sql", "expected"), DERIVED)
 def test_one_table_is_asked_what_the_dialect_means(dialect: str, sql: str, expected: str) -> None:
     (found,) = demands(sql, dialect)
-    assert render(found.predicate, found.table.schema, found.literals) == expected
+    assert render(found.fragment.predicate, found.table.schema, found.fragment.literals) == expected
 
 
 def test_an_intersection_of_all_columns_reads_them_all() -> None:
     found = demands("SELECT i FROM (SELECT i, d FROM db.t EXCEPT ALL SELECT i, d FROM db.o) q")
-    assert [len(demand.projection) for demand in found] == [2, 2]
+    assert [len(demand.fragment.projection) for demand in found] == [2, 2]
 
 
 def test_prepared_statements_keep_their_shape_and_what_is_known() -> None:
@@ -325,9 +330,9 @@ def test_prepared_statements_keep_their_shape_and_what_is_known() -> None:
         sql = f"SELECT l FROM db.t WHERE i = {mark} AND d = '2024-01-01'"
         (found,) = demands(sql, dialect)
         schema = found.table.schema
-        assert render(found.predicate, schema, found.literals) == "d = 2024-01-01"
-        assert found.unbound is not None
-        assert sorted(render(found.unbound, schema).split(" AND ")) == ["d = ?", "i = ?"]
+        assert render(found.fragment.predicate, schema, found.fragment.literals) == "d = 2024-01-01"
+        assert found.fragment.unbound is not None
+        assert sorted(render(found.fragment.unbound, schema).split(" AND ")) == ["d = ?", "i = ?"]
 
 
 IMMEDIATE = [
@@ -343,13 +348,16 @@ IMMEDIATE = [
 @pytest.mark.parametrize(("rest", "expected"), IMMEDIATE)
 def test_a_query_executed_immediately_is_read_with_its_values(rest: str, expected: str) -> None:
     (found,) = demands(f"EXECUTE IMMEDIATE {rest}")
-    assert render(found.predicate, found.table.schema, found.literals) == expected
+    assert render(found.fragment.predicate, found.table.schema, found.fragment.literals) == expected
 
 
 def test_an_unknown_value_in_a_disjunction_or_negation_keeps_every_row() -> None:
     for where in ("i = ? OR l = 3", "NOT (i = ?)", "i NOT IN (1, ?)", "NOT (i = ? AND l = 3)"):
         (found,) = demands(f"SELECT l FROM db.t WHERE {where}")
-        assert render(found.predicate, found.table.schema) == "TRUE" and found.unbound is not None
+        assert (
+            render(found.fragment.predicate, found.table.schema) == "TRUE"
+            and found.fragment.unbound is not None
+        )
 
 
 @pytest.mark.parametrize(
@@ -364,7 +372,7 @@ def test_an_unknown_value_in_a_disjunction_or_negation_keeps_every_row() -> None
 )  # fmt: skip
 def test_statements_that_run_a_query_are_read_as_the_query(dialect: str, sql: str) -> None:
     (found,) = demands(sql, dialect)
-    assert render(found.predicate, found.table.schema, found.literals) == "i = 3"
+    assert render(found.fragment.predicate, found.table.schema, found.fragment.literals) == "i = 3"
 
 
 STATEMENTS = [
@@ -385,7 +393,8 @@ STATEMENTS = [
 def test_statements_read_what_they_read(sql: str, expected: dict[str, str]) -> None:
     found = demands(sql)
     assert {
-        d.table.name: render(d.predicate, d.table.schema, d.literals) for d in found
+        d.table.name: render(d.fragment.predicate, d.table.schema, d.fragment.literals)
+        for d in found
     } == expected
 
 
@@ -426,7 +435,7 @@ def test_queries_of_one_template_are_parsed_once(monkeypatch: pytest.MonkeyPatch
             f" AND s IN ('a{n}', 'b''{n}') -- it's {n % 1}\n",
             EVENT_MS,
         )
-        assert isinstance(found, list) and found[0].literals == (
+        assert isinstance(found, list) and found[0].fragment.literals == (
             n, 100 * n + 50, (f"a{n}".encode(), f"b'{n}".encode()),
         )  # fmt: skip
     assert len(parsed) == 1
@@ -477,7 +486,8 @@ def test_tables_that_differ_in_case_only_are_joined_without_aliases() -> None:
     found = SqlReader("duckdb", SchemaMap(named)).extract(sql, EVENT_MS)
     assert not isinstance(found, Skipped)
     conditions = {
-        one.table.uuid: render(one.predicate, one.table.schema, one.literals) for one in found
+        one.table.uuid: render(one.fragment.predicate, one.table.schema, one.fragment.literals)
+        for one in found
     }
     assert conditions == {TABLES["o"].uuid: "k = a", TABLES["t"].uuid: "l = 7"}
 
@@ -489,9 +499,9 @@ def test_named_windows_read_what_they_name_and_keep_the_conditions(dialect: str)
         " v AS (PARTITION BY b)",
         dialect,
     )
-    assert render(found.predicate, found.table.schema, found.literals) == "i = 3"
+    assert render(found.fragment.predicate, found.table.schema, found.fragment.literals) == "i = 3"
     names = {field.field_id: field.name for field in found.table.schema.fields}
-    assert {names[field] for field in found.projection} == {"i", "l", "s", "d", "b"}
+    assert {names[field] for field in found.fragment.projection} == {"i", "l", "s", "d", "b"}
 
 
 @pytest.mark.parametrize("dialect", ["snowflake", "tsql", "oracle", "spark", "duckdb"])
@@ -501,7 +511,7 @@ def test_a_cte_that_names_itself_is_recursive_without_the_word(dialect: str) -> 
         " SELECT * FROM x WHERE k > 2",
         dialect,
     )
-    assert render(found.predicate, found.table.schema, found.literals) == "i = 1"
+    assert render(found.fragment.predicate, found.table.schema, found.fragment.literals) == "i = 1"
 
 
 @pytest.mark.parametrize(
@@ -530,7 +540,7 @@ def test_columns_of_conditions_that_the_table_does_not_have_are_named(
 
 def test_a_column_that_its_table_does_not_have_makes_a_full_scan_that_says_so() -> None:
     (found,) = demands("SELECT i FROM cat.db.t AS x WHERE x.nope = 1")
-    assert (found.full_scan, found.note) == (True, skip_reasons.UNRESOLVED)
+    assert (found.fragment.full_scan, found.note) == (True, skip_reasons.UNRESOLVED)
 
 
 @pytest.mark.parametrize(
@@ -551,4 +561,4 @@ def test_a_scan_without_a_condition_knows_whether_the_query_has_some_on_other_ta
     sql: str, expected: bool
 ) -> None:
     found = {one.table.name.rpartition(".")[2]: one for one in demands(sql, "spark")}
-    assert found["t"].elsewhere is expected
+    assert found["t"].fragment.elsewhere is expected

@@ -73,7 +73,7 @@ EXPECTED = {
 def test_the_conditions_are_those_that_the_query_implies(number: int) -> None:
     found: dict[str, list[str]] = {}
     for demand in demands_of(QUERIES[number], TABLES):
-        text = render(demand.predicate, demand.table.schema, demand.literals)
+        text = render(demand.fragment.predicate, demand.table.schema, demand.fragment.literals)
         found.setdefault(demand.table.name, []).append(text)
     for table, conditions in EXPECTED[number].items():
         assert sorted(found[table]) == sorted(conditions), table
@@ -81,7 +81,7 @@ def test_the_conditions_are_those_that_the_query_implies(number: int) -> None:
 
 def test_a_disjunction_over_two_tables_gives_each_its_share() -> None:
     """Query 19: three brands, each with its own range of sizes and quantities."""
-    demands = {d.table.name: d for d in demands_of(QUERIES[19], TABLES)}
+    demands = {d.table.name: d.fragment for d in demands_of(QUERIES[19], TABLES)}
     lineitem = render(
         demands["lineitem"].predicate, TABLES["lineitem"].schema, demands["lineitem"].literals
     )
@@ -95,9 +95,9 @@ def test_a_disjunction_over_two_tables_gives_each_its_share() -> None:
 def test_projection_is_what_the_query_reads_of_the_table() -> None:
     (demand,) = demands_of(QUERIES[6], TABLES)
     schema = TABLES["lineitem"].schema
-    assert [schema.name_of(i) for i in demand.projection] == [
+    assert [schema.name_of(i) for i in demand.fragment.projection] == [
         "l_quantity", "l_extendedprice", "l_discount", "l_shipdate",
     ]  # fmt: skip
     by_table = {d.table.name: d for d in demands_of(QUERIES[4], TABLES)}
-    names = [schema.name_of(i) for i in by_table["lineitem"].projection]
+    names = [schema.name_of(i) for i in by_table["lineitem"].fragment.projection]
     assert names == ["l_orderkey", "l_commitdate", "l_receiptdate"]
