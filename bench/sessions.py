@@ -48,9 +48,9 @@ MOST_CONDITIONS = 4
 Random = np.random.Generator
 
 
-def flights(random: Random) -> SimulatedTable:
+def flights(random: Random, rows_per_file: int = ROWS_PER_FILE) -> SimulatedTable:
     """Six columns, of which delays go together, and distance with the time in the air."""
-    rows = FILES * ROWS_PER_FILE
+    rows = FILES * rows_per_file
     late = random.gamma(0.6, 30.0, rows) - 8.0
     distance = random.gamma(2.0, 420.0, rows) + 80.0
     values = {
@@ -62,7 +62,7 @@ def flights(random: Random) -> SimulatedTable:
         6: 40.0 + distance * random.gamma(4.0, 0.03, rows),
     }
     whole = {field: np.rint(column).astype(np.int64) for field, column in values.items()}
-    return empty_table(SCHEMA).append(whole, ROWS_PER_FILE, 0, ROWS_PER_FILE)
+    return empty_table(SCHEMA).append(whole, rows_per_file, 0, rows_per_file)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from reconciler.plan.grouping import arrival_order, extents
 from reconciler.plan.ordering import order_rows
 from reconciler.queries.table_view import type_width
 from reconciler.table.column_bytes import RUN_BYTES
+from reconciler.table.cut_tree import file_units
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import PartitionSpec, Schema
@@ -165,31 +167,46 @@ class SimulatedTable:
         for group in range(int(layout.groups.max(initial=-1)) + 1):
             own = members[arrived[layout.groups[arrived] == group]]
             rows = np.concatenate([self.files[i].rows for i in own.tolist()])
-            ordered = rows[self._order(rows, layout)]
-            written += self._cut(ordered, layout, now_ms, self.written + len(written))
+            ranked = [self._ranked(column.field_id, rows) for column in layout.ordering.key]
+            ranks, distinct = [rank for rank, _ in ranked], [values for _, values in ranked]
+            order = order_rows(layout.ordering, ranks, np.arange(len(rows)), distinct=distinct)
+            leaf = layout.ordering.leaf_of(ranks, distinct)
+            held = None if leaf is None else np.bincount(leaf)
+            written += self._cut(rows[order], layout, now_ms, self.written + len(written), held)
         gone = set(members.tolist())
         kept = tuple(f for number, f in enumerate(self.files) if number not in gone)
         return replace(self, files=kept + tuple(written), written=self.written + len(written))
 
-    def _order(self, rows: Int64, layout: Layout) -> Int64:
-        ranks = [
-            np.unique(self.values[c.field_id][rows], return_inverse=True)[1].reshape(-1)
-            for c in layout.ordering.key
-        ]
-        return order_rows(layout.ordering, ranks, np.arange(len(rows)))
+    def _ranked(self, field_id: int, rows: Int64) -> tuple[Int64, Array]:
+        """Return the rank of each row's value, and the values by rank."""
+        values, ranks = np.unique(self.values[field_id][rows], return_inverse=True)
+        return ranks.reshape(-1), values
 
-    def _cut(self, rows: Int64, layout: Layout, now_ms: int, first: int) -> list[SimulatedFile]:
-        count = int(layout.files_of(len(rows) * self.row_width))
-        edges = np.linspace(0, len(rows), count + 1).astype(np.int64)
-        file_rows = len(rows) / count
-        groups = int(layout.row_groups_of(file_rows * self.row_width))
-        each = max(1, int(np.ceil(file_rows / groups)))
-        return [
-            SimulatedFile(
-                f"layout-{first + i:06d}", rows[edges[i] : edges[i + 1]], each, now_ms, True
+    def _cut(
+        self, rows: Int64, layout: Layout, now_ms: int, first: int, held: Int64 | None
+    ) -> list[SimulatedFile]:
+        """held: rows of each leaf, in an order of leaves."""
+        edges = self._edges(rows, layout, held)
+        found = []
+        for i, (begin, end) in enumerate(pairwise(edges)):
+            groups = int(layout.row_groups_of((end - begin) * self.row_width))
+            each = max(1, int(np.ceil((end - begin) / groups)))
+            found.append(
+                SimulatedFile(f"layout-{first + i:06d}", rows[begin:end], each, now_ms, True)
             )
-            for i in range(count)
-        ]
+        return found
+
+    def _edges(self, rows: Int64, layout: Layout, held: Int64 | None) -> list[int]:
+        """Return where files begin, and where the last one ends."""
+        if held is None:
+            count = int(layout.files_of(len(rows) * self.row_width))
+            return np.linspace(0, len(rows), count + 1).astype(np.int64).tolist()
+        own = held[held > 0]
+        ends, edges = np.append(0, np.cumsum(own)), [0]
+        for unit in file_units(own, layout.target_bytes / self.row_width):
+            part = np.linspace(ends[unit.first], ends[unit.end], unit.files + 1)
+            edges += part[1:].astype(np.int64).tolist()
+        return edges
 
     def _column_sizes(self, pieces: Sequence[Int64], ours: Sequence[bool]) -> dict[int, Int64]:
         """Return the stored bytes per piece: one value per row; in our files one per run, if that

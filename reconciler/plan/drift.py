@@ -15,7 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
+from reconciler.plan.leaf_drift import leaf_drift
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
+from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import Array, Bool, FileTable, Int64, Partition
 from reconciler.table.overlap_depth import (
     Pieces,
@@ -64,6 +66,8 @@ def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -
     Directions do not matter: a table sorted in one direction is also sorted in the other. Files
     whose key has no bounds are refused, because a rewrite might not give them any either.
     """
+    if ordering.tree is not None:
+        return _drift_of_leaves(table, ordering.tree, min_input_files)
     key, found_by = ordering.key, DRIFTS[type(ordering)]
     ranges = _key_ranges(table, key)
     decisions: list[Drift] = []
@@ -78,12 +82,23 @@ def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -
     return decisions
 
 
+def _drift_of_leaves(table: FileTable, tree: Tree, min_input_files: int) -> list[Drift]:
+    return [
+        Drift(spec_id, partition, *one)
+        for spec_id, partition, members in table.groups()
+        for one in leaf_drift(table, tree, members, min_input_files)
+    ]
+
+
 def drift_inside(row_groups: FileTable, owner: Int64, ordering: Ordering) -> Int64:
     """Return the files whose own row groups do not follow the key, ascending.
 
     row_groups: one row per row group (TableView.row_groups); owner: the file of each. The rules are
-    those of files in a partition: a scan skips row groups by their bounds as it skips files.
+    those of files in a partition: a scan skips row groups by their bounds as it skips files. Row
+    groups of a leaf follow the leaf's own column, which is not judged.
     """
+    if ordering.tree is not None:
+        return np.zeros(0, dtype=np.int64)
     numbers, place = np.unique(owner, return_inverse=True)
     each = tuple((int(number), ()) for number in numbers)
     by_file = replace(row_groups, partition=place.astype(np.int32), partitions=each)

@@ -2,14 +2,15 @@
 
 An ordering knows its canonical form, how sampled rows sort by it, which files must be rewritten
 together for it to hold, and how people read it. A new ordering is a class here, an entry in
-ORDERINGS, and how rows are ordered by it (`rewrite.order`, `spark.fallback.fallback`).
+ORDERINGS if policies may name it, and how rows are ordered by it (`rewrite.order`,
+`rewrite.leaves`, `spark.fallback.fallback`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,8 @@ import numpy.typing as npt
 
 from reconciler.plan import grouping
 from reconciler.plan.grouping import Extents, Grouping
-from reconciler.table.filetable import Int64
+from reconciler.table.cut_tree import Tree, codes_of, tree_of
+from reconciler.table.filetable import Array, Int64
 from reconciler.table.hilbert import hilbert_index
 from reconciler.table.schema import Schema, SortColumn
 
@@ -41,6 +43,11 @@ class Ordering(ABC):
         """The column in whose order the output files follow each other, None where none does."""
         return None
 
+    @property
+    def tree(self) -> Tree | None:
+        """The tree of cuts along whose leaves rows lie, None in other orders."""
+        return None
+
     def canonical(self) -> dict[str, Any]:
         """Its part of an action's canonical form; a Lexicographic ordering is its key."""
         if not self.key:
@@ -54,10 +61,18 @@ class Ordering(ABC):
             for column in self.key
         )
 
+    def leaf_of(self, ranks: Sequence[Int64], distinct: Sequence[Array]) -> Int64 | None:
+        """The part of the order that each row is in, where files end at parts; None without parts.
+        Arguments as in `sort_keys`."""
+        return None
+
     @abstractmethod
-    def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
+    def sort_keys(
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+    ) -> tuple[npt.NDArray[Any], ...]:
         """What rows are sorted by, the most significant first; rows of equal values stay in order
-        of arrival. ranks: per key column, int64[rows]."""
+        of arrival. ranks: per key column, int64[rows]. distinct: per key column, its values by
+        rank, which orders by values need."""
 
     def groups(
         self,
@@ -91,7 +106,9 @@ class Arrival(Ordering):
 
     name: ClassVar[str] = "Arrival"
 
-    def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
+    def sort_keys(
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+    ) -> tuple[npt.NDArray[Any], ...]:
         return ()
 
     def _parted(self, together: Grouping, files: Extents, max_bytes: int) -> Grouping:
@@ -115,7 +132,9 @@ class Lexicographic(Ordering):
     def lead(self) -> SortColumn | None:
         return self.key[0]
 
-    def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
+    def sort_keys(
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+    ) -> tuple[npt.NDArray[Any], ...]:
         return tuple(
             -rank if column.direction == "desc" else rank
             for rank, column in zip(ranks, self.key, strict=True)
@@ -143,7 +162,9 @@ class Hilbert(Ordering):
     def text(self, schema: Schema) -> str:
         return f"{self.name}({Ordering.text(self, schema)})"
 
-    def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
+    def sort_keys(
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+    ) -> tuple[npt.NDArray[Any], ...]:
         bits = min(HILBERT_BITS, 64 // len(self.key))
         spread = np.stack([_even_ranks(rank, bits) for rank in ranks])
         return (hilbert_index(spread, bits),)
@@ -151,6 +172,52 @@ class Hilbert(Ordering):
     def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
         """Every file may overlap every other along the curve."""
         return grouping.whole(files)
+
+
+@dataclass(frozen=True, slots=True)
+class CutTree(Ordering):
+    """Leaf by leaf of a tree of cuts, the rows of each leaf by a column of its own.
+
+    Its key is the columns that the tree cuts or sorts by.
+    """
+
+    tree: Tree = field(kw_only=True)
+    """The tree, which plans hold once and name by its hash."""
+
+    name: ClassVar[str] = "QdTree"
+
+    def canonical(self) -> dict[str, Any]:
+        return {**Ordering.canonical(self), "tree": self.tree.name}
+
+    def text(self, schema: Schema) -> str:
+        return f"tree of {self.tree.leaves} leaves({Ordering.text(self, schema)})"
+
+    def leaf_of(self, ranks: Sequence[Int64], distinct: Sequence[Array]) -> Int64:
+        codes = {
+            column.field_id: codes_of(self.tree.of_column[column.field_id], rank, values)
+            for column, rank, values in zip(self.key, ranks, distinct, strict=True)
+            if column.field_id in self.tree.of_column
+        }
+        return self.tree.leaf_of(codes, len(ranks[0]))
+
+    def sort_keys(
+        self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()
+    ) -> tuple[npt.NDArray[Any], ...]:
+        leaf = self.leaf_of(ranks, distinct)
+        sorted_by = np.asarray(self.tree.inner, dtype=np.int64)[leaf]
+        inside = np.zeros(len(leaf), dtype=np.int64)
+        for column, rank in zip(self.key, ranks, strict=True):
+            inside = np.where(sorted_by == column.field_id, rank, inside)
+        return leaf, inside
+
+    def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
+        """Every file may have rows of every leaf."""
+        return grouping.whole(files)
+
+
+def by_tree(tree: Tree) -> CutTree:
+    """The ordering of a tree."""
+    return CutTree(tuple(SortColumn(field_id) for field_id in tree.columns), tree=tree)
 
 
 ARRIVAL = Arrival()
@@ -176,20 +243,28 @@ def key_from_canonical(body: Mapping[str, Any]) -> tuple[SortColumn, ...]:
 
 
 def ordering_from_canonical(body: Mapping[str, Any]) -> Ordering:
-    """Inverse of `Ordering.canonical`. Raises KeyError on a foreign document."""
+    """Inverse of `Ordering.canonical`, with the text of a tree instead of its hash. Raises KeyError
+    on a foreign document, ValueError for what is not a tree."""
+    if "tree" in body:
+        return by_tree(tree_of(body["tree"]))
     return ordering_of(body.get("curve", Lexicographic.name), key_from_canonical(body))
 
 
 def order_rows(
-    ordering: Ordering, ranks: Sequence[Int64], arrival: Int64, chunk: Int64 | None = None
+    ordering: Ordering,
+    ranks: Sequence[Int64],
+    arrival: Int64,
+    chunk: Int64 | None = None,
+    distinct: Sequence[Array] = (),
 ) -> Int64:
     """Row numbers in the order a rewrite writes them, int64[rows].
 
-    ranks: per key column, int64[rows]. arrival: place of each row in order of arrival. chunk: the
-    execution group of each row, in whose order the groups are written.
+    ranks, distinct: as in `Ordering.sort_keys`. arrival: place of each row in order of arrival.
+    chunk: the execution group of each row, in whose order the groups are written.
     """
     first = () if chunk is None else (chunk,)
-    return np.lexsort((arrival, *reversed(ordering.sort_keys(ranks)), *first)).astype(np.int64)
+    keys = ordering.sort_keys(ranks, distinct)
+    return np.lexsort((arrival, *reversed(keys), *first)).astype(np.int64)
 
 
 def _even_ranks(ranks: Int64, bits: int) -> Int64:

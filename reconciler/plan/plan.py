@@ -18,6 +18,7 @@ from reconciler.api.version import API_VERSION
 from reconciler.errors import InternalError, UserError
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.rewrite import as_rewrite
 from reconciler.plan.plan_schema import problem
 from reconciler.plan.prediction import LARGEST, PREDICTED, Prediction, Total, total
 from reconciler.table.filetable import FileTable
@@ -146,8 +147,16 @@ class Plan:
     def predicted(self) -> Total:
         return total(item.predicted for item in self.actions)
 
+    @property
+    def trees(self) -> dict[str, str]:
+        """The text of each tree of cuts that actions name, by its hash."""
+        rewrites = [as_rewrite(item.action) for item in self.actions]
+        trees = [one.ordering.tree for one in rewrites if one is not None]
+        return {tree.name: tree.text for tree in trees if tree is not None}
+
     def document(self) -> dict[str, Any]:
         """The whole plan as a JSON-able document, without its digest."""
+        trees = self.trees
         return {
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -161,6 +170,7 @@ class Plan:
             "createdAt": _iso(self.created),
             "expiresAt": _iso(self.expires),
             "actions": [action_document(item) for item in self.actions],
+            **({"trees": trees} if trees else {}),
             "evidence": dict(self.evidence),
         }
 
@@ -282,7 +292,7 @@ def _parse(body: Any) -> Plan:
         base_snapshot_id=None if snapshot is None else int(snapshot),
         created=_parse_time(body["createdAt"]),
         expires=_parse_time(body["expiresAt"]),
-        actions=tuple(_parse_action(item) for item in body["actions"]),
+        actions=tuple(_parse_action(item, body.get("trees", {})) for item in body["actions"]),
         evidence=dict(body["evidence"]),
     )
 
@@ -301,11 +311,19 @@ def action_document(item: PlannedAction) -> dict[str, Any]:
     }
 
 
-def _parse_action(body: Any) -> PlannedAction:
+def _parse_action(body: Any, trees: Mapping[str, str]) -> PlannedAction:
+    """trees: the text of each tree that actions name. Raises ValueError if one is missing or is
+    another."""
     deletes = body["deletes"]
+    name = body.get("tree")
+    if name is not None and name not in trees:
+        raise ValueError(f"the tree {name[:12]} of action {body['id']} is missing")
+    action = action_from_canonical(body if name is None else {**body, "tree": trees[name]})
+    if name is not None and action.canonical()["tree"] != name:
+        raise ValueError(f"the tree {name[:12]} of action {body['id']} is another one")
     return PlannedAction(
         body["id"],
-        action_from_canonical(body),
+        action,
         DeleteState(deletes["files"], deletes["positionRows"], deletes["equalityFiles"]),
         Prediction.from_document(body[PREDICTED]),
     )

@@ -71,6 +71,7 @@ _ACTION = {
             },
         },
         "curve": {"enum": list(ORDERINGS)},
+        "tree": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
         "targetBytes": _COUNT,
         "rowGroupBytes": _COUNT,
         "properties": {
@@ -223,6 +224,7 @@ SCHEMA: dict[str, Any] = {
         "createdAt": _TIME,
         "expiresAt": _TIME,
         "actions": {"type": "array", "items": _ACTION},
+        "trees": {"type": "object", "additionalProperties": _TEXT},
         "evidence": _EVIDENCE,
         "digest": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
     },

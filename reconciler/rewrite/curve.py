@@ -11,10 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.table.hilbert import hilbert_index
-
-CURVE_BITS = 16
-"""Bits of a Hilbert cell over all columns: a table of 65,536 entries is looked up per row."""
+from reconciler.table.hilbert import CURVE_BITS, hilbert_index
 
 Scores = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

@@ -71,15 +71,15 @@ def _score(values: pa.ChunkedArray, key: Key) -> curves.Scores:
     classes, numbers = _numbers(values)
     found = numbers.astype(np.float64)
     if pa.types.is_floating(values.type):
-        found = _floats(values)
+        found = floats_of(arrow.one_piece(values))
     if classes is not None:
         found = np.where(classes < 0, -math.inf, np.where(classes > 0, math.inf, found))
     return -found if key.descending else found
 
 
-def _floats(values: pa.ChunkedArray) -> curves.Scores:
-    whole = arrow.one_piece(values)
-    return np.asarray(whole.fill_null(0.0).to_numpy(zero_copy_only=False), dtype=np.float64)
+def floats_of(values: pa.Array) -> curves.Scores:
+    """Return floats of either width, NULL as zero."""
+    return np.asarray(values.fill_null(0.0).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _numbers(values: pa.ChunkedArray) -> tuple[Int64 | None, Int64]:
@@ -88,15 +88,15 @@ def _numbers(values: pa.ChunkedArray) -> tuple[Int64 | None, Int64]:
     whole = arrow.one_piece(values)
     nulls = whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None
     if pa.types.is_floating(whole.type):
-        return _of_floats(whole, nulls)
-    numbers = _integers(whole)
+        return _offloats_of(whole, nulls)
+    numbers = numbers_of(whole)
     if nulls is None:
         return None, numbers
     numbers = np.where(nulls, 0, numbers)
     return -nulls.astype(np.int64), numbers
 
 
-def _of_floats(whole: pa.Array, nulls: Any) -> tuple[Int64 | None, Int64]:
+def _offloats_of(whole: pa.Array, nulls: Any) -> tuple[Int64 | None, Int64]:
     floats = whole.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
     nan = np.isnan(floats)
     floats = np.where(nan, 0.0, floats) + 0.0  # a negative zero becomes a positive one
@@ -108,7 +108,9 @@ def _of_floats(whole: pa.Array, nulls: Any) -> tuple[Int64 | None, Int64]:
     return classes if nulls is None else classes - nulls.astype(np.int64), numbers
 
 
-def _integers(whole: pa.Array) -> Int64:
+def numbers_of(whole: pa.Array) -> Int64:
+    """Return integers that sort like the values: those of the column's domain, if they are whole
+    numbers there (`table.values`), else ranks. Of NULL, any."""
     kind = whole.type
     if pa.types.is_dictionary(kind):
         ranks = _ranks(whole.dictionary)

@@ -42,7 +42,7 @@ class Outputs:
         """Return where the next file is written. path: in whose name ATTEMPT and NUMBER become
         those of this run and file. inside: a directory between it and the name."""
         directory, _, name = path.rpartition("/")
-        name = name.replace(ATTEMPT, self._attempt).replace(NUMBER, str(len(self.places)))
+        name = name.replace(ATTEMPT, self._attempt).replace(NUMBER, f"{len(self.places):05d}")
         path = f"{directory}/{inside}/{name}" if inside else f"{directory}/{name}"
         local = local_path(path)
         if local is not None:

@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from reconciler.rewrite import arrow, spill
+from reconciler.rewrite import arrow, leaves, spill
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.moves import Partitions
@@ -164,7 +165,7 @@ class _Run:
     def _place(self, cut: Cut) -> Place:
         """Return where the next file is written."""
         paths, number = self.task.paths, len(self.outputs.places)
-        return self.outputs.begin(paths[0] if self.task.moves else paths[number], cut.path)
+        return self.outputs.begin(paths[0] if self.task.file_rows else paths[number], cut.path)
 
     def _dictionaries(self) -> list[str]:
         footers = [self.reader.footer(file.path) for file in self.task.files]
@@ -245,6 +246,25 @@ class _Run:
             cuts += [Cut(each, entry, path) for each in groups]
         return cuts
 
+    def _cut_at_leaves(
+        self, leaf: ordering.Int64, count: int, partitions: Partitions | None
+    ) -> list[Cut]:
+        """Return the same where files end at leaves. leaf: of each row; count: of all leaves."""
+        task = self.task
+
+        def cut(own: ordering.Int64) -> list[list[int]]:
+            rows = np.bincount(own, minlength=count).astype(np.int64)
+            return leaves.files_at(rows, task.file_rows, task.group_rows)
+
+        if partitions is None:
+            return [Cut(groups) for groups in cut(leaf)]
+        cuts = []
+        for number in range(len(partitions.rows)):
+            entry, path = partitions.entry(number), partitions.path(number)
+            own = leaf[partitions.of_row == number]
+            cuts += [Cut(groups, entry, path) for groups in cut(own)]
+        return cuts
+
     # In order of keys
 
     def _ordered(self, table: pa.Table) -> tuple[ordering.Int64, list[Cut]]:
@@ -256,6 +276,12 @@ class _Run:
             sources = ordering.values_of([one.source_id for one in task.moves], ways, table)
             partitions = Partitions(task.moves, sources)
             first = [partitions.of_row]
+        tree = task.order.tree
+        if tree is not None:
+            of_field = dict(zip([key.field_id for key in task.order.keys], values, strict=True))
+            leaf = leaves.leaf_of(tree, of_field, len(table))
+            order = leaves.permutation(tree, of_field, leaf, first)
+            return order, self._cut_at_leaves(leaf, tree.leaves, partitions)
         order = ordering.permutation(task.order, values, len(table), first)
         return order, self._cut(len(table), partitions)
 

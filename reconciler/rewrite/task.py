@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.rewrite.witness import Compared, DataFile, Table
+from reconciler.table.cut_tree import Tree
 
 ATTEMPT, NUMBER = "ATTEMPT", "NUMBER"
 """In the name of a file to write: the place of the attempt's name, and of the file's number."""
@@ -38,6 +39,8 @@ class Order:
     """The most significant first; () leaves rows in order of arrival."""
     curve: bool = False
     """Whether along the Hilbert curve over the ranks of the keys."""
+    tree: Tree | None = None
+    """The tree of cuts, whose columns the keys are then: leaf by leaf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,12 @@ class Task:
     writer: Writer = Writer()
     """How pages and row groups are written."""
     moves: tuple[Field, ...] = ()
-    """By which rows get another partition; () if they stay in their own. Else `paths` has one
-    entry: files are in a directory for each partition, and NUMBER in the name becomes theirs."""
+    """By which rows get another partition; () if they stay in their own. Files are then in a
+    directory for each partition."""
     file_rows: float = 0.0
-    """Rows of a file of the target size, where rows move: each partition has files of its own."""
+    """Rows of a file of the target size, where partitions or leaves have files of their own, so
+    that rows decide how many there are. `paths` has one entry then, in whose name NUMBER becomes
+    the file's. 0 where there are as many as paths."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 UInt64 = npt.NDArray[np.uint64]
+CURVE_BITS = 16
+"""Bits of a cell of the curve along which rows are written, over all columns: a table of 65,536
+entries is looked up per row."""
 
 
 def hilbert_index(ranks: npt.NDArray[np.int64], bits: int) -> UInt64:

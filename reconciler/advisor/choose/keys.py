@@ -11,7 +11,8 @@ from itertools import permutations
 
 import numpy as np
 
-from reconciler.advisor.choose.sizes import sized
+from reconciler.advisor.choose import trees
+from reconciler.advisor.choose.sizes import in_parts, sized
 from reconciler.advisor.judge.candidate import (
     Candidate,
     planned_layout,
@@ -41,6 +42,9 @@ CURVE = 0.98
 sampled quantiles, which the what-if does not show, and any later rewrite along a curve takes whole
 partitions."""
 
+NEAR = 0.8
+"""Share of the best net saving by a thin sample from which a tree is judged on the full one."""
+
 FILLED = 0.5
 """Share of a row group that the most frequent value of a column has to fill before a second column
 is tried behind it."""
@@ -69,8 +73,11 @@ def ranked(
     if not scored:
         return []
     if quick is not None:
-        pairs = nested_pairs(scored, quick)
-        scored = _by_net(scored + _scored(situation, rows, pairs, quick, before))
+        more: list[Ordering] = nested_pairs(scored, quick)
+        if len(columns) >= trees.LEAST_COLUMNS:
+            tree = trees.tree_ordering(situation, quick, quick=True)
+            more += [] if tree is None else [tree]
+        scored = _by_net(scored + _scored(situation, rows, more, quick, before))
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None:
         return scored
@@ -87,17 +94,21 @@ def ranked(
 
 
 def _finalists(situation: Situation, scored: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates that are judged on the full sample: the best, and the best curve if
-    row groups or files may become smaller.
+    """Return the candidates that are judged on the full sample: the best, the best curve if row
+    groups or files may become smaller, and a tree that is not far behind.
 
-    A curve gains most by that: it orders rows by several columns, and large row groups show little
-    of it.
+    A curve gains most by smaller sizes: it orders rows by several columns, and large row groups
+    show little of it. A tree gains by the sample: leaves have more of its rows than slices need.
     """
     best, settings = list(scored[:FINALISTS]), situation.settings
     if (settings.row_group_auto or settings.target_auto) and all(
         one.ordering.lead is not None for one in best
     ):
-        best += [one for one in scored[FINALISTS:] if one.ordering.lead is None][:1]
+        best += [one for one in scored[FINALISTS:] if one.ordering.curve][:1]
+    best += [
+        one for one in scored[FINALISTS:]
+        if one.ordering.tree is not None and one.net >= NEAR * max(scored[0].net, 0.0)
+    ]  # fmt: skip
     return best
 
 
@@ -152,8 +163,9 @@ def _by_net(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _rated(candidate: Candidate) -> float:
     """Return what candidates are compared by: a curve has to be clearly better than a sort."""
-    margin = 1.0 if candidate.ordering.lead is not None or candidate.net < 0.0 else CURVE
-    return candidate.net * margin
+    if candidate.ordering.lead is not None or candidate.net < 0.0:
+        return candidate.net
+    return candidate.net * (trees.CLEARLY if candidate.ordering.tree is not None else CURVE)
 
 
 def nested_pairs(ranked: Sequence[Candidate], pool: Pool) -> list[Ordering]:
@@ -189,14 +201,18 @@ def _judged(
     passes: Passes,
 ) -> tuple[Candidate, tuple[Layout, Outcome] | None]:
     """Return the same key judged on the full sample, in files and row groups of the best sizes, and
-    its simulation; None if that adds nothing."""
-    layout = planned_layout(situation, candidate.rows, candidate.ordering)
+    its simulation; None if that adds nothing. A tree is built again for that sample, and for what
+    its rows will take."""
+    ordering = candidate.ordering
+    if ordering.tree is not None:
+        ordering = trees.tree_ordering(situation, pool, candidate.written_share) or ordering
+    layout = planned_layout(situation, candidate.rows, ordering)
     outcome = what_if(situation, candidate.rows, layout, pool)
     if outcome is None or outcome.written.label == "bound":
         return candidate, None
     made = weigh(situation, candidate.rows, layout, before, outcome)
     made, layout, outcome = sized(
-        situation, (made, layout, outcome), pool,
+        situation, in_parts(situation, (made, layout, outcome), pool), pool,
         refused=lambda other: not passes(other),
     )  # fmt: skip
     return made, (layout, outcome)

@@ -27,6 +27,8 @@ from reconciler.table.operations import Encoding
 SMALLEST = 64 << 10
 """The least stored size of row groups that is tried."""
 MOST_PER_FILE = 32
+TREE_PARTS = 4
+"""Row groups of a file in a tree of cuts at least."""
 SAMPLED_ROWS = 100
 """Sampled rows that a row group, or a file, needs for its what-if to rank layouts as the whole rows
 do."""
@@ -67,6 +69,21 @@ def sized(
     if found is not played and refused(found[0]) and not refused(played[0]):
         return played
     return found
+
+
+def in_parts(situation: Situation, played: Played, pool: Pool) -> Played:
+    """Return the rewrite by a tree with several row groups a file, where that reads less: each is a
+    part of a leaf's rows in the order of the leaf's own column."""
+    candidate, layout, _ = played
+    size = 1 << ((layout.target_bytes // TREE_PARTS).bit_length() - 1)
+    if candidate.ordering.tree is None or not situation.settings.row_group_auto:
+        return played
+    if not SMALLEST <= size < layout.row_group_bytes:
+        return played
+    made = _played(situation, candidate, replace(layout, row_group_bytes=size), pool)
+    if made is None or _left(situation, made[0]) >= _left(situation, candidate):
+        return played
+    return replace(made[0], row_group_configured=size), *made[1:]
 
 
 def in_words(made: Candidate) -> str:

@@ -18,6 +18,7 @@ from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import TargetPartitions
 from reconciler.plan.grouping import arrivals, output_files
 from reconciler.plan.ordering import Ordering, order_rows
+from reconciler.table.cut_tree import file_units, row_group_units
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.row_group_bytes import row_groups_of
 
@@ -44,6 +45,9 @@ class Arrangement:
     target: TargetPartitions | None = None
     """The partitions that parts are, if rows are moved to a spec; else parts are groups of files,
     which follow each other in key order."""
+    leaf: Int64 | None = None
+    """int64[rows], the leaf of each ordered row in a tree of cuts, at which files and row groups
+    end; None in other orders."""
 
     @cached_property
     def starts(self) -> Int64:
@@ -72,13 +76,19 @@ class Arrangement:
         """Return the rows of a positive weight, with it. weight: float64[rows of the pool]."""
         own = weight[self.order]
         kept = own > 0.0
-        return replace(self, order=self.order[kept], part=self.part[kept], weight=own[kept])
+        leaf = None if self.leaf is None else self.leaf[kept]
+        return replace(
+            self, order=self.order[kept], part=self.part[kept], weight=own[kept], leaf=leaf
+        )
 
 
 def place_of(pool: Pool, ordering: Ordering) -> Int64:
     """Return the rows of the pool in the order of `ordering`, whatever their part."""
-    ranks = [pool.columns[column.field_id].places for column in ordering.key]
-    return order_rows(ordering, ranks, arrivals(pool.files)[pool.file])
+    key = [pool.columns[column.field_id] for column in ordering.key]
+    return order_rows(
+        ordering, [one.places for one in key], arrivals(pool.files)[pool.file],
+        distinct=[one.distinct for one in key],
+    )  # fmt: skip
 
 
 def arranged(
@@ -97,7 +107,17 @@ def arranged(
     if most:
         narrow = np.uint16 if most < 1 << 16 else np.int64  # sorted in linear time
         order = order[np.argsort(part[order].astype(narrow), kind="stable")]
-    return Arrangement(pool, ordering, order, part[order], pool.weight[order], target)
+    leaf = leaf_of(pool, ordering)
+    return Arrangement(
+        pool, ordering, order, part[order], pool.weight[order], target,
+        None if leaf is None else leaf[order],
+    )  # fmt: skip
+
+
+def leaf_of(pool: Pool, ordering: Ordering) -> Int64 | None:
+    """Return the leaf of each row of the pool; None in an order without leaves."""
+    key = [pool.columns[column.field_id] for column in ordering.key]
+    return ordering.leaf_of([one.places for one in key], [one.distinct for one in key])
 
 
 @dataclass(frozen=True)
@@ -169,6 +189,8 @@ def _joined(parts: Sequence[Slices]) -> Slices:
 def _cut_one(
     rows: Arrangement, size: Sizes, per_row: float, number: int
 ) -> tuple[Slices, Slices, Int64]:
+    if rows.leaf is not None:
+        return _cut_at_leaves(rows, rows.leaf, size, per_row, number)
     ends = np.append(rows.starts[1:], len(rows.order))
     weight = rows.cumulative[ends] - rows.cumulative[rows.starts]
     real = output_files(weight * per_row, size.target_bytes).astype(np.float64)
@@ -176,6 +198,47 @@ def _cut_one(
     inner = row_groups_of(files.each * per_row, size.row_group_bytes)
     groups, owner = _sliced(rows, files.starts, files.ends, inner * files.stands_for, number)
     return files, groups, owner
+
+
+def _cut_at_leaves(
+    rows: Arrangement, leaf: Int64, size: Sizes, per_row: float, number: int
+) -> tuple[Slices, Slices, Int64]:
+    """Return files and row groups that end at leaves, as `cut_tree.file_units` has them."""
+    starts = np.flatnonzero(
+        (np.diff(leaf, prepend=-1) != 0) | (np.diff(rows.part, prepend=-1) != 0)
+    )
+    ends = np.append(starts[1:], len(leaf))
+    held = np.maximum(np.rint(rows.cumulative[ends] - rows.cumulative[starts]), 1).astype(np.int64)
+    edges = np.append(np.searchsorted(starts, rows.starts), len(starts))
+    firsts, wanted, shared = [], [], []
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        for unit in file_units(held[begin:end], size.target_bytes / per_row):
+            firsts.append(begin + unit.first)
+            wanted.append(unit.files)
+            shared.append((begin + unit.first, begin + unit.end))
+    first = np.asarray(firsts, dtype=np.int64)
+    last = np.asarray([end for _, end in shared], dtype=np.int64) - 1
+    files, unit_of = _sliced(rows, starts[first], ends[last], np.asarray(wanted, float), number)
+    group_rows = size.row_group_bytes / per_row
+    parts, owner, inner = [], [], []
+    for file, unit in enumerate(unit_of.tolist()):
+        one, stop = shared[unit]
+        runs = row_group_units(held[one:stop], group_rows) if stop - one > 1 else ()
+        spans = [(starts[one + a], ends[one + b - 1]) for a, b in runs]
+        spans = spans or [(files.starts[file], files.ends[file])]
+        for span in spans:
+            records = rows.cumulative[span[1]] - rows.cumulative[span[0]]
+            each = records / files.stands_for[file]
+            parts.append(span)
+            owner.append(file)
+            inner.append(
+                row_groups_of(each * per_row, size.row_group_bytes) * files.stands_for[file]
+            )
+    at = np.asarray(parts, dtype=np.int64)
+    groups, of = _sliced(
+        rows, at[:, 0], at[:, 1], np.asarray(inner, dtype=float).reshape(-1), number
+    )
+    return files, groups, np.asarray(owner, dtype=np.int64)[of]
 
 
 def _sliced(

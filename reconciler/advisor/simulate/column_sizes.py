@@ -7,6 +7,7 @@ from what the order does to neighbouring rows; here both are found for every col
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,8 +28,11 @@ from reconciler.table.column_bytes import (
     distinct_of_runs,
     drops_dictionary,
 )
+from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import UNKNOWN, Float64, Int64
+from reconciler.table.hilbert import CURVE_BITS
 from reconciler.table.row_group_bytes import PAGE_ROWS
+from reconciler.table.schema import SortColumn
 from reconciler.table.values import Kind
 
 UNSEEN_RUN = 8.0
@@ -86,8 +90,16 @@ class _Order:
     def alike_in_key(self) -> dict[int, Float64]:
         """Return, by column of the key, how many rows of each row group follow each other with the
         same value at least: those alike in it and the columns before it; along a curve, those alike
-        in all of them."""
+        in all of them, as far as every value has a cell of its own; in leaves, those alike in it
+        where they are sorted by it."""
         key = self.rows.ordering.key
+        if self.rows.ordering.curve and not self._own_cells(key):
+            return {}
+        if self.rows.ordering.tree is not None:
+            return {
+                column.field_id: self._alike_in_leaves(column, self.rows.ordering.tree)
+                for column in key
+            }
         return {
             column.field_id: rows_of_keys(
                 self.rows.pool, key[: number + 1] if self.rows.ordering.lead else key,
@@ -96,6 +108,28 @@ class _Order:
             for number, column in enumerate(key)
         }  # fmt: skip
 
+    def _own_cells(self, key: Sequence[SortColumn]) -> bool:
+        """Return whether no two values share a cell of the curve, in which rows stay as they
+        arrived."""
+        cells = 1 << max(1, CURVE_BITS // len(key))
+        columns = self.rows.pool.columns
+        return all(
+            column.field_id in columns and len(columns[column.field_id].distinct) <= cells
+            for column in key
+        )
+
+    def _alike_in_leaves(self, column: SortColumn, tree: Tree) -> Float64:
+        """Return the same for a column of a tree: all rows of a row group that has one value."""
+        rows, starts, each = self.rows, self.groups.starts, self.groups.each
+        ranks, inner = rows.ranks[column.field_id], np.asarray(tree.inner, dtype=np.int64)
+        least, most = np.minimum.reduceat(ranks, starts), np.maximum.reduceat(ranks, starts)
+        assert rows.leaf is not None
+        ordered = inner[rows.leaf[starts]] == column.field_id
+        together = np.ones(len(starts))
+        if ordered.any():
+            together = rows_of_keys(rows.pool, (column,), rows.order, starts)
+        return np.where(least == most, each, np.where(ordered, together, 1.0))
+
     def width(self, field: int, now: float) -> Float64:
         """Return the bytes per row of a column in each row group. now: in the present files."""
         pool, each = self.rows.pool, self.groups.each
@@ -103,6 +137,8 @@ class _Order:
         if stored is None:
             if field != self.lead and field in pool.loses_runs and self.rows.ordering.key:
                 width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))
+            if self.rows.ordering.tree is not None and field in self.alike_in_key:
+                width = width / self.alike_in_key[field]  # one value for each run of a leaf
             return width
         if field == self.lead and stored.ordered:
             # In order already: a dictionary that lists each value once is not written again.

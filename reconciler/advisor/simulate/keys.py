@@ -55,14 +55,29 @@ def rows_of_keys(
     places = [pool.columns[column.field_id].places for column in key]
     if spec is not None:
         places.append(target_partitions(pool, spec).number)
-    code = _codes(places)
-    seen = np.bincount(code)[code if order is None else code[order]]
-    each = float(pool.files.records.sum()) / max(len(pool), 1)
-    own = _rows_of_keys(seen, starts, each)
+    code, own = _codes(places), pool.native
+    if not own.any():
+        return np.ones(len(starts))
+    ordered = np.arange(len(pool)) if order is None else order
+    # Rows that a file borrows from another are there twice, in the sample and not in the table.
+    mine = own[ordered]
+    first: Int64 = (np.cumsum(mine) - mine)[starts]
+    ordered = ordered[mine]
+    filled = np.diff(np.append(first, len(ordered))) > 0
+    seen = np.bincount(code[own])[code[ordered]]
+    each = float(pool.files.records.sum()) / len(ordered)
+    whole = _rows_of_keys(seen, EVERY_ROW, each)
+    found = np.repeat(whole, len(starts))
+    found[filled] = _of_slices(seen, first[filled], each, whole)
+    return found
+
+
+def _of_slices(seen: Int64, starts: Int64, each: float, whole: Float64) -> Float64:
+    """Return the rows with one key per slice; of slices whose keys were mostly seen once, no more
+    than over all of them."""
+    found = _rows_of_keys(seen, starts, each)
     once = 2 * np.add.reduceat(seen == 1, starts) > np.diff(np.append(starts, len(seen)))
-    if not once.any():
-        return own
-    return np.where(once, np.minimum(own, _rows_of_keys(seen, starts[:1], each)), own)
+    return np.where(once, np.minimum(found, whole), found)
 
 
 def _rows_of_keys(seen: Int64, starts: Int64, each: float) -> Float64:

@@ -92,12 +92,16 @@ def counts(rows: Missing, order: Int64, weight: Float64, starts: Int64) -> Float
     return np.add.reduceat(each, starts, axis=-1)
 
 
-def held(found: Float64, records: Int64, allowed: Bool | None = None) -> Held:
+def held(
+    found: Float64, records: Int64, allowed: Bool | None = None, barred: Bool | None = None
+) -> Held:
     """Return the classes that slices may hold. found: their `counts`; records: their rows of the
     table; allowed: classes by the order of the rows (`between`), None if they are not in the
-    column's order."""
+    column's order; barred: bool[3, slices], classes that no row of the slice can have."""
     weight, seen, possible, expected = found
     likely = (possible > 0) & (expected < TELLING) if allowed is None else allowed
+    if barred is not None:
+        likely = likely & ~barred
     may = (seen > 0) | likely
     others = np.stack([np.delete(may, wanted, axis=0).any(axis=0) for wanted in CLASSES])
     most = np.where(others, np.maximum(records - 1, 0), records)

@@ -70,9 +70,12 @@ class BlockOrder:
     def order(self) -> Int64:
         """Return the blocks' rows in the order."""
         rows = self.blocks.rows
-        ranks = [rows.columns[column.field_id].places for column in self.ordering.key]
+        key = [rows.columns[column.field_id] for column in self.ordering.key]
         chunk = None if self.spec is None else target_partitions(rows, self.spec).number
-        return order_rows(self.ordering, ranks, arrivals(rows.files)[rows.file], chunk)
+        return order_rows(
+            self.ordering, [one.places for one in key], arrivals(rows.files)[rows.file], chunk,
+            [one.distinct for one in key],
+        )  # fmt: skip
 
     @cached_property
     def neighbours(self) -> Mapping[int, Neighbours]:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.arrangement import Arrangement, Pieces, Slices
+from reconciler.advisor.simulate.leaves import LeafLimits, leaf_limits
 from reconciler.advisor.simulate.missing import NAN, NULL, between, counts, held
 from reconciler.advisor.simulate.pool import PoolColumn
-from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, Float64, Int64
+from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64
 
 
 def zone_maps(
@@ -24,7 +25,8 @@ def zone_maps(
     So each is widened, in ranks among the sample's distinct values, by span / (r - 1) at both ends,
     where r is the number of sampled rows in it: the estimator of the German tank problem. widening:
     multiple of that; 0 takes ranges as they are. In key order no gap is wider than to the next
-    sampled value. Parquet has no NaN counts, so row groups have only those of files without NaN.
+    sampled value, and no rows of a tree's leaf are beyond its cuts. Parquet has no NaN counts, so
+    row groups have only those of files without NaN.
     """
     column, ranks = rows.pool.columns[field], rows.ranks[field]
     reduced = _Reduced(
@@ -37,8 +39,9 @@ def zone_maps(
     )
     lead = rows.ordering.lead
     direction = lead.direction if lead is not None and lead.field_id == field else ""
+    leaves = leaf_limits(rows, field)
     files, groups = (
-        _bounds(rows, column, field, slices, reduced, direction, widening)
+        _bounds(rows, column, field, slices, reduced, direction, widening, leaves)
         for slices in (made.files, made.groups)
     )
     nans = np.where(files.nans[made.owner] == 0, 0, UNKNOWN).astype(np.int64)
@@ -77,6 +80,7 @@ def _bounds(
     reduced: _Reduced,
     direction: str,
     widening: float,
+    leaves: LeafLimits | None,
 ) -> ColumnBounds:
     top = len(column.distinct) - 1
     low = reduced.over(slices, np.minimum, reduced.low, np.iinfo(np.int32).max).astype(np.int64)
@@ -89,9 +93,12 @@ def _bounds(
         each = np.maximum(slices.rows / slices.stands_for - 1.0, 1.0)
         wide = np.rint(widening * np.maximum(high - low, 0) / each).astype(np.int64)
         low, high = np.maximum(low - wide, 0), np.minimum(high + wide, top)
+        if leaves is not None:
+            low, high = leaves.within(slices, low, high)
     least, most = (low.min(), high.max()) if direction else (0, top)
     records = np.maximum(np.rint(slices.records), 1).astype(np.int64)
-    nulls, nans = _missing(rows, column, slices, reduced, records, direction)
+    barred = None if leaves is None else leaves.barred(slices)
+    nulls, nans = _missing(rows, column, slices, reduced, records, direction, barred)
     return ColumnBounds(
         field, column.kind, _at_end(column.distinct[low], low == least, column.least),
         _at_end(column.distinct[high], high == most, column.greatest),
@@ -130,8 +137,9 @@ def _missing(
     reduced: _Reduced,
     records: Int64,
     direction: str,
+    barred: Bool | None,
 ) -> tuple[Int64, Int64]:
-    """Return the NULL and NaN counts."""
+    """Return the NULL and NaN counts. barred: as `held` takes it."""
     if reduced.classes is None:
         none = np.zeros(len(records), dtype=np.int64)
         return none, none
@@ -142,5 +150,5 @@ def _missing(
             column.missing, rows.order, rows.part, slices.starts, slices.ends,
             descending=direction == "desc",
         )  # fmt: skip
-    number = held(found, records, allowed).rows
+    number = held(found, records, allowed, barred).rows
     return number[NULL], number[NAN]

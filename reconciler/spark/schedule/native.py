@@ -128,10 +128,10 @@ def planned(
             f"a row group of it needs {iec(needed)} of memory, and a task has "
             f"{iec(given.memory_bytes)}"
         )
-    moves = _moves(table, group)
+    file_rows = group.target_bytes / _stored_row(group) if _counts_files(group) else 0.0
     task = Task(
-        shape, files, _order(group), paths, rows,
-        _writer(properties, rows), moves, group.target_bytes / _stored_row(group) if moves else 0.0,
+        shape, files, _order(group), paths, rows, _writer(properties, rows), _moves(table, group),
+        file_rows,
     )  # fmt: skip
     check = None
     if opening is not None:
@@ -179,7 +179,12 @@ def blooms_of(properties: Mapping[str, str], group_rows: int) -> dict[str, tuple
 def _order(group: Group) -> Order:
     ordering = group.action.ordering
     keys = tuple(Key(c.field_id, c.direction == "desc") for c in ordering.key)
-    return Order(keys, ordering.curve)
+    return Order(keys, ordering.curve, ordering.tree)
+
+
+def _counts_files(group: Group) -> bool:
+    """Return whether the rows decide how many files there are, per partition or leaf."""
+    return bool(group.action.moves_by) or group.action.ordering.tree is not None
 
 
 def _applied(attempt: Attempt, tasks: ScanTasks) -> dict[str, tuple[Delete, ...]]:
@@ -257,13 +262,12 @@ def _paths(
 ) -> Iterator[str]:
     """Yield the paths of the outputs, which the table's location provider chooses."""
     provider, name = table.locationProvider(), uuid.uuid4()
-    if group.action.moves_by:
-        yield str(provider.newDataLocation(f"{number:05d}-{NUMBER}-{name}-{ATTEMPT}.parquet"))
-        return
     spec = table.specs().get(group.action.into)
-    partition = _partition(tasks) if spec.isPartitioned() else None
-    for at in range(group.files):
-        plain = f"{number:05d}-{at:05d}-{name}-{ATTEMPT}.parquet"
+    in_place = spec.isPartitioned() and not group.action.moves_by
+    partition = _partition(tasks) if in_place else None
+    numbers = [NUMBER] if _counts_files(group) else [f"{at:05d}" for at in range(group.files)]
+    for at in numbers:
+        plain = f"{number:05d}-{at}-{name}-{ATTEMPT}.parquet"
         yield str(
             provider.newDataLocation(plain)
             if partition is None

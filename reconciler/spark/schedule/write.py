@@ -96,6 +96,7 @@ def rewrite_group(
                 reason = str(unfit)
         if reason:
             refuse_types(spark, attempt.table, attempt.name, reason)
+            _require_no_tree(group, reason)
             by_spark = _by_spark(attempt, group, tasks, table, base, order)
             found = made.enter_context(by_spark)
         files = found.files
@@ -115,6 +116,16 @@ def rewrite_group(
         time.monotonic() - started,
         reason,
     )
+
+
+def _require_no_tree(group: Group, reason: str) -> None:
+    """Raise UserError if Spark would have to write leaves, which it cannot end files at."""
+    if group.action.ordering.tree is not None:
+        raise UserError(
+            "a tree of cuts cannot be written by Spark",
+            details=(reason,),
+            do="use clustering.mode WorkloadAware without trees, or Declared, for this table",
+        )
 
 
 NO_TASK = TaskMetrics()

@@ -1,0 +1,89 @@
+"""Returns the tree of cuts that serves a workload best on a sample of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reconciler.advisor.qdtree.climbing import best_greedy, climbed
+from reconciler.advisor.qdtree.conjuncts import boxes_of
+from reconciler.advisor.qdtree.greedy import Node, root_of
+from reconciler.advisor.qdtree.inner import sorted_by
+from reconciler.advisor.qdtree.problem import Problem, problem_of
+from reconciler.advisor.simulate.pool import Pool
+from reconciler.queries.demand import Demand
+from reconciler.queries.table_view import projected_bytes
+from reconciler.table.cut_tree import Tree, made
+from reconciler.table.filetable import FileTable
+
+LEAF_SHARE = 0.78
+"""Least bytes of a leaf in those of a file: leaves are then about one file on average."""
+LEAF_ROWS = 40
+"""Sampled rows that a leaf has at least: with fewer, the bounds of the sample promise too much
+(with 14 rows a leaf 13 % too much, with 44 rows 3 %)."""
+STEPS = 200
+"""Attempts to grow a subtree better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A tree, and what it was found among."""
+
+    tree: Tree
+    """The tree."""
+    share: float
+    """What the queries read of the sample in its leaves, of what they would read of all rows."""
+    cuts: int
+    """Cuts that were candidates."""
+    boxes: int
+    """Boxes of the queries."""
+
+
+def tree_for(
+    pool: Pool,
+    demands: Sequence[Demand],
+    target_bytes: int,
+    *,
+    steps: int = STEPS,
+    seed: int = 0,
+) -> Built | None:
+    """Return the tree of a pool's rows; None where no cut spares any reading.
+
+    target_bytes: of a file. The same arguments give the same tree.
+    """
+    weights = [demand.executions * _row_bytes(pool.files, demand) for demand in demands]
+    boxes = boxes_of(pool, demands, weights)
+    if not boxes.columns or not boxes.weight.sum():
+        return None
+    problem = problem_of(boxes, pool.weight)
+    least = least_rows(pool, target_bytes)
+    root = best_greedy(problem, root_of(problem), least)
+    root = climbed(problem, root, least, steps, seed)
+    if not root.children:
+        return None
+    tree = tree_of_nodes(problem, root)
+    cuts = sum(len(places) for places in problem.places)
+    return Built(tree, root.cost / max(problem.total, 1e-300), cuts, len(boxes.query))
+
+
+def least_rows(pool: Pool, target_bytes: int) -> float:
+    """Return the rows of the table that a leaf has at least."""
+    live, records = float(pool.files.live_bytes.sum()), float(pool.weight.sum())
+    per_row = live / max(records, 1.0)
+    sampled = LEAF_ROWS * records / max(len(pool), 1)
+    return max(LEAF_SHARE * target_bytes / max(per_row, 1e-9), sampled)
+
+
+def _row_bytes(files: FileTable, demand: Demand) -> float:
+    rows = max(float(files.records.sum()), 1.0)
+    return float(projected_bytes(files, demand.projection).sum()) / rows
+
+
+def tree_of_nodes(problem: Problem, root: Node) -> Tree:
+    """Return the tree without its sample."""
+    inner = [sorted_by(problem, leaf) for leaf in root.leaves()]
+    done: dict[int, object] = {}
+    for node in reversed(root.inner()):
+        low, high = (done.pop(id(child), None) for child in node.children)
+        done[id(node)] = problem.cut(node.cut), low, high
+    return made(done[id(root)], inner)

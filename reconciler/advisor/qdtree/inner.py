@@ -1,0 +1,60 @@
+"""Chooses the column by which the rows of a leaf are sorted: the one of whose row groups its own
+queries then skip most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reconciler.advisor.qdtree.greedy import EXACT, Node
+from reconciler.advisor.qdtree.problem import Problem
+from reconciler.table.filetable import Int64
+
+PARTS = 4
+"""Row groups that a file has at least, and that a leaf is cut into to try a column."""
+MOST_COLUMNS = 4
+"""Columns that are tried in a leaf: those that most of its reading depends on."""
+LEAST_ROWS = 8
+"""Sampled rows of a part."""
+
+
+def sorted_by(problem: Problem, leaf: Node) -> int:
+    """Return the field id of the column to sort a leaf by, 0 where no column helps."""
+    parts = min(PARTS, len(leaf.rows) // LEAST_ROWS)
+    if parts < 2 or not len(leaf.live):
+        return 0
+    best, least = 0, leaf.own * (1.0 - EXACT)
+    begins = np.arange(parts) * len(leaf.rows) // parts
+    for number in _columns(problem, leaf):
+        places = problem.boxes.axes[number].places[leaf.rows]
+        order = leaf.rows[np.argsort(places, kind="stable")]
+        cost = _cost(problem, order, begins, leaf.live)
+        if cost < least:
+            best, least = problem.boxes.columns[number], cost * (1.0 - EXACT)
+    return best
+
+
+def _cost(problem: Problem, order: Int64, begins: Int64, live: Int64) -> float:
+    """Return what the queries read of parts of ordered rows: rows x cost, as `Problem.live` decides
+    for each part."""
+    low = np.minimum.reduceat(problem.least[order], begins)[:, None, :]
+    high = np.maximum.reduceat(problem.most[order], begins)[:, None, :]
+    met = (problem.low[live] <= high) & (problem.high[live] >= low)
+    if not problem.valued:
+        met &= problem.wants_value[live]
+        for rows, wants in ((problem.null, problem.wants_null), (problem.nan, problem.wants_nan)):
+            met |= wants[live] & np.logical_or.reduceat(rows[order], begins)[:, None, :]
+    alive = met.all(axis=2)
+    query = problem.query[live]
+    first = np.flatnonzero(np.diff(query, prepend=-1))
+    reads = np.logical_or.reduceat(alive, first, axis=1) @ problem.cost[query[first]]
+    return float(np.add.reduceat(problem.weight[order], begins) @ reads)
+
+
+def _columns(problem: Problem, leaf: Node) -> list[int]:
+    """Return the columns whose range in the leaf is cut by its queries, those of the most cost
+    first."""
+    codes, live = problem.code[leaf.rows], leaf.live
+    inside = (problem.low[live] > codes.min(axis=0)) | (problem.high[live] < codes.max(axis=0))
+    cost = problem.cost[problem.query[live]] @ inside
+    order = np.argsort(-cost, kind="stable")[:MOST_COLUMNS]
+    return [int(number) for number in order if cost[number] > 0.0]

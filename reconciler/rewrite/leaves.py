@@ -1,0 +1,129 @@
+"""Rows in the order of a tree of cuts: leaf by leaf, those of each leaf by a column of its own; and
+where files and row groups end then (Yang et al., "Qd-tree", section 3.1)."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconciler.rewrite import arrow, spill
+from reconciler.rewrite.order import floats_of, numbers_of, sort_parts, stable_order
+from reconciler.table.cut_tree import Cut, Tree, file_units, row_group_units
+from reconciler.table.values import EXACT, encode_wide_decimal
+
+Int64 = npt.NDArray[np.int64]
+
+
+def leaf_of(tree: Tree, values: Mapping[int, pa.ChunkedArray], rows: int) -> Int64:
+    """Return the leaf of each row. values: of the columns that the tree cuts, by field id."""
+    codes = {field: codes_of(cuts, values[field]) for field, cuts in tree.of_column.items()}
+    return tree.leaf_of(codes, rows)
+
+
+def permutation(
+    tree: Tree, values: Mapping[int, pa.ChunkedArray], leaf: Int64, first: Sequence[Int64] = ()
+) -> Int64:
+    """Return the numbers of the rows in the order in which they are written.
+
+    values: of the tree's columns, by field id. leaf: of each row. first: numbers that come before
+    the leaf. Rows of one leaf that its column does not part stay in order of arrival.
+    """
+    order = stable_order([*first, leaf], len(leaf))
+    parts = {field: sort_parts(values[field], descending=False) for field in set(tree.inner) - {0}}
+    new = np.zeros(len(order), dtype=bool)
+    for number in (*first, leaf):
+        new |= np.diff(number[order], prepend=-1) != 0
+    begins = np.flatnonzero(new)
+    for begin, end in zip(begins, np.append(begins[1:], len(order)), strict=True):
+        own = order[begin:end]
+        field = tree.inner[int(leaf[own[0]])]
+        if field:
+            within = stable_order([part[own] for part in parts[field]], len(own))
+            order[begin:end] = own[within]
+    return order
+
+
+def codes_of(cuts: Sequence[Cut], values: pa.ChunkedArray) -> Int64:
+    """Return how many of a column's thresholds are at or below each row, int64[rows].
+
+    NULL is below all values and NaN above, so that a row is left of cut k if its code is at most k.
+    """
+    whole = arrow.one_piece(values)
+    kinds = np.array([cut.place[0] for cut in cuts])
+    null_cuts, nan_cuts = int((kinds < 0).sum()), int((kinds > 0).sum())
+    found = _codes_of_values([cut for cut in cuts if not cut.place[0]], whole) + null_cuts
+    if pa.types.is_floating(whole.type):
+        nan = np.isnan(floats_of(whole))
+        found = np.where(nan, len(cuts), np.minimum(found, len(cuts) - nan_cuts))
+    if whole.null_count:
+        found = np.where(whole.is_null().to_numpy(zero_copy_only=False), 0, found)
+    return found
+
+
+def _codes_of_values(cuts: Sequence[Cut], whole: pa.Array) -> Int64:
+    """Return the codes by cuts at values; of NULL and NaN any."""
+    if not cuts:
+        return np.zeros(len(whole), dtype=np.int64)
+    if isinstance(cuts[0].value, bytes):
+        return _codes_of_bytes(cuts, whole)
+    floating = pa.types.is_floating(whole.type)
+    rows: Any = floats_of(whole) if floating else numbers_of(whole)
+    plain = np.array([cut.value for cut in cuts])
+    # A row equal to an inclusive cut is left of it, one equal to an exclusive cut right of it.
+    below = np.searchsorted(plain, rows, side="left")
+    if all(not cut.inclusive for cut in cuts):
+        return np.asarray(np.searchsorted(plain, rows, side="right"), dtype=np.int64)
+    exclusive = np.array([not cut.inclusive for cut in cuts])
+    at = np.minimum(below, len(plain) - 1)
+    found: Int64 = below + ((below < len(plain)) & (plain[at] == rows) & exclusive[at])
+    return found
+
+
+def _codes_of_bytes(cuts: Sequence[Cut], whole: pa.Array) -> Int64:
+    """Return the codes of texts, bytes, UUIDs and long decimals, once per distinct value."""
+    if not pa.types.is_dictionary(whole.type):
+        whole = pc.dictionary_encode(whole)
+    thresholds = [(cut.value, cut.inclusive) for cut in cuts]
+    codes = np.array(
+        [
+            0 if value is None else bisect.bisect_right(thresholds, (_plain(value), False))
+            for value in whole.dictionary.to_pylist()
+        ],
+        dtype=np.int64,
+    )
+    at = whole.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    return codes[at] if len(codes) else np.zeros(len(whole), dtype=np.int64)
+
+
+def _plain(value: Any) -> bytes:
+    """Return a value in the domain of its column (`table.values`)."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    if hasattr(value, "bytes"):  # a UUID
+        return bytes(value.bytes)
+    return encode_wide_decimal(int(value.scaleb(-value.as_tuple().exponent, EXACT)))
+
+
+def files_at(rows: Int64, file_rows: float, group_rows: int) -> list[list[int]]:
+    """Return the rows of each row group of each file. rows: of each leaf, int64[leaves], as they
+    are written. group_rows: most rows of a row group."""
+    own, found = rows[rows > 0], []
+    for unit in file_units(own, file_rows):
+        mine = own[unit.first : unit.end]
+        if not unit.shared:
+            found += spill.row_groups(int(mine[0]), unit.files, group_rows)
+            continue
+        groups: list[int] = []
+        for begin, end in row_group_units(mine, group_rows):
+            (each,) = spill.row_groups(int(mine[begin:end].sum()), 1, group_rows)
+            groups += each
+        found.append(groups)
+    return found

@@ -1,0 +1,372 @@
+"""Trees of cuts: which leaf a row belongs to, and what a leaf may hold (Yang et al., "Qd-tree:
+Learning Data Layouts for Big Data Analytics", sections 3 and 3.2).
+
+An inner node holds a cut, `column < value`: rows for which it is true go left, all others right.
+Every cut is a threshold in the total order of its column, NULL first, then values, NaN last, so
+that the rows of a leaf are a range of every column: what bounds in manifests and footers can
+express. A tree is written once, as text, and named by the hash of that text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from reconciler.table.filetable import Int64
+from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
+
+VERSION = 1
+"""Of the text of a tree. A later one is refused."""
+PREFIX = "cut-tree:"
+LEAF = -1
+"""Stands for a leaf among the nodes of a tree."""
+MOST_BYTES = 16 << 20
+"""Of a tree's text, unpacked: more is no tree of ours."""
+MOST_LEAVES = 1 << 16
+
+
+class NotATree(ValueError):
+    """The text is not a tree, or one of a later version; the reason follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Parts the rows of a column at a threshold."""
+
+    field_id: int
+    """Field id of the column."""
+    value: Scalar | None
+    """The threshold, in the column's domain (`values`). None parts NULL from everything else, and
+    NaN parts everything else from NaN."""
+    inclusive: bool = False
+    """Whether rows that are equal to the value go left too."""
+
+    @property
+    def place(self) -> tuple[int, Any, bool]:
+        """Return what cuts of one column are ordered by."""
+        if self.value is None:
+            return -1, 0, False
+        if isinstance(self.value, float) and math.isnan(self.value):
+            return 1, 0, False
+        return 0, self.value, self.inclusive
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree of cuts. Trees that do the same are equal."""
+
+    cuts: tuple[Cut, ...]
+    """The distinct cuts, by field id and then in the order of their thresholds."""
+    nodes: tuple[int, ...]
+    """The nodes, each before its left and then its right subtree: the index of its cut, or LEAF."""
+    inner: tuple[int, ...]
+    """Per leaf, from left to right: field id of the column by which its rows are sorted, 0 if they
+    stay in order of arrival."""
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tree) and self.name == other.name
+
+    @property
+    def leaves(self) -> int:
+        return len(self.inner)
+
+    @cached_property
+    def columns(self) -> tuple[int, ...]:
+        """Return the field ids of all columns that decide a row's place, ascending."""
+        return tuple(sorted({cut.field_id for cut in self.cuts} | (set(self.inner) - {0})))
+
+    @cached_property
+    def of_column(self) -> Mapping[int, tuple[Cut, ...]]:
+        """Return the cuts of each column that is cut, in the order of their thresholds."""
+        found: dict[int, list[Cut]] = {}
+        for cut in self.cuts:
+            found.setdefault(cut.field_id, []).append(cut)
+        return {field: tuple(own) for field, own in found.items()}
+
+    @cached_property
+    def text(self) -> str:
+        """Return the tree as text, which `tree_of` reads."""
+        body = {
+            "cuts": [
+                [cut.field_id, encode_partition_value(cut.value), int(cut.inclusive)]
+                for cut in self.cuts
+            ],
+            "inner": list(self.inner),
+            "nodes": list(self.nodes),
+        }
+        raw = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+        return f"{PREFIX}{VERSION}:{base64.b64encode(zlib.compress(raw, 9)).decode()}"
+
+    @cached_property
+    def name(self) -> str:
+        """Return the SHA-256 of what the tree does, hex: equal for equal trees, however packed."""
+        body = repr((self.cuts, self.nodes, self.inner))
+        return hashlib.sha256(body.encode()).hexdigest()
+
+    @cached_property
+    def _right(self) -> tuple[int, ...]:
+        """Return the right child of each node, itself for a leaf. The left one is the next node."""
+        right, open_at = list(range(len(self.nodes))), list[int]()
+        for at in range(len(self.nodes) - 1, -1, -1):
+            if self.nodes[at] == LEAF:
+                open_at.append(at)
+            else:
+                left = open_at.pop()
+                right[at] = open_at.pop()
+                assert left == at + 1
+                open_at.append(at)
+        return tuple(right)
+
+    @cached_property
+    def _first_leaf(self) -> tuple[int, ...]:
+        """Return the number of leaves before each node."""
+        found, seen = [], 0
+        for node in self.nodes:
+            found.append(seen)
+            seen += node == LEAF
+        return tuple(found)
+
+    @cached_property
+    def _number(self) -> tuple[int, ...]:
+        """Return the place of each cut among the cuts of its column."""
+        return tuple(
+            number for own in self.of_column.values() for number in range(len(own))
+        )  # cuts are ordered by column
+
+    def leaf_of(self, codes: Mapping[int, Int64], rows: int) -> Int64:
+        """Return the leaf of each row, int64[rows].
+
+        codes: per column that is cut, how many of its thresholds are at or below each row: a row is
+        left of cut k of its column if its code is at most k.
+        """
+        found = np.zeros(rows, dtype=np.int64)
+        left: list[tuple[int, Int64 | None]] = [(0, None)]
+        while left:
+            at, own = left.pop()
+            node = self.nodes[at]
+            if node == LEAF:
+                if own is None:
+                    found[:] = self._first_leaf[at]
+                else:
+                    found[own] = self._first_leaf[at]
+                continue
+            known = codes[self.cuts[node].field_id]
+            goes_left = (known if own is None else known[own]) <= self._number[node]
+            chosen = np.flatnonzero(goes_left), np.flatnonzero(~goes_left)
+            for child, some in zip((at + 1, self._right[at]), chosen, strict=True):
+                if len(some):
+                    left.append((child, some if own is None else own[some]))
+        return found
+
+    @cached_property
+    def boxes(self) -> Mapping[int, tuple[Int64, Int64]]:
+        """Return, per column that is cut, the least and the greatest code that each leaf may hold,
+        int64[leaves] each."""
+        most = {field: len(own) for field, own in self.of_column.items()}
+        low = {field: np.zeros(self.leaves, dtype=np.int64) for field in most}
+        high = {field: np.full(self.leaves, end, dtype=np.int64) for field, end in most.items()}
+        for at, node in enumerate(self.nodes):
+            if node == LEAF:
+                continue
+            field, number = self.cuts[node].field_id, self._number[node]
+            start, middle = self._first_leaf[at], self._first_leaf[self._right[at]]
+            end = self._end_leaf(at)
+            np.minimum(high[field][start:middle], number, out=high[field][start:middle])
+            np.maximum(low[field][middle:end], number + 1, out=low[field][middle:end])
+        return {field: (low[field], high[field]) for field in most}
+
+    def _end_leaf(self, at: int) -> int:
+        """Return the number of leaves before and in a subtree."""
+        while self.nodes[at] != LEAF:
+            at = self._right[at]
+        return self._first_leaf[at] + 1
+
+    def walk(self) -> Iterator[tuple[int, int, int]]:
+        """Yield each node as (depth, its cut's index or LEAF, leaves below it), parents first."""
+        depth: list[int] = [0]
+        for at, node in enumerate(self.nodes):
+            own = depth.pop()
+            yield own, node, self._end_leaf(at) - self._first_leaf[at]
+            if node != LEAF:
+                depth += [own + 1, own + 1]
+
+
+def tree_of(text: str) -> Tree:
+    """Return the tree of a text. Raises NotATree."""
+    if not text.startswith(PREFIX):
+        raise NotATree("the tree does not begin as one")
+    version, _, packed = text.removeprefix(PREFIX).partition(":")
+    if version != str(VERSION):
+        raise NotATree(f"the tree has version {version[:20]!r}, and this release reads {VERSION}")
+    try:
+        stream = zlib.decompressobj()
+        raw = stream.decompress(base64.b64decode(packed, validate=True), MOST_BYTES)
+        if not stream.eof:
+            raise NotATree("the tree is cut off, or too large")
+        body = json.loads(raw)
+        cuts = tuple(
+            Cut(_whole(field), decode_partition_value(value), bool(inclusive))
+            for field, value, inclusive in body["cuts"]
+        )
+        found = Tree(cuts, tuple(map(_whole, body["nodes"])), tuple(map(_whole, body["inner"])))
+    except (zlib.error, binascii.Error, ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, NotATree):
+            raise
+        raise NotATree("the tree cannot be unpacked") from error
+    _require_sound(found)
+    return found
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise NotATree("the tree has a number that is not whole")
+    return value
+
+
+def _require_sound(tree: Tree) -> None:
+    """Raise NotATree if the nodes are not one tree, or cuts are out of order."""
+    if tree.leaves > MOST_LEAVES:
+        raise NotATree(f"the tree has more than {MOST_LEAVES} leaves")
+    pending, leaves = 1, 0
+    for node in tree.nodes:
+        if pending == 0 or not LEAF <= node < len(tree.cuts):
+            raise NotATree("the nodes are not those of one tree")
+        pending += -1 if node == LEAF else 1
+        leaves += node == LEAF
+    if pending or leaves != tree.leaves:
+        raise NotATree("the nodes are not those of one tree")
+    for own in _by_column(tree.cuts):
+        kinds = {type(cut.value) for cut in own if cut.value is not None}
+        if len(kinds) > 1 or any(not one.place < two.place for one, two in pairwise(own)):
+            raise NotATree("the cuts of a column are not in order")
+
+
+def _by_column(cuts: Sequence[Cut]) -> list[list[Cut]]:
+    fields = [cut.field_id for cut in cuts]
+    if fields != sorted(fields):
+        raise NotATree("the cuts are not in the order of their columns")
+    return [[cut for cut in cuts if cut.field_id == field] for field in sorted(set(fields))]
+
+
+def made(root: Any, inner: Sequence[int]) -> Tree:
+    """Return the tree of nested nodes: a leaf is None, another is (cut, left, right). inner: per
+    leaf."""
+    found: list[Cut | None] = []
+    left = [root]
+    while left:
+        node = left.pop()
+        if node is None:
+            found.append(None)
+            continue
+        cut, low, high = node
+        found.append(cut)
+        left += [high, low]
+    cuts = sorted({cut for cut in found if cut is not None}, key=lambda c: (c.field_id, c.place))
+    index = {cut: number for number, cut in enumerate(cuts)}
+    nodes = tuple(LEAF if cut is None else index[cut] for cut in found)
+    return Tree(tuple(cuts), nodes, tuple(inner))
+
+
+def codes_of(cuts: Sequence[Cut], places: Int64, distinct: Any) -> Int64:
+    """Return how many thresholds of one column are at or below each row, int64[rows].
+
+    places: of the rows' values in `distinct`, which ascends; -1 for NULL, len(distinct) for NaN.
+    """
+    thresholds = thresholds_of(cuts, distinct)
+    return np.searchsorted(thresholds, places, side="right").astype(np.int64)
+
+
+def thresholds_of(cuts: Sequence[Cut], distinct: Any) -> Int64:
+    """Return the first place at or above each cut of one column, int64[cuts]; -1 is NULL's."""
+    found = np.empty(len(cuts), dtype=np.int64)
+    for number, cut in enumerate(cuts):
+        kind = cut.place[0]
+        if kind:
+            found[number] = 0 if kind < 0 else len(distinct)
+        else:
+            side: Literal["left", "right"] = "right" if cut.inclusive else "left"
+            found[number] = np.searchsorted(distinct, np.asarray(cut.value), side=side)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Leaves that files are written for, and for no others."""
+
+    first: int
+    """The first leaf, counted among those given."""
+    end: int
+    """The leaf after the last."""
+    files: int
+    """Number of files, of equal rows; 1 for several leaves."""
+
+    @property
+    def shared(self) -> bool:
+        return self.end - self.first > 1
+
+
+def file_units(rows: Int64, file_rows: float) -> list[Unit]:
+    """Return the files that leaves become. rows: of each leaf, int64[leaves], from left to right.
+    file_rows: of a file of the target size.
+
+    A leaf of at least half a file has files of its own. Smaller neighbours share one, as far as
+    they fit.
+    """
+    found: list[Unit] = []
+    begin, held = 0, 0.0
+    for leaf, own in enumerate(rows.tolist()):
+        alone = own >= 0.5 * file_rows
+        if (alone or held + own > file_rows) and leaf > begin:
+            found.append(Unit(begin, leaf, 1))
+            begin, held = leaf, 0.0
+        if alone:
+            found.append(Unit(leaf, leaf + 1, max(1, math.floor(own / file_rows + 0.5))))
+            begin = leaf + 1
+        else:
+            held += own
+    if begin < len(rows):
+        before = found[-1] if found else None
+        if before is not None and before.shared and _fits(rows, before.first, file_rows):
+            found[-1] = Unit(before.first, len(rows), 1)
+        else:
+            found.append(Unit(begin, len(rows), 1))
+    return found
+
+
+def _fits(rows: Int64, first: int, file_rows: float) -> bool:
+    """Return whether all leaves from this one on are one file, so that the last is not small."""
+    return float(rows[first:].sum()) < 1.5 * file_rows
+
+
+def row_group_units(rows: Int64, group_rows: float) -> list[tuple[int, int]]:
+    """Return the runs (first, end) of the leaves of one file that row groups are not shared beyond:
+    single leaves, or neighbours of which one is smaller than half a row group and that fit one.
+    rows: of each leaf."""
+    found: list[tuple[int, int]] = []
+    sizes: list[int] = []
+    for leaf, own in enumerate(rows.tolist()):
+        if sizes and sizes[-1] + own <= group_rows and min(sizes[-1], own) < group_rows / 2:
+            found[-1], sizes[-1] = (found[-1][0], leaf + 1), sizes[-1] + own
+        else:
+            found.append((leaf, leaf + 1))
+            sizes.append(own)
+    return found
+
+
+def even(rows: int, parts: int) -> list[int]:
+    """Return `rows` in so many parts that differ by one row at most."""
+    return [rows * (n + 1) // parts - rows * n // parts for n in range(parts)]
