@@ -30,7 +30,7 @@ VERSION = 1
 """Of the text of a tree. A later one is refused."""
 PREFIX = "cut-tree:"
 LEAF = -1
-"""Stands for a leaf among the nodes of a tree."""
+"""In the place of a cut, among the nodes of a tree: the node is a leaf."""
 MOST_BYTES = 16 << 20
 """Of a tree's text, unpacked: more is no tree of ours."""
 MOST_LEAVES = 1 << 16

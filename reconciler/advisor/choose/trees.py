@@ -27,7 +27,7 @@ def tree_ordering(
     """
     settings = situation.settings
     built = tree_for(
-        pool, situation.demands, round(settings.target_bytes / share),
+        pool, situation.foreseen.demands, round(settings.target_bytes / share),
         steps=0 if quick else STEPS, seed=settings.seed,
     )  # fmt: skip
     return None if built is None else by_tree(built.tree)

@@ -11,7 +11,7 @@ from reconciler.advisor.qdtree.greedy import Node, root_of
 from reconciler.advisor.qdtree.inner import sorted_by
 from reconciler.advisor.qdtree.problem import Problem, problem_of
 from reconciler.advisor.simulate.pool import Pool
-from reconciler.queries.demand import Demand
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.cut_tree import Tree, made
 from reconciler.table.filetable import FileTable
@@ -41,7 +41,7 @@ class Built:
 
 def tree_for(
     pool: Pool,
-    demands: Sequence[Demand],
+    demands: Sequence[Shape],
     target_bytes: int,
     *,
     steps: int = STEPS,
@@ -74,7 +74,7 @@ def least_rows(pool: Pool, target_bytes: int) -> float:
     return max(LEAF_SHARE * target_bytes / max(per_row, 1e-9), sampled)
 
 
-def _row_bytes(files: FileTable, demand: Demand) -> float:
+def _row_bytes(files: FileTable, demand: Shape) -> float:
     rows = max(float(files.records.sum()), 1.0)
     return float(projected_bytes(files, demand.projection).sum()) / rows
 

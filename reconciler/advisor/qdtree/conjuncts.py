@@ -15,7 +15,6 @@ from itertools import pairwise
 import numpy as np
 
 from reconciler.advisor.simulate.pool import Pool
-from reconciler.queries.demand import Demand
 from reconciler.queries.literal_ranges import prefix_successors, scalar_literals
 from reconciler.queries.predicate import (
     Always,
@@ -31,6 +30,7 @@ from reconciler.queries.predicate import (
     push_not,
 )
 from reconciler.queries.predicate_batch import SlotLiterals
+from reconciler.queries.shape import Shape
 from reconciler.table.cut_tree import Cut
 from reconciler.table.filetable import Array, Bool, Float64, Int64
 
@@ -78,7 +78,7 @@ class Boxes:
     """float64[queries]: what reading all rows once costs each query over the horizon."""
 
 
-def boxes_of(pool: Pool, demands: Sequence[Demand], weights: Sequence[Float64]) -> Boxes:
+def boxes_of(pool: Pool, demands: Sequence[Shape], weights: Sequence[Float64]) -> Boxes:
     """Return the queries of a workload as boxes over a pool's columns.
 
     weights: per demand, float64[queries].
@@ -102,7 +102,7 @@ def boxes_of(pool: Pool, demands: Sequence[Demand], weights: Sequence[Float64]) 
     )  # fmt: skip
 
 
-def _axis(pool: Pool, field: int, demands: Sequence[Demand]) -> Axis:
+def _axis(pool: Pool, field: int, demands: Sequence[Shape]) -> Axis:
     column = pool.columns[field]
     found = [column.distinct]
     for demand in demands:
@@ -161,7 +161,7 @@ class _Part:
         return self.take(np.flatnonzero((self.low < self.high).all(axis=1)))
 
 
-def _boxes(demand: Demand, axes: Sequence[Axis], at: dict[int, int]) -> _Part:
+def _boxes(demand: Shape, axes: Sequence[Axis], at: dict[int, int]) -> _Part:
     """Return the boxes of one shape's queries."""
     count = len(demand)
     ends = np.array([axis.end + 1 for axis in axes], dtype=np.int64)

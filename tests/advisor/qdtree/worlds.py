@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.simulate.missing import NAN, NULL, VALUE
-from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import And, Comparison, In, IsNull, Or, Ref, StartsWith
 from reconciler.queries.pruning import may_match
+from reconciler.queries.shape import Shape
 from reconciler.table.filetable import ColumnBounds
 from reconciler.table.values import Kind
 
@@ -63,7 +63,7 @@ def read_share(
     nulls: dict[int, np.ndarray],
     weight: np.ndarray,
     leaves: Sequence[np.ndarray],
-    demands: Sequence[Demand],
+    demands: Sequence[Shape],
 ) -> float:
     """Return the share of rows x queries in the leaves that bounds cannot rule out."""
     none = np.zeros(len(weight), dtype=bool)
@@ -78,8 +78,12 @@ def read_share(
     return read / total
 
 
-def demand_of(predicate: Any, literals: tuple[Any, ...], executions: np.ndarray) -> Demand:
-    return Demand("s", predicate, {}, literals, executions, executions, False, False)
+def demand_of(predicate: Any, literals: tuple[Any, ...], executions: np.ndarray) -> Shape:
+    none = np.zeros(len(executions), dtype=np.int64)
+    return Shape(
+        "s", predicate, (), literals, (), executions, executions, none, none * np.nan, none,
+        none.astype(np.int32),
+    )  # fmt: skip
 
 
 def random_world(seed: int, rows: int = 400) -> tuple[Any, ...]:
