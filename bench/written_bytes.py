@@ -31,7 +31,7 @@ from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.spark.session import session
-from reconciler.state.sketch import sample_rows
+from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import SortColumn
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
@@ -236,7 +236,7 @@ def _predicted(bench: Bench, files: FileTable, case: Case, curve: type[Ordering]
     ids = {field.name: field.field_id for field in files.schema.fields}
     columns = tuple(SortColumn(ids[name]) for name in case.key)
     every, wanted = np.arange(len(files)), [ids[name] for name in case.key]
-    sample = sample_rows(bench.config, files, every, wanted)
+    sample = sample_rows(SketchedFiles(bench.config, files), every, wanted)
     footers = read_row_groups(bench.config, files, every)
     pool = build_pool(table_view(files, footers, sample, case.row_group), wanted)
     assert pool is not None

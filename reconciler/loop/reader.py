@@ -42,7 +42,7 @@ from reconciler.queries.rewrite_cost import run_times
 from reconciler.queries.shape import workload_of
 from reconciler.state.movements import movements
 from reconciler.state.openings import open_price
-from reconciler.state.sketch import sample_rows
+from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.state.state import Store
 from reconciler.state.typed_body import typed
 from reconciler.table.filetable import FileTable, Int64
@@ -134,11 +134,13 @@ class Reader:
     def sketch(
         self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
     ) -> RowSample:
-        return sample_rows(
+        return sample_rows(self.sketched_files(target, observation), files, columns)
+
+    def sketched_files(self, target: Target, observation: Observation) -> SketchedFiles:
+        """Return the table's files, whose sketches are kept in the state store."""
+        return SketchedFiles(
             target.catalog,
             observation.files,
-            files,
-            columns,
             store=self.store,
             table_uuid=observation.uuid,
             identifier=target.identifier,

@@ -175,17 +175,15 @@ def gathered(
     chosen = _footers(seen.files)
     footers = reader.footers(target, seen, chosen)
     _enough_budget(seen.files, footers, columns, options.sample_bytes)
+    files, now_ms = reader.sketched_files(target, seen), int(now.timestamp() * 1000)
     sample = sample_table(
-        target.catalog, seen.files, columns, rows=min(options.sample_rows, MOST_ROWS),
-        budget=options.sample_bytes, footers=footers, now_ms=int(now.timestamp() * 1000),
-        store=reader.store, read=reader.read_sketches,
-        table_uuid=seen.uuid, identifier=target.identifier, timeout=reader.timeout,
+        files, columns, rows=min(options.sample_rows, MOST_ROWS), budget=options.sample_bytes,
+        footers=footers, now_ms=now_ms, read=reader.read_sketches,
     )  # fmt: skip
     blocks = sample_blocks(
-        target.catalog, seen.files, _by_projection(seen.files, evidence.workload, columns),
+        files, _by_projection(seen.files, evidence.workload, columns),
         budget=min(MOST_BLOCK_BYTES, options.sample_bytes - sample.bytes_read), footers=footers,
-        now_ms=int(now.timestamp() * 1000), store=reader.store, table_uuid=seen.uuid,
-        identifier=target.identifier, timeout=reader.timeout,
+        now_ms=now_ms,
     )  # fmt: skip
     sample = replace(sample, bytes_read=sample.bytes_read + blocks.bytes_read)
     history = reader.history(seen.uuid)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.encoded_columns import encoder
-from reconciler.catalog.load import data_file_io
 from reconciler.catalog.sketch_reader import Sketch, block_of
-from reconciler.state.sketch import decode_sketch, encode_sketch, pooled, sampled_files
-from reconciler.table.filetable import FileTable, Int64
+from reconciler.state.sketch import (
+    SketchedFiles,
+    decode_sketch,
+    encode_sketch,
+    pooled,
+    sampled_files,
+)
+from reconciler.table.filetable import Int64
 from reconciler.table.sample import RowBlocks, RowGroups
 from reconciler.table.schema import Field
-
-if TYPE_CHECKING:
-    from reconciler.state.state import Store
 
 BLOCKS = 4
 BLOCK_ROWS = 4_096
@@ -42,28 +42,19 @@ class SampledBlocks:
 
 
 def sample_blocks(
-    config: CatalogConfig,
-    files: FileTable,
-    columns: Sequence[int],
-    *,
-    budget: int,
-    footers: RowGroups,
-    now_ms: int,
-    store: Store,
-    table_uuid: str,
-    identifier: tuple[str, ...] | None = None,
-    timeout: float = 30.0,
+    table: SketchedFiles, columns: Sequence[int], *, budget: int, footers: RowGroups, now_ms: int
 ) -> SampledBlocks:
     """Return blocks of up to BLOCKS files, spread over the files that a sample reads.
 
     columns: the ones that matter most first. budget: most bytes of column chunks to read. footers:
     of the files of `sampled_files`.
     """
+    files = table.files
     known = [files.schema.by_id[c] for c in columns if c in files.schema.by_id]
     fields = [field for field in known if field.kind is not None][:MOST_COLUMNS]
     chosen = _spread(sampled_files(files), footers)
     paths = {int(file): f"{files.path[file]}{MARK}" for file in chosen}
-    kept = _kept(store, table_uuid, list(paths.values()), fields)
+    kept = _kept(table, list(paths.values()), fields)
     blocks: dict[int, Sketch] = {}
     read, fresh = 0, {}
     for file, path in paths.items():
@@ -73,14 +64,13 @@ def sample_blocks(
         number, size = _group_of(file, footers, fields)
         if read + size > budget:
             continue
-        io = data_file_io(config, identifier, timeout)
         blocks[file] = block_of(
-            io, str(files.path[file]), files.schema, fields, number, BLOCK_ROWS, now_ms
+            table.io, str(files.path[file]), files.schema, fields, number, BLOCK_ROWS, now_ms
         )
         fresh[path] = encode_sketch(blocks[file])
         read += size
-    if fresh:
-        store.put_sketches(table_uuid, fresh)
+    if fresh and table.store is not None:
+        table.store.put_sketches(table.table_uuid, fresh)
     if not blocks or not fields:
         return SampledBlocks(None, read)
     rows = pooled(files, np.array(list(blocks), dtype=np.int64), list(blocks.values()), fields)
@@ -113,11 +103,11 @@ def _group_of(file: int, footers: RowGroups, fields: Sequence[Field]) -> tuple[i
     return int(best - mine[0]), size
 
 
-def _kept(
-    store: Store, table_uuid: str, paths: Sequence[str], fields: Sequence[Field]
-) -> dict[str, Sketch]:
+def _kept(table: SketchedFiles, paths: Sequence[str], fields: Sequence[Field]) -> dict[str, Sketch]:
     found: dict[str, Sketch] = {}
-    for path, blobs in store.sketches(table_uuid, paths).items():
+    if table.store is None:
+        return found
+    for path, blobs in table.store.sketches(table.table_uuid, paths).items():
         for blob in blobs:
             sketch = decode_sketch(blob)
             if sketch is not None and all(

@@ -32,46 +32,66 @@ from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import Field
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
     from reconciler.state.state import Store
 
 LIGHT_ROWS = 2048
 """A stored sketch of so many rows costs no time, whatever it was made for."""
 
 
-def sample_rows(
-    config: CatalogConfig,
-    files: FileTable,
-    rows: Int64,
-    columns: Sequence[int],
-    *,
-    store: Store | None = None,
-    table_uuid: str = "",
-    identifier: tuple[str, ...] | None = None,
-    timeout: float = 30.0,
-) -> RowSample:
+@dataclass(frozen=True)
+class SketchedFiles:
+    """The data files of a table, how they are read, and where their sketches are kept."""
+
+    config: CatalogConfig
+    """The catalog, whose properties open the storage."""
+    files: FileTable
+    """The data files."""
+    store: Store | None = None
+    """The store that keeps sketches; None to read every file again."""
+    table_uuid: str = ""
+    """UUID of the table, under which they are kept."""
+    identifier: tuple[str, ...] | None = None
+    """Levels of the table's name, for credentials that the catalog gives out; None without."""
+    timeout: float = 30.0
+    """Seconds that the catalog has to answer."""
+
+    @property
+    def io(self) -> FileIO:
+        """Opens the data files."""
+        return data_file_io(self.config, self.identifier, self.timeout)
+
+    def keep(self, sketches: Mapping[str, Sketch]) -> None:
+        """Keep them by path, if there is a store."""
+        if self.store is not None:
+            _keep(self.store, self.table_uuid, sketches)
+
+
+def sample_rows(table: SketchedFiles, rows: Int64, columns: Sequence[int]) -> RowSample:
     """Return a pooled sample of the Parquet files at `rows`, over those `columns` with an ordered
     domain.
 
-    A sampled row represents its file's rows divided by the rows sampled from it. store: where
-    sketches are kept; without one every file is read.
+    A sampled row represents its file's rows divided by the rows sampled from it.
     """
+    files = table.files
     fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]
     fields = [field for field in fields if field.kind is not None]
     chosen = np.unique(np.asarray(rows, dtype=np.int64))
     chosen = chosen[files.parquet[chosen] & (files.records[chosen] > 0)]
     paths = [str(path) for path in files.path[chosen]]
-    sketches = _stored(store, table_uuid, paths, fields, _wanted(files, chosen, SAMPLE_ROWS))
+    wanted = _wanted(files, chosen, SAMPLE_ROWS)
+    sketches = _stored(table.store, table.table_uuid, paths, fields, wanted)
     missing = [path for path in paths if path not in sketches]
     if missing and fields:
-        io = data_file_io(config, identifier, timeout)
+        io = table.io
         with ThreadPoolExecutor(min(READERS, len(missing))) as pool:
             taken = pool.map(
                 carried(lambda path: sketch_file(io, path, files.schema, fields)), missing
             )
             fresh = dict(zip(missing, taken, strict=True))
         sketches |= fresh
-        if store is not None:
-            _keep(store, table_uuid, fresh)
+        table.keep(fresh)
     return pooled(files, chosen, [sketches[path] for path in paths] if fields else [], fields)
 
 
@@ -102,39 +122,34 @@ MOST_FILES = 512
 
 
 def sample_table(
-    config: CatalogConfig,
-    files: FileTable,
+    table: SketchedFiles,
     columns: Sequence[int],
     *,
     rows: int,
     budget: int,
     footers: RowGroups,
     now_ms: int,
-    store: Store,
     read: ReadSketches,
-    table_uuid: str,
-    identifier: tuple[str, ...] | None = None,
-    timeout: float = 30.0,
 ) -> TableSample:
     """Return about `rows` rows of the table over those columns, spread over its files.
 
     budget: most bytes of footers and column chunks to read, at least `least_bytes`. footers: of
     the files of `sampled_files`. Files that have been sampled with as many rows are not read again.
     """
+    files = table.files
     fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]
     fields = [field for field in fields if field.kind is not None]
     chosen = sampled_files(files)
     wanted = _wanted(files, chosen, rows)
     paths = [str(path) for path in files.path[chosen]]
-    sketches = _stored(store, table_uuid, paths, fields, wanted)
+    sketches = _stored(table.store, table.table_uuid, paths, fields, wanted)
     missing = np.flatnonzero([path not in sketches for path in paths])
     bytes_read = 0
     if len(missing) and fields:
         requests = _requests(files, chosen[missing], wanted[missing], fields, footers, budget)
-        io = data_file_io(config, identifier, timeout)
-        taken = read(io, files.schema, fields, requests, now_ms)
+        taken = read(table.io, files.schema, fields, requests, now_ms)
         fresh = {request.path: item for request, item in zip(requests, taken, strict=True)}
-        _keep(store, table_uuid, fresh)
+        table.keep(fresh)
         bytes_read = sum(sketch.read for sketch in fresh.values())
         sketches |= fresh
     found = [sketches[path] for path in paths] if fields else []

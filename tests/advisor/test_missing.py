@@ -29,7 +29,7 @@ from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predica
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView, table_view
-from reconciler.state.sketch import sample_rows
+from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.values import Kind
@@ -81,7 +81,7 @@ def stored(folder: Path, pieces: list[pa.Table], counted: bool = True) -> TableV
     if counted:
         files = _with_nans(files)
     every = np.arange(len(files))
-    sample = sample_rows(config, files, every, [TIME, DEVICE, TEMP, NOTE])
+    sample = sample_rows(SketchedFiles(config, files), every, [TIME, DEVICE, TEMP, NOTE])
     return table_view(files, read_row_groups(config, files, every), sample, 1 << 40, 1_000)
 
 

@@ -20,7 +20,7 @@ from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.row_blocks import BLOCK_ROWS, BLOCKS, sample_blocks
-from reconciler.state.sketch import sample_rows
+from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import Int64
 from reconciler.table.sample import RowBlocks, RowGroups, RowSample
@@ -67,15 +67,17 @@ class World:
         )
         self.store = StateStore(folder / "state")
         self.taken = self.blocks(1 << 30)
-        sample = sample_rows(self.config, self.seen.files, np.arange(FILES), [SHOP, ITEM])
+        sample = sample_rows(
+            SketchedFiles(self.config, self.seen.files), np.arange(FILES), [SHOP, ITEM]
+        )
         self.view: TableView = table_view(
             self.seen.files, self.footers, sample, 128 << 20, blocks=self.taken[0]
         )
 
     def blocks(self, budget: int) -> tuple[RowBlocks | None, int]:
         found = sample_blocks(
-            self.config, self.seen.files, range(1, 6), budget=budget, footers=self.footers,
-            now_ms=1, store=self.store, table_uuid=self.seen.uuid,
+            SketchedFiles(self.config, self.seen.files, self.store, self.seen.uuid), range(1, 6),
+            budget=budget, footers=self.footers, now_ms=1,
         )  # fmt: skip
         return found.blocks, found.bytes_read
 

@@ -34,7 +34,7 @@ from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.table_view import TableView, table_view
-from reconciler.state.sketch import sample_rows
+from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.schema import SortColumn
@@ -109,7 +109,7 @@ def world(
         for field, known in footers.column_sizes.items()
     }
     files = replace(files, column_sizes=sizes)
-    sample = sample_rows(config, files, every, [IDS[name] for name in sampled])
+    sample = sample_rows(SketchedFiles(config, files), every, [IDS[name] for name in sampled])
     return World(rows, table_view(files, footers, sample, 128 << 20), folder)
 
 

@@ -22,7 +22,7 @@ from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering, order_rows
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.row_blocks import sample_blocks
-from reconciler.state.sketch import sample_rows
+from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.state.state import StateStore
 from reconciler.table.column_bytes import drops_dictionary
 from reconciler.table.row_group_bytes import PAGE_ROWS
@@ -70,10 +70,10 @@ class World:
         every = np.arange(FILES, dtype=np.int64)
         footers = read_row_groups(config, seen.files, every)
         blocks = sample_blocks(
-            config, seen.files, range(1, 10), budget=1 << 30, footers=footers, now_ms=1,
-            store=StateStore(folder / "state"), table_uuid=seen.uuid,
+            SketchedFiles(config, seen.files, StateStore(folder / "state"), seen.uuid),
+            range(1, 10), budget=1 << 30, footers=footers, now_ms=1,
         ).blocks  # fmt: skip
-        sample = sample_rows(config, seen.files, every, SAMPLED)
+        sample = sample_rows(SketchedFiles(config, seen.files), every, SAMPLED)
         view = table_view(seen.files, footers, sample, 128 << 20, blocks=blocks)
         pool = build_pool(view, SAMPLED, 8_192)
         assert pool is not None

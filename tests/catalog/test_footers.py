@@ -23,7 +23,7 @@ from reconciler.catalog.footers import GroupStats, read_footer, read_row_groups,
 from reconciler.catalog.parquet import Leaf, column_at, domain_array
 from reconciler.errors import UserError
 from reconciler.state import sketch
-from reconciler.state.sketch import sample_rows
+from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.observation import Observation
@@ -101,7 +101,7 @@ def test_renamed_added_and_promoted_columns_are_found_by_field_id(
     assert found.columns[3].kind is Kind.BYTES
     assert found.columns[3].lower[0] == encode("decimal(38, 2)", "-1.25")
     assert 4 not in found.columns
-    sample = sample_rows(config, seen.files, every(seen), [1, 2, 3, 4])
+    sample = sample_rows(SketchedFiles(config, seen.files), every(seen), [1, 2, 3, 4])
     assert sample.values[1].tolist() == [-3, 7]
     assert sample.values[3].tolist() == [
         encode("decimal(38, 2)", "-1.25"), encode("decimal(38, 2)", "2"),
@@ -136,7 +136,7 @@ def test_a_sample_is_systematic_joint_and_weighted(
     table.append(simple(table, a=values, b=[-v if v % 3 else None for v in values]))
     table.append(simple(table, a=[1, 2, 3], b=[-1, -2, None]))
     seen = look()
-    sample = sample_rows(config, seen.files, every(seen), [1, 2])
+    sample = sample_rows(SketchedFiles(config, seen.files), every(seen), [1, 2])
     big = int(np.argmax(seen.files.records))
     assert np.bincount(sample.file).tolist() in ([1024, 3], [3, 1024])
     chosen = sample.file == big
@@ -156,7 +156,7 @@ def test_every_type_is_sampled_in_its_domain(
     table.append(data)
     seen = look()
     ids = sorted(seen.files.columns)
-    sample = sample_rows(config, seen.files, every(seen), ids)
+    sample = sample_rows(SketchedFiles(config, seen.files), every(seen), ids)
     for field_id in ids:
         field = seen.schema.by_id[field_id]
         top, _, member = field.name.partition(".")
@@ -181,9 +181,9 @@ def test_sketches_are_kept_and_files_are_not_opened_again(
     table.append(simple(table, a=[1, 2, 3], b=["x", None, "z"]))
     seen = look()
     store = StateStore(tmp_path / "state")
-    first = sample_rows(config, seen.files, every(seen), [1, 2], store=store, table_uuid=seen.uuid)
+    first = sample_rows(SketchedFiles(config, seen.files, store, seen.uuid), every(seen), [1, 2])
     Path(seen.files.path[0].removeprefix("file://")).unlink()
-    again = sample_rows(config, seen.files, every(seen), [2], store=store, table_uuid=seen.uuid)
+    again = sample_rows(SketchedFiles(config, seen.files, store, seen.uuid), every(seen), [2])
     assert again.values[2].tolist() == first.values[2].tolist() == [b"x", b"", b"z"]
     assert again.null[2].tolist() == [False, True, False]
 
@@ -200,7 +200,7 @@ def test_sketches_whose_rows_were_chosen_otherwise_are_taken_anew(
     seen, store = look(), StateStore(tmp_path / "state")
 
     def take() -> list[int]:
-        found = sample_rows(config, seen.files, every(seen), [1], store=store, table_uuid=seen.uuid)
+        found = sample_rows(SketchedFiles(config, seen.files, store, seen.uuid), every(seen), [1])
         return list(found.values[1].tolist())
 
     first = take()
@@ -223,7 +223,7 @@ def test_a_missing_data_file_is_named_with_what_to_do(
     path.write_bytes(data[: len(data) // 2])
     for action in (
         lambda: read_row_groups(config, seen.files, every(seen)),
-        lambda: sample_rows(config, seen.files, every(seen), [1]),
+        lambda: sample_rows(SketchedFiles(config, seen.files), every(seen), [1]),
     ):
         with pytest.raises(UserError) as raised:
             action()
@@ -248,7 +248,10 @@ def test_files_without_field_ids_are_matched_by_name(
     found = read_row_groups(config, seen.files, every(seen))
     assert (found.columns[1].lower[0], found.columns[1].upper[0]) == (5, 6)
     assert found.columns[2].lower[0] == encode("date", dt.date(2024, 1, 2))
-    assert sample_rows(config, seen.files, every(seen), [1]).values[1].tolist() == [5, 6]
+    assert sample_rows(SketchedFiles(config, seen.files), every(seen), [1]).values[1].tolist() == [
+        5,
+        6,
+    ]
 
 
 def test_files_without_field_ids_are_matched_by_the_names_their_columns_had(
@@ -269,7 +272,10 @@ def test_files_without_field_ids_are_matched_by_the_names_their_columns_had(
     found = read_row_groups(config, seen.files, every(seen))
     assert found.columns[ids["renamed"]].upper.tolist() == [6]
     assert found.columns[ids["s.y"]].upper.tolist() == [2]
-    assert sample_rows(config, seen.files, every(seen), [1]).values[1].tolist() == [5, 6]
+    assert sample_rows(SketchedFiles(config, seen.files), every(seen), [1]).values[1].tolist() == [
+        5,
+        6,
+    ]
 
 
 @pytest.mark.parametrize("allowed", [16 << 20, 0])

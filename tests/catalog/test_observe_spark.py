@@ -11,7 +11,7 @@ import pytest
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.state.sketch import sample_rows
+from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.table.observation import Observation
 from reconciler.table.operations import Kind
 from tests.catalog.reference import assert_same
@@ -175,7 +175,9 @@ def test_footers_and_sketches_of_spark_files(
             if column.bounded[row] and not column.truncated[row] and mine.any():
                 assert min(judged.lower[mine].tolist()) == column.lower[row], field_id
                 assert max(judged.upper[mine].tolist()) == column.upper[row], field_id
-    sample = sample_rows(catalog_config, seen.files, pa.array(rows).to_numpy(), [1, 7, 8])
+    sample = sample_rows(
+        SketchedFiles(catalog_config, seen.files), pa.array(rows).to_numpy(), [1, 7, 8]
+    )
     assert sorted(sample.values[1].tolist()) == list(range(500))
     order = sample.values[1].argsort()
     assert (sample.values[7][order] == pa.array(range(500)).to_numpy() - 31).all()

@@ -24,7 +24,13 @@ from reconciler.loop import executor_sampling
 from reconciler.loop.executor_sampling import ExecutorSampling
 from reconciler.spark.schedule.sketches import balanced, on_executors
 from reconciler.spark.session import session
-from reconciler.state.sketch import TableSample, least_bytes, sample_table, sampled_files
+from reconciler.state.sketch import (
+    SketchedFiles,
+    TableSample,
+    least_bytes,
+    sample_table,
+    sampled_files,
+)
 from reconciler.state.state import StateStore
 from reconciler.table.observation import Observation
 from tests.said import Said
@@ -64,9 +70,11 @@ class Sampling:
 
     def take(self, name: str, read: ReadSketches, budget: int, rows: int = 20_000) -> TableSample:
         return sample_table(
-            self.bench.config, self.seen.files, COLUMNS, rows=rows, budget=budget,
-            footers=self.footers, now_ms=1, store=StateStore(self.directory / name), read=read,
-            table_uuid=self.seen.uuid,
+            SketchedFiles(
+                self.bench.config, self.seen.files, StateStore(self.directory / name),
+                self.seen.uuid,
+            ),
+            COLUMNS, rows=rows, budget=budget, footers=self.footers, now_ms=1, read=read,
         )  # fmt: skip
 
 
