@@ -110,7 +110,7 @@ class Foreseen:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class AlreadySpent:
     """What earlier decisions have chosen."""
 
     taken: Bool
@@ -134,7 +134,7 @@ class Situation:
     """What the table and its layout allow."""
     foreseen: Foreseen
     """What queries are expected to read."""
-    spent: Spent
+    spent: AlreadySpent
     """What earlier decisions have chosen."""
 
     @property
@@ -149,7 +149,7 @@ class Situation:
         """Return the files at `rows` as scans see them."""
         return self.facts.view.part(rows)
 
-    def after(self, spent: Spent) -> Situation:
+    def after(self, spent: AlreadySpent) -> Situation:
         """Return the situation after a choice that has brought what is spent to this."""
         return replace(self, spent=spent)
 
@@ -350,7 +350,7 @@ def look(given: AdviceInput) -> Situation:
         given=given,
         facts=_table_facts(given, view, foreseen.outlook),
         foreseen=foreseen,
-        spent=Spent(taken=np.zeros(len(table), dtype=np.bool_)),
+        spent=AlreadySpent(taken=np.zeros(len(table), dtype=np.bool_)),
     )
 
 

@@ -144,13 +144,13 @@ def register(app: typer.Typer) -> None:
             _refuse_many(chosen, "--out" if out is not None else "--html")
         actor = sharing.actor_of(chosen, timeout, shared)
         if len(chosen.steps) == 1:
-            _one(chosen, actor, options, Wanted(out, html, output, verbose, quiet))
+            _one(chosen, actor, options, Destination(out, html, output, verbose, quiet))
         else:
             _several(chosen, actor, options, output, verbose=verbose, quiet=quiet)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Destination:
     """What becomes of a recommendation for one table."""
 
     out: Path | None
@@ -165,7 +165,7 @@ class Wanted:
     """Whether progress is not shown."""
 
 
-def _one(chosen: Selection, actor: LocalActor, options: Options, wanted: Wanted) -> None:
+def _one(chosen: Selection, actor: LocalActor, options: Options, wanted: Destination) -> None:
     from reconciler.loop.recommend import recommended
     from reconciler.loop.recommendation_document import recommendation_document
     from reconciler.render.terminal import progress

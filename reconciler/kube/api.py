@@ -92,7 +92,7 @@ METHODS = {"get": "GET", "list": "GET", "create": "POST", "patch": "PATCH", "upd
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """What a call is about. namespace None: of no namespace, or of all. name None: all objects."""
 
     kind: Kind
@@ -132,11 +132,11 @@ class Api:
         return self.connection.namespace
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
-        return self._call("get", Place(kind, namespace, name))
+        return self._call("get", Endpoint(kind, namespace, name))
 
     def get_metadata(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
         """Return only the metadata, for objects whose content must not be read, such as Secrets."""
-        return self._call("get", Place(kind, namespace, name), accept=METADATA)
+        return self._call("get", Endpoint(kind, namespace, name), accept=METADATA)
 
     def list(
         self,
@@ -190,7 +190,7 @@ class Api:
         token = ""
         while True:
             page = {**query, "continue": token} if token else query
-            answer = self._call("list", Place(kind, namespace), query=page, accept=accept)
+            answer = self._call("list", Endpoint(kind, namespace), query=page, accept=accept)
             for item in answer.get("items") or ():
                 yield {**item, "apiVersion": kind.api_version, "kind": kind.kind}
             token = answer["metadata"].get("continue") or ""
@@ -200,7 +200,7 @@ class Api:
     def create(self, kind: Kind, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._call(
             "create",
-            Place(kind, namespace),
+            Endpoint(kind, namespace),
             query={"fieldManager": OPERATOR_MANAGER},
             body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
         )
@@ -217,7 +217,7 @@ class Api:
         removed."""
         return self._call(
             "patch",
-            Place(kind, namespace, body["metadata"]["name"]),
+            Endpoint(kind, namespace, body["metadata"]["name"]),
             query={"fieldManager": manager, "force": str(force).lower()},
             body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
             content=APPLY,
@@ -235,7 +235,7 @@ class Api:
         changed."""
         return self._call(
             "patch",
-            Place(kind, namespace, name),
+            Endpoint(kind, namespace, name),
             query={"fieldManager": manager},
             body=body,
             content=MERGE,
@@ -245,7 +245,7 @@ class Api:
         """Replace the whole object. Conflict if it changed since it was read."""
         return self._call(
             "update",
-            Place(kind, namespace, body["metadata"]["name"]),
+            Endpoint(kind, namespace, body["metadata"]["name"]),
             query={"fieldManager": OPERATOR_MANAGER},
             body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
         )
@@ -262,7 +262,7 @@ class Api:
         since."""
         return self._call(
             "update",
-            Place(kind, namespace, name, "status"),
+            Endpoint(kind, namespace, name, "status"),
             query={"fieldManager": OPERATOR_MANAGER},
             body={
                 "apiVersion": kind.api_version,
@@ -292,7 +292,7 @@ class Api:
             options["preconditions"] = {"uid": uid}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        return self._call("delete", Place(kind, namespace, name), body=options)
+        return self._call("delete", Endpoint(kind, namespace, name), body=options)
 
     def event(
         self, regarding: Mapping[str, Any], reason: str, message: str, type: str = "Normal"
@@ -314,7 +314,7 @@ class Api:
         """Return the server's version; the call needs no right."""
         return str(self._read(self._raw("get", "/version", "version")).get("gitVersion", ""))
 
-    def _call(self, verb: str, place: Place, **more: Any) -> dict[str, Any]:
+    def _call(self, verb: str, place: Endpoint, **more: Any) -> dict[str, Any]:
         return self._read(self._send(verb, place, **more))
 
     def _read(self, response: Any) -> dict[str, Any]:
@@ -329,7 +329,7 @@ class Api:
     def _send(
         self,
         verb: str,
-        place: Place,
+        place: Endpoint,
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,

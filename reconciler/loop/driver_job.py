@@ -43,7 +43,7 @@ from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.ports import Target
 from reconciler.loop.propose import PlanOnTable, observed_again, place_plan
-from reconciler.loop.step import Admitted, CarriedOut, Step, carry_out
+from reconciler.loop.step import AdmittedWork, CarriedOut, Step, carry_out
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.budget import Budget, BudgetState
 from reconciler.plan.execution import Event, ExecutionResult, figures
@@ -183,7 +183,7 @@ def drive(
     admitted = [item for item in before.pending if item.id in run.action_ids]
     decision = Gate(len(admitted), "", "admitted by the operator", (_limits(run),))
     result = carry_out(
-        step, Admitted(before, admitted, decision), actor, on_event, should_stop,
+        step, AdmittedWork(before, admitted, decision), actor, on_event, should_stop,
         still=lambda _: decision, look=lambda: observed_again(before, actor, clock()),
     )  # fmt: skip
     return Driven(plan, result, settled)

@@ -98,7 +98,7 @@ class Proposal(PlanOnTable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PlanRequest:
     """What a plan is made for."""
 
     target: Target
@@ -117,7 +117,9 @@ class Wanted:
     """Whether queries are shown with their literals."""
 
 
-def propose(wanted: Wanted, ports: Ports, now: dt.datetime, *, refresh: bool = False) -> Proposal:
+def propose(
+    wanted: PlanRequest, ports: Ports, now: dt.datetime, *, refresh: bool = False
+) -> Proposal:
     """Return the standing frozen plan of (table, policy), or a new one from present evidence."""
     policy, target = wanted.policy, wanted.target
     quiet_ms = policy.spec.layout.files.quiet_period_seconds * 1000
@@ -216,7 +218,7 @@ def _standing(
     return None if reads_one_of(observation, (a.action for a in pending), refused) else plan
 
 
-def _freeze(wanted: Wanted, found: Advised, now: dt.datetime) -> Plan:
+def _freeze(wanted: PlanRequest, found: Advised, now: dt.datetime) -> Plan:
     policy, observation, settings = wanted.policy, found.observation, found.settings
     document = evidence_document(
         found,

@@ -29,7 +29,7 @@ from reconciler.loop.audits import waits_under
 from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.ports import Ports, Target
-from reconciler.loop.propose import PlanOnTable, Proposal, Wanted, files_of, propose
+from reconciler.loop.propose import PlanOnTable, PlanRequest, Proposal, files_of, propose
 from reconciler.loop.waiting import excepted, refused, waiting
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
@@ -183,7 +183,7 @@ class Step:
     def propose(
         self, ports: Ports, *, refresh: bool = False, show_literals: bool = False
     ) -> Proposal:
-        wanted = Wanted(
+        wanted = PlanRequest(
             target=self.target,
             policy=self.policy,
             policy_digest=self.policy_digest,
@@ -258,7 +258,7 @@ def run_step(
         return judge_gate(step, before, actor, approvals, reservation)
 
     done = carry_out(
-        step, Admitted(before, admitted, decision), actor, on_event, should_stop,
+        step, AdmittedWork(before, admitted, decision), actor, on_event, should_stop,
         still=still, look=lambda: step.propose(actor),
     )  # fmt: skip
     if done.result is None:
@@ -283,7 +283,7 @@ class CarriedOut(Generic[Seen]):
 
 
 @dataclass(frozen=True)
-class Admitted(Generic[Seen]):
+class AdmittedWork(Generic[Seen]):
     """The part of a plan that may be carried out now."""
 
     before: Seen
@@ -296,7 +296,7 @@ class Admitted(Generic[Seen]):
 
 def carry_out(
     step: Step,
-    work: Admitted[Seen],
+    work: AdmittedWork[Seen],
     actor: Actor,
     on_event: Callable[[Event], None],
     should_stop: Callable[[], bool],

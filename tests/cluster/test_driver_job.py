@@ -20,7 +20,7 @@ from reconciler.api.run_document import RunDocument
 from reconciler.kube.api import JOB, POD, Api
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL
-from reconciler.operator.launch.job_manifest import Attempt, Owner, job
+from reconciler.operator.launch.job_manifest import JobAttempt, Owner, job
 from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.settings import OperatorSettings
 from reconciler.spark.session import class_archive
@@ -63,7 +63,7 @@ def manifest(run: RunDocument, namespace: str, image: str) -> dict[str, Any]:
     layout = table_layout_name("test", run.table)
     name = job_name(layout, run.plan_id, run.attempt)
     made = job(
-        Attempt(
+        JobAttempt(
             record=JobRecord(
                 name, "", run.plan_id, run.plan_digest, run.attempt, Phase.PENDING,
                 dt.datetime.now(dt.UTC), 0, 0,

@@ -23,7 +23,7 @@ from reconciler.catalog.listing import changed_ms
 from reconciler.loop import reader as reader_module
 from reconciler.loop.file_checks import sizes_of
 from reconciler.loop.ports import CoverageInfo, Evidence, Target
-from reconciler.loop.propose import Proposal, Wanted, propose
+from reconciler.loop.propose import PlanRequest, Proposal, propose
 from reconciler.loop.reader import Reader
 from reconciler.loop.recommend import Options, recommended
 from reconciler.loop.recommendation_document import recommendation_document
@@ -90,7 +90,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def look(config: CatalogConfig, reader: Reader) -> Proposal:
-    wanted = Wanted(
+    wanted = PlanRequest(
         target=Target(config, TARGET), policy=policy("t", **PACK), policy_digest="h",
         policy_name="test", not_acted_on=(), cores=2,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from reconciler.api.pod_template import (
 from reconciler.api.task_memory import driver_pod
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL, executor_template
-from reconciler.operator.launch.job_manifest import Attempt, Owner, job
+from reconciler.operator.launch.job_manifest import JobAttempt, Owner, job
 from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.settings import OperatorSettings
 from tests.api.test_run_document import document, run_document
@@ -43,7 +43,9 @@ RUN = run_document()
 LAYOUT = table_layout_name("warehouse", RUN.table)
 
 
-def attempt(jobs: Jobs | None = None, secret: str = "", number: int = 1, **changes: Any) -> Attempt:
+def attempt(
+    jobs: Jobs | None = None, secret: str = "", number: int = 1, **changes: Any
+) -> JobAttempt:
     engine = RUN.policy.spec.engine
     assert isinstance(engine, Engine)
     written = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
@@ -51,7 +53,7 @@ def attempt(jobs: Jobs | None = None, secret: str = "", number: int = 1, **chang
         job_name(LAYOUT, RUN.plan_id, RUN.attempt), "", RUN.plan_id, RUN.plan_digest, number,
         Phase.PENDING, written, 0, 0,
     )  # fmt: skip
-    made = Attempt(
+    made = JobAttempt(
         record=record,
         owner=Owner("analytics", LAYOUT, "6f0f6d8e-0000-4000-8000-000000000001"),
         run=RUN.text(),

@@ -23,7 +23,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import file_forms
 from reconciler.loop import reader as reader_module
 from reconciler.loop.ports import Target
-from reconciler.loop.propose import Proposal, Wanted, propose
+from reconciler.loop.propose import PlanRequest, Proposal, propose
 from reconciler.loop.reader import Reader
 from reconciler.loop.step import state_of
 from reconciler.loop.waiting import excepted
@@ -180,7 +180,7 @@ class _Looks:
         monkeypatch.setattr(reader_module, "through", through)
 
     def look(self, **spec: Any) -> Proposal:
-        wanted = Wanted(
+        wanted = PlanRequest(
             target=self._target, policy=policy("t", **spec), policy_digest="h",
             policy_name="test", not_acted_on=(), cores=2,
         )  # fmt: skip

@@ -60,7 +60,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class JobAttempt:
     """One attempt at one plan or recommendation, with what its Job is made of."""
 
     record: JobRecord
@@ -84,11 +84,11 @@ class Attempt:
 
 def attempt_of(
     settings: OperatorSettings, subject: Subject, record: JobRecord, memory_factor: float
-) -> Attempt:
+) -> JobAttempt:
     """Return the attempt that the record of a TableLayout reserves."""
     policy, handle = subject.policy, subject.handle
     assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
-    return Attempt(
+    return JobAttempt(
         record=record,
         owner=Owner(subject.key.namespace, subject.key.name, subject.body["metadata"]["uid"]),
         run=run_document(subject, record).text(),
@@ -100,7 +100,7 @@ def attempt_of(
     )
 
 
-def job(attempt: Attempt) -> dict[str, Any]:
+def job(attempt: JobAttempt) -> dict[str, Any]:
     """Return the batch/v1 Job: one pod, never started twice, gone before another is counted."""
     return {
         "apiVersion": "batch/v1",
@@ -123,7 +123,7 @@ def job(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def labels(attempt: Attempt) -> dict[str, str]:
+def labels(attempt: JobAttempt) -> dict[str, str]:
     """Return the labels of the Job and its pod. Executors carry only LAYOUT_LABEL, by which live
     pods are found."""
     return {
@@ -135,7 +135,7 @@ def labels(attempt: Attempt) -> dict[str, str]:
     }
 
 
-def _metadata(attempt: Attempt) -> dict[str, Any]:
+def _metadata(attempt: JobAttempt) -> dict[str, Any]:
     return {
         "labels": labels(attempt),
         "annotations": {
@@ -145,7 +145,7 @@ def _metadata(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _pod_metadata(attempt: Attempt) -> dict[str, Any]:
+def _pod_metadata(attempt: JobAttempt) -> dict[str, Any]:
     """Ours win over the template's."""
     template, own = attempt.catalog.jobs.pod_template, _metadata(attempt)
     return {
@@ -154,7 +154,7 @@ def _pod_metadata(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _owner(attempt: Attempt) -> dict[str, Any]:
+def _owner(attempt: JobAttempt) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "TableLayout",
@@ -165,7 +165,7 @@ def _owner(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _pod(attempt: Attempt) -> dict[str, Any]:
+def _pod(attempt: JobAttempt) -> dict[str, Any]:
     template = attempt.catalog.jobs.pod_template
     return {
         "restartPolicy": "Never",
@@ -180,11 +180,11 @@ def _pod(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _service_account(attempt: Attempt) -> str:
+def _service_account(attempt: JobAttempt) -> str:
     return attempt.catalog.jobs.service_account_name or attempt.settings.driver_service_account
 
 
-def _driver(attempt: Attempt) -> dict[str, Any]:
+def _driver(attempt: JobAttempt) -> dict[str, Any]:
     driver = attempt.engine.driver
     size = driver_pod(driver.memory_bytes, driver.cores)
     memory = _mebibytes(size * attempt.memory_factor)
@@ -204,11 +204,11 @@ def _driver(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _image(attempt: Attempt) -> str:
+def _image(attempt: JobAttempt) -> str:
     return attempt.catalog.jobs.image or attempt.settings.image
 
 
-def _environment(attempt: Attempt) -> list[dict[str, Any]]:
+def _environment(attempt: JobAttempt) -> list[dict[str, Any]]:
     """Return the driver's input. It holds no secret: credentials are files of the mounted
     secret."""
     settings = attempt.settings
@@ -241,7 +241,7 @@ def _mebibytes(size: float) -> str:
     return f"{math.ceil(size / MIB)}Mi"
 
 
-def _volumes(attempt: Attempt) -> list[dict[str, Any]]:
+def _volumes(attempt: JobAttempt) -> list[dict[str, Any]]:
     return [
         *work_volumes(),
         *_secret_volume(attempt),
@@ -249,7 +249,7 @@ def _volumes(attempt: Attempt) -> list[dict[str, Any]]:
     ]
 
 
-def _mounts(attempt: Attempt) -> list[dict[str, Any]]:
+def _mounts(attempt: JobAttempt) -> list[dict[str, Any]]:
     return [
         *work_mounts(),
         *_secret_mount(attempt),
@@ -257,14 +257,14 @@ def _mounts(attempt: Attempt) -> list[dict[str, Any]]:
     ]
 
 
-def _secret_volume(attempt: Attempt) -> list[dict[str, Any]]:
+def _secret_volume(attempt: JobAttempt) -> list[dict[str, Any]]:
     if attempt.catalog.secret is None:
         return []
     secret = {"secretName": attempt.catalog.secret.name, "defaultMode": 0o440}
     return [{"name": "catalog", "secret": secret}]
 
 
-def _secret_mount(attempt: Attempt) -> list[dict[str, Any]]:
+def _secret_mount(attempt: JobAttempt) -> list[dict[str, Any]]:
     if attempt.catalog.secret is None:
         return []
     return [{"name": "catalog", "mountPath": SECRET_DIRECTORY, "readOnly": True}]
