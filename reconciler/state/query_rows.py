@@ -277,8 +277,10 @@ def concatenated(first: pa.Table, second: pa.Table) -> pa.Table:
     return pa.concat_tables([rows.select(NAMES).cast(schema) for rows in (first, second)])
 
 
-def shapes_of(rows: pa.Table) -> tuple[Shape, ...]:
+def shapes_of(rows: pa.Table | None) -> tuple[Shape, ...]:
     """Return the queries of one table by shape, those of a shape by time."""
+    if rows is None:
+        return ()
     if _has_repeats(_numbers(_flat(rows.column("position"))[0])):
         rows = distinct(rows)
     known = _Rows({name: rows.column(name) for name in NAMES if name in rows.column_names})

@@ -260,9 +260,8 @@ class Store(ABC):
             {"imported_ms": self._oldest_ms()},
         )
         old = self._old_rows()
-        if old is None:
-            found = self._tables.scan(TABLE, QUERIES, where, READ, CODED)
-            return () if found is None else shapes_of(found)
+        if old is None:  # no name for the rows here: their memory goes as the shapes come
+            return shapes_of(self._tables.scan(TABLE, QUERIES, where, READ, CODED))
         found, rows = (
             self._tables.scan(TABLE, QUERIES, where, NAMES),
             old.of_table(table_uuid, self._oldest_ms()),
