@@ -469,18 +469,41 @@ def _laid_out(name: str, column: Any, order: Int64) -> tuple[Any, Int64]:
     """Return the values of a column's lists in an order of the rows, and where each row begins."""
     import pyarrow as pa
 
-    lists = column.combine_chunks()
+    chunks = column.chunks
     del column
-    values, ends = _flat_array(lists.take(pa.array(order)))
-    del lists
-    pa.default_memory_pool().release_unused()  # it would keep the memory of every column
     if name in ("texts", "lists"):
-        return _Vocabulary(values, lists=name == "lists"), ends
-    if name in KIND_OF:
-        return _Table(_numbers(values)), ends
-    if name in ("position", "event_ms", "weight"):
-        return _numbers(values), ends
-    return _numbers(values.cast("double", safe=False).fill_null(float("nan"))), ends
+        lists = pa.chunked_array(chunks).combine_chunks()
+        values, ends = _flat_array(lists.take(pa.array(order)))
+        found: Any = _Vocabulary(values, lists=name == "lists")
+    else:
+        found, ends = _scattered(chunks, order, floats=name in (*_SOME, "weight", "floats"))
+        found = _Table(found) if name in KIND_OF else found
+    pa.default_memory_pool().release_unused()  # it would keep the memory of every column
+    return found, ends
+
+
+def _scattered(chunks: list[Any], order: Int64, *, floats: bool) -> tuple[npt.NDArray[Any], Int64]:
+    """Return numbers of lists in an order of the rows, and where each row begins.
+
+    Each chunk is dropped when its numbers are in their places. floats: NaN for null.
+    """
+    lengths = np.concatenate([_numbers(chunk.value_lengths()) for chunk in chunks])
+    lengths = lengths.astype(np.int64)
+    ends = _ends(lengths[order])
+    start = np.empty(len(order), dtype=np.int64)
+    start[order] = ends[:-1]
+    found = np.empty(int(ends[-1]), dtype=np.float64 if floats else np.int64)
+    last = len(order)
+    while chunks:
+        chunk = chunks.pop()
+        first, values = last - len(chunk), chunk.flatten()
+        own = lengths[first:last]
+        if floats:
+            values = values.cast("double", safe=False).fill_null(float("nan"))
+        place = np.repeat(start[first:last] - _ends(own)[:-1], own)
+        found[place + np.arange(len(values))] = _numbers(values)
+        last = first
+    return found, ends
 
 
 class _Table:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -148,7 +149,10 @@ def test_each_query_is_read_once_as_it_was_imported_first(
     kept = first_of_each(ordered)
     want = as_read([item for _, item in kept])
     rows = rows_of(ordered)
-    assert sorted(queries_of(shapes_of(rows)), key=by_all) == want
+    middle = rows.num_rows // 2  # as a scan of several files gives them
+    in_parts = pa.concat_tables([rows.slice(0, middle), rows.slice(middle)])
+    for stored in (rows, in_parts):
+        assert sorted(queries_of(shapes_of(stored)), key=by_all) == want
     merged = distinct(rows)
     assert sum(map(len, merged.column("position").to_pylist())) == len(kept)
     assert sorted(queries_of(shapes_of(merged)), key=by_all) == want
