@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from reconciler.loop.propose import Proposal
     from reconciler.table.filetable import FileTable
 
+TREE_DEPTH = 4
+"""Cuts above the deepest nodes that are shown: 16 of them below the fourth cut."""
+
 
 def register(app: typer.Typer) -> None:
     @app.command(rich_help_panel="Look")
@@ -46,6 +49,10 @@ def register(app: typer.Typer) -> None:
                 help="A SELECT with its values, or a recorded shape: its id or a part of its text.",
             ),
         ] = None,
+        tree: Annotated[
+            bool,
+            typer.Option("--tree", help="The trees of cuts that the plan would write."),
+        ] = False,
         dialect: Annotated[
             str,
             typer.Option("--dialect", help="SQL dialect of the SELECT: spark, trino, duckdb, ..."),
@@ -76,6 +83,8 @@ def register(app: typer.Typer) -> None:
             body["shapes"] = shapes_of(proposal, {scan["shapeId"] for scan in body["query"]})
         elif query is not None:
             body["shapes"] = recorded_shapes(proposal, query, show_literals=show_literals)
+        if tree:
+            body["trees"] = trees_document(proposal, show_literals=show_literals)
         _print(body, output, show_literals=show_literals, verbose=verbose)
 
 
@@ -111,6 +120,28 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
         "writeModes": modes_document(proposal.advice.modes, proposal.advice.notes) or None,
         **candidates(seen.files, proposal.advice),
     }
+
+
+def trees_document(proposal: Proposal, *, show_literals: bool) -> list[dict[str, Any]]:
+    """Return the first levels of each tree that the plan would write."""
+    from reconciler.plan.actions.rewrite import as_rewrite
+    from reconciler.plan.tree_words import lines
+
+    found = []
+    for item in proposal.plan.actions:
+        rewrite = as_rewrite(item.action)
+        made = None if rewrite is None else rewrite.ordering.tree
+        if made is not None:
+            shown = lines(
+                made, proposal.observation.schema, TREE_DEPTH, show_literals=show_literals
+            )
+            found.append({
+                "action": item.id, "tree": made.name, "leaves": made.leaves,
+                "nodes": [
+                    {"depth": one.depth, "text": one.text, "leaves": one.leaves} for one in shown
+                ],
+            })  # fmt: skip
+    return found
 
 
 def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:

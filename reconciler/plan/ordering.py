@@ -190,7 +190,10 @@ class CutTree(Ordering):
         return {**Ordering.canonical(self), "tree": self.tree.name}
 
     def text(self, schema: Schema) -> str:
-        return f"tree of {self.tree.leaves} leaves({Ordering.text(self, schema)})"
+        """`tree of 131 leaves, cut by distance, fare`: columns whose cuts part most leaves come
+        first."""
+        names = ", ".join(schema.name_of(field) for field in self.tree.by_weight)
+        return f"tree of {self.tree.leaves} leaves, cut by {names}"
 
     def leaf_of(self, ranks: Sequence[Int64], distinct: Sequence[Array]) -> Int64:
         codes = {

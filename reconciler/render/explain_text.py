@@ -16,6 +16,7 @@ MOST_FILES = 12
 Document = Mapping[str, Any]
 
 MOST = 12
+INDENT = "  "
 
 
 def render(
@@ -38,9 +39,21 @@ def render(
                 "\nRECORDED QUERIES OF THIS SHAPE",
                 render_shapes(body["shapes"], files, width),
             ]
+    elif "trees" in body:
+        parts += [render_tree(tree, width) for tree in body["trees"]] or ["No tree is planned."]
     elif "shapes" in body:
         parts.append(render_shapes(body["shapes"], files, width))
     return "\n".join(parts or [render_table(body, width)])
+
+
+def render_tree(tree: Document, width: int) -> str:
+    """Return the first cuts of a tree: rows for which a cut is true go to the first node below it,
+    all others to the second."""
+    rows = [["CUT", "LEAVES"]]
+    rows += [[INDENT * node["depth"] + node["text"], count(node["leaves"])]
+             for node in tree["nodes"]]  # fmt: skip
+    head = f"{tree['action']}  tree {tree['tree'][:12]}, {plural(tree['leaves'], 'leaf', 'leaves')}"
+    return "\n".join([head, "", *tabulate(rows, "lr", width, indent=INDENT)])
 
 
 def render_table(body: Document, width: int) -> str:

@@ -195,6 +195,17 @@ class Tree:
             at = self._right[at]
         return self._first_leaf[at] + 1
 
+    @property
+    def by_weight(self) -> tuple[int, ...]:
+        """Return the field ids of the columns that are cut, that of the first cut first, then those
+        whose cuts have most leaves below them."""
+        below: dict[int, int] = {}
+        for _, node, leaves in self.walk():
+            if node != LEAF:
+                field = self.cuts[node].field_id
+                below[field] = below.get(field, 0) + leaves
+        return tuple(sorted(below, key=lambda field: (-below[field], field)))
+
     def walk(self) -> Iterator[tuple[int, int, int]]:
         """Yield each node as (depth, its cut's index or LEAF, leaves below it), parents first."""
         depth: list[int] = [0]

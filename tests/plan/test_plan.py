@@ -1,7 +1,10 @@
 """Plan identity, freezing and validity."""
 
+import base64
+import contextlib
 import datetime as dt
 import json
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +19,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
-from reconciler.plan.ordering import Lexicographic, ordering_of
+from reconciler.plan.ordering import Lexicographic, by_tree, ordering_of
 from reconciler.plan.plan import (
     canonical_json,
     freeze,
@@ -26,6 +29,7 @@ from reconciler.plan.plan import (
     stored_form,
 )
 from reconciler.plan.prediction import Prediction
+from reconciler.table.cut_tree import PREFIX, VERSION, Cut, NotATree, made, tree_of
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
@@ -94,6 +98,43 @@ def test_a_plan_document_round_trips_and_keeps_its_digest(items):
     plan = make(items, table(["a"]))
     again = plan_from_document(json.loads(json.dumps(plan.document())))
     assert again.digest() == plan.digest()
+
+
+def test_a_tree_is_in_a_plan_once_and_named_by_its_hash():
+    tree = made((Cut(3, 7), (Cut(4, b"x", True), None, None), None), [4, 0, 3])
+    items = [Recluster(ordering=by_tree(tree), inputs=(path,)) for path in ("a", "b")]
+    plan = make(items, table(["a", "b"]))
+    body = json.loads(stored_form(plan))
+    assert body["trees"] == {tree.name: tree.text}
+    assert [item["tree"] for item in body["actions"]] == [tree.name] * 2
+    again = plan_from_document(body)
+    assert again.digest() == plan.digest()
+    assert [item.action.ordering.tree for item in again.actions] == [tree, tree]
+
+
+@pytest.mark.parametrize("forged", ["missing", "other", "cut off", "later version", "no tree"])
+def test_a_forged_tree_is_refused(forged):
+    tree = made((Cut(3, 7), None, None), [0, 3])
+    body = json.loads(stored_form(make([Recluster(ordering=by_tree(tree), inputs=("a",))],
+                                       table(["a"]))))  # fmt: skip
+    other = made((Cut(3, 8), None, None), [0, 3])
+    text = {
+        "other": other.text, "cut off": tree.text[:-12], "no tree": "x" * 40,
+        "later version": tree.text.replace(f":{VERSION}:", f":{VERSION + 1}:"),
+    }  # fmt: skip
+    body["trees"] = {} if forged == "missing" else {tree.name: text[forged]}
+    with pytest.raises(UserError) as raised:
+        plan_from_document(body)
+    assert raised.value.exit_code == 1
+
+
+@given(st.binary(max_size=60), st.integers(0, 3))
+def test_garbage_is_no_tree(data, place):
+    tree = made((Cut(3, 7), (Cut(4, None), None, None), None), [4, 0, 3])
+    packed = base64.b64encode(zlib.compress(data)).decode()
+    texts = f"{PREFIX}{VERSION}:{packed}", f"{PREFIX}{packed}", packed, tree.text + packed
+    with contextlib.suppress(NotATree):
+        tree_of(texts[place])
 
 
 def test_plan_id_ignores_predictions_clock_and_snapshot():

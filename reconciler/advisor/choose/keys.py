@@ -12,7 +12,7 @@ from itertools import permutations
 import numpy as np
 
 from reconciler.advisor.choose import trees
-from reconciler.advisor.choose.sizes import in_parts, sized
+from reconciler.advisor.choose.sizes import in_parts, left_to_read, sized
 from reconciler.advisor.judge.candidate import (
     Candidate,
     planned_layout,
@@ -77,13 +77,13 @@ def ranked(
         if len(columns) >= trees.LEAST_COLUMNS:
             tree = trees.tree_ordering(situation, quick, quick=True)
             more += [] if tree is None else [tree]
-        scored = _by_net(scored + _scored(situation, rows, more, quick, before))
+        scored = _by_net(situation, scored + _scored(situation, rows, more, quick, before))
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None:
         return scored
     chosen = _finalists(situation, scored)
     finalists = [_judged(situation, candidate, full, before, passes) for candidate in chosen]
-    finalists.sort(key=lambda item: -_rated(item[0]))
+    finalists.sort(key=lambda item: -_rated(situation, item[0]))
     best, played = finalists[0]
     # The sample's own error only lowers the bound: what is refused without it is refused with it.
     if played is not None and passes(best):
@@ -151,21 +151,28 @@ def _scored(
         outcome = what_if(situation, rows, layout, pool)
         if outcome is not None:
             scored.append(weigh(situation, rows, layout, before, outcome))
-    return _by_net(scored)
+    return _by_net(situation, scored)
 
 
-def _by_net(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _by_net(situation: Situation, candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(
         candidates,
-        key=lambda c: (-_rated(c), len(c.ordering.key), [k.field_id for k in c.ordering.key]),
+        key=lambda c: (
+            -_rated(situation, c),
+            len(c.ordering.key),
+            [k.field_id for k in c.ordering.key],
+        ),
     )
 
 
-def _rated(candidate: Candidate) -> float:
-    """Return what candidates are compared by: a curve has to be clearly better than a sort."""
+def _rated(situation: Situation, candidate: Candidate) -> float:
+    """Return what candidates are compared by: a curve has to be clearly better than a sort, and a
+    tree has to leave clearly less to read than a key."""
+    if candidate.ordering.tree is not None:
+        return candidate.net - (1.0 - trees.CLEARLY) * left_to_read(situation, candidate)
     if candidate.ordering.lead is not None or candidate.net < 0.0:
         return candidate.net
-    return candidate.net * (trees.CLEARLY if candidate.ordering.tree is not None else CURVE)
+    return candidate.net * CURVE
 
 
 def nested_pairs(ranked: Sequence[Candidate], pool: Pool) -> list[Ordering]:

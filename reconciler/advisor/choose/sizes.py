@@ -81,7 +81,7 @@ def in_parts(situation: Situation, played: Played, pool: Pool) -> Played:
     if not SMALLEST <= size < layout.row_group_bytes:
         return played
     made = _played(situation, candidate, replace(layout, row_group_bytes=size), pool)
-    if made is None or _left(situation, made[0]) >= _left(situation, candidate):
+    if made is None or left_to_read(situation, made[0]) >= left_to_read(situation, candidate):
         return played
     return replace(made[0], row_group_configured=size), *made[1:]
 
@@ -99,9 +99,9 @@ def in_words(made: Candidate) -> str:
 def _least(situation: Situation, played: Played, others: Iterable[Played], nearly: float) -> Played:
     """Return the first that leaves nearly the least to read if the least is clearly less, else the
     rewrite as it was."""
-    found = [(one, _left(situation, one[0])) for one in others]
+    found = [(one, left_to_read(situation, one[0])) for one in others]
     least = min((left for _, left in found), default=0.0)
-    if not found or least > CLEARLY * _left(situation, played[0]):
+    if not found or least > CLEARLY * left_to_read(situation, played[0]):
         return played
     return next(one for one, left in found if left <= nearly * least)
 
@@ -156,8 +156,8 @@ def _in_ranges(situation: Situation, played: Played, pool: Pool) -> Played:
     made = _played(situation, candidate, other, pool)
     if made is None:
         return played
-    most = NEARLY * _left(situation, candidate)
-    if wanted > ROUNDED * count and _left(situation, made[0]) > most:
+    most = NEARLY * left_to_read(situation, candidate)
+    if wanted > ROUNDED * count and left_to_read(situation, made[0]) > most:
         return played
     configured = candidate.row_group_configured
     return replace(made[0], target_configured=size, row_group_configured=configured), *made[1:]
@@ -214,7 +214,7 @@ def file_sizes(situation: Situation, candidate: Candidate) -> Sequence[int]:
     return sorted(powers, key=lambda size: (abs(np.log2(size / own)), -size))
 
 
-def _left(situation: Situation, candidate: Candidate) -> float:
+def left_to_read(situation: Situation, candidate: Candidate) -> float:
     """Return what the expected queries read of its files after it, openings included."""
     return float(
         sum(

@@ -12,7 +12,7 @@ from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
 
 CLEARLY = 0.95
-"""Share of a tree's net saving that counts beside keys."""
+"""Share of what a key leaves to read, at most, that a tree has to leave to be chosen instead."""
 LEAST_COLUMNS = 3
 """Filtered columns from which on a tree is tried beside keys: two are served by a curve."""
 
