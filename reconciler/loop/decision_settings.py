@@ -103,16 +103,23 @@ def settings_for(
         bases=written_bases(history.entries),
         calibration=read_calibration(history.checks),
         coverage=evidence.coverage.share,
-        deletes=replace(
-            settings.deletes,
-            conflicting=conflicting_partitions(observation, quiet_ms, now_ms),
-            compacted_ms=compacted_elsewhere_ms(observation),
-        ),
+        deletes=_by_commits(settings.deletes, observation, quiet_ms, now_ms),
         migration=migration_of(policy, observation, workload, history.entries, history.checks),
         cpu_calibration=cpu_calibration(history.entries),
         expire=_expire(spec, searched.needed),
         orphans=searched.orphans,
         audited=audited(policy, observation, now_ms),
+    )
+
+
+def _by_commits(
+    deletes: DeletePolicy, observation: Observation, quiet_ms: int, now_ms: int
+) -> DeletePolicy:
+    """Return the policy on deletes with the recent commits of others that concern it."""
+    return replace(
+        deletes,
+        conflicting=conflicting_partitions(observation, quiet_ms, now_ms),
+        compacted_ms=compacted_elsewhere_ms(observation),
     )
 
 
