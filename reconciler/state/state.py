@@ -45,18 +45,16 @@ from reconciler.state.ledger_rows import (
 )
 from reconciler.state.old_queries import OLD_TABLE, TAKEN_OVER, OldRows
 from reconciler.state.query_rows import (
-    CODED,
     NAMES,
     QUERIES,
-    READ,
     TABLE,
     concatenated,
     distinct,
     joined,
     positions,
     rows_of,
-    shapes_of,
 )
+from reconciler.state.query_shapes import CODED, READ, shapes_of
 from reconciler.state.records import Records, StoredText
 from reconciler.state.refusals import refusals_from, with_refusals
 from reconciler.state.set_aside import parse_stored, warn_set_aside
@@ -262,10 +260,8 @@ class Store(ABC):
         old = self._old_rows()
         if old is None:  # no name for the rows here: their memory goes as the shapes come
             return shapes_of(self._tables.scan(TABLE, QUERIES, where, READ, CODED))
-        found, rows = (
-            self._tables.scan(TABLE, QUERIES, where, NAMES),
-            old.of_table(table_uuid, self._oldest_ms()),
-        )
+        found = self._tables.scan(TABLE, QUERIES, where, NAMES)
+        rows = old.of_table(table_uuid, self._oldest_ms())
         return shapes_of(rows if found is None else concatenated(found, rows))
 
     def recorded(self) -> npt.NDArray[np.int64]:

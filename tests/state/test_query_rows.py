@@ -20,7 +20,8 @@ from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, In, Predicate, Ref, StartsWith
 from reconciler.queries.shape import Shape, workload_of
 from reconciler.state import state, state_tables
-from reconciler.state.query_rows import distinct, joined, rows_of, shapes_of
+from reconciler.state.query_rows import distinct, joined, rows_of
+from reconciler.state.query_shapes import shapes_of
 from reconciler.state.state import RETENTION_SECONDS, StateStore
 from tests.examples import examples
 from tests.queries.single import Query, of_fragments, queries_of, recorded
