@@ -137,12 +137,28 @@ class Migration:
         return tuple(dict.fromkeys(field.source_id for field in self.fields))
 
 
+WORKLOAD_AWARE, QD_TREE = "WorkloadAware", "QdTree"
+"""Modes that choose the order of rows by the recorded queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """How trees of cuts are found. climbs: whether a greedy tree is improved. steps: attempts to do
+    so. least_rows: rows that a leaf has at least; 0: by the size of files."""
+
+    climbs: bool = True
+    steps: int = 200
+    least_rows: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All parameters of the decisions, resolved from policy, table and ledger."""
 
-    mode: str = "WorkloadAware"
-    """Mode of spec.layout.clustering: "WorkloadAware", "Declared" or "None"."""
+    mode: str = WORKLOAD_AWARE
+    """Mode of spec.layout.clustering: "WorkloadAware", "QdTree", "Declared" or "None"."""
+    trees: TreeSettings = TreeSettings()
+    """How trees of cuts are found."""
     ordering: Ordering = ARRIVAL
     """The declared order of rows; ARRIVAL where the policy names no keys."""
     apply_to_writes: bool = False
@@ -247,6 +263,11 @@ class Settings:
     """Milliseconds for which a partition spec must be unused to be removed; None to remove none."""
     audited: Audited | None = None
     """What becomes of batches that wait on a branch; None if there are none."""
+
+    @property
+    def by_workload(self) -> bool:
+        """Whether the recorded queries choose the order of rows."""
+        return self.mode in (WORKLOAD_AWARE, QD_TREE)
 
 
 @dataclass(frozen=True)

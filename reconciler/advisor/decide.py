@@ -182,7 +182,7 @@ def migrate(situation: Situation) -> Verdict:
 
 def workload_aware(situation: Situation) -> Verdict:
     """Recluster files where it pays back under the recorded workload (WAIR)."""
-    if situation.settings.mode != "WorkloadAware":
+    if not situation.settings.by_workload:
         return Verdict((), ())
     nothing = np.zeros(0, dtype=np.int64)
     if not situation.foreseen.demands:

@@ -27,8 +27,14 @@ class DistributionMode(StrEnum):
 
 class ClusteringMode(StrEnum):
     WORKLOAD_AWARE = "WorkloadAware"
+    QD_TREE = "QdTree"
     DECLARED = "Declared"
     NONE = "None"
+
+
+class TreeMethod(StrEnum):
+    AUTO = "Auto"
+    GREEDY = "Greedy"
 
 
 class Curve(StrEnum):

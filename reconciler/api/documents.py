@@ -28,6 +28,7 @@ from reconciler.api.choices import (
     PartitioningMode,
     ResultApproval,
     SourceType,
+    TreeMethod,
     Verification,
 )
 from reconciler.api.pod_template import PodTemplate, Reference
@@ -70,13 +71,31 @@ class Partitioning:
 
 
 @dataclass(frozen=True, slots=True)
+class QdTree:
+    """spec.layout.clustering.qdTree: how trees of cuts are found."""
+
+    method: TreeMethod = TreeMethod.AUTO
+    """Whether a greedy tree is improved."""
+    steps: int | None = None
+    """Attempts to grow a part of the tree better; None: as many as usual."""
+    least_rows: int | None = None
+    """Rows that a leaf has at least; None: by the size of files."""
+
+
+@dataclass(frozen=True, slots=True)
 class Clustering:
-    """keys: column names, most important first; empty unless mode is Declared."""
+    """spec.layout.clustering: the order of rows."""
 
     mode: ClusteringMode
+    """What chooses the order."""
     curve: Curve
+    """How several declared keys are combined."""
     apply_to_writes: bool
+    """Whether declared keys become the table's sort order."""
     keys: tuple[str, ...] = ()
+    """Column names, most important first; empty unless mode is Declared."""
+    qd_tree: QdTree | None = None
+    """How trees are found; None unless mode is QdTree, and there for the defaults."""
 
 
 @dataclass(frozen=True, slots=True)

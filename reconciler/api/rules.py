@@ -100,6 +100,11 @@ RULES: tuple[Rule, ...] = (
         reads=("applyToWrites", "mode"),
     ),
     Rule(
+        POLICY, "spec.layout.clustering", "qdTree", "qdTree needs mode QdTree",
+        lambda it: "qdTree" not in it or it["mode"] == "QdTree",
+        reads=("mode",), asks=("qdTree",),
+    ),
+    Rule(
         POLICY, "spec.budgets[]", "duration", "schedule and duration go together",
         lambda it: ("schedule" in it) == ("duration" in it),
         asks=("schedule", "duration"),

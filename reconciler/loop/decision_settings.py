@@ -15,6 +15,7 @@ from reconciler.advisor.advice import (
     DeletePolicy,
     Objectives,
     Settings,
+    TreeSettings,
 )
 from reconciler.advisor.pto.sizes import expert_row_group
 from reconciler.api.choices import (
@@ -23,8 +24,15 @@ from reconciler.api.choices import (
     DistributionMode,
     FormatVersion,
     ManifestRewrite,
+    TreeMethod,
 )
-from reconciler.api.documents import Approval, BudgetSpec, PolicySpec, TableLayoutPolicy
+from reconciler.api.documents import (
+    Approval,
+    BudgetSpec,
+    PolicySpec,
+    QdTree,
+    TableLayoutPolicy,
+)
 from reconciler.errors import KeyNotFoundError, UnsupportedError
 from reconciler.loop.audits import audited
 from reconciler.loop.history import History
@@ -133,6 +141,7 @@ def _asked_for(
     distribution = files.distribution_mode
     return Settings(
         mode=clustering.mode.value,
+        trees=_trees(clustering.qd_tree),
         ordering=ordering_of(clustering.curve.value, sort_key(policy, observation.schema)),
         apply_to_writes=clustering.apply_to_writes,
         alpha=alpha,
@@ -179,6 +188,14 @@ def _row_group(
         return row_group_size(policy, observation)
     table = observation.files
     return expert_row_group(target_bytes, table.total_bytes / max(table.total_records, 1))
+
+
+def _trees(given: QdTree | None) -> TreeSettings:
+    usual = TreeSettings()
+    if given is None:
+        return usual
+    steps = usual.steps if given.steps is None else given.steps
+    return TreeSettings(given.method is TreeMethod.AUTO, steps, given.least_rows or 0)
 
 
 def _require_mode(policy: TableLayoutPolicy, observation: Observation) -> None:

@@ -15,6 +15,7 @@ from reconciler.table.values import Scalar, show
 NO_WORKLOAD = "NoWorkload"
 LOW_COVERAGE = "LowCoverage"
 NO_SAMPLE = "NoSample"
+NO_TREE = "NoTree"
 NOT_PRUNABLE = "NotPrunable"
 WELL_CLUSTERED = "WellClustered"
 WINDOW_MOVED = "WindowMovedPast"
@@ -76,6 +77,8 @@ OF_QUERIES = {
 SENTENCES = {
     NO_WORKLOAD: "no queries are known for this table, so no workload-aware action",
     LOW_COVERAGE: "the fragments explain too little of the recorded bytes",
+    NO_TREE: "no sample of its files is known, or no cut of the queries leaves enough rows on both "
+    "sides",
     NO_SAMPLE: "column bounds do not show a saving; a sample of its files might",
     NOT_PRUNABLE: MATCHES_MOST,
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",

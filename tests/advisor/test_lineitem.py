@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.replay.table import SimulatedTable, empty_table
-from reconciler.advisor.advice import AdviceInput, Settings
+from reconciler.advisor.advice import QD_TREE, AdviceInput, Settings, TreeSettings
 from reconciler.advisor.decide import decide
+from reconciler.plan import reasons
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
@@ -110,6 +111,28 @@ def test_lineitem_is_laid_out_by_a_tree_as_predicted_and_then_left_alone(lineite
     assert actual < 0.2 * _read(lineitem, work, settings)
     later = replace(settings, now_ms=settings.now_ms + 8 * DAY)
     assert _advise(table, work, later).actions == ()
+
+
+@pytest.mark.parametrize("least", [3_000, 40_000])
+def test_a_policy_may_ask_for_trees_alone(lineitem, least):
+    """With so many rows in a leaf as it says; with more than half of all, none can be found."""
+    settings = Settings(
+        mode=QD_TREE, trees=TreeSettings(climbs=False, least_rows=least), open_bytes=1_000,
+        target_bytes=lineitem.row_width * ROWS_PER_FILE, now_ms=11 * DAY,
+        row_group_bytes=lineitem.row_width * ROWS_PER_FILE,
+    )  # fmt: skip
+    work = _log(lineitem)
+    advice = _advise(lineitem, work, settings)
+    if least > ROWS_PER_FILE * len(lineitem.files) / 2:
+        assert advice.actions == ()
+        assert {item.reason for item in advice.rejected} == {reasons.NO_TREE}
+        return
+    trees = [item.action.ordering.tree for item in advice.actions]
+    assert trees and all(tree is not None for tree in trees)
+    assert max(tree.leaves for tree in trees) <= ROWS_PER_FILE * len(lineitem.files) / least
+    assert trees == [
+        item.action.ordering.tree for item in _advise(lineitem, work, settings).actions
+    ]
 
 
 def _advise(table: SimulatedTable, work: Workload, settings: Settings):

@@ -101,7 +101,7 @@ def _sorted_instead(
     What reclustering counts of a file is the bytes that queries may skip, because large files gain
     nothing else by a sort. Small ones become fewer as well.
     """
-    if situation.settings.mode != "WorkloadAware" or not situation.trusted:
+    if not situation.settings.by_workload or not situation.trusted:
         return None
     skipped = float(situation.foreseen.savings.saving[merged.rows].sum())
     if skipped <= MORE_TO_SORT * merged.cost:
@@ -157,7 +157,7 @@ def _veto(situation: Situation, candidate: Candidate, forced: bool, spent: float
         return None
     if candidate.saving < 0.0:
         return reasons.RAISES_READS, sentence(reasons.SENTENCES[reasons.RAISES_READS])
-    if situation.settings.mode != "WorkloadAware" or not situation.trusted or forced:
+    if not situation.settings.by_workload or not situation.trusted or forced:
         return None
     return refusal(situation, candidate, spent)
 

@@ -11,6 +11,7 @@ from itertools import permutations
 
 import numpy as np
 
+from reconciler.advisor.advice import QD_TREE
 from reconciler.advisor.choose import trees
 from reconciler.advisor.choose.sizes import in_parts, left_to_read, sized
 from reconciler.advisor.judge.candidate import (
@@ -54,7 +55,7 @@ def ranked(
     situation: Situation, rows: Int64, centroid: Float64, columns: list[int], passes: Passes
 ) -> list[Candidate]:
     """Return all candidate keys by what-if, best first; the finalists are judged on the full
-    sample.
+    sample. Where the policy asks for trees alone, only those.
     """
     part = situation.part(rows)
     wanted = wanted_columns(situation)
@@ -74,12 +75,14 @@ def ranked(
         return []
     if quick is not None:
         more: list[Ordering] = nested_pairs(scored, quick)
-        if len(columns) >= trees.LEAST_COLUMNS:
+        if trees.tries_trees(situation, columns):
             tree = trees.tree_ordering(situation, quick, quick=True)
             more += [] if tree is None else [tree]
         scored = _by_net(situation, scored + _scored(situation, rows, more, quick, before))
+    if situation.settings.mode == QD_TREE:
+        scored = [one for one in scored if one.ordering.tree is not None]
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
-    if full is None:
+    if full is None or not scored:
         return scored
     chosen = _finalists(situation, scored)
     finalists = [_judged(situation, candidate, full, before, passes) for candidate in chosen]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.advice import Rejected
+from reconciler.advisor.advice import QD_TREE, Rejected
 from reconciler.advisor.choose import keys
 from reconciler.advisor.choose.slices import Slicing, oversized, slicings
 from reconciler.advisor.judge.candidate import (
@@ -222,7 +222,9 @@ def _best_prefix(
             lambda made: _refusal(situation, made, spent) is None,
         )  # fmt: skip
         if not ranked:
-            return [], [rejected(situation, "recluster", reasons.NO_SAMPLE, "", part)]
+            tree = situation.settings.mode == QD_TREE
+            reason = reasons.NO_TREE if tree else reasons.NO_SAMPLE
+            return [], [rejected(situation, "recluster", reason, "", part)]
         verdict = _refusal(situation, ranked[0], spent)
         if verdict is None:
             others = [

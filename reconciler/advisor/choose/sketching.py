@@ -52,7 +52,7 @@ def _merged_anyway(situation: Situation, bound: Float64) -> Bool:
     """Return bool[files]: small files that fewer openings may pay for merging, and of which queries
     read so much that sorting them meanwhile may pay, too. bound: what a layout can save of each."""
     settings, cost = situation.settings, situation.cost
-    if settings.mode != "WorkloadAware":
+    if not settings.by_workload:
         return np.zeros(len(situation.table), dtype=np.bool_)
     executions = sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)
     openings = executions * settings.open_bytes

@@ -6,7 +6,11 @@ judged by the same what-if, and has to be clearly better: a key says in one line
 
 from __future__ import annotations
 
-from reconciler.advisor.qdtree.building import STEPS, tree_for
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reconciler.advisor.advice import QD_TREE
+from reconciler.advisor.qdtree.building import tree_for
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
@@ -26,8 +30,12 @@ def tree_ordering(
     quick: without improving it, for a first comparison.
     """
     settings = situation.settings
-    built = tree_for(
-        pool, situation.foreseen.demands, round(settings.target_bytes / share),
-        steps=0 if quick else STEPS, seed=settings.seed,
-    )  # fmt: skip
+    wanted = replace(settings.trees, climbs=False) if quick else settings.trees
+    target = round(settings.target_bytes / share)
+    built = tree_for(pool, situation.foreseen.demands, target, wanted, settings.seed)
     return None if built is None else by_tree(built.tree)
+
+
+def tries_trees(situation: Situation, columns: Sequence[int]) -> bool:
+    """Return whether trees are tried. columns: those that queries filter on."""
+    return situation.settings.mode == QD_TREE or len(columns) >= LEAST_COLUMNS

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reconciler.advisor.advice import TreeSettings
 from reconciler.advisor.qdtree.climbing import best_greedy, climbed
 from reconciler.advisor.qdtree.conjuncts import boxes_of
-from reconciler.advisor.qdtree.greedy import Node, root_of
+from reconciler.advisor.qdtree.greedy import Growth, Node, grow, root_of
 from reconciler.advisor.qdtree.inner import sorted_by
 from reconciler.advisor.qdtree.problem import Problem, problem_of
 from reconciler.advisor.simulate.pool import Pool
@@ -21,8 +22,6 @@ LEAF_SHARE = 0.78
 LEAF_ROWS = 40
 """Sampled rows that a leaf has at least: with fewer, the bounds of the sample promise too much
 (with 14 rows a leaf 13 % too much, with 44 rows 3 %)."""
-STEPS = 200
-"""Attempts to grow a subtree better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,7 @@ def tree_for(
     pool: Pool,
     demands: Sequence[Shape],
     target_bytes: int,
-    *,
-    steps: int = STEPS,
+    wanted: TreeSettings,
     seed: int = 0,
 ) -> Built | None:
     """Return the tree of a pool's rows; None where no cut spares any reading.
@@ -56,9 +54,12 @@ def tree_for(
     if not boxes.columns or not boxes.weight.sum():
         return None
     problem = problem_of(boxes, pool.weight)
-    least = least_rows(pool, target_bytes)
-    root = best_greedy(problem, root_of(problem), least)
-    root = climbed(problem, root, least, steps, seed)
+    least = least_rows(pool, target_bytes, wanted.least_rows)
+    root = root_of(problem)
+    if wanted.climbs:
+        root = climbed(problem, best_greedy(problem, root, least), least, wanted.steps, seed)
+    else:
+        root = grow(problem, root, Growth(least))
     if not root.children:
         return None
     tree = tree_of_nodes(problem, root)
@@ -66,12 +67,12 @@ def tree_for(
     return Built(tree, root.cost / max(problem.total, 1e-300), cuts, len(boxes.query))
 
 
-def least_rows(pool: Pool, target_bytes: int) -> float:
-    """Return the rows of the table that a leaf has at least."""
+def least_rows(pool: Pool, target_bytes: int, given: int) -> float:
+    """Return the rows of the table that a leaf has at least. given: by the policy, 0 if not."""
     live, records = float(pool.files.live_bytes.sum()), float(pool.weight.sum())
     per_row = live / max(records, 1.0)
     sampled = LEAF_ROWS * records / max(len(pool), 1)
-    return max(LEAF_SHARE * target_bytes / max(per_row, 1e-9), sampled)
+    return max(given or LEAF_SHARE * target_bytes / max(per_row, 1e-9), sampled)
 
 
 def _row_bytes(files: FileTable, demand: Shape) -> float:
