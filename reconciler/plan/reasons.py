@@ -77,8 +77,8 @@ OF_QUERIES = {
 SENTENCES = {
     NO_WORKLOAD: "no queries are known for this table, so no workload-aware action",
     LOW_COVERAGE: "the fragments explain too little of the recorded bytes",
-    NO_TREE: "no sample of its files is known, or no cut of the queries leaves enough rows on both "
-    "sides",
+    NO_TREE: "no sample of its files is known, no cut of the queries leaves enough rows on both "
+    "sides, or Spark has to write the table",
     NO_SAMPLE: "column bounds do not show a saving; a sample of its files might",
     NOT_PRUNABLE: MATCHES_MOST,
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",

@@ -135,6 +135,22 @@ def test_a_policy_may_ask_for_trees_alone(lineitem, least):
     ]
 
 
+def test_no_tree_is_planned_where_spark_has_to_write(lineitem):
+    metadata = replace(
+        Settings().metadata, properties={"write.parquet.compression-codec": "brotli"}
+    )
+    settings = Settings(
+        metadata=metadata, target_bytes=lineitem.row_width * ROWS_PER_FILE, open_bytes=1_000,
+        row_group_bytes=lineitem.row_width * ROWS_PER_FILE, now_ms=11 * DAY,
+    )  # fmt: skip
+    work = _log(lineitem)
+    actions = _advise(lineitem, work, settings).actions
+    assert actions and all(item.action.ordering.tree is None for item in actions)
+    alone = _advise(lineitem, work, replace(settings, mode=QD_TREE))
+    assert alone.actions == ()
+    assert {item.reason for item in alone.rejected} == {reasons.NO_TREE}
+
+
 def _advise(table: SimulatedTable, work: Workload, settings: Settings):
     sample = table.sample(np.arange(len(table.files)), 512)
     return decide(AdviceInput(table.file_table(), work, settings, table.row_groups(), sample))

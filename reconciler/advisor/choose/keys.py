@@ -75,7 +75,7 @@ def ranked(
         return []
     if quick is not None:
         more: list[Ordering] = nested_pairs(scored, quick)
-        if trees.tries_trees(situation, columns):
+        if trees.tries_trees(situation, rows, columns):
             tree = trees.tree_ordering(situation, quick, quick=True)
             more += [] if tree is None else [tree]
         scored = _by_net(situation, scored + _scored(situation, rows, more, quick, before))

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reconciler.advisor.advice import QD_TREE
+from reconciler.advisor.judge.engine import why_by_spark
 from reconciler.advisor.qdtree.building import tree_for
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
+from reconciler.table.filetable import Int64
+from reconciler.table.uuid_order import UUID
 
 CLEARLY = 0.95
 """Share of what a key leaves to read, at most, that a tree has to leave to be chosen instead."""
@@ -32,10 +35,18 @@ def tree_ordering(
     settings = situation.settings
     wanted = replace(settings.trees, climbs=False) if quick else settings.trees
     target = round(settings.target_bytes / share)
-    built = tree_for(pool, situation.foreseen.demands, target, wanted, settings.seed)
+    schema = situation.table.schema
+    uuids = {field for field in pool.columns if schema.by_id[field].type == UUID}
+    unbounded = situation.facts.unbounded | uuids  # readers do not agree on the order of UUIDs
+    demands = situation.foreseen.demands
+    built = tree_for(pool, demands, target, wanted, settings.seed, unbounded)
     return None if built is None else by_tree(built.tree)
 
 
-def tries_trees(situation: Situation, columns: Sequence[int]) -> bool:
-    """Return whether trees are tried. columns: those that queries filter on."""
-    return situation.settings.mode == QD_TREE or len(columns) >= LEAST_COLUMNS
+def tries_trees(situation: Situation, rows: Int64, columns: Sequence[int]) -> bool:
+    """Return whether trees are tried for these files. columns: those that queries filter on.
+
+    Spark ends files by their size, not at leaves.
+    """
+    wanted = situation.settings.mode == QD_TREE or len(columns) >= LEAST_COLUMNS
+    return wanted and not why_by_spark(situation, rows)

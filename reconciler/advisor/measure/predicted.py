@@ -18,6 +18,7 @@ from reconciler.advisor.choose.upkeep import Upkeep
 from reconciler.advisor.deletes.minors import Minor
 from reconciler.advisor.deletes.writes import Writes
 from reconciler.advisor.judge.candidate import Candidate
+from reconciler.advisor.judge.engine import why_by_spark
 from reconciler.advisor.measure.totals import (
     amplification,
     amplification_after,
@@ -38,7 +39,6 @@ from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, 
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.queries.rewrite_cost import Rows
 from reconciler.table.filetable import Int64
-from reconciler.table.left_to_spark import OTHER_FORMAT, why_left_to_spark
 
 HOUR_MS = 3_600_000
 
@@ -259,20 +259,8 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
         estimate=made.label if situation.foreseen.demands else "none",
         evidence=item.evidence,
         basis=situation.foreseen.basis if follows else None,
-        by_spark=_by_spark(situation, rows) or None,
+        by_spark=why_by_spark(situation, rows) or None,
     )
-
-
-def _by_spark(situation: Situation, rows: Int64) -> str:
-    """Return why the rows of these files go through Spark, "" if they do not."""
-    columns = [(field.name, field.type) for field in situation.table.schema.fields]
-    deletes = situation.given.deletes
-    others = any(
-        np.isin(deletes.reaches(number, situation.table), rows).any()
-        for number in np.flatnonzero(deletes.other_format).tolist()
-    )
-    properties = situation.settings.metadata.properties
-    return why_left_to_spark(columns, properties, [OTHER_FORMAT] if others else [])
 
 
 def _payback(situation: Situation, cost: float, saving: float) -> float | None:

@@ -44,13 +44,15 @@ def tree_for(
     target_bytes: int,
     wanted: TreeSettings,
     seed: int = 0,
+    unbounded: frozenset[int] = frozenset(),
 ) -> Built | None:
     """Return the tree of a pool's rows; None where no cut spares any reading.
 
-    target_bytes: of a file. The same arguments give the same tree.
+    target_bytes: of a file. unbounded: columns that are not cut, by field id. The same arguments
+    give the same tree.
     """
     weights = [demand.executions * _row_bytes(pool.files, demand) for demand in demands]
-    boxes = boxes_of(pool, demands, weights)
+    boxes = boxes_of(pool, demands, weights, unbounded)
     if not boxes.columns or not boxes.weight.sum():
         return None
     problem = problem_of(boxes, pool.weight)

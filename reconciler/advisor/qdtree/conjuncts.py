@@ -78,12 +78,18 @@ class Boxes:
     """float64[queries]: what reading all rows once costs each query over the horizon."""
 
 
-def boxes_of(pool: Pool, demands: Sequence[Shape], weights: Sequence[Float64]) -> Boxes:
+def boxes_of(
+    pool: Pool,
+    demands: Sequence[Shape],
+    weights: Sequence[Float64],
+    unbounded: frozenset[int] = frozenset(),
+) -> Boxes:
     """Return the queries of a workload as boxes over a pool's columns.
 
-    weights: per demand, float64[queries].
+    weights: per demand, float64[queries]. unbounded: columns of which files will have no bounds, by
+    field id; nothing is gained by cutting them.
     """
-    columns = tuple(sorted(pool.columns))
+    columns = tuple(sorted(set(pool.columns) - unbounded))
     axes = tuple(_axis(pool, field, demands) for field in columns)
     at = {field: number for number, field in enumerate(columns)}
     query, low, high, before = [], [], [], 0
