@@ -18,6 +18,7 @@ from reconciler.advisor.choose.slices import in_one
 from reconciler.advisor.situation import Situation
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.execution import plan_of_file
+from reconciler.plan.leaf_drift import leaves_met
 from reconciler.plan.ordering import Ordering
 from reconciler.table.filetable import UNKNOWN, Array, FileTable, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
@@ -35,6 +36,10 @@ within hours."""
 SEVERAL = 1.5
 """Mean number of files that hold a key from which on they are several runs, and not one whose
 slices meet in some files."""
+
+ALIKE = 1.5
+"""Leaves that the files of a run meet at most, of the root of all leaves, to be in a tree like the
+one that was found now."""
 
 MOST_TIERS = 6
 """Sets of runs that are tried, the largest first."""
@@ -142,7 +147,16 @@ def _plans(situation: Situation, rows: Int64) -> Int64:
 
 
 def _in_order(situation: Situation, run: Int64, ordering: Ordering) -> bool:
-    """Whether the files of a run are in the order of the key already."""
+    """Whether the files of a run are in the order of the key already.
+
+    A tree is found again at each plan, with other cuts: a run is in its order if it is in that of a
+    tree like it, so that its files meet few leaves. One that is sorted by a column meets most.
+    """
+    if ordering.tree is not None:
+        met = leaves_met(situation.table, ordering.tree, run)
+        return float(np.average(met, weights=np.maximum(situation.table.records[run], 1))) <= (
+            ALIKE * float(np.sqrt(ordering.tree.leaves))
+        )
     drift = declared_drift(situation.table.take(run), ordering, 2)
     return not any(found.rewrite for found in drift)
 

@@ -1,0 +1,61 @@
+"""Files of a tree count as being in order when another tree is found for queries of the same kind,
+so that new data does not have them rewritten each time."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bench.sessions import SCHEMA, People, flights, settings_of
+from reconciler.advisor.advice import TreeSettings
+from reconciler.advisor.judge.runs import _in_order
+from reconciler.advisor.qdtree.building import tree_for
+from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.pool import build_pool
+from reconciler.plan.ordering import Lexicographic, by_tree
+from reconciler.queries.demanded import demands
+from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.table_view import table_view
+from reconciler.table.schema import SortColumn
+
+
+def _trees(table, settings, random):
+    """Return the trees for the queries of two weeks."""
+    people = People(
+        np.full(6, 1 / 6), {field: np.sort(column) for field, column in table.values.items()}
+    )
+    every = table.sample(np.arange(len(table.files)), 128)
+    view = table_view(table.file_table(), table.row_groups(), every, settings.row_group_bytes)
+    pool = build_pool(view, range(1, 7))
+    assert pool is not None
+    found = []
+    for week in (0, 7):
+        asked = batch_fragments(people.sessions(random, week, 7))
+        built = tree_for(
+            pool, demands(asked, SCHEMA, settings.horizon_ms), settings.target_bytes,
+            TreeSettings(steps=20), week,
+        )  # fmt: skip
+        assert built is not None
+        found.append(by_tree(built.tree))
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_tree_of_last_week_is_in_order_and_a_sorted_table_is_not(seed):
+    random = np.random.default_rng(seed)
+    table = flights(random)
+    settings = settings_of(table)
+    first, second = _trees(table, settings, random)
+    assert first.tree != second.tree
+    every = np.arange(len(table.files))
+
+    def written(ordering):
+        layout = Layout(ordering, settings.target_bytes, settings.row_group_bytes, every * 0)
+        return SimpleNamespace(table=table.laid_out(layout, every, 0).file_table())
+
+    def in_order(situation):
+        return _in_order(situation, np.arange(len(situation.table)), second)
+
+    assert in_order(written(first)) and in_order(written(second))
+    assert not in_order(written(Lexicographic((SortColumn(1),))))
+    assert not in_order(SimpleNamespace(table=table.file_table()))
