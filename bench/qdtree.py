@@ -1,6 +1,6 @@
 """A tree of cuts on a real table, as a user has it planned and written: what later queries read.
 
-    python -m bench.qdtree [--rows 1200000] [--seed 1]
+    python -m bench.qdtree [--rows 6400000] [--seed 1] [--target 2Mi]
 
 People explore six columns of a table of flights (`bench.sessions`); their log is imported, and
 `layoutctl` plans and rewrites the table three times from the same start: as it chooses, and by the
@@ -101,7 +101,7 @@ def _sum_of(files: Sequence[str]) -> Any:
     ).fetchone()
 
 
-def measured(rows: int, seed: int) -> list[list[str]]:
+def measured(rows: int, seed: int, target: str) -> list[list[str]]:
     random = np.random.default_rng(seed)
     table = flights(random, rows // FILES)
     people = People(
@@ -126,11 +126,10 @@ def measured(rows: int, seed: int) -> list[list[str]]:
         first = [
             task.file.file_path for task in catalog.load_table("lake.chosen").scan().plan_files()
         ]
-        size = sum(Path(path.removeprefix("file://")).stat().st_size for path in first) // FILES
         found.append(_row("before", first, later))
         policies = WORKLOAD_AWARE, *(DECLARED.replace("KEYS", key) for key in KEYS)
         for name, policy in zip(names, policies, strict=True):
-            (lake.directory / "policy.yaml").write_text(policy % f"{size // 1024}Ki")
+            (lake.directory / "policy.yaml").write_text(policy % target)
             log = "\n".join(json.dumps(sql_of(one, now)).replace("NAME", name) for one in asked)
             (lake.directory / "log.jsonl").write_text(log + "\n")
             command = [sys.executable, "-m", "reconciler.cli.main"]
@@ -155,11 +154,12 @@ def _row(name: str, files: Sequence[str], later: Sequence[Fragment]) -> list[str
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.qdtree")
-    parser.add_argument("--rows", type=int, default=1_200_000)
+    parser.add_argument("--rows", type=int, default=6_400_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target", default="2Mi", help="size of files to write")
     options = parser.parse_args(arguments)
     head = ["layout", "files", "rows read, by files", "rows read, by row groups"]
-    rows = [head, *measured(options.rows, options.seed)]
+    rows = [head, *measured(options.rows, options.seed, options.target)]
     print(write_section("A tree on a real table", f"python -m bench.qdtree --rows {options.rows} "
                         f"--seed {options.seed}", rows, __doc__.split("\n\n")[2]))  # fmt: skip
     return 0
