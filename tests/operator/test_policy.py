@@ -204,7 +204,7 @@ def test_a_table_that_went_while_no_operator_looked_is_missed_too() -> None:
 
 def test_a_value_of_a_newer_version_is_a_condition() -> None:
     world = World()
-    world.policy(layout={"clustering": {"mode": "QdTree"}})
+    world.policy(layout={"clustering": {"mode": "OfTomorrow"}})
     operator = world.operator()
     reconcile(world, operator, policies(world, operator, "a"))
     assert condition(world, "Stalled")["reason"] == "UnknownValue"

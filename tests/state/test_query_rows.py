@@ -256,6 +256,7 @@ def test_a_takeover_that_dies_is_repeated_without_effect(
 
 
 def test_old_rows_expire_like_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_now_ms", lambda: NOW)
     store = StateStore(tmp_path)
     old_version.append(store._tables, [query(1)], NOW - 1000 * RETENTION_SECONDS - 1000)
     old_version.append(store._tables, [query(2)], NOW - 1000 * RETENTION_SECONDS + 600_000)
