@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reconciler.catalog.archives import arrays_of
 from reconciler.catalog.network import carried
 from reconciler.table.deletes import DeleteTable, Positions, Scope
 from reconciler.table.filetable import Int64
@@ -131,8 +132,8 @@ def _to_file(path: Path, positions: Positions) -> None:
 
 
 def _from_file(path: Path) -> Positions:
-    with np.load(path, allow_pickle=False) as kept:
-        names, counts, positions = kept["names"], kept["counts"], kept["positions"]
+    kept = arrays_of(path)
+    names, counts, positions = kept["names"], kept["counts"], kept["positions"]
     return dict(zip(map(str, names), _split(positions, counts), strict=True))
 
 

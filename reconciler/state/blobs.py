@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.catalog import bounds
+from reconciler.catalog.archives import arrays_of
 from reconciler.errors import ReconcilerError, first_line
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
@@ -50,8 +51,7 @@ def pack(header: Any, arrays: dict[str, Array]) -> bytes:
 def unpack(blob: bytes) -> tuple[Any, dict[str, Array]]:
     """Return header and arrays: the inverse of `pack`. Raises TooLargeError."""
     bounds.require_archive(blob, "a stored block of arrays")
-    with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    arrays = arrays_of(io.BytesIO(blob))
     return json.loads(arrays.pop("header").tobytes()), arrays
 
 
