@@ -17,7 +17,7 @@ metadata: {name: bench}
 spec:
   catalogRef: {name: rec}
   tables: {include: ["lake.*"]}
-  layout: {clustering: {mode: Declared, keys: [%s]}, files: {minInputFiles: 2}}
+  layout: {clustering: {%s}, files: {%s}}
 """
 
 
@@ -43,7 +43,9 @@ class Lake:
 
     def applying(self, key: str) -> list[str]:
         """Return the command that sorts a table by the key; the table's name is to follow."""
-        (self.directory / "policy.yaml").write_text(POLICY % key)
+        (self.directory / "policy.yaml").write_text(
+            POLICY % (f"mode: Declared, keys: [{key}]", "minInputFiles: 2")
+        )
         command = [sys.executable, "-m", "reconciler.cli.main", "apply", "-f", "policy.yaml"]
         return [*command, "--auto-approve"]
 

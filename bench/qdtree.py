@@ -25,25 +25,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.lake import Lake
+from bench.lake import POLICY, Lake
 from bench.results import write_section
 from bench.sessions import FILES, LATER_DAYS, NAMES, RECORDED_DAYS, SCHEMA, People, flights
 from reconciler.queries.fragments import Fragment
 
-WORKLOAD_AWARE = """\
-apiVersion: layout.lakehouse.dev/v1alpha1
-kind: TableLayoutPolicy
-metadata: {name: bench}
-spec:
-  catalogRef: {name: rec}
-  tables: {include: ["lake.*"]}
-  layout: {clustering: {mode: WorkloadAware}, files: {targetSize: %s}}
-  recluster: {aggressiveness: Aggressive}
-"""
-DECLARED = WORKLOAD_AWARE.replace(
-    "mode: WorkloadAware", "mode: Declared, curve: Hilbert, keys: [KEYS]"
-).replace("  recluster: {aggressiveness: Aggressive}\n", "")
 KEYS = "departure_delay, air_time", "arrival_delay, distance, departure_hour"
+CLUSTERINGS = {
+    "chosen": "mode: WorkloadAware",
+    "curve_of_two": f"mode: Declared, curve: Hilbert, keys: [{KEYS[0]}]",
+    "curve_of_three": f"mode: Declared, curve: Hilbert, keys: [{KEYS[1]}]",
+}
+"""Of each table's policy."""
 
 
 def sql_of(query: Fragment, now: dt.datetime) -> dict[str, Any]:
@@ -118,8 +111,7 @@ def measured(rows: int, seed: int, target: str) -> list[list[str]]:
         data = pa.table({
             name: pa.array(table.values[n].astype(np.int32)) for n, name in enumerate(NAMES, 1)
         })  # fmt: skip
-        names = ("chosen", "curve_of_two", "curve_of_three")
-        for name in names:
+        for name in CLUSTERINGS:
             made = catalog.create_table(f"lake.{name}", data.schema)
             for part in range(FILES):
                 made.append(data.slice(part * (rows // FILES), rows // FILES))
@@ -127,9 +119,10 @@ def measured(rows: int, seed: int, target: str) -> list[list[str]]:
             task.file.file_path for task in catalog.load_table("lake.chosen").scan().plan_files()
         ]
         found.append(_row("before", first, later))
-        policies = WORKLOAD_AWARE, *(DECLARED.replace("KEYS", key) for key in KEYS)
-        for name, policy in zip(names, policies, strict=True):
-            (lake.directory / "policy.yaml").write_text(policy % target)
+        for name, clustering in CLUSTERINGS.items():
+            (lake.directory / "policy.yaml").write_text(
+                POLICY % (clustering, f"targetSize: {target}")
+            )
             log = "\n".join(json.dumps(sql_of(one, now)).replace("NAME", name) for one in asked)
             (lake.directory / "log.jsonl").write_text(log + "\n")
             command = [sys.executable, "-m", "reconciler.cli.main"]

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 from bench.tables.play import NAMESPACE, Place
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.catalog.parquet import without_views
-from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
 from reconciler.table.column_bytes import drops_dictionary
 from reconciler.table.filetable import Int64
-from reconciler.table.row_group_bytes import PAGE_ROWS, row_group_rows
+from reconciler.table.row_group_bytes import PAGE_ROWS, output_files, row_group_rows
 from reconciler.table.schema import Schema
 
 MOST_ASKED = 16

@@ -21,10 +21,11 @@ from pyiceberg.transforms import parse_transform
 
 from bench.tables.drawn import Drawn
 from bench.tables.play import NAMESPACE, ONE_FILE, TARGET, Place, Seen, look, read_of
-from reconciler.plan.grouping import arrivals, output_files
+from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.queries.shape import Workload
 from reconciler.table.filetable import Int64
+from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import Schema
 
 OWN_TARGET = 512 << 20

@@ -95,7 +95,7 @@ class Clustering:
     keys: tuple[str, ...] = ()
     """Column names, most important first; empty unless mode is Declared."""
     qd_tree: QdTree | None = None
-    """How trees are found; None unless mode is QdTree, and there for the defaults."""
+    """How trees are found; None for the defaults, and in other modes."""
 
 
 @dataclass(frozen=True, slots=True)

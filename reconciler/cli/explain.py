@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reconciler.table.filetable import FileTable
 
 TREE_DEPTH = 4
-"""Cuts above the deepest nodes that are shown: 16 of them below the fourth cut."""
+"""Cuts above the deepest nodes that are shown."""
 
 
 def register(app: typer.Typer) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.table.filetable import Bool, FileTable, Float64, Int64
+from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import SortColumn
 
 MAX_GROUP_BYTES = 16 << 30
@@ -91,16 +92,6 @@ def places(order: Int64) -> Int64:
     found = np.empty_like(order)
     found[order] = np.arange(len(order))
     return found
-
-
-def output_files(size: npt.ArrayLike, target_bytes: float) -> Int64:
-    """Return the number of files that `size` bytes become, int64: whole targets, rounded.
-
-    Files are then 2/3 to 3/2 of the target, and at least 3/4 if there are several, so that the next
-    plan does not count them as small.
-    """
-    targets = np.asarray(size, dtype=np.float64) / max(float(target_bytes), 1.0)
-    return np.maximum(1, np.floor(targets + 0.5)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

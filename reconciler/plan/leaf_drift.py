@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.table.cut_tree import Tree, thresholds_of
+from reconciler.table.cut_tree import Tree, codes_of
 from reconciler.table.filetable import ColumnBounds, FileTable, Int64
 
 SLACK = 2.0
@@ -61,11 +61,12 @@ def _codes(column: ColumnBounds, tree: Tree, field: int, files: Int64) -> tuple[
     files that have nothing else: a few of them in a leaf of values are no sign of drift."""
     cuts = tree.of_column[field]
     bounds = np.unique(np.concatenate((column.lower[files], column.upper[files])))
-    ends = thresholds_of(cuts, bounds)
-    low = np.searchsorted(ends, np.searchsorted(bounds, column.lower[files]), side="right")
-    high = np.searchsorted(ends, np.searchsorted(bounds, column.upper[files]), side="right")
+    low, high = (
+        codes_of(cuts, np.searchsorted(bounds, ends[files]), bounds)
+        for ends in (column.lower, column.upper)
+    )
     known = column.has_lower[files] & column.has_upper[files]
     only_null = (column.values[files] > 0) & (column.nulls[files] == column.values[files])
     low = np.where(known, low, 0)
     high = np.where(known, high, np.where(only_null, 0, len(cuts)))
-    return low.astype(np.int64), high.astype(np.int64)
+    return low, high

@@ -29,6 +29,7 @@ from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.task import Made, Output, Resources, Task
 from reconciler.rewrite.witness import Check, Compared, DataFile, compared
 from reconciler.rewrite.write import writing
+from reconciler.table.row_group_bytes import output_files
 
 ROWS_FACTOR = 15
 """Memory of decoded rows while they are sorted or gathered, in their stored bytes, at most, as
@@ -240,7 +241,7 @@ class _Run:
             return [Cut(own) for own in spill.row_groups(rows, len(task.paths), task.group_rows)]
         cuts = []
         for number, own in enumerate(partitions.rows.tolist()):
-            files = max(1, math.floor(own / task.file_rows + 0.5))
+            files = int(output_files(own, task.file_rows))
             entry, path = partitions.entry(number), partitions.path(number)
             groups = spill.row_groups(own, files, task.group_rows)
             cuts += [Cut(each, entry, path) for each in groups]

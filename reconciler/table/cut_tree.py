@@ -24,13 +24,14 @@ from typing import Any, Literal
 import numpy as np
 
 from reconciler.table.filetable import Int64
+from reconciler.table.row_group_bytes import output_files
 from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
 
 VERSION = 1
 """Of the text of a tree. A later one is refused."""
 PREFIX = "cut-tree:"
 LEAF = -1
-"""In the place of a cut, among the nodes of a tree: the node is a leaf."""
+"""Marks a leaf among the nodes of a tree."""
 MOST_BYTES = 16 << 20
 """Of a tree's text, unpacked: more is no tree of ours."""
 MOST_LEAVES = 1 << 16
@@ -98,8 +99,8 @@ class Tree:
         return {field: tuple(own) for field, own in found.items()}
 
     @cached_property
-    def text(self) -> str:
-        """Return the tree as text, which `tree_of` reads."""
+    def _body(self) -> bytes:
+        """Return the tree as canonical JSON."""
         body = {
             "cuts": [
                 [cut.field_id, encode_partition_value(cut.value), int(cut.inclusive)]
@@ -108,14 +109,17 @@ class Tree:
             "inner": list(self.inner),
             "nodes": list(self.nodes),
         }
-        raw = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-        return f"{PREFIX}{VERSION}:{base64.b64encode(zlib.compress(raw, 9)).decode()}"
+        return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+    @cached_property
+    def text(self) -> str:
+        """Return the tree as text, which `tree_of` reads."""
+        return f"{PREFIX}{VERSION}:{base64.b64encode(zlib.compress(self._body, 9)).decode()}"
 
     @cached_property
     def name(self) -> str:
         """Return the SHA-256 of what the tree does, hex: equal for equal trees, however packed."""
-        body = repr((self.cuts, self.nodes, self.inner))
-        return hashlib.sha256(body.encode()).hexdigest()
+        return hashlib.sha256(self._body).hexdigest()
 
     @cached_property
     def _right(self) -> tuple[int, ...]:
@@ -339,13 +343,14 @@ def file_units(rows: Int64, file_rows: float) -> list[Unit]:
     """
     found: list[Unit] = []
     begin, held = 0, 0.0
+    files = output_files(rows, file_rows).tolist()
     for leaf, own in enumerate(rows.tolist()):
         alone = own >= 0.5 * file_rows
         if (alone or held + own > file_rows) and leaf > begin:
             found.append(Unit(begin, leaf, 1))
             begin, held = leaf, 0.0
         if alone:
-            found.append(Unit(leaf, leaf + 1, max(1, math.floor(own / file_rows + 0.5))))
+            found.append(Unit(leaf, leaf + 1, files[leaf]))
             begin = leaf + 1
         else:
             held += own
@@ -376,8 +381,3 @@ def row_group_units(rows: Int64, group_rows: float) -> list[tuple[int, int]]:
             found.append((leaf, leaf + 1))
             sizes.append(own)
     return found
-
-
-def even(rows: int, parts: int) -> list[int]:
-    """Return `rows` in so many parts that differ by one row at most."""
-    return [rows * (n + 1) // parts - rows * n // parts for n in range(parts)]

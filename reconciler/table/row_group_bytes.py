@@ -1,4 +1,4 @@
-"""How many row groups a file has, and what texts take in plain encoding.
+"""How many files rows become, how many row groups a file has, and what texts take as they are.
 
 A row group ends at the size that the table or the plan asks for, as stored: the engine is given the
 rows that take it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.table.filetable import Float64
+from reconciler.table.filetable import Float64, Int64
 from reconciler.table.sample import RowGroups
 from reconciler.table.schema import Schema
 from reconciler.table.values import BOUND_BYTES
@@ -26,6 +26,16 @@ them: compression alone leaves more."""
 
 PAGE_ROWS = 20_000
 """Rows of a data page by default."""
+
+
+def output_files(size: npt.ArrayLike, target_bytes: float) -> Int64:
+    """Return the number of files that `size` bytes become, int64: whole targets, rounded.
+
+    Files are then 2/3 to 3/2 of the target, and at least 3/4 if there are several, so that the next
+    plan does not count them as small.
+    """
+    targets = np.asarray(size, dtype=np.float64) / max(float(target_bytes), 1.0)
+    return np.maximum(1, np.floor(targets + 0.5)).astype(np.int64)
 
 
 def row_groups_of(size: npt.ArrayLike, row_group_bytes: float) -> npt.NDArray[np.int64]:

@@ -17,12 +17,12 @@ from reconciler.plan.grouping import (
     Grouping,
     extents,
     output_file_of,
-    output_files,
     unbounded,
 )
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.spark.schedule.group import InputFile, make_groups
 from reconciler.spark.schedule.inputs import decode_bound
+from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import SortColumn
 from reconciler.table.values import cut_bound
 from tests.table.tables import ROW_BYTES, File, table_of

@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from reconciler.advisor.judge.candidate import Candidate, planned_layout, weigh, what_if
+from reconciler.advisor.qdtree.inner import PARTS
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
@@ -27,8 +28,6 @@ from reconciler.table.operations import Encoding
 SMALLEST = 64 << 10
 """The least stored size of row groups that is tried."""
 MOST_PER_FILE = 32
-TREE_PARTS = 4
-"""Row groups of a file in a tree of cuts at least."""
 SAMPLED_ROWS = 100
 """Sampled rows that a row group, or a file, needs for its what-if to rank layouts as the whole rows
 do."""
@@ -75,7 +74,7 @@ def in_parts(situation: Situation, played: Played, pool: Pool) -> Played:
     """Return the rewrite by a tree with several row groups a file, where that reads less: each is a
     part of a leaf's rows in the order of the leaf's own column."""
     candidate, layout, _ = played
-    size = 1 << ((layout.target_bytes // TREE_PARTS).bit_length() - 1)
+    size = 1 << ((layout.target_bytes // PARTS).bit_length() - 1)
     if candidate.ordering.tree is None or not situation.settings.row_group_auto:
         return played
     if not SMALLEST <= size < layout.row_group_bytes:

@@ -39,8 +39,8 @@ def tree_ordering(
     uuids = {field for field in pool.columns if schema.by_id[field].type == UUID}
     unbounded = situation.facts.unbounded | uuids  # readers do not agree on the order of UUIDs
     demands = situation.foreseen.demands
-    built = tree_for(pool, demands, target, wanted, settings.seed, unbounded)
-    return None if built is None else by_tree(built.tree)
+    tree = tree_for(pool, demands, target, wanted, settings.seed, unbounded)
+    return None if tree is None else by_tree(tree)
 
 
 def tries_trees(situation: Situation, rows: Int64, columns: Sequence[int]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from reconciler.advisor.advice import TreeSettings
 from reconciler.advisor.qdtree.climbing import best_greedy, climbed
@@ -24,20 +23,6 @@ LEAF_ROWS = 40
 (with 14 rows a leaf 13 % too much, with 44 rows 3 %)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A tree, and what it was found among."""
-
-    tree: Tree
-    """The tree."""
-    share: float
-    """What the queries read of the sample in its leaves, of what they would read of all rows."""
-    cuts: int
-    """Cuts that were candidates."""
-    boxes: int
-    """Boxes of the queries."""
-
-
 def tree_for(
     pool: Pool,
     demands: Sequence[Shape],
@@ -45,7 +30,7 @@ def tree_for(
     wanted: TreeSettings,
     seed: int = 0,
     unbounded: frozenset[int] = frozenset(),
-) -> Built | None:
+) -> Tree | None:
     """Return the tree of a pool's rows; None where no cut spares any reading.
 
     target_bytes: of a file. unbounded: columns that are not cut, by field id. The same arguments
@@ -62,11 +47,7 @@ def tree_for(
         root = climbed(problem, best_greedy(problem, root, least), least, wanted.steps, seed)
     else:
         root = grow(problem, root, Growth(least))
-    if not root.children:
-        return None
-    tree = tree_of_nodes(problem, root)
-    cuts = sum(len(places) for places in problem.places)
-    return Built(tree, root.cost / max(problem.total, 1e-300), cuts, len(boxes.query))
+    return tree_of_nodes(problem, root) if root.children else None
 
 
 def least_rows(pool: Pool, target_bytes: int, given: int) -> float:

@@ -17,6 +17,7 @@ CREDITS = 0.0, 0.1, 0.5, 1.0
 POWERS = 0.0, 1.0, 3.0
 """Of a cut's gain, one of which its probability is in proportion to."""
 NOISE = 0.5
+"""Of the gains of every other attempt (`Growth.noise`)."""
 
 
 def best_greedy(problem: Problem, root: Node, least: float) -> Node:

@@ -39,8 +39,7 @@ MOST_MEMBERS = 16
 its greatest."""
 
 MOST_BOXES = 32
-"""Boxes of one query. One of more conjunctions counts as reading everything that their columns
-allow: its disjunction is left out."""
+"""Boxes of a query, on the mean of a shape. An OR that would make more counts as true."""
 
 
 @dataclass(frozen=True)
@@ -346,14 +345,8 @@ def cut_at(boxes: Boxes, number: int, place: int) -> Cut:
     if place == 1:
         return Cut(field, None)
     if place == axis.end:
-        return _at_nan(axis, field)
+        return Cut(field, float("nan"))  # only rows of floats are NaN
     above, below = place - 1, place - 2
     inclusive = bool(axis.literal[below]) and not bool(axis.literal[above])
     value = axis.values[below if inclusive else above].item()
     return Cut(field, value, inclusive)
-
-
-def _at_nan(axis: Axis, field: int) -> Cut:
-    if axis.values.dtype.kind == "f":
-        return Cut(field, float("nan"))
-    return Cut(field, axis.values[-1].item(), inclusive=True)

@@ -34,16 +34,8 @@ def sorted_by(problem: Problem, leaf: Node) -> int:
 
 
 def _cost(problem: Problem, order: Int64, begins: Int64, live: Int64) -> float:
-    """Return what the queries read of parts of ordered rows: rows x cost, as `Problem.live` decides
-    for each part."""
-    low = np.minimum.reduceat(problem.least[order], begins)[:, None, :]
-    high = np.maximum.reduceat(problem.most[order], begins)[:, None, :]
-    met = (problem.low[live] <= high) & (problem.high[live] >= low)
-    if not problem.valued:
-        met &= problem.wants_value[live]
-        for rows, wants in ((problem.null, problem.wants_null), (problem.nan, problem.wants_nan)):
-            met |= wants[live] & np.logical_or.reduceat(rows[order], begins)[:, None, :]
-    alive = met.all(axis=2)
+    """Return what the queries read of parts of ordered rows: rows x cost."""
+    alive = problem.meets(order, begins, live)
     query = problem.query[live]
     first = np.flatnonzero(np.diff(query, prepend=-1))
     reads = np.logical_or.reduceat(alive, first, axis=1) @ problem.cost[query[first]]

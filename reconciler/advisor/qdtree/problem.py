@@ -18,6 +18,9 @@ from reconciler.advisor.qdtree.conjuncts import Boxes, cut_at, thresholds
 from reconciler.table.cut_tree import Cut
 from reconciler.table.filetable import Bool, Float64, Int64
 
+ROOT = np.zeros(1, dtype=np.int64)
+"""Where the only part of rows begins."""
+
 MOST_CUTS = 4_096
 """Cuts among which a tree is looked for, the heaviest of each column if there are more."""
 
@@ -37,7 +40,8 @@ class Problem:
     least: Int64
     """int64[rows, columns], likewise, beyond every code for NULL and NaN: bounds leave them out."""
     most: Int64
-    """int64[rows, columns], likewise, below every code for NULL and NaN."""
+    """int64[rows, columns], likewise, below every code for NULL and NaN; the same array as `least`
+    where no row is either."""
     null: Bool
     """bool[rows, columns], which rows are NULL; without columns that have none."""
     nan: Bool
@@ -52,10 +56,16 @@ class Problem:
     """bool[boxes, columns], whether NULL meets the box."""
     wants_nan: Bool
     """bool[boxes, columns], whether NaN does."""
-    query: Int64
-    """int64[boxes], ascending: the query of each box."""
-    cost: Float64
-    """float64[queries], as `Boxes.weight`."""
+
+    @property
+    def query(self) -> Int64:
+        """Return the query of each box, int64[boxes], ascending."""
+        return self.boxes.query
+
+    @property
+    def cost(self) -> Float64:
+        """Return what reading all rows once costs each query, float64[queries]."""
+        return self.boxes.weight
 
     @cached_property
     def first(self) -> Int64:
@@ -117,16 +127,24 @@ class Problem:
     def live(self, rows: Int64, boxes: Int64) -> Int64:
         """Return which of the boxes meet the bounds of these rows (section 3.2: a node is frozen to
         its own minimum and maximum)."""
-        if self.valued:
-            own = self.code[rows]
-            low, high = own.min(axis=0), own.max(axis=0)
-            met = (self.low[boxes] <= high) & (self.high[boxes] >= low)
-        else:
-            low, high = self.least[rows].min(axis=0), self.most[rows].max(axis=0)
-            met = (self.low[boxes] <= high) & (self.high[boxes] >= low) & self.wants_value[boxes]
-            met |= self.wants_null[boxes] & self.null[rows].any(axis=0)
-            met |= self.wants_nan[boxes] & self.nan[rows].any(axis=0)
-        return boxes[met.all(axis=1)]
+        return boxes[self.meets(rows, ROOT, boxes)[0]]
+
+    def meets(self, rows: Int64, begins: Int64, boxes: Int64) -> Bool:
+        """Return the same of each part of the rows, bool[parts, boxes]. begins: int64[parts]."""
+
+        def bound(reduce: np.ufunc, values: Any) -> Any:
+            return reduce.reduceat(values, begins)[:, None, :]
+
+        least = self.least[rows]
+        most = least if self.most is self.least else self.most[rows]
+        met = self.low[boxes] <= bound(np.maximum, most)
+        met &= self.high[boxes] >= bound(np.minimum, least)
+        if not self.valued:
+            met &= self.wants_value[boxes]
+            met |= self.wants_null[boxes] & bound(np.logical_or, self.null[rows])
+            met |= self.wants_nan[boxes] & bound(np.logical_or, self.nan[rows])
+        found: Bool = met.all(axis=2)
+        return found
 
     def cost_of(self, boxes: Int64) -> float:
         """Return what a row costs the queries of these boxes."""
@@ -152,16 +170,18 @@ def problem_of(boxes: Boxes, weight: Float64, most_cuts: int = MOST_CUTS) -> Pro
     nan = _stacked(
         [own == axis.end for own, axis in zip(rows, boxes.axes, strict=True)], len(weight)
     )
-    beyond = int(code.max(initial=0)) + 2
+    beyond, absent = int(code.max(initial=0)) + 2, null | nan
+    least, most = code, code
+    if absent.any():
+        least, most = np.where(absent, beyond, code), np.where(absent, -1, code)
     ends = np.array([axis.end for axis in boxes.axes], dtype=np.int64)
     count = len(boxes.query)
     return Problem(
         boxes, weight, places, code,
-        np.where(null | nan, beyond, code), np.where(null | nan, -1, code), null, nan,
+        least, most, null, nan,
         _stacked([one.low + offset[n] for n, one in enumerate(found)], count),
         _stacked([one.high + offset[n] for n, one in enumerate(found)], count),
         _stacked([one.valued for one in found], count), boxes.low == 0, boxes.high > ends,
-        boxes.query, boxes.weight,
     )  # fmt: skip
 
 

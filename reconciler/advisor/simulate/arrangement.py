@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,11 @@ import numpy.typing as npt
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import TargetPartitions
-from reconciler.plan.grouping import arrivals, output_files
+from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.table.cut_tree import file_units, row_group_units
 from reconciler.table.filetable import Float64, Int64
-from reconciler.table.row_group_bytes import row_groups_of
+from reconciler.table.row_group_bytes import output_files, row_groups_of
 
 Int32 = npt.NDArray[np.int32]
 
@@ -84,11 +85,8 @@ class Arrangement:
 
 def place_of(pool: Pool, ordering: Ordering) -> Int64:
     """Return the rows of the pool in the order of `ordering`, whatever their part."""
-    key = [pool.columns[column.field_id] for column in ordering.key]
-    return order_rows(
-        ordering, [one.places for one in key], arrivals(pool.files)[pool.file],
-        distinct=[one.distinct for one in key],
-    )  # fmt: skip
+    places, distinct = pool.key_of(ordering)
+    return order_rows(ordering, places, arrivals(pool.files)[pool.file], distinct=distinct)
 
 
 def arranged(
@@ -107,17 +105,11 @@ def arranged(
     if most:
         narrow = np.uint16 if most < 1 << 16 else np.int64  # sorted in linear time
         order = order[np.argsort(part[order].astype(narrow), kind="stable")]
-    leaf = leaf_of(pool, ordering)
+    leaf = ordering.leaf_of(*pool.key_of(ordering))
     return Arrangement(
         pool, ordering, order, part[order], pool.weight[order], target,
         None if leaf is None else leaf[order],
     )  # fmt: skip
-
-
-def leaf_of(pool: Pool, ordering: Ordering) -> Int64 | None:
-    """Return the leaf of each row of the pool; None in an order without leaves."""
-    key = [pool.columns[column.field_id] for column in ordering.key]
-    return ordering.leaf_of([one.places for one in key], [one.distinct for one in key])
 
 
 @dataclass(frozen=True)
@@ -143,6 +135,25 @@ class Slices:
     def each(self) -> Float64:
         """Return the table's rows of one real file or row group."""
         return self.records / self.stands_for
+
+    def reduced(
+        self,
+        reduce: np.ufunc,
+        values: npt.NDArray[Any],
+        beyond: float,
+        edges: Int64 | None = None,
+    ) -> npt.NDArray[Any]:
+        """Reduce values over the slices, which may overlap, along the last axis.
+
+        values: of each row, or of what is between two edges, at which all slices begin and end.
+        beyond: changes no result.
+        """
+        ends = np.stack((self.starts, self.ends))
+        ends = ends if edges is None else np.searchsorted(edges, ends)
+        padding = np.full((*values.shape[:-1], 1), beyond, dtype=values.dtype)
+        padded = np.concatenate((values, padding), axis=-1)  # an end may be behind the last row
+        found: npt.NDArray[Any] = reduce.reduceat(padded, ends.T.reshape(-1), axis=-1)
+        return found[..., ::2]
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import OPEN_BYTES, TableView
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
-from reconciler.table.row_group_bytes import row_groups_of
+from reconciler.table.row_group_bytes import output_files, row_groups_of
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.uuid_order import UUID, alike_in_all_orders
 

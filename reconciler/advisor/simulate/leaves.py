@@ -8,10 +8,8 @@ in a leaf that is sorted by a column no gap is wider than to the next sampled va
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.advisor.simulate.arrangement import Arrangement, Slices
 from reconciler.table.cut_tree import thresholds_of
@@ -45,9 +43,8 @@ class LeafLimits:
         """Return ranges of slices without what their leaves rule out. low, high: int64[slices],
         which all sampled rows are within."""
         first, last = slices.starts, slices.ends - 1
-        least, most = (
-            _over(slices, np.minimum, self.low, FAR), _over(slices, np.maximum, self.high, -FAR)
-        )  # fmt: skip
+        least = slices.reduced(np.minimum, self.low, FAR)
+        most = slices.reduced(np.maximum, self.high, -FAR)
         alone = self.leaf[first] == self.leaf[last]
         least = np.where(alone, np.maximum(least, self.before[first]), least)
         most = np.where(alone, np.minimum(most, self.after[last]), most)
@@ -56,7 +53,7 @@ class LeafLimits:
     def barred(self, slices: Slices) -> Bool:
         """Return the classes (NULL, value, NaN) that no leaf of a slice may hold,
         bool[3, slices]."""
-        null, nan = (~_over(slices, np.logical_or, one, False) for one in (self.null, self.nan))
+        null, nan = (~slices.reduced(np.logical_or, one, False) for one in (self.null, self.nan))
         return np.stack([null, np.zeros_like(null), nan])
 
 
@@ -92,13 +89,3 @@ def _neighbours(ranks: Int64, leaf: Int64, part: Int64, mine: Bool) -> tuple[Int
     valued = same & (ranks[1:] >= 0)
     after[:-1][valued] = ranks[1:][valued]
     return before, after
-
-
-def _over(
-    slices: Slices, reduce: np.ufunc, values: npt.NDArray[Any], beyond: int
-) -> npt.NDArray[Any]:
-    """Reduce per-row values over slices. beyond: changes no result."""
-    padded = np.append(values, np.asarray(beyond, dtype=values.dtype))
-    ends = np.stack((slices.starts, slices.ends), axis=1).reshape(-1)
-    found: npt.NDArray[Any] = reduce.reduceat(padded, ends)[::2]
-    return found

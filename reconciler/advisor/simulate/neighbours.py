@@ -70,12 +70,10 @@ class BlockOrder:
     def order(self) -> Int64:
         """Return the blocks' rows in the order."""
         rows = self.blocks.rows
-        key = [rows.columns[column.field_id] for column in self.ordering.key]
+        places, distinct = rows.key_of(self.ordering)
         chunk = None if self.spec is None else target_partitions(rows, self.spec).number
-        return order_rows(
-            self.ordering, [one.places for one in key], arrivals(rows.files)[rows.file], chunk,
-            [one.distinct for one in key],
-        )  # fmt: skip
+        arrival = arrivals(rows.files)[rows.file]
+        return order_rows(self.ordering, places, arrival, chunk, distinct)
 
     @cached_property
     def neighbours(self) -> Mapping[int, Neighbours]:

@@ -87,6 +87,12 @@ class Pool:
     def __len__(self) -> int:
         return len(self.file)
 
+    def key_of(self, ordering: Ordering) -> tuple[list[Int64], list[Array]]:
+        """Return, per column of an ordering's key, the place of each row, and the values by rank.
+        Raises KeyError if a column was not sampled."""
+        key = [self.columns[column.field_id] for column in ordering.key]
+        return [one.places for one in key], [one.distinct for one in key]
+
 
 @dataclass(frozen=True, slots=True)
 class Present:

@@ -64,12 +64,8 @@ class _Reduced:
     def over(
         self, slices: Slices, reduce: np.ufunc, values: npt.NDArray[Any], beyond: float
     ) -> npt.NDArray[Any]:
-        """Reduce values over slices, which may overlap. beyond: changes no result."""
-        ends = np.searchsorted(self.edges, np.stack((slices.starts, slices.ends)))
-        padding = np.full((*values.shape[:-1], 1), beyond, dtype=values.dtype)
-        padded = np.concatenate((values, padding), axis=-1)  # an end may be behind the last row
-        found: npt.NDArray[Any] = reduce.reduceat(padded, ends.T.reshape(-1), axis=-1)
-        return found[..., ::2]
+        """Reduce values over slices (`Slices.reduced`)."""
+        return slices.reduced(reduce, values, beyond, self.edges)
 
 
 def _bounds(

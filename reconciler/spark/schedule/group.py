@@ -13,12 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.grouping import (
-    Extents,
-    arrival_order,
-    output_files,
-    places,
-)
+from reconciler.plan.grouping import Extents, arrival_order, places
+from reconciler.table.row_group_bytes import output_files
 from reconciler.table.values import Scalar, cut_bound
 
 

@@ -124,7 +124,7 @@ def _require_no_tree(group: Group, reason: str) -> None:
         raise UserError(
             "a tree of cuts cannot be written by Spark",
             details=(reason,),
-            do="use clustering.mode WorkloadAware without trees, or Declared, for this table",
+            do="remove the cause, or use clustering.mode Declared for this table",
         )
 
 
