@@ -58,10 +58,13 @@ def test_files_are_leaves_and_rows_are_those_of_before(
     ]  # fmt: skip
     bench.run(bench.request(name, *actions))
     intact(bench, name, rows)
+    leaves = dict[str, list[int]]()
     for file in bench.files(name):
         path = file.file_path.removeprefix("file:")
         found = duckdb.sql(f"SELECT {LEAF} AS leaf, count(*) FROM '{path}' GROUP BY 1").fetchall()
         assert len(found) == 1, found
+        leaves.setdefault(path.rpartition("/")[0], []).append(found[0][0])
+    assert all(own == sorted(own) for own in leaves.values()), "by path, as files arrive"
     assert len(bench.files(name)) >= 5 * len(actions)
 
 

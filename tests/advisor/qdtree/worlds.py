@@ -12,7 +12,7 @@ import numpy as np
 from reconciler.advisor.simulate.missing import NAN, NULL, VALUE
 from reconciler.queries.predicate import And, Comparison, In, IsNull, Or, Ref, StartsWith
 from reconciler.queries.pruning import may_match
-from reconciler.queries.shape import Shape
+from reconciler.queries.shape import Shape, asked
 from reconciler.table.filetable import ColumnBounds
 from reconciler.table.values import Kind
 
@@ -79,11 +79,7 @@ def read_share(
 
 
 def demand_of(predicate: Any, literals: tuple[Any, ...], executions: np.ndarray) -> Shape:
-    none = np.zeros(len(executions), dtype=np.int64)
-    return Shape(
-        "s", predicate, (), literals, (), executions, executions, none, none * np.nan, none,
-        none.astype(np.int32),
-    )  # fmt: skip
+    return asked("s", predicate, (), literals, executions, executions)
 
 
 def random_world(seed: int, rows: int = 400) -> tuple[Any, ...]:
