@@ -16,11 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.replay.baseline import do_nothing, sort_everything
-from bench.replay.literal_wair import literal_wair
-from bench.replay.ours import ours
-from bench.replay.replay import Policy, Replay, Step, replay
-from bench.replay.table import SimulatedTable, empty_table
+from bench.replay.table import SimulatedTable, arriving, empty_table
 from bench.results import write_section
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Settings
 from reconciler.advisor.decide import decide
@@ -30,6 +26,10 @@ from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rates import decayed_forecast
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.shape import Workload
+from reconciler.replay.policies.fixed import do_nothing, sort_everything
+from reconciler.replay.policies.literal_wair import literal_wair
+from reconciler.replay.policies.ours import ours
+from reconciler.replay.run import Policy, Replay, Step, replay
 from reconciler.table.schema import Field, Schema
 from reconciler.table.times import DAY_MS
 from tests.advisor.worlds import claiming
@@ -154,7 +154,7 @@ def protocol_steps(seed: int) -> list[Step]:
             query(month * 100 + i, t.column, t.low, 2 * MONTH_DAYS, at + i * 60_000, 1.0)
             for i, t in enumerate(mix)
         ).shapes
-        steps.append(Step(_month(random, month), ROWS_PER_MONTH // FILES_PER_MONTH, queries,
+        steps.append(arriving(_month(random, month), ROWS_PER_MONTH // FILES_PER_MONTH, queries,
                           at + BATCH_MS // 2))  # fmt: skip
     return steps
 
@@ -256,7 +256,7 @@ def shift_steps(seed: int, days: int, period: int, weight: float) -> list[Step]:
             for i in range(20)
         ).shapes  # fmt: skip
         arrived = _arrived(random, day + 23, 800)
-        steps.append(Step(arrived, 800, queries, day * DAY_MS + DAY_MS // 2))
+        steps.append(arriving(arrived, 800, queries, day * DAY_MS + DAY_MS // 2))
     return steps
 
 
@@ -323,7 +323,7 @@ def betrayal_steps(seed: int, days: Sequence[tuple[int, int]], each: int = 20) -
                       day * DAY_MS + i * 60_000, 1.0)
                 for i in range(each)
             ).shapes  # fmt: skip
-            steps.append(Step(None, 0, queries, day * DAY_MS + DAY_MS // 2))
+            steps.append(arriving(None, 0, queries, day * DAY_MS + DAY_MS // 2))
             day += 1
     return steps
 
@@ -359,7 +359,7 @@ def ingest_steps(seed: int, batches: int, queries: int) -> list[Step]:
     """A file a day, and as many queries of one scattered column each day."""
     random = np.random.default_rng(seed)
     return [
-        Step(
+        arriving(
             _arrived(random, batch, 800), 800,
             batch_fragments(
                 query(batch * 1_000 + i, PART, int(random.integers(0, 199_600)), 400,

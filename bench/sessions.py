@@ -22,8 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.replay.ours import ours
-from bench.replay.replay import carry_out
 from bench.replay.table import SimulatedTable, empty_table
 from bench.results import write_section
 from reconciler.advisor.advice import HORIZON_MS, Settings
@@ -35,6 +33,8 @@ from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.shape import Workload
+from reconciler.replay.policies.ours import ours
+from reconciler.replay.run import carry_out
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.times import DAY_MS
 

@@ -14,17 +14,23 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import as_rewrite
 from reconciler.plan.grouping import arrival_order, extents
 from reconciler.plan.ordering import order_rows
+from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import type_width
+from reconciler.replay.run import Step
 from reconciler.table.column_bytes import RUN_BYTES
 from reconciler.table.cut_tree import file_units
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import PartitionSpec, Schema
+
+ROWS_PER_FILE = 128
+"""Sampled rows of each file that a decision sees."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,15 @@ class SimulatedTable:
             file=np.concatenate(owner) if owner else np.zeros(0, dtype=np.int64),
         )
 
+    def given(self, workload: Workload, settings: Settings) -> AdviceInput:
+        """Return what a decision is made from: exact footers, and a sample of every file."""
+        files = self.file_table()
+        sample = self.sample(np.arange(len(files)), ROWS_PER_FILE)
+        return AdviceInput(files, workload, settings, self.row_groups(), sample)
+
+    def after(self, action: Action, settings: Settings) -> SimulatedTable:
+        return self.apply(action, settings.now_ms)
+
     def apply(self, action: Action, now_ms: int) -> SimulatedTable:
         """Return the table after a rewrite. Rows are moved, never changed."""
         rewrite = as_rewrite(action)
@@ -253,3 +268,17 @@ class SimulatedTable:
 
 def empty_table(schema: Schema) -> SimulatedTable:
     return SimulatedTable(schema, {}, ())
+
+
+def arriving(
+    rows: Mapping[int, Array] | None,
+    rows_per_file: int,
+    queries: tuple[Shape, ...],
+    now_ms: int,
+) -> Step[SimulatedTable]:
+    """Return a step: rows arrive in files of one row group each, then queries run."""
+    if rows is None:
+        return Step(None, queries, now_ms)
+    return Step(
+        lambda table: table.append(rows, rows_per_file, now_ms, rows_per_file), queries, now_ms
+    )

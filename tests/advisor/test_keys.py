@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 
-from bench.replay.replay import reading
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.choose.recluster import recluster
@@ -18,6 +17,7 @@ from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.ordering import Lexicographic, best_of
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.replay.run import reading
 from reconciler.table.schema import Field, Schema, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -99,11 +99,11 @@ def test_a_curve_over_all_columns_is_chosen_where_every_query_combines_most_of_t
     assert isinstance(action.action, Recluster)
     assert len(action.action.ordering.key) >= 4
     asked = workload(queries).shapes
-    found = reading(table.apply(action.action, 0), asked, settings)
+    found = reading(table.apply(action.action, 0), asked, settings)[1]
     every, together = np.arange(len(files)), np.zeros(len(files), dtype=np.int64)
     for pair in combinations((1, 2, 3, 4, 5), 2):
         layout = Layout(best_of(tuple(map(SortColumn, pair))), size, size, together)
-        assert found < 0.9 * reading(table.laid_out(layout, every, 0), asked, settings)
+        assert found < 0.9 * reading(table.laid_out(layout, every, 0), asked, settings)[1]
 
 
 def _explored() -> tuple[SimulatedTable, list[Fragment]]:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.replay.baseline import do_nothing, sort_everything
-from bench.replay.literal_wair import literal_wair
-from bench.replay.ours import ours
-from bench.replay.replay import Policy, Replay, Step, replay
-from bench.replay.table import empty_table
+from bench.replay.table import arriving, empty_table
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.rewrite_cost import Rho
+from reconciler.replay.policies.fixed import do_nothing, sort_everything
+from reconciler.replay.policies.literal_wair import literal_wair
+from reconciler.replay.policies.ours import ours
+from reconciler.replay.run import Policy, Replay, replay
 from tests.advisor.worlds import DAY, PART, ROW_BYTES, SCHEMA, SETTINGS, arriving_rows, range_query
 
 DAYS, ROWS, PER_FILE = 8, 2_000, 250
@@ -28,7 +28,7 @@ def played(policy: Policy, rho: float = 1.0) -> Replay:
             for number, low in enumerate(random.integers(0, 99_000, 20).tolist())
         ).shapes
         rows = arriving_rows(random, ROWS, first=day * ROWS)
-        steps.append(Step(rows, PER_FILE, asked, day * DAY + DAY // 2))
+        steps.append(arriving(rows, PER_FILE, asked, day * DAY + DAY // 2))
     size = ROW_BYTES * PER_FILE
     settings = replace(
         SETTINGS, target_bytes=size, row_group_bytes=size, open_bytes=0, rho=Rho(rho, "measured")

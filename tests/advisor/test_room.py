@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.replay.ours import ours
-from bench.replay.replay import Replay, Step, replay
+from bench.replay.table import arriving
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
 from reconciler.advisor.judge.candidate import planned_layout, readings_of, weigh, what_if
 from reconciler.advisor.judge.room import admitted, room_left, stake
@@ -20,6 +19,8 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.shape import Workload
+from reconciler.replay.policies.ours import ours
+from reconciler.replay.run import Replay, Step, replay
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -189,7 +190,7 @@ def _days(columns: list[int], weight: float = 1.0, each: int = 16) -> list[Step]
             )
             for n, low in enumerate(random.integers(0, domain - domain // 100, each).tolist())
         ).shapes
-        steps.append(Step(None, 0, asked, day * DAY + DAY // 2))
+        steps.append(arriving(None, 0, asked, day * DAY + DAY // 2))
     return steps
 
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.replay.baseline import sort_everything
-from bench.replay.ours import ours
-from bench.replay.replay import Replay, Step, replay
-from bench.replay.table import SimulatedTable, empty_table
+from bench.replay.table import SimulatedTable, arriving, empty_table
 from reconciler.advisor.advice import Advice
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.rewrite_cost import Rho
+from reconciler.replay.policies.fixed import sort_everything
+from reconciler.replay.policies.ours import ours
+from reconciler.replay.run import Replay, replay
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -48,7 +48,7 @@ def _fed(queries: int, policy, days: int = 32) -> Replay:
             for n, low in enumerate(lows)
         ).shapes
         rows = arriving_rows(random, ROWS, first=day * ROWS)
-        steps.append(Step(rows, ROWS, asked, day * DAY + DAY // 2))
+        steps.append(arriving(rows, ROWS, asked, day * DAY + DAY // 2))
     settings = replace(SMALL, rho=Rho(4.0, "measured"))
     return replay(empty_table(SCHEMA), steps, policy, settings)
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.replay.ours import ours
-from bench.replay.replay import Step, replay
-from bench.replay.table import SimulatedTable, empty_table
+from bench.replay.table import SimulatedTable, arriving, empty_table
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.queries.demanded import demands
@@ -20,6 +18,8 @@ from reconciler.queries.read_cost import read_shape
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
+from reconciler.replay.policies.ours import ours
+from reconciler.replay.run import replay
 from reconciler.table.schema import Field, Schema
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -170,7 +170,7 @@ def test_windows_that_move_while_data_arrives_rewrite_little(window_days):
             DEVICE: random.integers(0, DEVICES, rows), TIME: times, VALUE: random.random(rows)
         }  # fmt: skip
         asked_then = tuple(one.since(day * DAY, (day + 1) * DAY - 1) for one in log.shapes)
-        steps.append(Step(data, rows // 2, asked_then, (day + 1) * DAY))
+        steps.append(arriving(data, rows // 2, asked_then, (day + 1) * DAY))
     size = ROW_BYTES * rows // 2
     settings = replace(
         SETTINGS, target_bytes=size, row_group_bytes=size // 4, rho=Rho(4.0, "measured")

@@ -11,8 +11,17 @@ import numpy.typing as npt
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import OPEN_BYTES, TableView
-from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
+from reconciler.table.filetable import (
+    UNKNOWN,
+    Array,
+    Bool,
+    ColumnBounds,
+    FileTable,
+    Float64,
+    Int64,
+)
 from reconciler.table.row_group_bytes import output_files, row_groups_of
+from reconciler.table.sample import RowSample
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.uuid_order import UUID, alike_in_all_orders
 
@@ -74,6 +83,18 @@ class Written:
     files: int
     label: str
     share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """The output of a layout with the sampled rows of each file."""
+
+    view: TableView
+    """Its files and row groups."""
+    sample: RowSample | None
+    """The sampled rows, sorted by file; None if there are none."""
+    stands_for: Float64
+    """float64[files], real files that each one represents: more than one in a thin sample."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from reconciler.advisor.simulate.layout import Layout, Written, simulated_files
+from reconciler.advisor.simulate.layout import Layout, Written, WrittenRows, simulated_files
 from reconciler.advisor.simulate.stored import (
     Stored,
     slice_domain,
@@ -21,6 +23,33 @@ from reconciler.table.values import Kind
 
 def merged(now: TableView, layout: Layout) -> Written:
     """Return the files that these become if they are concatenated in order of arrival."""
+    found = _merged(now, layout)
+    return Written((found.view,), found.files, "bound", found.share)
+
+
+def merged_rows(now: TableView, layout: Layout) -> WrittenRows:
+    """Return the files that these become, and which of the sampled rows are in each."""
+    found = _merged(now, layout)
+    sample = now.sample
+    if sample is not None:
+        order = np.argsort(found.bins[sample.file], kind="stable")
+        sample = sample.take(order)
+        sample = replace(sample, file=found.bins[sample.file])
+    return WrittenRows(found.view, sample, np.ones(len(found.view.files)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """view: the output; bins: int64[files], the output file of each input; files, share: as in
+    `Written`."""
+
+    view: TableView
+    bins: Int64
+    files: int
+    share: float
+
+
+def _merged(now: TableView, layout: Layout) -> _Merged:
     order = np.lexsort((arrivals(now.files), layout.groups))
     runs = Grouping(order, np.flatnonzero(np.diff(layout.groups[order], prepend=-1)))
     stored, live, limit = stored_columns(now), now.files.live_bytes, layout.row_group_bytes
@@ -29,8 +58,8 @@ def merged(now: TableView, layout: Layout) -> Written:
     share = written_share(now.files, stored, view.files.column_sizes, count)
     settled, files = output_file_of(runs, live, layout.target_bytes / share)
     if files != count:
-        view = merged_whole(now, settled, limit, stored)
-    return Written((view,), files, "bound", share)
+        return _Merged(merged_whole(now, settled, limit, stored), settled, files, share)
+    return _Merged(view, bins, files, share)
 
 
 def merged_whole(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.missing import NAN, Missing, missing
+from reconciler.advisor.simulate.missing import NAN, NULL, Missing, missing
 from reconciler.advisor.simulate.stored import Stored, in_order, stored_columns
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.table_view import TableView
@@ -92,6 +92,16 @@ class Pool:
         Raises KeyError if a column was not sampled."""
         key = [self.columns[column.field_id] for column in ordering.key]
         return [one.places for one in key], [one.distinct for one in key]
+
+    def as_sample(self) -> RowSample:
+        """Return the rows as a sample of the pool's files."""
+        values, null = {}, {}
+        for field_id, column in self.columns.items():
+            values[field_id] = column.distinct[np.maximum(column.ranks, 0)]
+            null[field_id] = column.missing.of == NULL
+            if (column.missing.of == NAN).any():
+                values[field_id] = np.where(column.missing.of == NAN, np.nan, values[field_id])
+        return RowSample(values, null, self.weight, self.file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from reconciler.advisor.simulate.layout import (
     Layout,
     Outcome,
     Written,
+    WrittenRows,
     as_in_manifest,
     simulated_files,
 )
@@ -41,6 +42,16 @@ def sampled(pool: Pool, layout: Layout) -> Written:
     rows = _arranged(pool, layout)
     settled = _settled(rows, layout)
     return Written((_view(rows, layout, settled),), settled.files, "sampled", settled.share)
+
+
+def sampled_rows(pool: Pool, layout: Layout) -> WrittenRows:
+    """Return the files that the pool's rows become, and which rows are in each."""
+    rows = _arranged(pool, layout)
+    settled = _settled(rows, layout)
+    files = settled.made.files
+    owner = np.repeat(np.arange(len(files.starts), dtype=np.int64), files.rows)
+    sample = replace(pool.as_sample(), file=np.zeros(len(pool), dtype=np.int64)).take(rows.order)
+    return WrittenRows(_view(rows, layout, settled), replace(sample, file=owner), files.stands_for)
 
 
 def stored_bytes(pool: Pool, layout: Layout) -> StoredBytes:

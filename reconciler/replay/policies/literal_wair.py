@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.replay.replay import Policy
-from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import Settings
 from reconciler.advisor.wair.cut import cut
 from reconciler.advisor.wair.signature import signatures
@@ -20,34 +18,32 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.demanded import demands, predicate_columns
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
+from reconciler.replay.run import Policy, ReplayTable
 from reconciler.table.schema import SortColumn
 
-SAMPLED_ROWS = 128
-"""Sampled rows of each file."""
 
-
-def literal_wair(columns: Sequence[int], window: int, k_max: int) -> Policy:
+def literal_wair(columns: Sequence[int], window: int, k_max: int) -> Policy[ReplayTable]:
     """Algorithm 2 to the letter: utilization alone, the one of `columns` with the greatest savings.
 
     window: queries that it remembers; k_max: most files of one sort.
     """
 
-    def policy(table: SimulatedTable, work: Workload, settings: Settings) -> Sequence[Action]:
-        files = table.file_table()
+    def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
+        given = table.given(work, settings)
+        files = given.table
         view = table_view(
-            files, table.row_groups(), table.sample(np.arange(len(files)), SAMPLED_ROWS),
-            settings.row_group_bytes, settings.open_bytes,
-        )  # fmt: skip
+            files, given.row_groups, given.sample, settings.row_group_bytes, settings.open_bytes
+        )
         wanted = [
             replace(demand, executions=demand.weight)
-            for demand in demands(recent(work, window), table.schema, settings.horizon_ms)
+            for demand in demands(recent(work, window), files.schema, settings.horizon_ms)
         ]
         savings = file_savings(view, wanted)
         cost = settings.rho.value * files.bytes.astype(np.float64)
         chosen = np.sort(cut(savings.saving, cost, settings.alpha, np.inf).chosen)
         if not len(chosen):
             return ()
-        used = [predicate_columns(demand.predicate, table.schema) for demand in wanted]
+        used = [predicate_columns(demand.predicate, files.schema) for demand in wanted]
         vectors = signatures(savings.by_shape[:, chosen], used, list(columns))
         key = (SortColumn(columns[int(vectors.sum(axis=0).argmax())]),)
         each = replace(extents(files.take(chosen), key), bytes=np.ones(len(chosen), dtype=np.int64))

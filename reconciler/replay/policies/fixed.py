@@ -1,0 +1,119 @@
+"""Policies without a model of the workload, with which others are compared: nothing, a sort of all
+files, of new files, of the deepest ones, and a new tree of cuts each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reconciler.advisor.advice import Settings
+from reconciler.advisor.qdtree.building import tree_for
+from reconciler.advisor.simulate.pool import build_pool
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.rewrite import Cluster
+from reconciler.plan.ordering import Lexicographic, Ordering, by_tree
+from reconciler.queries.demanded import demands
+from reconciler.queries.shape import Workload
+from reconciler.queries.table_view import table_view
+from reconciler.replay.run import Policy, ReplayTable
+from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.overlap_depth import ranges_of, spanned
+from reconciler.table.schema import SortColumn
+from reconciler.table.values import Scalar
+
+DEEP = 2.0
+"""Files that share a file's range, from which on it is sorted again."""
+
+
+def do_nothing(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
+    """Never rewrite."""
+    return ()
+
+
+def sort_everything(column: int) -> Policy[ReplayTable]:
+    """Sort the whole table by one column after each batch."""
+    ordering = Lexicographic((SortColumn(column),))
+
+    def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
+        files = table.file_table()
+        return _sorted(files, np.arange(len(files)), ordering, settings)
+
+    return policy
+
+
+def sort_new_data(column: int) -> Policy[ReplayTable]:
+    """Sort the files that came since the last batch by one column, and never touch them again
+    ("new data, new cluster" in WAIR, section 6)."""
+    ordering = Lexicographic((SortColumn(column),))
+
+    def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
+        files = table.file_table()
+        return _sorted(files, np.flatnonzero(~files.layout_written), ordering, settings)
+
+    return policy
+
+
+def sort_deepest(column: int, most_files: int) -> Policy[ReplayTable]:
+    """Sort the files whose ranges of one column overlap most others, as warehouses that maintain a
+    declared key do. most_files: of one batch."""
+    ordering = Lexicographic((SortColumn(column),))
+
+    def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
+        files = table.file_table()
+        ranges = ranges_of(files, column)
+        known = np.flatnonzero(ranges.known)
+        if len(known) < 2:
+            return ()
+        depth = len(known) * spanned(ranges, known, files.records)
+        deep = known[np.lexsort((known, -depth))][:most_files]
+        if depth.max() < DEEP:
+            return ()
+        return _sorted(files, np.sort(deep), ordering, settings)
+
+    return policy
+
+
+def rebuild_tree(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
+    """Write the whole table into a new tree of cuts after each batch (Yang et al., "Qd-tree")."""
+    given = table.given(work, settings)
+    view = table_view(
+        given.table, given.row_groups, given.sample, settings.row_group_bytes, settings.open_bytes
+    )
+    wanted = demands(work, given.table.schema, settings.horizon_ms)
+    pool = None if given.sample is None else build_pool(view, tuple(given.sample.values))
+    if pool is None or not wanted:
+        return ()
+    tree = tree_for(pool, wanted, settings.target_bytes, settings.trees, settings.seed)
+    if tree is None:
+        return ()
+    every = np.arange(len(given.table), dtype=np.int64)
+    return _sorted(given.table, every, by_tree(tree), settings)
+
+
+def _sorted(files: FileTable, rows: Int64, ordering: Ordering, settings: Settings) -> list[Action]:
+    """Return one sort of these files for each partition."""
+    found: list[Action] = []
+    for number in np.unique(files.partition[rows]).tolist():
+        spec, partition = files.partitions[number]
+        own = rows[files.partition[rows] == number]
+        found.append(_cluster(files, own, spec, partition, ordering, settings))
+    return found
+
+
+def _cluster(
+    files: FileTable,
+    rows: Int64,
+    spec: int,
+    partition: tuple[Scalar | None, ...],
+    ordering: Ordering,
+    settings: Settings,
+) -> Action:
+    return Cluster(
+        spec_id=spec,
+        partition=partition,
+        ordering=ordering,
+        inputs=tuple(sorted(str(path) for path in files.path[rows])),
+        target_bytes=settings.target_bytes,
+        row_group_bytes=settings.row_group_bytes,
+    )

@@ -1,0 +1,213 @@
+"""Replays batches of new rows and queries under a policy, and adds up all costs.
+
+The measure of every policy (Pang et al., "WAIR", section 6): what queries read plus rho times what
+was rewritten, beside the same table that nobody rewrites. Debt and realised savings are kept as the
+ledger keeps them (Eq. 2 and 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from reconciler.advisor.advice import AdviceInput, Debt, Settings
+from reconciler.advisor.measure.credit import Price, Rewrite, credit_of, written
+from reconciler.plan.actions.base import Action
+from reconciler.queries.demanded import demands
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.shape import Shape, Workload, workload_of
+from reconciler.queries.table_view import TableView, table_view
+from reconciler.table.filetable import FileTable, Float64, Int64
+from reconciler.table.sample import RowGroups
+from reconciler.table.times import DAY_MS
+
+HISTORY_MS = 60 * DAY_MS
+"""How far back a decision sees queries."""
+
+
+class ReplayTable(Protocol):
+    """A table that a replay may change."""
+
+    def file_table(self) -> FileTable: ...
+
+    def row_groups(self) -> RowGroups | None: ...
+
+    def given(self, workload: Workload, settings: Settings) -> AdviceInput:
+        """Return what a decision on this state is made from."""
+        ...
+
+    def after(self, action: Action, settings: Settings) -> Self: ...
+
+
+Table = TypeVar("Table", bound=ReplayTable)
+Decided = TypeVar("Decided", bound=ReplayTable, contravariant=True)
+
+
+class Policy(Protocol[Decided]):
+    """Decides what is rewritten after a batch."""
+
+    def __call__(
+        self, table: Decided, work: Workload, settings: Settings, /
+    ) -> Sequence[Action]: ...
+
+
+@dataclass(frozen=True)
+class Step(Generic[Table]):
+    """One batch: rows that arrive, then queries, then a decision."""
+
+    arrive: Callable[[Table], Table] | None
+    """Adds the rows of the batch; None if none arrive."""
+    queries: tuple[Shape, ...]
+    """The queries of the batch."""
+    now_ms: int
+    """Time of the decision, in epoch milliseconds."""
+
+
+@dataclass(frozen=True)
+class Replay(Generic[Table]):
+    """What a workload costs under a policy. Arrays have shape [steps]."""
+
+    read: Float64
+    """Cost of the queries in bytes of reading, openings included."""
+    read_bytes: Float64
+    """Bytes that the queries read."""
+    rewritten: Float64
+    """Cost of the rewrites in bytes of reading: rho times the bytes of their inputs."""
+    rewritten_bytes: Float64
+    """Bytes of the rewrites' inputs."""
+    actions: Int64
+    """Number of rewrites."""
+    files: Int64
+    """Number of files after the step."""
+    untouched: Float64
+    """Cost of the same queries on the table that nobody rewrites."""
+    table: Table
+    """The final state."""
+
+    @property
+    def cost(self) -> Float64:
+        return self.read + self.rewritten
+
+    @property
+    def ratio(self) -> float:
+        """Return the total cost divided by that of doing nothing."""
+        return float(self.cost.sum() / max(self.untouched.sum(), 1.0))
+
+    def worst_ratio(self, first: int = 0) -> float:
+        """Return the greatest ratio of the costs so far, at any step from `first` on."""
+        ours, none = np.cumsum(self.cost)[first:], np.cumsum(self.untouched)[first:]
+        return float((ours / np.maximum(none, 1.0)).max(initial=0.0))
+
+
+def replay(
+    table: Table,
+    steps: Sequence[Step[Table]],
+    policy: Policy[Table],
+    settings: Settings,
+    *,
+    before: Sequence[Shape] = (),
+    done: Callable[[int], None] = lambda _: None,
+) -> Replay[Table]:
+    """Run every step: rows arrive, queries run, the policy decides, rewrites run.
+
+    The decision sees only queries that ran before it. before: queries from before the first step.
+    done: is called with the number of finished steps.
+    """
+    twin, log = table, list(before)
+    past: list[Rewrite] = []
+    spans: list[_Costs] = []
+    price = Price(settings.open_bytes, settings.row_group_bytes)
+    realised = spent = 0.0
+    for step in steps:
+        if step.arrive is not None:
+            same = twin is table
+            table = step.arrive(table)
+            twin = table if same else step.arrive(twin)
+        size, read = reading(table, step.queries, settings)
+        untouched = read if twin is table else reading(twin, step.queries, settings)[1]
+        log = [*(one.since(step.now_ms - HISTORY_MS) for one in log), *step.queries]
+        realised += sum(credit_of(one, step.queries, price).table_least for one in past)
+        now = replace(settings, now_ms=step.now_ms, debt=Debt(spent, max(0.0, realised)))
+        actions = policy(table, workload_of(log), now)
+        table, moved, past = carry_out(table, actions, now, past)
+        spent += settings.rho.value * sum(moved)
+        spans.append(_Costs(read, size, sum(moved), len(moved), len(table.file_table()), untouched))
+        done(len(spans))
+    rewritten = np.array([one.moved for one in spans], dtype=np.float64)
+    return Replay(
+        read=np.array([one.read for one in spans]),
+        read_bytes=np.array([one.size for one in spans]),
+        rewritten=settings.rho.value * rewritten,
+        rewritten_bytes=rewritten,
+        actions=np.array([one.actions for one in spans], dtype=np.int64),
+        files=np.array([one.files for one in spans], dtype=np.int64),
+        untouched=np.array([one.untouched for one in spans]),
+        table=table,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What one step took: cost and bytes of its queries, bytes and number of its rewrites, files
+    after it, and the cost of the queries on the untouched table."""
+
+    read: float
+    size: float
+    moved: int
+    actions: int
+    files: int
+    untouched: float
+
+
+def carry_out(
+    table: Table, actions: Sequence[Action], settings: Settings, past: list[Rewrite]
+) -> tuple[Table, list[int], list[Rewrite]]:
+    """Return the table after the actions, the bytes that each rewrite took, and all rewrites."""
+    moved: list[int] = []
+    for action in actions:
+        files = table.file_table()
+        table = table.after(action, settings)
+        after = table.file_table()
+        if after is files:
+            continue
+        taken = np.isin(files.path.astype(str), list(action.inputs))
+        moved.append(int(files.bytes[taken].sum()))
+        new = ~np.isin(after.path.astype(str), files.path.astype(str))
+        past = [_replaced(one, action.inputs, settings.now_ms) for one in past]
+        if new.any():
+            made = written("replay", settings.now_ms, (files.take(taken),), after.take(new))
+            past.append(made)
+    return table, moved, past
+
+
+def _replaced(rewrite: Rewrite, inputs: Sequence[str], now_ms: int) -> Rewrite:
+    """Return the rewrite after another one took these files."""
+    taken = np.isin(rewrite.after.path.astype(str), list(inputs))
+    if not taken.any():
+        return rewrite
+    return replace(rewrite, replaced_ms=np.where(taken, now_ms, rewrite.replaced_ms))
+
+
+def reading(
+    table: ReplayTable, queries: Sequence[Shape], settings: Settings
+) -> tuple[float, float]:
+    """Return what recorded queries read of a table in bytes, and that with the cost of openings."""
+    if not queries:
+        return 0.0, 0.0
+    view = _view(table, settings)
+    size = cost = 0.0
+    for demand in demands(workload_of(queries), view.files.schema, settings.horizon_ms):
+        found = read_shape(view, demand)
+        size += float(demand.weight @ found.bytes)
+        cost += float(demand.weight @ found.cost)
+    return size, cost
+
+
+def _view(table: ReplayTable, settings: Settings) -> TableView:
+    return table_view(
+        table.file_table(), table.row_groups(), None, settings.row_group_bytes,
+        settings.open_bytes,
+    )  # fmt: skip
