@@ -33,6 +33,7 @@ VERBS = (
     "init",
     "validate",
     "recommend",
+    "replay",
     "plan",
     "apply",
     "approve",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from reconciler.render.report_model import (
     QueryBytes,
     Spans,
 )
+
+if TYPE_CHECKING:
+    from reconciler.replay.result import Replayed
 
 BEFORE, AFTER, QUERIED = "#b3541e", "#1f5f8b", "#8a8a8a"
 HOUR_MS = 3_600_000
@@ -351,3 +354,26 @@ def by_saving_per_cost(data: Sequence[JudgedRewrite]) -> list[JudgedRewrite]:
 
 def _signed_bytes(value: float, _position: int) -> str:
     return iec(value) if value >= 0 else "-" + iec(-value)
+
+
+LINES = ("-", "--", "-.", ":")
+"""Styles by which policies differ where colours do not."""
+
+
+def added_costs(found: Replayed) -> str:
+    """The costs of policies in a replay as they add up over the batches: reading and rewriting."""
+    days = (np.array(found.ends_ms) - found.since_ms) / (24 * HOUR_MS)
+    with _figure(width=7.5, height=3.8) as (figure, axes):
+        ax, most = axes[0], 0.0
+        for number, result in enumerate(found.results):
+            total = np.cumsum(result.replay.cost)
+            most = max(most, float(total[-1]))
+            ax.plot(
+                days, total, LINES[number % len(LINES)], label=result.name,
+                color=QUERIED if number == 0 else f"C{number - 1}",
+            )  # fmt: skip
+        ax.set_xlabel("days")
+        ax.set_ylabel("cost, in bytes of reading")
+        _byte_steps(ax.yaxis, most)
+        ax.legend(frameon=False)
+        return _svg(figure, "costs of policies as they add up")

@@ -1,0 +1,150 @@
+"""`layoutctl replay TABLE`: what the last days of queries would have cost under other policies.
+
+The recorded queries run again, batch by batch, on the table in memory: under no policy, under the
+one that governs the table, and under those that are named. The table itself is never changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.options import CatalogName, Files, Format, Output, Quiet, Shared, Timeout
+
+if TYPE_CHECKING:
+    from reconciler.api.documents import TableLayoutPolicy
+    from reconciler.loop.replaying import Rival
+    from reconciler.loop.step import Step
+    from reconciler.replay.result import Replayed
+
+NONE, MINE = "none", "its policy"
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(rich_help_panel="Decide")
+    def replay(
+        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        file: Files = None,
+        policy: Annotated[
+            list[Path] | None,
+            typer.Option(
+                "--policy",
+                metavar="FILE",
+                help="Compare with the policy in this file; may be repeated.",
+            ),
+        ] = None,
+        baseline: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--baseline",
+                metavar="NAME",
+                help="Compare with sort-all, sort-new, literal-wair or new-tree; may be repeated.",
+            ),
+        ] = None,
+        days: Annotated[
+            int, typer.Option("--days", metavar="N", min=1, help="Days before the last query.")
+        ] = 30,
+        every: Annotated[
+            str, typer.Option("--every", metavar="DURATION", help="Time between two decisions.")
+        ] = "24h",
+        plot: Annotated[
+            Path | None,
+            typer.Option("--plot", metavar="FILE.svg", help="Draw the costs as they add up."),
+        ] = None,
+        catalog: CatalogName = None,
+        output: Format = Output.TABLE,
+        shared: Shared = False,
+        timeout: Timeout = 30.0,
+        quiet: Quiet = False,
+    ) -> None:
+        """Show what the recorded queries would have cost under other policies."""
+        import datetime as dt
+
+        from reconciler.cli import shared as sharing
+        from reconciler.cli.targets import select
+        from reconciler.loop.replaying import Span, replay_table
+        from reconciler.render.terminal import progress, width
+
+        span = Span(days, _milliseconds(every))
+        if plot is not None:
+            _require_place(plot)
+        chosen = select(table, file or [], catalog, timeout=timeout)
+        step = chosen.steps[0]
+        rivals = _rivals(step, policy or [], baseline or [])
+        actor = sharing.actor_of(chosen, timeout, shared)
+
+        def shown(name: str, finished: int, batches: int) -> None:
+            progress(f"{name}: batch {finished} of {batches}", quiet=quiet)
+
+        found = replay_table(step.target, rivals, span, actor, dt.datetime.now(dt.UTC), shown)
+        progress("", quiet=quiet)
+        from reconciler.render.replay_text import document, render
+
+        if plot is not None:
+            _draw(plot, found)
+        if output in (Output.JSON, Output.YAML):
+            from reconciler.cli.serialise import serialise
+
+            typer.echo(serialise(document(found), output), nl=False)
+        else:
+            typer.echo(render(found, width()))
+
+
+def _require_place(plot: Path) -> None:
+    """Refuse a drawing that could not be written, before the replay takes its time."""
+    import os
+
+    from reconciler.errors import UserError
+
+    if not os.access(plot.parent, os.W_OK) or plot.is_dir():
+        raise UserError(f"cannot write {plot}", do="name a file in a directory you can write")
+
+
+def _draw(path: Path, found: Replayed) -> None:
+    from reconciler.render.plots import added_costs
+
+    path.write_text(added_costs(found))
+
+
+def _milliseconds(every: str) -> int:
+    from reconciler.api.quantities import parse_duration
+    from reconciler.errors import UserError
+
+    try:
+        seconds = parse_duration(every)
+    except ValueError as error:
+        raise UserError(f'--every "{every}": {error}', do="for example --every 6h") from error
+    if seconds < 60:
+        raise UserError(f'--every "{every}" is less than a minute', do="for example --every 6h")
+    return seconds * 1000
+
+
+def _rivals(step: Step, files: list[Path], baselines: list[str]) -> list[Rival]:
+    """Return the policies to compare: none and the table's own first."""
+    from reconciler.errors import UserError
+    from reconciler.loop.replaying import BASELINES, Rival
+
+    unknown = [name for name in baselines if name not in BASELINES]
+    if unknown:
+        known = ", ".join(name for name in BASELINES if name != NONE)
+        raise UserError(f'--baseline "{unknown[0]}" is not known', do=f"one of {known}")
+    mine = step.policy_name or MINE
+    rivals = [Rival(NONE, step.policy, NONE), Rival(mine, step.policy)]
+    rivals += [Rival(str(path), _policy_in(path)) for path in files]
+    rivals += [Rival(name, step.policy, name) for name in baselines if name != NONE]
+    return rivals
+
+
+def _policy_in(path: Path) -> TableLayoutPolicy:
+    from reconciler.api.load import load
+    from reconciler.errors import UserError
+
+    policies = load([str(path)]).policies
+    if len(policies) != 1:
+        raise UserError(
+            f"{path} has {len(policies)} policies, and --policy takes a file with one",
+            do="name a file with one TableLayoutPolicy",
+        )
+    return policies[0]

@@ -1,0 +1,108 @@
+"""A replay as a table for people, and as a document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reconciler.api.version import API_VERSION
+from reconciler.format import duration, iec, plural, utc
+from reconciler.render.terminal import tabulate, wrapped
+
+if TYPE_CHECKING:
+    from reconciler.replay.result import Replayed, Result
+
+EARLY_BATCHES = 3
+"""Batches before which a ratio of costs so far says little: the first decision has no past."""
+
+
+def render(found: Replayed, width: int) -> str:
+    """Return the costs of each policy, and what they are based on."""
+    head = ["POLICY", "READ", "READ + OPEN", "REWRITTEN", "COST", "VS NONE", "WORST", "FILES",
+            "REWRITES"]  # fmt: skip
+    rows = [head, *(_row(result) for result in found.results)]
+    batches, asked = len(found.ends_ms), sum(found.queries)
+    every = (found.ends_ms[-1] - found.since_ms) / max(batches, 1) / 1000
+    title = (
+        f"{found.table}: {plural(asked, 'query', 'queries')} of {utc(found.since_ms)} to "
+        f"{utc(found.ends_ms[-1])} in {plural(batches, 'batch', 'batches')} of {duration(every)}, "
+        f"a decision after each; {plural(found.files_before, 'file')} at the start, "
+        f"{found.files_arrived:,} arrived later"
+    )
+    rho = found.results[0].rho
+    legend = (
+        f"COST = READ + OPEN + {rho:.2f} x REWRITTEN, in bytes of reading; opening a file counts "
+        f"{iec(found.open_bytes)}. VS NONE: the cost beside that of doing nothing; WORST: the "
+        "greatest such ratio of the costs so far after any batch from the fourth on. Plans run as "
+        "soon as budgets allow, without waiting for an approval. The table was not changed."
+    )
+    lines = [
+        *wrapped(title, width),
+        "",
+        *tabulate(rows, "lrrrrrrrr", width),
+        "",
+        *wrapped(legend, width),
+    ]
+    for note in found.notes:
+        lines += wrapped(f"{note}.", width, first="Note: ", indent="  ")
+    return "\n".join(lines)
+
+
+def _row(result: Result) -> list[str]:
+    run = result.replay
+    return [
+        result.name, iec(float(run.read_bytes.sum())), iec(float(run.read.sum())),
+        iec(float(run.rewritten_bytes.sum())), iec(float(run.cost.sum())), f"{run.ratio:.3f}",
+        f"{run.worst_ratio(EARLY_BATCHES):.3f}", f"{int(run.files[-1]):,}",
+        f"{int(run.actions.sum()):,}",
+    ]  # fmt: skip
+
+
+def document(found: Replayed) -> dict[str, Any]:
+    """Return the replay with the costs of every batch, in bytes."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TableReplay",
+        "table": found.table,
+        "tableUuid": found.uuid,
+        "since": utc(found.since_ms),
+        "until": utc(found.ends_ms[-1]),
+        "openBytes": found.open_bytes,
+        "filesAtStart": found.files_before,
+        "filesArrived": found.files_arrived,
+        "notes": list(found.notes),
+        "policies": [_policy(found, result) for result in found.results],
+    }
+
+
+def _policy(found: Replayed, result: Result) -> dict[str, Any]:
+    run = result.replay
+    return {
+        "name": result.name,
+        "rho": round(result.rho, 4),
+        "readBytes": _whole(run.read_bytes.sum()),
+        "readCostBytes": _whole(run.read.sum()),
+        "rewrittenBytes": _whole(run.rewritten_bytes.sum()),
+        "costBytes": _whole(run.cost.sum()),
+        "ratio": round(run.ratio, 4),
+        "worstRatio": round(run.worst_ratio(EARLY_BATCHES), 4),
+        "files": int(run.files[-1]),
+        "rewrites": int(run.actions.sum()),
+        "batches": [
+            {
+                "until": utc(end),
+                "queries": _whole(asked),
+                "readBytes": _whole(run.read_bytes[number]),
+                "readCostBytes": _whole(run.read[number]),
+                "rewrittenBytes": _whole(run.rewritten_bytes[number]),
+                "files": int(run.files[number]),
+                "rewrites": int(run.actions[number]),
+            }
+            for number, (end, asked) in enumerate(zip(found.ends_ms, found.queries, strict=True))
+        ],
+    }
+
+
+def _whole(value: float | np.floating[Any]) -> int:
+    return round(float(value))

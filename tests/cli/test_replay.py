@@ -1,0 +1,143 @@
+"""`layoutctl replay` on a real table and an imported log: what it prints, and that it changes
+nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+from tests.cli.in_process import Cli, isolate, runner
+
+ROWS, FILES = 20_000, 8
+POLICY = """\
+apiVersion: layout.lakehouse.dev/v1alpha1
+kind: TableLayoutPolicy
+metadata: {name: %s}
+spec:
+  catalogRef: {name: rec}
+  tables: {include: ["shop.*"]}
+  layout: {clustering: {%s}, files: {targetSize: 128Ki}}
+  %s
+"""
+
+
+def _line(number: int) -> str:
+    low = (number * 977) % 99_000
+    sql = f"select pad from shop.sales where part between {low} and {low + 700}"
+    at = f"2026-11-{7 + number // 20:02d}T{number % 20:02d}:00:00Z"
+    return json.dumps({"sql": sql, "timestamp": at})
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog with rec.shop.sales, whose files all hold all parts; its log of six days; policies
+    that may differ."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    home = tmp_path_factory.mktemp("replay")
+    properties = {"uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
+    (home / ".pyiceberg.yaml").write_text(
+        yaml.safe_dump({"catalog": {"rec": {"type": "sql", **properties}}})
+    )
+    catalog = SqlCatalog("rec", **properties)
+    catalog.create_namespace("shop")
+    table = None
+    for number in range(FILES):
+        random = np.random.default_rng(number)
+        rows = pa.table(
+            {
+                "part": random.integers(0, 100_000, ROWS),
+                "pad": [random.bytes(16).hex() for _ in range(ROWS)],
+            }
+        )
+        table = table or catalog.create_table("shop.sales", rows.schema)
+        table.append(rows)
+    catalog.create_table("shop.quiet", rows.schema).append(rows.slice(0, 100))
+    (home / "log.jsonl").write_text("".join(_line(n) + "\n" for n in range(120)))
+    (home / "mine.yaml").write_text(POLICY % ("mine", "mode: WorkloadAware", ""))
+    none = "budgets: [{name: nothing, per: 24h, maxRewriteBytes: 1Ki}]"
+    (home / "poor.yaml").write_text(POLICY % ("poor", "mode: WorkloadAware", none))
+    return home
+
+
+@pytest.fixture
+def cli(warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path) -> Cli:
+    isolate(monkeypatch, warehouse, warehouse, warehouse / "state", warehouse / "cache")
+    run = runner(monkeypatch, capsys)
+    if not (warehouse / "state").exists():
+        code, _, said = run("workload", "import", "log.jsonl")
+        assert code == 0, said
+    return run
+
+
+def _files(home: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in (home / "warehouse").rglob("*.*")} | {
+        "catalog": (home / "catalog.db").stat().st_mtime_ns
+    }
+
+
+def test_policies_are_compared_and_nothing_is_changed(cli: Cli, warehouse: Path) -> None:
+    before = _files(warehouse)
+    code, out, said = cli(
+        "replay", "rec.shop.sales", "-f", "mine.yaml", "--policy", "poor.yaml",
+        "--baseline", "sort-all", "--baseline", "literal-wair", "-o", "json",
+    )  # fmt: skip
+    assert code == 0, said
+    assert _files(warehouse) == before
+    found = json.loads(out)
+    assert found["kind"] == "TableReplay"
+    policies = {one["name"]: one for one in found["policies"]}
+    assert list(policies) == ["none", "mine (mine.yaml:1)", "poor.yaml", "sort-all", "literal-wair"]
+    none, mine, poor = (policies[name] for name in list(policies)[:3])
+    assert none["ratio"] == 1.0 and none["rewrittenBytes"] == 0
+    assert mine["ratio"] < 0.8 and mine["rewrites"] >= 1
+    assert poor["ratio"] == 1.0 and poor["rewrites"] == 0, "its budget admits nothing"
+    assert policies["sort-all"]["rewrites"] == len(none["batches"]) == 6
+    for one in policies.values():
+        assert sum(batch["queries"] for batch in one["batches"]) == 120
+        assert sum(batch["readCostBytes"] for batch in one["batches"]) == pytest.approx(
+            one["readCostBytes"], abs=len(one["batches"])
+        )
+        assert one["costBytes"] == pytest.approx(
+            one["readCostBytes"] + one["rho"] * one["rewrittenBytes"], rel=1e-3
+        )
+    assert mine["batches"][0]["readBytes"] == none["batches"][0]["readBytes"]
+
+
+def test_the_table_and_the_drawing_show_every_policy(cli: Cli, tmp_path: Path) -> None:
+    drawing = tmp_path / "costs.svg"
+    code, out, said = cli(
+        "replay", "rec.shop.sales", "-f", "mine.yaml", "--days", "2", "--every", "12h",
+        "--baseline", "new-tree", "--baseline", "sort-new", "--plot", str(drawing),
+    )  # fmt: skip
+    assert code == 0, said
+    wanted = ["none", "mine", "new-tree", "sort-new"]
+    lines = [line.split() for line in out.splitlines()]
+    assert [line[0] for line in lines if len(line) > 8 and line[0] in wanted] == wanted
+    assert all(len(line) <= 100 for line in out.splitlines())
+    assert "<svg" in drawing.read_text() and "new-tree" in drawing.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("rec.shop.quiet",), "rec.shop.quiet"),
+        (("rec.shop.sales", "--baseline", "magic"), "sort-all"),
+        (("rec.shop.sales", "--every", "soon"), "--every"),
+        (("rec.shop.sales", "--every", "1s"), "--every"),
+        (("rec.shop.sales", "--policy", "log.jsonl"), "log.jsonl:1"),
+        (("rec.shop.sales", "--plot", "/nowhere/costs.svg"), "/nowhere/costs.svg"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_replayed_is_refused(
+    cli: Cli, arguments: tuple[str, ...], named: str
+) -> None:
+    code, out, said = cli("replay", *arguments)
+    assert (code, out) == (1, "")
+    assert named in said
