@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.deletes.mode import ModeChoice
+from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.plan.actions.base import Action
 from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.plan.prediction import Prediction
@@ -144,11 +145,13 @@ WORKLOAD_AWARE, QD_TREE = "WorkloadAware", "QdTree"
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
     """How trees of cuts are found. climbs: whether a greedy tree is improved. steps: attempts to do
-    so. least_rows: rows that a leaf has at least; 0: by the size of files."""
+    so. least_rows: rows that a leaf has at least; 0: by the size of files. episodes: of
+    Woodblock, which improves the tree after that; 0: it is not asked."""
 
     climbs: bool = True
     steps: int = 200
     least_rows: int = 0
+    episodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +300,8 @@ class AdviceInput:
     published: AdviceInput | None = None
     """The input for the table as it would be if the batches that wait on branches were published;
     None if nothing waits."""
+    trained: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The trees that Woodblock has found: codes of their cuts by `Training.name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,3 +463,5 @@ class Advice:
         default_factory=lambda: np.zeros(0, dtype=np.int64)
     )
     """int64: rows of the file table whose row groups could change the decision."""
+    wanted_trees: tuple[Training, ...] = ()
+    """What Woodblock would have to search for better trees of the chosen rewrites."""

@@ -62,6 +62,9 @@ def decide(given: AdviceInput) -> Advice:
         wanted_footers=footers,
         modes=writes.choices,
         notes=writes.notes,
+        wanted_trees=tuple(
+            training for item in verdict.chosen if (training := item.candidate.training) is not None
+        ),
     )
 
 

@@ -35,6 +35,7 @@ class ClusteringMode(StrEnum):
 class TreeMethod(StrEnum):
     AUTO = "Auto"
     GREEDY = "Greedy"
+    WOODBLOCK = "Woodblock"
 
 
 class Curve(StrEnum):

@@ -75,9 +75,9 @@ class QdTree:
     """spec.layout.clustering.qdTree: how trees of cuts are found."""
 
     method: TreeMethod = TreeMethod.AUTO
-    """Whether a greedy tree is improved."""
+    """Whether, and by what, a greedy tree is improved."""
     steps: int | None = None
-    """Attempts to grow a part of the tree better; None: as many as usual."""
+    """Attempts to grow a part of the tree better, or episodes; None: as many as usual."""
     least_rows: int | None = None
     """Rows that a leaf has at least; None: by the size of files."""
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from reconciler.advisor.advice import Advice, AdviceInput, Settings
+from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
 from reconciler.advisor.decide import decide
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import FileMissingError
@@ -20,6 +20,8 @@ from reconciler.loop.decision_settings import Searched, orphan_search, settings_
 from reconciler.loop.file_checks import files_read
 from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
+from reconciler.plan import reasons
+from reconciler.plan.sentence import sentence
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import head_of, judge
 from reconciler.queries.shape import Workload
@@ -46,6 +48,10 @@ CHECK_ROUNDS = 8
 SKETCH_ROUNDS = 3
 """Maximum rounds of sketches; each round may change which other files are worth sketching."""
 
+
+TREE_ROUNDS = 2
+"""Times that the advice is made again with trees by Woodblock: better ones may change what else is
+rewritten."""
 
 Found = TypeVar("Found")
 
@@ -219,7 +225,25 @@ def advise(
         )
         given = replace(given, sample=sample, settings=settings)
         advice = decide(given)
+    advice, given = _with_trees(advice, given, observation, ports)
     return _on_sound_files(advice, given, target, observation, ports), given.row_groups, settings
+
+
+def _with_trees(
+    advice: Advice, given: AdviceInput, observation: Observation, ports: Ports
+) -> tuple[Advice, AdviceInput]:
+    """Return the advice with the trees that Woodblock finds for it, and the input that has them."""
+    for _ in range(TREE_ROUNDS):
+        if not advice.wanted_trees:
+            break
+        found = ports.trained(observation.uuid, advice.wanted_trees)
+        if found.missing:
+            why = reasons.without_woodblock(found.missing)
+            turned = Rejected(sentence("a tree by Woodblock"), reasons.NOT_INSTALLED, why)
+            return replace(advice, rejected=(*advice.rejected, turned)), given
+        given = replace(given, trained={**given.trained, **found.codes})
+        advice = decide(given)
+    return advice, given
 
 
 def _input_of(
@@ -251,7 +275,7 @@ def _on_sound_files(
         if not checked.refusals.keys() - given.refusals.keys():
             return replace(advice, files_read=checked.files, files_unchecked=checked.unread)
         given = replace(given, refusals={**given.refusals, **checked.refusals})
-        advice = decide(given)
+        advice, given = _with_trees(decide(given), given, observation, ports)
     return advice
 
 

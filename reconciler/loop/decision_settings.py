@@ -194,8 +194,10 @@ def _trees(given: QdTree | None) -> TreeSettings:
     usual = TreeSettings()
     if given is None:
         return usual
-    steps = usual.steps if given.steps is None else given.steps
-    return TreeSettings(given.method is TreeMethod.AUTO, steps, given.least_rows or 0)
+    steps, least = usual.steps if given.steps is None else given.steps, given.least_rows or 0
+    if given.method is TreeMethod.WOODBLOCK:
+        return TreeSettings(least_rows=least, episodes=steps)
+    return TreeSettings(given.method is not TreeMethod.GREEDY, steps, least)
 
 
 def _require_mode(policy: TableLayoutPolicy, observation: Observation) -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.advisor.measure.credit import Credit
+from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.loop.file_checks import Checked
 from reconciler.loop.history import History
+from reconciler.loop.training import Trees
 from reconciler.plan.execution import Intent
 from reconciler.plan.plan import Plan
 from reconciler.queries.open_price import OpenPrice
@@ -81,6 +83,10 @@ class Ports(Protocol):
 
     def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
         """Return those of the data files that have a stored sketch."""
+        ...
+
+    def trained(self, table_uuid: str, wanted: Sequence[Training]) -> Trees:
+        """Return the trees that Woodblock finds, or has found; it may take minutes."""
         ...
 
     def refusals(self, target: Target, observation: Observation) -> Mapping[str, Refusal]:

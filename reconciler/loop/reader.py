@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.advisor.measure.credit import Credit, Price
+from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.catalog.file_forms import FormCache, read_forms, through
 from reconciler.catalog.footers import read_row_groups
@@ -30,6 +31,7 @@ from reconciler.loop.credit_record import past_credits, record_written
 from reconciler.loop.file_checks import MOST_FOOTERS, Checked, refused_forms, sizes_of
 from reconciler.loop.history import History
 from reconciler.loop.ports import CoverageInfo, Evidence, OpenWork, Target
+from reconciler.loop.training import Trees, trained_trees
 from reconciler.plan.actions.base import Action
 from reconciler.plan.conflicts import Conflicts
 from reconciler.plan.ledger import ReadCheck, Reservation, charged
@@ -146,6 +148,9 @@ class Reader:
             identifier=target.identifier,
             timeout=self.timeout,
         )
+
+    def trained(self, table_uuid: str, wanted: Sequence[Training]) -> Trees:
+        return trained_trees(self.store, self.cache, table_uuid, wanted)
 
     def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
         return self.store.sketched(table_uuid, paths)

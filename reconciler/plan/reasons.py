@@ -16,6 +16,7 @@ NO_WORKLOAD = "NoWorkload"
 LOW_COVERAGE = "LowCoverage"
 NO_SAMPLE = "NoSample"
 NO_TREE = "NoTree"
+NOT_INSTALLED = "PackageNotInstalled"
 NOT_PRUNABLE = "NotPrunable"
 WELL_CLUSTERED = "WellClustered"
 WINDOW_MOVED = "WindowMovedPast"
@@ -79,6 +80,7 @@ SENTENCES = {
     LOW_COVERAGE: "the fragments explain too little of the recorded bytes",
     NO_TREE: "no sample of its files is known, no cut of the queries leaves enough rows on both "
     "sides, or Spark has to write the table",
+    NOT_INSTALLED: "a package is not installed",
     NO_SAMPLE: "column bounds do not show a saving; a sample of its files might",
     NOT_PRUNABLE: MATCHES_MOST,
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",
@@ -157,6 +159,15 @@ def by_queries(kinds: Sequence[tuple[str, int]]) -> Sentence:
         parts += [text, f"{queries:,}"]
         text = f"{OF_QUERIES[kind]}, "
     return sentence(*parts, OF_QUERIES[kinds[-1][0]])
+
+
+def without_woodblock(package: str) -> Sentence:
+    """Return why a tree was not looked for by Woodblock, and what to do about it."""
+    return sentence(
+        f'the package "{package}" is not installed, so the tree is a greedy one, improved by '
+        'climbing; pip install "table-layout-reconciler[woodblock]", or name another method in '
+        "spec.layout.clustering.qdTree"
+    )
 
 
 def times_cost(saving: float, cost: float) -> Sentence:

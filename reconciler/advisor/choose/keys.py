@@ -7,6 +7,7 @@ files and row groups of the sizes that serve it best.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -26,7 +27,7 @@ from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.wair.signature import candidate_keys
-from reconciler.plan.ordering import Lexicographic, Ordering, best_of
+from reconciler.plan.ordering import Lexicographic, Ordering, best_of, by_tree
 from reconciler.queries.demanded import predicate_columns
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import projected_bytes
@@ -213,9 +214,11 @@ def _judged(
     """Return the same key judged on the full sample, in files and row groups of the best sizes, and
     its simulation; None if that adds nothing. A tree is built again for that sample, and for what
     its rows will take."""
-    ordering = candidate.ordering
+    ordering, training = candidate.ordering, None
     if ordering.tree is not None:
-        ordering = trees.tree_ordering(situation, pool, candidate.written_share) or ordering
+        found = trees.tree_found(situation, pool, candidate.written_share)
+        if found is not None:
+            ordering, training = by_tree(found.tree), found.training
     layout = planned_layout(situation, candidate.rows, ordering)
     outcome = what_if(situation, candidate.rows, layout, pool)
     if outcome is None or outcome.written.label == "bound":
@@ -225,4 +228,4 @@ def _judged(
         situation, in_parts(situation, (made, layout, outcome), pool), pool,
         refused=lambda other: not passes(other),
     )  # fmt: skip
-    return made, (layout, outcome)
+    return replace(made, training=training), (layout, outcome)

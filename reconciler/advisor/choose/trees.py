@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from reconciler.advisor.advice import QD_TREE
 from reconciler.advisor.judge.engine import why_by_spark
-from reconciler.advisor.qdtree.building import tree_for
+from reconciler.advisor.qdtree.building import Found, tree_for
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
@@ -27,20 +27,28 @@ LEAST_COLUMNS = 3
 def tree_ordering(
     situation: Situation, pool: Pool, share: float = 1.0, *, quick: bool = False
 ) -> CutTree | None:
+    """Return the order by the tree of `tree_found`; None where no tree spares reading."""
+    found = tree_found(situation, pool, share, quick=quick)
+    return None if found is None else by_tree(found.tree)
+
+
+def tree_found(
+    situation: Situation, pool: Pool, share: float = 1.0, *, quick: bool = False
+) -> Found | None:
     """Return the tree of a pool's rows that serves the queries; None where none spares reading.
 
     share: bytes that are written per live byte, by which leaves of a file's size have more rows.
     quick: without improving it, for a first comparison.
     """
     settings = situation.settings
-    wanted = replace(settings.trees, climbs=False) if quick else settings.trees
+    wanted = replace(settings.trees, climbs=False, episodes=0) if quick else settings.trees
     target = round(settings.target_bytes / share)
     schema = situation.table.schema
     uuids = {field for field in pool.columns if schema.by_id[field].type == UUID}
     unbounded = situation.facts.unbounded | uuids  # readers do not agree on the order of UUIDs
     demands = situation.foreseen.demands
-    tree = tree_for(pool, demands, target, wanted, settings.seed, unbounded)
-    return None if tree is None else by_tree(tree)
+    known = situation.given.trained
+    return tree_for(pool, demands, target, wanted, settings.seed, unbounded, known)
 
 
 def tries_trees(situation: Situation, rows: Int64, columns: Sequence[int]) -> bool:

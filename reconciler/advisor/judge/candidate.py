@@ -13,6 +13,7 @@ import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge.room import admitted, room_left, stake
+from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import with_replicates
@@ -79,6 +80,8 @@ class Candidate:
     """Size of files in bytes that the writer is given; 0 for the table's own."""
     sliced: Sliced = NOT_SLICED
     """How a budget cut the work of which it is a part."""
+    training: Training | None = None
+    """What Woodblock would have to search for a better tree of its rows; None if nothing."""
 
     @property
     def written(self) -> tuple[FileTable, ...]:
@@ -171,6 +174,7 @@ def sharpen(
         made,
         row_group_configured=candidate.row_group_configured,
         target_configured=candidate.target_configured,
+        training=candidate.training,
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from reconciler.advisor.advice import TreeSettings
 from reconciler.advisor.qdtree.climbing import best_greedy, climbed
+from reconciler.advisor.qdtree.codes import planted
 from reconciler.advisor.qdtree.conjuncts import boxes_of
 from reconciler.advisor.qdtree.greedy import Growth, Node, grow, root_of
 from reconciler.advisor.qdtree.inner import sorted_by
 from reconciler.advisor.qdtree.problem import Problem, problem_of
+from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import projected_bytes
@@ -23,6 +27,20 @@ LEAF_ROWS = 40
 (with 14 rows a leaf 13 % too much, with 44 rows 3 %)."""
 
 
+Known = Mapping[str, Sequence[int]]
+"""Trees that Woodblock has found: their codes by `Training.name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A tree that was found."""
+
+    tree: Tree
+    """The tree."""
+    training: Training | None
+    """What Woodblock would have to search for a better one; None where it has, or is not to."""
+
+
 def tree_for(
     pool: Pool,
     demands: Sequence[Shape],
@@ -30,11 +48,12 @@ def tree_for(
     wanted: TreeSettings,
     seed: int = 0,
     unbounded: frozenset[int] = frozenset(),
-) -> Tree | None:
+    known: Known = MappingProxyType({}),
+) -> Found | None:
     """Return the tree of a pool's rows; None where no cut spares any reading.
 
-    target_bytes: of a file. unbounded: columns that are not cut, by field id. The same arguments
-    give the same tree.
+    target_bytes: of a file. unbounded: columns that are not cut, by field id. known: what Woodblock
+    has found. The same arguments give the same tree.
     """
     weights = [demand.executions * _row_bytes(pool.files, demand) for demand in demands]
     boxes = boxes_of(pool, demands, weights, unbounded)
@@ -47,7 +66,19 @@ def tree_for(
         root = climbed(problem, best_greedy(problem, root, least), least, wanted.steps, seed)
     else:
         root = grow(problem, root, Growth(least))
-    return tree_of_nodes(problem, root) if root.children else None
+    training = None
+    if wanted.episodes:
+        training = Training(problem, least, root, wanted.episodes, seed)
+        if training.name in known:
+            root, training = better(training, known[training.name]), None
+    return Found(tree_of_nodes(problem, root), training) if root.children else None
+
+
+def better(training: Training, codes: Sequence[int]) -> Node:
+    """Return the tree with these codes if it is one, and better than the one to start from."""
+    start = training.start
+    found = planted(training.problem, start, codes, training.least)
+    return start if found is None or found.cost >= start.cost else found
 
 
 def least_rows(pool: Pool, target_bytes: int, given: int) -> float:

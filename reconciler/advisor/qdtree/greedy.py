@@ -100,7 +100,7 @@ def gains(problem: Problem, node: Node, growth: Growth) -> Gains | None:
     right - n x skipped); None if no cut is allowed."""
     left = _up_to(problem, problem.held(node.rows))
     right = node.weight - left
-    allowed = (left >= growth.least) & (right >= growth.least) & ~problem.last
+    allowed = _allowed(problem, left, right, growth.least)
     if not allowed.any():
         return None
     live = node.live
@@ -116,6 +116,18 @@ def gains(problem: Problem, node: Node, growth: Growth) -> Gains | None:
     if growth.credit and problem.disjunctive:
         gain = gain + growth.credit * alone
     return Gains(np.where(allowed, gain, -np.inf), allowed)
+
+
+def legal(problem: Problem, node: Node, least: float) -> Bool | None:
+    """Return which cuts leave the least rows on both sides, bool[codes]; None if no cut does."""
+    left = _up_to(problem, problem.held(node.rows))
+    allowed = _allowed(problem, left, node.weight - left, least)
+    return allowed if allowed.any() else None
+
+
+def _allowed(problem: Problem, left: Float64, right: Float64, least: float) -> Bool:
+    allowed: Bool = (left >= least) & (right >= least) & ~problem.last
+    return allowed
 
 
 def _spared(
