@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from reconciler.advisor.advice import QD_TREE
 from reconciler.advisor.judge.engine import why_by_spark
-from reconciler.advisor.qdtree.building import Found, tree_for
+from reconciler.advisor.qdtree.building import Found, found_for
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
@@ -48,7 +48,7 @@ def tree_found(
     unbounded = situation.facts.unbounded | uuids  # readers do not agree on the order of UUIDs
     demands = situation.foreseen.demands
     known = situation.given.trained
-    return tree_for(pool, demands, target, wanted, settings.seed, unbounded, known)
+    return found_for(pool, demands, target, wanted, settings.seed, unbounded, known)
 
 
 def tries_trees(situation: Situation, rows: Int64, columns: Sequence[int]) -> bool:

@@ -48,6 +48,19 @@ def tree_for(
     wanted: TreeSettings,
     seed: int = 0,
     unbounded: frozenset[int] = frozenset(),
+) -> Tree | None:
+    """Return the tree of `found_for` without Woodblock's help."""
+    found = found_for(pool, demands, target_bytes, wanted, seed, unbounded)
+    return None if found is None else found.tree
+
+
+def found_for(
+    pool: Pool,
+    demands: Sequence[Shape],
+    target_bytes: int,
+    wanted: TreeSettings,
+    seed: int = 0,
+    unbounded: frozenset[int] = frozenset(),
     known: Known = MappingProxyType({}),
 ) -> Found | None:
     """Return the tree of a pool's rows; None where no cut spares any reading.

@@ -31,12 +31,12 @@ def _trees(table, settings, random):
     found = []
     for week in (0, 7):
         asked = batch_fragments(people.sessions(random, week, 7))
-        one = tree_for(
+        tree = tree_for(
             pool, demands(asked, SCHEMA, settings.horizon_ms), settings.target_bytes,
             TreeSettings(steps=20), week,
         )  # fmt: skip
-        assert one is not None
-        found.append(by_tree(one.tree))
+        assert tree is not None
+        found.append(by_tree(tree))
     return found
 
 
