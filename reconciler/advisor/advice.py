@@ -144,14 +144,18 @@ WORKLOAD_AWARE, QD_TREE = "WorkloadAware", "QdTree"
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """How trees of cuts are found. climbs: whether a greedy tree is improved. steps: attempts to do
-    so. least_rows: rows that a leaf has at least; 0: by the size of files. episodes: of
-    Woodblock, which improves the tree after that; 0: it is not asked."""
+    """How trees of cuts are found, and what is written of them."""
 
     climbs: bool = True
+    """Whether a greedy tree is improved."""
     steps: int = 200
+    """Attempts to do so."""
     least_rows: int = 0
+    """Rows that a leaf has at least; 0: by the size of files."""
     episodes: int = 0
+    """Of Woodblock, which improves the tree after that; 0: it is not asked."""
+    block_column: str = ""
+    """Column that gets the number of each row's leaf; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)

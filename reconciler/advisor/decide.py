@@ -15,6 +15,7 @@ import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected
 from reconciler.advisor.choose.binpack import bin_pack_candidates, forced_by_objectives
+from reconciler.advisor.choose.blocks import refused_blocks
 from reconciler.advisor.choose.declared import declared_candidates, footers_to_read, resized
 from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.choose.sketching import files_to_sketch
@@ -51,9 +52,10 @@ def decide(given: AdviceInput) -> Advice:
     verdict, situation = _decided(situation)
     writes = Writes() if situation.facts.refused else planned_writes(situation)
     upkeep = housekeeping(situation)
+    orderings = [item.candidate.ordering for item in verdict.chosen]
     turned = (
-        *_refused_whole(situation), *_held_back(situation), *verdict.rejected, *writes.rejected,
-        *upkeep.rejected,
+        *_refused_whole(situation), *_held_back(situation), *verdict.rejected,
+        *refused_blocks(situation, orderings), *writes.rejected, *upkeep.rejected,
     )  # fmt: skip
     advice = advice_of(situation, verdict, turned, writes, upkeep)
     return replace(

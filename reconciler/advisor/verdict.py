@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.advisor.advice import Rejected
+from reconciler.advisor.choose.blocks import block_column_of
 from reconciler.advisor.deletes.minors import Minor
 from reconciler.advisor.judge.candidate import Candidate
 from reconciler.advisor.situation import Situation
@@ -50,6 +51,7 @@ def action_of(situation: Situation, item: Chosen) -> Rewrite:
         "ordering": item.candidate.ordering,
         "target_bytes": item.candidate.target_configured or settings.target_bytes,
         "row_group_bytes": item.candidate.row_group_configured or settings.row_group_bytes,
+        "block_column": block_column_of(situation, item.candidate.ordering),
         "inputs": tuple(sorted(str(path) for path in table.path[rows])),
     }
     return item.kind(**{**given, **item.moved})

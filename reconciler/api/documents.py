@@ -80,6 +80,8 @@ class QdTree:
     """Attempts to grow a part of the tree better, or episodes; None: as many as usual."""
     least_rows: int | None = None
     """Rows that a leaf has at least; None: by the size of files."""
+    block_column: str | None = None
+    """Column that gets the number of each row's leaf; None for none."""
 
 
 @dataclass(frozen=True, slots=True)

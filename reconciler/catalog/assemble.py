@@ -92,7 +92,8 @@ def no_entries() -> Entries:
     small, texts = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=object)
     return Entries(
         manifests=(), manifest=small, status=small, content=small, snapshot_id=longs,
-        sequence=longs, path=texts, parquet=flags, encrypted=flags, records=longs, bytes=longs,
+        sequence=longs, file_sequence=longs, path=texts, parquet=flags, encrypted=flags,
+        records=longs, bytes=longs,
         sort_order_id=small, partition=small, partitions=(), referenced=texts,
         content_offset=longs, content_bytes=longs,
     )  # fmt: skip
@@ -110,6 +111,14 @@ def _inherited(parts: FileTableParts, entries: Entries) -> tuple[Array, Array, A
     sequence = np.where(entries.sequence == NULL, infos[:, 1], entries.sequence)
     snapshot = np.where(entries.snapshot_id == NULL, infos[:, 2], entries.snapshot_id)
     return infos[:, 0].astype(np.int32), sequence, snapshot
+
+
+def _file_sequence(parts: FileTableParts, entries: Entries) -> Array:
+    """Return the sequence number of the commit that added each file: the manifest's where an entry
+    has none, which is not before that commit."""
+    of_manifest = np.array([parts.manifests[path][1] for path, _ in entries.manifests] or [0])
+    own = entries.file_sequence
+    return np.where(own == NULL, of_manifest[entries.manifest], own).astype(np.int64)
 
 
 def _file_table(parts: FileTableParts, entries: Entries) -> FileTable:
@@ -144,6 +153,8 @@ def _file_table(parts: FileTableParts, entries: Entries) -> FileTable:
             for field in parts.schema.fields
             if field.field_id in entries.stats and entries.stats[field.field_id].sizes is not None
         },
+        snapshot_id=snapshot.astype(np.int64),
+        file_sequence=_file_sequence(parts, entries),
     )
 
 

@@ -88,6 +88,9 @@ class Entries:
     """Snapshot that added or deleted the file; the constant NULL where it is inherited."""
     sequence: Array
     """Data sequence number; the constant NULL where it is inherited."""
+    file_sequence: Array
+    """Sequence number of the commit that added the file; the constant NULL where it is
+    inherited."""
     path: Array
     """object[entries]: the file's path as the manifest has it."""
     parquet: Array
@@ -120,8 +123,8 @@ class Entries:
 
 
 SCALARS = (
-    "status", "content", "snapshot_id", "sequence", "parquet", "encrypted", "records", "bytes",
-    "sort_order_id", "content_offset", "content_bytes",
+    "status", "content", "snapshot_id", "sequence", "file_sequence", "parquet", "encrypted",
+    "records", "bytes", "sort_order_id", "content_offset", "content_bytes",
 )  # fmt: skip
 
 

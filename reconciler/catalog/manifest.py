@@ -94,6 +94,7 @@ def entries_of(
         content=_ints(file, "content", count, 0).astype(np.uint8),
         snapshot_id=_ints(table, "snapshot_id", count, NULL),
         sequence=_ints(table, "sequence_number", count, NULL),
+        file_sequence=_ints(table, "file_sequence_number", count, NULL),
         path=_texts(file, "file_path", count),
         parquet=_is_parquet(file),
         encrypted=_present(file, "key_metadata", count),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.plan.actions.set_sort_order import sort_term
-from reconciler.table.metadata import TableMetadata
+from reconciler.table.metadata import TableMetadata, tops_of
 from reconciler.table.observation import RefInfo, SnapshotInfo
 from reconciler.table.physical import NAME_MAPPING, Expected
 from reconciler.table.retention import BRANCH, MAIN, Ref, Snapshot, SnapshotLog
@@ -115,6 +115,8 @@ def table_metadata_of(metadata: Any) -> TableMetadata:
         int(metadata.default_spec_id),
         _log(metadata),
         columns=frozenset(metadata.schema().field_ids),
+        tops=tops_of(json.loads(metadata.schema().model_dump_json())),
+        identifiers=frozenset(metadata.schema().identifier_field_ids),
     )
 
 

@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 Key = tuple[str, int]
 """A manifest: its path and its length in bytes."""
 
-MAGIC = b"LAYOUT\x00\x04"  # the last byte is the format's version
+MAGIC = b"LAYOUT\x00\x05"  # the last byte is the format's version
 COMPRESSION = "lz4"
 SUFFIX = ".segment"
 _HEADER = b"layout.segment"

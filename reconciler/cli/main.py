@@ -29,6 +29,7 @@ VERBS = (
     "status",
     "history",
     "explain",
+    "route",
     "report",
     "init",
     "validate",

@@ -195,9 +195,10 @@ def _trees(given: QdTree | None) -> TreeSettings:
     if given is None:
         return usual
     steps, least = usual.steps if given.steps is None else given.steps, given.least_rows or 0
+    blocks = given.block_column or ""
     if given.method is TreeMethod.WOODBLOCK:
-        return TreeSettings(least_rows=least, episodes=steps)
-    return TreeSettings(given.method is not TreeMethod.GREEDY, steps, least)
+        return TreeSettings(least_rows=least, episodes=steps, block_column=blocks)
+    return TreeSettings(given.method is not TreeMethod.GREEDY, steps, least, block_column=blocks)
 
 
 def _require_mode(policy: TableLayoutPolicy, observation: Observation) -> None:

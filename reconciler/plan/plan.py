@@ -18,7 +18,6 @@ from reconciler.api.version import API_VERSION
 from reconciler.errors import InternalError, UserError
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.rewrite import as_rewrite
 from reconciler.plan.plan_schema import problem
 from reconciler.plan.prediction import LARGEST, PREDICTED, Prediction, Total, total
 from reconciler.table.filetable import FileTable
@@ -150,9 +149,7 @@ class Plan:
     @property
     def trees(self) -> dict[str, str]:
         """The text of each tree of cuts that actions name, by its hash."""
-        rewrites = [as_rewrite(item.action) for item in self.actions]
-        trees = [one.ordering.tree for one in rewrites if one is not None]
-        return {tree.name: tree.text for tree in trees if tree is not None}
+        return {tree.name: tree.text for item in self.actions for tree in item.action.trees}
 
     def document(self) -> dict[str, Any]:
         """The whole plan as a JSON-able document, without its digest."""
@@ -315,12 +312,17 @@ def _parse_action(body: Any, trees: Mapping[str, str]) -> PlannedAction:
     """trees: the text of each tree that actions name. Raises ValueError if one is missing or is
     another."""
     deletes = body["deletes"]
-    name = body.get("tree")
-    if name is not None and name not in trees:
-        raise ValueError(f"the tree {name[:12]} of action {body['id']} is missing")
-    action = action_from_canonical(body if name is None else {**body, "tree": trees[name]})
-    if name is not None and action.canonical()["tree"] != name:
-        raise ValueError(f"the tree {name[:12]} of action {body['id']} is another one")
+    names = [*([body["tree"]] if "tree" in body else []), *body.get("trees", [])]
+    for name in names:
+        if name not in trees:
+            raise ValueError(f"the tree {name[:12]} of action {body['id']} is missing")
+    texts: dict[str, Any] = {"tree": trees[body["tree"]]} if "tree" in body else {}
+    if "trees" in body:
+        texts["trees"] = [trees[name] for name in body["trees"]]
+    action = action_from_canonical({**body, **texts})
+    for tree, name in zip(action.trees, names, strict=True):
+        if tree.name != name:
+            raise ValueError(f"the tree {name[:12]} of action {body['id']} is another one")
     return PlannedAction(
         body["id"],
         action,

@@ -72,6 +72,9 @@ _ACTION = {
         },
         "curve": {"enum": list(ORDERINGS)},
         "tree": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        "trees": {"type": "array", "items": {"type": "string", "pattern": "^[0-9a-f]{64}$"}},
+        "treesDropped": {"type": "array", "items": _TEXT},
+        "blockColumn": _TEXT,
         "targetBytes": _COUNT,
         "rowGroupBytes": _COUNT,
         "properties": {

@@ -17,6 +17,7 @@ LOW_COVERAGE = "LowCoverage"
 NO_SAMPLE = "NoSample"
 NO_TREE = "NoTree"
 NOT_INSTALLED = "PackageNotInstalled"
+NO_BLOCK_IDS = "NoBlockIds"
 NOT_PRUNABLE = "NotPrunable"
 WELL_CLUSTERED = "WellClustered"
 WINDOW_MOVED = "WindowMovedPast"
@@ -81,6 +82,7 @@ SENTENCES = {
     NO_TREE: "no sample of its files is known, no cut of the queries leaves enough rows on both "
     "sides, or Spark has to write the table",
     NOT_INSTALLED: "a package is not installed",
+    NO_BLOCK_IDS: "rows of the trees get no block ids",
     NO_SAMPLE: "column bounds do not show a saving; a sample of its files might",
     NOT_PRUNABLE: MATCHES_MOST,
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",

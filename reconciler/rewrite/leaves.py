@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.rewrite import arrow, spill
+from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.order import floats_of, numbers_of, sort_parts, stable_order
 from reconciler.table.cut_tree import Cut, Tree, file_units, row_group_units
 from reconciler.table.values import EXACT, encode_wide_decimal
@@ -24,6 +25,21 @@ def leaf_of(tree: Tree, values: Mapping[int, pa.ChunkedArray], rows: int) -> Int
     """Return the leaf of each row. values: of the columns that the tree cuts, by field id."""
     codes = {field: codes_of(cuts, values[field]) for field, cuts in tree.of_column.items()}
     return tree.leaf_of(codes, rows)
+
+
+def with_ids(table: pa.Table, blocks: Blocks | None, leaf: Int64) -> pa.Table:
+    """Return rows with their block ids, where they have such a column. leaf: of each row."""
+    if blocks is None or blocks.column.name not in table.schema.names:
+        return table
+    at = table.schema.names.index(blocks.column.name)
+    return table.set_column(at, table.schema.field(at), pa.chunked_array([ids_of(blocks, leaf)]))
+
+
+def ids_of(blocks: Blocks, leaf: Int64) -> pa.Array:
+    """Return the block id of each row. leaf: of each row."""
+    if blocks.tree is None:
+        return pa.nulls(len(leaf), pa.int32())
+    return pa.array((blocks.base + leaf).astype(np.int32))
 
 
 def permutation(

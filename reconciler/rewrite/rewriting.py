@@ -180,6 +180,11 @@ class _Run:
             yield from self._live_of(file, columns, dictionaries)
             self.reader.scratch.forget(file.path)
 
+    def _without_ids(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Yield rows whose block ids, if they have any, are NULL."""
+        for table in tables:
+            yield leaves.with_ids(table, self.task.blocks, np.zeros(len(table), dtype=np.int64))
+
     def _live_of(
         self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str] = ()
     ) -> Iterator[pa.Table]:
@@ -213,7 +218,8 @@ class _Run:
     def _packed(self) -> list[Output]:
         """Write rows as they come: one row group of an output is in memory at a time."""
         rows = sum(self._live_rows(file) for file in self.task.files)
-        rest = Rest(self._live(self.reader.columns, self._dictionaries()))
+        rows_left = self._live(self.reader.columns, self._dictionaries())
+        rest = Rest(self._without_ids(rows_left))
         return self._written(self._cut(rows, None), rest.take)
 
     def _live_rows(self, file: DataFile) -> int:
@@ -268,8 +274,9 @@ class _Run:
 
     # In order of keys
 
-    def _ordered(self, table: pa.Table) -> tuple[ordering.Int64, list[Cut]]:
-        """Return the order of the rows, and the files to write. table: has the columns of keys."""
+    def _ordered(self, table: pa.Table) -> tuple[ordering.Int64, list[Cut], ordering.Int64]:
+        """Return the order of the rows, the files to write, and the leaf of each row: 0 without a
+        tree. table: has the columns of keys."""
         task, ways = self.task, self.task.table.ways
         values = ordering.values_of([key.field_id for key in task.order.keys], ways, table)
         partitions, first = None, []
@@ -282,9 +289,10 @@ class _Run:
             of_field = dict(zip([key.field_id for key in task.order.keys], values, strict=True))
             leaf = leaves.leaf_of(tree, of_field, len(table))
             order = leaves.permutation(tree, of_field, leaf, first)
-            return order, self._cut_at_leaves(leaf, tree.leaves, partitions)
+            return order, self._cut_at_leaves(leaf, tree.leaves, partitions), leaf
         order = ordering.permutation(task.order, values, len(table), first)
-        return order, self._cut(len(table), partitions)
+        nowhere = np.zeros(len(table), dtype=np.int64)
+        return order, self._cut(len(table), partitions), nowhere
 
     def _sorted(self) -> list[Output]:
         """Write rows that are all in memory: columns are read and brought into order one after
@@ -295,9 +303,11 @@ class _Run:
         if not tables:
             return []
         del parts
-        order, cuts = self._ordered(pa.concat_tables(tables))
-        at = pa.array(order)
+        order, cuts, leaf = self._ordered(pa.concat_tables(tables))
+        at, blocks = pa.array(order), self.task.blocks
         found = dict(zip(tables[0].schema.names, _arranged(tables, at), strict=True))
+        if blocks is not None:
+            found[blocks.column.name] = pa.chunked_array([leaves.ids_of(blocks, leaf[order])])
 
         def rest(columns: Sequence[Column]) -> list[pa.ChunkedArray]:
             read = [own for file in self.task.files for own in self._held(file, columns, names)]
@@ -356,13 +366,16 @@ class _Run:
         keys = [own for file in self.task.files for own in self._live_of(file, columns)]
         if not keys:
             return []
-        order, cuts = self._ordered(pa.concat_tables(keys))
+        order, cuts, leaf = self._ordered(pa.concat_tables(keys))
         del keys
         sizes = [count for cut in cuts for count in cut.groups]
         rows = spill.Spill(self.reader.scratch.directory, order, sizes)
         del order
+        done = 0
         for table in self._live(self.reader.columns, self._dictionaries()):
-            rows.add(table)
+            own = leaf[done : done + len(table)]
+            done += len(table)
+            rows.add(leaves.with_ids(table, self.task.blocks, own))
         parts = rows.parts()
         return self._written(cuts, lambda _: next(parts))
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.witness import Compared, DataFile, Table
 from reconciler.table.cut_tree import Tree
 
@@ -99,6 +100,8 @@ class Task:
     """Rows of a file of the target size, where partitions or leaves have files of their own, so
     that rows decide how many there are. `paths` has one entry then, in whose name NUMBER becomes
     the file's. 0 where there are as many as paths."""
+    blocks: Blocks | None = None
+    """The block ids that rows get; None where the table has no column of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,9 @@ import numpy as np
 
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.file_forms import form_from
+from reconciler.rewrite import block_ids, hashes, places
 from reconciler.rewrite import deletes as deleted
-from reconciler.rewrite import hashes, places
+from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column, Stored, Unreadable
 from reconciler.rewrite.decoder import Decoder
 from reconciler.rewrite.deletes import Delete, Positions
@@ -157,9 +158,12 @@ class Witness:
         limits: Limits,
         stopping: Callable[[], bool] = lambda: False,
         scratch: Scratch | None = None,
+        blocks: Blocks | None = None,
     ) -> None:
-        """scratch: in which files are that somebody else keeps, None for one of its own."""
+        """scratch: in which files are that somebody else keeps, None for one of its own. blocks:
+        the ids that rows must have."""
         self._table, self._limits, self._stopping = table, limits, stopping
+        self._blocks = blocks
         self._scratch, self._shared = scratch or Scratch(opening), scratch is not None
 
     def __enter__(self) -> Witness:
@@ -168,6 +172,10 @@ class Witness:
         self._decoder = Decoder(self._scratch, self._table.mapping, self._limits)
         self._sql = self._decoder.sql
         self._deletes = SharedDeletes(self._decoder, self._table.ways)
+        if self._blocks is not None and self._blocks.tree is not None:
+            import pyarrow as pa
+
+            self._sql.register(block_ids.LEAVES, pa.table(block_ids.leaves_of(self._blocks)))
         return self
 
     def __exit__(
@@ -313,7 +321,19 @@ class Witness:
                     return name
         return ""
 
+    def _require_ids(self, files: Sequence[DataFile]) -> None:
+        """Raise Refused if a row has the block id of another leaf than its own."""
+        if self._blocks is None:
+            return
+        stored = self._decoder.columns(files[0].path)
+        live = self._live(files)
+        query = block_ids.wrong_rows(self._blocks, self._table.ways, stored, live)
+        if self._sql.execute(query).fetchone()[0]:
+            name = self._blocks.column.name
+            raise Refused(Failure(files[0].path, name, block_ids.OTHER_LEAF))
+
     def _fingerprint(self, files: Sequence[DataFile], hashed: bool) -> Fingerprint:
+        self._require_ids(files)
         if not hashed and not files[0].deletes:
             paths = self._decoder.paths(file.path for file in files)
             query = f"SELECT sum(num_rows) FROM parquet_file_metadata({paths})"
@@ -518,6 +538,9 @@ class Work:
     """Whether to hash each column alone."""
     form: Expected | None = None
     """What the files must hold, if they are new."""
+    blocks: Blocks | None = None
+    """The block ids that their rows must have, if they are new and the table has a column of ids,
+    which `table` then lacks; None where nobody asks."""
 
 
 def witnessed(
@@ -533,7 +556,7 @@ def witnessed(
     started = time.thread_time()
     seen = Seen()
     try:
-        with Witness(work.table, opening, limits, stopping, scratch) as reader:
+        with Witness(work.table, opening, limits, stopping, scratch, work.blocks) as reader:
             seen = _read(reader, work, numbers)
     except Refused as refused:
         seen = Seen(failures=refused.failures)
@@ -558,6 +581,8 @@ class Check:
     form: Expected
     """What new files must hold."""
     limits: Limits
+    blocks: Blocks | None = None
+    """The block ids that rows of new files must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -587,7 +612,8 @@ def compared(
     before = see(check.inputs)
     if before.failures:
         return Compared(before)
-    after = see(replace(check.inputs, files=tuple(outputs), form=check.form))
+    new = replace(check.inputs, files=tuple(outputs), form=check.form, blocks=check.blocks)
+    after = see(new)
     found = Compared(before, after)
     if found.same or after.failures or before.fingerprint.rows != after.fingerprint.rows:
         return found

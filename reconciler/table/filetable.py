@@ -127,6 +127,12 @@ class FileTable:
     column_sizes: Mapping[int, Int64] = field(default_factory=dict)
     """int64[files] by field id: compressed bytes of every leaf column that has a size in some
     file."""
+    snapshot_id: Int64 | None = None
+    """int64[files]: id of the snapshot that added the file, also once it has expired; None if it
+    was not read."""
+    file_sequence: Int64 | None = None
+    """int64[files]: sequence number of the commit that added the file, which a rewrite does not
+    keep as it keeps `sequence`; None if it was not read."""
 
     def __len__(self) -> int:
         return len(self.path)
@@ -167,6 +173,8 @@ class FileTable:
             **{name: getattr(self, name)[index] for name in per_file},
             columns={key: column.take(index) for key, column in self.columns.items()},
             column_sizes={key: sizes[index] for key, sizes in self.column_sizes.items()},
+            snapshot_id=None if self.snapshot_id is None else self.snapshot_id[index],
+            file_sequence=None if self.file_sequence is None else self.file_sequence[index],
         )
 
     def groups(self) -> list[tuple[int, Partition, Int64]]:

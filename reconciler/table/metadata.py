@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.table.retention import NO_SNAPSHOTS, SnapshotLog
 
@@ -37,6 +38,11 @@ class TableMetadata:
     """Why no file may be removed as an orphan, "" if it may or if that is not known."""
     columns: frozenset[int] | None = None
     """Field ids of the current schema; None if they were not read."""
+    tops: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Field id and type of each column that is in no other one, by name; "struct", "list" or "map"
+    for what holds others. Empty if they were not read."""
+    identifiers: frozenset[int] = frozenset()
+    """Ids of the identifier fields."""
 
     def dropped(self, columns: Iterable[int]) -> int | None:
         """Return the first of these field ids that the schema does not have; None for none."""
@@ -55,3 +61,12 @@ class TableMetadata:
         """Return the field ids of the sort order's columns."""
         found = (_TERM_COLUMN.search(term) for term in self.sort_terms)
         return frozenset(int(match.group(1)) for match in found if match)
+
+
+def tops_of(schema: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+    """Return `TableMetadata.tops` of a schema as the specification writes it in JSON."""
+
+    def kind(body: Any) -> str:
+        return body if isinstance(body, str) else str(body["type"])
+
+    return {str(one["name"]): (int(one["id"]), kind(one["type"])) for one in schema["fields"]}

@@ -293,7 +293,7 @@ class SqlReader:
         target = statement.this if isinstance(statement, exp.Merge) else None
         if not isinstance(target, exp.Table):
             return None
-        return self._resolve(levels_of(target.parts, spelled=True), levels)
+        return self.resolve(levels_of(target.parts, spelled=True), levels)
 
     def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan] | str:
         """Return the scans of a query, or why it has none."""
@@ -304,7 +304,7 @@ class SqlReader:
         columns_named = list(query.find_all(exp.Column))
         for node in real_tables(query):
             parts = levels_of(node.parts, spelled=True)
-            table = self._resolve(parts, levels)
+            table = self.resolve(parts, levels)
             if table is not None:
                 rename_table(columns_named, node, f"layoutctl_t{len(known)}")
                 known[node.name] = table
@@ -327,7 +327,7 @@ class SqlReader:
             identifier.set("quoted", True)  # equals the same column when written out
         return scans_of(qualified, known)
 
-    def _resolve(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> KnownTable | None:
+    def resolve(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> KnownTable | None:
         """Resolve the longest name first: session levels complete what the query left out."""
         if levels and len(parts) <= len(levels):
             table = self._tables.resolve((*levels[: len(levels) + 1 - len(parts)], *parts))
@@ -345,9 +345,9 @@ class SqlReader:
         parts = tuple(part.lower() for part in parts)
         base, dollar, _ = parts[-1].partition("$")
         if dollar:
-            return base != "" and self._resolve((*parts[:-1], base), levels) is not None
+            return base != "" and self.resolve((*parts[:-1], base), levels) is not None
         named = _METADATA.fullmatch(parts[-1]) is not None and len(parts) > 1
-        return named and self._resolve(parts[:-1], levels) is not None
+        return named and self.resolve(parts[:-1], levels) is not None
 
     def _unread(self, text: str, levels: tuple[str, ...], reason: str) -> _Template:
         named = self._named(_TABLE_NAME, text, levels)
@@ -362,7 +362,7 @@ class SqlReader:
         for match in pattern.finditer(text[:MAX_SQL]):
             name = next(filter(None, match.groups()))
             parts = tuple(_QUOTES.sub("", part) for part in _NAME_PART.findall(name))
-            table = self._resolve(parts, levels) if len(parts) <= MAX_LEVELS else None
+            table = self.resolve(parts, levels) if len(parts) <= MAX_LEVELS else None
             if table is not None:
                 found[table.uuid] = table
         return tuple(found.values())

@@ -16,6 +16,7 @@ from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import QD_TREE, AdviceInput, Settings, TreeSettings
 from reconciler.advisor.decide import decide
 from reconciler.plan import reasons
+from reconciler.plan.actions import action_from_canonical
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
@@ -133,6 +134,31 @@ def test_a_policy_may_ask_for_trees_alone(lineitem, least):
     assert trees == [
         item.action.ordering.tree for item in _advise(lineitem, work, settings).actions
     ]
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_trees_get_block_ids_where_the_policy_names_a_free_column(lineitem, taken):
+    tops = {"block": (99, "int")} if taken else {}
+    settings = Settings(
+        mode=QD_TREE, trees=TreeSettings(climbs=False, block_column="block"), open_bytes=1_000,
+        target_bytes=lineitem.row_width * ROWS_PER_FILE, now_ms=11 * DAY,
+        row_group_bytes=lineitem.row_width * ROWS_PER_FILE,
+        metadata=replace(Settings().metadata, tops=tops),
+    )  # fmt: skip
+    advice = _advise(lineitem, _log(lineitem), settings)
+    actions = [item.action for item in advice.actions]
+    assert actions
+    if taken:
+        assert all(one.block_column == "" for one in actions)
+        assert reasons.NO_BLOCK_IDS in {item.reason for item in advice.rejected}
+        return
+    first, *rest = actions
+    assert first.column == "block" and rest
+    assert {tree for one in rest for tree in one.trees} == set(first.trees)
+    assert all(one.block_column == "block" for one in rest)
+    body = first.canonical()
+    texts = [tree.text for tree in first.trees]
+    assert action_from_canonical({**body, "trees": texts}) == first
 
 
 def test_no_tree_is_planned_where_spark_has_to_write(lineitem):

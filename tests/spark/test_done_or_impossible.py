@@ -31,6 +31,7 @@ from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Validity
@@ -40,6 +41,7 @@ from reconciler.plan.plan import Plan, freeze
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import head_of, judge
 from reconciler.spark.session import iceberg
+from reconciler.table.cut_tree import Cut, made
 from reconciler.table.orphans import Search
 from reconciler.table.schema import SortColumn, SpecField
 from tests.spark.disturbed import killed_at
@@ -164,6 +166,7 @@ def _dropped(bench: Bench) -> Made:
     return name, Discard(BRANCH, (held.snapshot_id,))
 
 
+TREE = made((Cut(1, 3), None, None), [0, 0])
 MADE: dict[type[Action], Callable[[Bench], Made]] = {
     BinPack: _rewrite(BinPack),
     Cluster: _rewrite(Cluster, "id"),
@@ -184,6 +187,7 @@ MADE: dict[type[Action], Callable[[Bench], Made]] = {
         _table(bench, 1), SetProperties(((CODEC, None),), ((CODEC, "gzip"),))
     ),
     SetSortOrder: lambda bench: (_table(bench, 1), SetSortOrder((SortColumn(1),))),
+    SetBlockColumn: lambda bench: (_table(bench, 1), SetBlockColumn("b", (TREE,))),
     Publish: _held,
     Discard: _dropped,
 }  # fmt: skip
@@ -308,7 +312,8 @@ IN_PARTS = (
     BinPack, Cluster, Recluster, ApplyDeletes, Migrate, CompactDeletes, ExpireSnapshots,
     RemoveOrphans, RemoveSpecs,
 )  # fmt: skip
-BY_COLUMN = (Cluster, Recluster, Migrate, AddSpec, SwitchSpec, SetSortOrder, Publish)
+BY_COLUMN = (Cluster, Recluster, Migrate, AddSpec, SwitchSpec, SetSortOrder, SetBlockColumn,
+             Publish)  # fmt: skip
 
 
 def _cases() -> Iterator[Any]:

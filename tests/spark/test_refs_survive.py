@@ -31,6 +31,7 @@ from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
@@ -91,6 +92,7 @@ def _layout(bench: Bench, copies: Copies) -> None:
     found = bench.sql(f"SELECT path FROM {bench.full(name)}.manifests")
     merged = RewriteManifests(tuple(sorted(row.path for row in found)), 1)
     copies.record(lambda: bench.run(bench.request(name, merged)))
+    copies.record(lambda: bench.run(bench.request(name, SetBlockColumn("block"))))
     copies.record(lambda: bench.run(bench.request(name, UpgradeFormat(2, 3))))
 
 

@@ -15,6 +15,7 @@ from reconciler.advisor.qdtree.building import Found, found_for
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
+from reconciler.table.block_ids import owned_column
 from reconciler.table.filetable import Int64
 from reconciler.table.uuid_order import UUID
 
@@ -46,6 +47,8 @@ def tree_found(
     schema = situation.table.schema
     uuids = {field for field in pool.columns if schema.by_id[field].type == UUID}
     unbounded = situation.facts.unbounded | uuids  # readers do not agree on the order of UUIDs
+    owned = owned_column(settings.metadata)
+    unbounded |= set() if owned is None else {owned}  # a tree would be cut by another one's leaves
     demands = situation.foreseen.demands
     known = situation.given.trained
     return found_for(pool, demands, target, wanted, settings.seed, unbounded, known)

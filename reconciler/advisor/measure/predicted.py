@@ -13,6 +13,7 @@ import numpy as np
 from reconciler.advisor.advice import Advice, ObjectiveJudgement, Rejected, ScoredAction
 from reconciler.advisor.choose import sizes, slices
 from reconciler.advisor.choose.binpack import small_files_mask
+from reconciler.advisor.choose.blocks import set_block_column
 from reconciler.advisor.choose.properties import set_properties, set_sort_order
 from reconciler.advisor.choose.upkeep import Upkeep
 from reconciler.advisor.deletes.minors import Minor
@@ -69,7 +70,12 @@ def advice_of(
     cost = sum(effect.cost for effect in effects)
     work = total(predicted)
     return Advice(
-        actions=(*_metadata(situation, writes), *scored, *_switched(situation), *upkeep.actions),
+        actions=(
+            *_metadata(situation, verdict, writes),
+            *scored,
+            *_switched(situation),
+            *upkeep.actions,
+        ),
         rejected=tuple(turned),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
@@ -125,12 +131,13 @@ def _around(now: float, after: float, changed: bool, situation: Situation) -> In
     return situation.settings.calibration.around(after)
 
 
-def _metadata(situation: Situation, writes: Writes) -> tuple[ScoredAction, ...]:
+def _metadata(situation: Situation, verdict: Verdict, writes: Writes) -> tuple[ScoredAction, ...]:
     settings = situation.settings
     if situation.facts.refused:
         return ()
     properties = set_properties(settings)
-    declared = properties + set_sort_order(settings) + added_specs(situation)
+    blocks = set_block_column(situation, [item.candidate.ordering for item in verdict.chosen])
+    declared = properties + set_sort_order(settings) + blocks + added_specs(situation)
     return (*_declared(situation, declared), *_explained(situation, writes.actions))
 
 

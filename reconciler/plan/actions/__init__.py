@@ -19,6 +19,7 @@ from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
@@ -26,9 +27,10 @@ from reconciler.plan.actions.upgrade_format import UpgradeFormat
 KINDS: Mapping[str, type[Action]] = {
     kind.kind: kind
     for kind in (
-        SetProperties, SetSortOrder, UpgradeFormat, AddSpec, Migrate, SwitchSpec, BinPack, Cluster,
-        Recluster, ApplyDeletes, ConvertDeletes, CompactDeletes, RemoveDanglingDeletes,
-        RewriteManifests, ExpireSnapshots, RemoveSpecs, RemoveOrphans, Publish, Discard,
+        SetProperties, SetSortOrder, UpgradeFormat, SetBlockColumn, AddSpec, Migrate, SwitchSpec,
+        BinPack, Cluster, Recluster, ApplyDeletes, ConvertDeletes, CompactDeletes,
+        RemoveDanglingDeletes, RewriteManifests, ExpireSnapshots, RemoveSpecs, RemoveOrphans,
+        Publish, Discard,
     )
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.state import ActionState, Facts
+from reconciler.table.cut_tree import Tree
 from reconciler.table.schema import PartitionSpec, Schema
 
 
@@ -53,6 +54,12 @@ class Action(ABC):
     def inputs(self) -> tuple[str, ...]:
         """Content files (data files, delete files) that it replaces: the manifests' strings
         verbatim, sorted."""
+        return ()
+
+    @property
+    def trees(self) -> tuple[Tree, ...]:
+        """The trees of cuts that its canonical form names by their hashes: "tree" for one, "trees"
+        for several."""
         return ()
 
     def without_files(self) -> Self:

@@ -7,7 +7,7 @@ import hashlib
 import json
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
@@ -16,6 +16,7 @@ from reconciler.plan.actions.state import ActionState, Facts, with_columns
 from reconciler.plan.grouping import Extents, Grouping
 from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
 from reconciler.plan.reasons import partition_text
+from reconciler.table.cut_tree import Tree
 from reconciler.table.schema import PartitionSpec, Schema, SpecField
 
 
@@ -29,6 +30,8 @@ class Rewrite(PartitionAction, ABC):
     """Size of a data file to write; 0: the table's own."""
     row_group_bytes: int = 0
     """Size of a row group to write; 0: the table's own."""
+    block_column: str = field(default="", kw_only=True)
+    """Column that gets the numbers of the tree's leaves; "" if none does."""
 
     work: ClassVar[str | None] = "sort"
     rewrites_data: ClassVar[bool] = True
@@ -49,6 +52,10 @@ class Rewrite(PartitionAction, ABC):
         """The field by whose values, instead of the key's, inputs are grouped; None without one."""
         return None
 
+    @property
+    def trees(self) -> tuple[Tree, ...]:
+        return () if self.ordering.tree is None else (self.ordering.tree,)
+
     def groups(self, files: Extents, *, target_bytes: int, merge_bytes: int | None) -> Grouping:
         """Return which inputs are read, written and committed together."""
         return self.ordering.groups(files, target_bytes=target_bytes, merge_bytes=merge_bytes)
@@ -64,6 +71,8 @@ class Rewrite(PartitionAction, ABC):
             body["targetBytes"] = self.target_bytes
         if self.row_group_bytes:
             body["rowGroupBytes"] = self.row_group_bytes
+        if self.block_column:
+            body["blockColumn"] = self.block_column
         return body
 
     @classmethod
@@ -73,6 +82,7 @@ class Rewrite(PartitionAction, ABC):
             ordering=ordering_from_canonical(body),
             target_bytes=body.get("targetBytes", 0),
             row_group_bytes=body.get("rowGroupBytes", 0),
+            block_column=body.get("blockColumn", ""),
         )
 
     @classmethod

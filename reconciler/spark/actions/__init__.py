@@ -19,6 +19,7 @@ from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
@@ -36,6 +37,7 @@ from reconciler.spark.actions.remove_orphans import OrphansExecutor
 from reconciler.spark.actions.remove_specs import RemoveSpecsExecutor
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from reconciler.spark.actions.rewrite_manifests import ManifestsExecutor
+from reconciler.spark.actions.set_block_column import BlockColumnExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
 from reconciler.spark.actions.set_sort_order import SortOrderExecutor
 from reconciler.spark.actions.upgrade_format import UpgradeExecutor
@@ -45,6 +47,7 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     SetProperties: PropertiesExecutor,
     SetSortOrder: SortOrderExecutor,
     UpgradeFormat: UpgradeExecutor,
+    SetBlockColumn: BlockColumnExecutor,
     AddSpec: AddSpecExecutor,
     Migrate: MigrateExecutor,
     BinPack: RewriteExecutor,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from reconciler.plan.actions.audited import Discard, Publish
@@ -30,6 +31,7 @@ from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.schedule.vanished import may_have_vanished
 from reconciler.spark.session import iceberg
+from reconciler.table import summary_keys
 from reconciler.table.audits import AUDIT_BASE, AUDIT_FORMAT, WaitingBatch, waiting_batches
 from reconciler.table.metadata import TableMetadata
 
@@ -134,7 +136,9 @@ def operation_of(spark: Any, table: Any, snapshot: Any, base: int) -> Operation:
     added = list(iceberg.each(snapshot.addedDataFiles(io)))
     removed = [str(file.location()) for file in iceberg.each(snapshot.removedDataFiles(io))]
     if removed:
-        return _rewrite(spark, table, added, removed, base)
+        named = snapshot.summary().get(summary_keys.BLOCK_TREES)
+        made = _rewrite(spark, table, added, removed, base)
+        return replace(made, trees=tuple(str(named).split(",")) if named else ())
     new = delete_files.written(spark, table, list(iceberg.each(snapshot.addedDeleteFiles(io))))
     gone = delete_files.written(spark, table, list(iceberg.each(snapshot.removedDeleteFiles(io))))
     if not new:

@@ -10,6 +10,7 @@ the search for orphans finds.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 from reconciler.spark.commit import metadata, reachable
 from reconciler.spark.session import iceberg
+from reconciler.table.block_ids import COLUMN, remembering
 from reconciler.table.retention import Retention, kept
 
 
@@ -41,10 +43,12 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
         """Return the metadata without the snapshots. Raises VerificationError if more than these
         would go."""
         java = self.run.spark._jvm
-        found = [base.snapshot(one) for one in action.snapshots]
-        listed = iceberg.java_list(self.run.spark, [one for one in found if one is not None])
+        asked = [base.snapshot(one) for one in action.snapshots]
+        found = [one for one in asked if one is not None]
+        listed = iceberg.java_list(self.run.spark, found)
         builder = java.org.apache.iceberg.TableMetadata.buildFrom(base)
         metadata.hold(self.run.spark, base, builder, _refs(base))
+        builder.setProperties(self._remembered(base, found))
         wanted = builder.removeSnapshots(listed).build()
         lost = _refs(base) != _refs(wanted)
         fewer = base.snapshots().size() - wanted.snapshots().size()
@@ -56,6 +60,17 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
                 do="report this; expire the snapshots with another tool until it is fixed",
             )
         return wanted
+
+    def _remembered(self, base: Any, expired: Sequence[Any]) -> Any:
+        """Return the properties that keep what the snapshots prove of block ids."""
+        properties = {str(name): str(value) for name, value in dict(base.properties()).items()}
+        changes = self.run.spark._jvm.java.util.HashMap()
+        if COLUMN in properties:
+            infos = [iceberg.snapshot_info(one) for one in expired]
+            summaries = [(one.id, one.summary) for one in infos]
+            for name, value in remembering(properties, summaries).items():
+                changes.put(name, value)
+        return changes
 
     def values(self, metadata: Any, action: ExpireSnapshots) -> dict[str, str]:
         return {"snapshots": str(metadata.snapshots().size())}

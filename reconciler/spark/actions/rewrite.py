@@ -26,6 +26,7 @@ from reconciler.spark.schedule.scan import ScanTasks, scan_tasks
 from reconciler.spark.schedule.task_file import Deletes
 from reconciler.spark.schedule.write import Written
 from reconciler.spark.session import iceberg
+from reconciler.table.block_ids import key_of
 from reconciler.table.schema import SortColumn
 
 HOT_MILLISECONDS = 60_000
@@ -240,13 +241,23 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         tasks = scan_tasks(self.run.spark, attempt.table, attempt.snapshot_id, paths)
         files = [file for part in written for file in part.files]
         self.sent.update(part.number for part in written)
-        operation = self._operation(attempt, tasks, files)
+        operation = replace(self._operation(attempt, tasks, files), trees=_trees(written))
         return batch.send(
             self.run, attempt, number, operation, [_part(one, groups) for one in written]
         )
 
     def _operation(self, attempt: Attempt, tasks: ScanTasks, files: Sequence[Any]) -> RewriteFiles:
         return RewriteFiles(tasks, files, attempt.sequence_number)
+
+
+def _trees(written: Sequence[Written]) -> tuple[str, ...]:
+    """Return the keys of the trees by which all block ids in these files are true; () if files kept
+    ids of others."""
+    blocks = [part.blocks for part in written]
+    if any(one is None for one in blocks):
+        return ()
+    trees = [one.tree for one in blocks if one is not None]
+    return tuple(sorted({key_of(tree) for tree in trees if tree is not None}))
 
 
 def _described(action: Rewrite) -> tuple[SortColumn, ...]:

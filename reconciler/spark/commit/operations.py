@@ -7,7 +7,7 @@ them (the table, its schema, its history) is checked there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from reconciler.format import plural
@@ -18,6 +18,7 @@ from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.schedule.scan import ScanTasks, scan_tasks, tasks_under
 from reconciler.spark.session import iceberg
 from reconciler.spark.session.iceberg import SnapshotInfo
+from reconciler.table import summary_keys
 from reconciler.table.schema import SpecField, spec_terms
 
 
@@ -59,6 +60,8 @@ class RewriteFiles:
     tasks: ScanTasks
     added: Sequence[Any]
     sequence_number: int
+    trees: tuple[str, ...] = field(default=(), kw_only=True)
+    """Keys of the trees by which all block ids of the new files are true."""
 
     on_branches: ClassVar[bool] = True
 
@@ -71,6 +74,8 @@ class RewriteFiles:
         self.tasks.remove_in(update)
         for file in self.added:
             update.addFile(file)
+        if self.trees:
+            update.set(summary_keys.BLOCK_TREES, ",".join(self.trees))
 
     def unfit(self, table: Any) -> str:
         return ""

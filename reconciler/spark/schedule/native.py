@@ -22,6 +22,7 @@ from reconciler.errors import (
 )
 from reconciler.format import iec
 from reconciler.rewrite import rewriting
+from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column, leaves
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import MEMORY, MISSING, STORAGE, UNFIT, Failure
@@ -101,11 +102,12 @@ def planned(
     table: Any,
     inputs: Work,
     threads: int = 1,
+    blocks: Blocks | None = None,
 ) -> Plan | str:
     """Return the engine's task for the group, or why it has none.
 
     table: as `stage.overridden` returns it. inputs: as the witness sees them. threads: of the
-    driver that no other group uses.
+    driver that no other group uses. blocks: the block ids that rows get.
     """
     properties = _properties(table)
     shape, deletes = witnessing.table_of(attempt), _applied(attempt, tasks)
@@ -131,12 +133,12 @@ def planned(
     file_rows = group.target_bytes / _stored_row(group) if _counts_files(group) else 0.0
     task = Task(
         shape, files, _order(group), paths, rows, _writer(properties, rows), _moves(table, group),
-        file_rows,
+        file_rows, blocks,
     )  # fmt: skip
     check = None
     if opening is not None:
         limits = Limits.within(given.memory_bytes)
-        check = Check(inputs, witnessing.form_of(attempt), limits)
+        check = Check(inputs, witnessing.form_of(attempt), limits, blocks)
     memory = rewriting.peak(task, needed, given.memory_bytes)
     return Plan(task, opening, given, memory, check)
 

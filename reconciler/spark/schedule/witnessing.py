@@ -27,6 +27,7 @@ from reconciler.errors import (
     VerificationError,
 )
 from reconciler.format import count, plural
+from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column, columns_of, every
 from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.failures import HOLDS, MEMORY, MISSING, Failure
@@ -476,10 +477,21 @@ def _judged(
     )
 
 
-def inputs_as_seen(attempt: Attempt, tasks: ScanTasks, hashed: bool) -> Work:
-    """Return the inputs, with the deletes that the witness's own rules apply to them."""
+def inputs_as_seen(
+    attempt: Attempt, tasks: ScanTasks, hashed: bool, blocks: Blocks | None = None
+) -> Work:
+    """Return the inputs, with the deletes that the witness's own rules apply to them. blocks: the
+    block ids that are written anew."""
     deletes = live_deletes(attempt) if _may_apply(attempt, tasks) else None
-    return Work(table_of(attempt), inputs_of(attempt, tasks, deletes), hashed=hashed)
+    table = without_ids(table_of(attempt), blocks)
+    return Work(table, inputs_of(attempt, tasks, deletes), hashed=hashed)
+
+
+def without_ids(table: Table, blocks: Blocks | None) -> Table:
+    """Return the table without the column whose values a rewrite changes."""
+    if blocks is None:
+        return table
+    return replace(table, columns=tuple(one for one in table.columns if one != blocks.column))
 
 
 def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
@@ -495,21 +507,31 @@ def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
 
 
 def seen_outputs(
-    attempt: Attempt, base: str, files: Sequence[Any], hashed: bool, moved: bool
+    attempt: Attempt,
+    base: str,
+    files: Sequence[Any],
+    hashed: bool,
+    moved: bool,
+    blocks: Blocks | None = None,
 ) -> Seen:
     """Return what uncommitted files hold. moved: whether rows moved to another partition spec.
-    Raises Unseen, FileNotFoundError."""
+    blocks: the block ids that they must have. Raises Unseen, FileNotFoundError."""
     outputs = outputs_of(files)
     if moved:
         outputs = _moved(attempt, files, outputs)
-    work = Work(table_of(attempt), outputs, hashed=hashed, form=form_of(attempt))
+    table = without_ids(table_of(attempt), blocks)
+    work = Work(table, outputs, hashed=hashed, form=form_of(attempt), blocks=blocks)
     return look(attempt, f"{base}/verify", work)
 
 
 def form_of(attempt: Attempt) -> Expected:
     """Return what new files of the attempt's table must hold."""
-    schema = attempt.table.schema
-    return attempt.once("form", lambda: Expected(_schema(attempt.spark, schema())))
+    return attempt.once("form", lambda: Expected(schema_of(attempt)))
+
+
+def schema_of(attempt: Attempt) -> dict[str, Any]:
+    """Return the schema of the attempt's table as the specification writes it in JSON."""
+    return attempt.once("schema", lambda: dict(_schema(attempt.spark, attempt.table.schema())))
 
 
 def same_deletes(

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
+from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.task import Unfit
 from reconciler.rewrite.witness import DataFile, Seen, Work
 from reconciler.spark.commit import metadata
 from reconciler.spark.fallback import fallback, stage, uuid_bounds
 from reconciler.spark.schedule import native, witnessing
 from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule.block_ids import blocks_of
 from reconciler.spark.schedule.group import Group
 from reconciler.spark.schedule.inputs import refuse_types
 from reconciler.spark.schedule.scan import ScanTasks
@@ -56,6 +58,8 @@ class Written:
     """Of everything."""
     by_spark: str = ""
     """Why Spark wrote it, "" if the engine did."""
+    blocks: Blocks | None = None
+    """The block ids that its rows have; None if those of the inputs were kept, or none are."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -83,8 +87,9 @@ def rewrite_group(
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
     for part in group.action.ordering.key:
         fallback.path_of(attempt.table.schema(), part)
-    inputs = witnessing.inputs_as_seen(attempt, tasks, hashed)
-    plan = native.planned(attempt, number, group, tasks, table, inputs, threads)
+    blocks = blocks_of(attempt, group.action)
+    inputs = witnessing.inputs_as_seen(attempt, tasks, hashed, blocks)
+    plan = native.planned(attempt, number, group, tasks, table, inputs, threads, blocks)
     begun(0 if isinstance(plan, str) else plan.memory)
     with contextlib.ExitStack() as made:
         reason = plan if isinstance(plan, str) else ""
@@ -97,12 +102,13 @@ def rewrite_group(
         if reason:
             refuse_types(spark, attempt.table, attempt.name, reason)
             _require_no_tree(group, reason)
+            blocks, inputs = None, witnessing.inputs_as_seen(attempt, tasks, hashed)
             by_spark = _by_spark(attempt, group, tasks, table, base, order)
             found = made.enter_context(by_spark)
         files = found.files
         rows, verified = found.verified or witnessing.same_rows(
             attempt, base, tasks, files, inputs,
-            lambda: read_back(attempt, base, files, hashed, moved),
+            lambda: read_back(attempt, base, files, hashed, moved, blocks),
         )  # fmt: skip
     return Written(
         number,
@@ -115,6 +121,7 @@ def rewrite_group(
         verified,
         time.monotonic() - started,
         reason,
+        blocks,
     )
 
 
@@ -221,11 +228,18 @@ def check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
         )
 
 
-def read_back(attempt: Attempt, base: str, files: Sequence[Any], hashed: bool, moved: bool) -> Seen:
+def read_back(
+    attempt: Attempt,
+    base: str,
+    files: Sequence[Any],
+    hashed: bool,
+    moved: bool,
+    blocks: Blocks | None = None,
+) -> Seen:
     """Return what uncommitted files hold, according to the witness. moved: whether rows moved to
-    another partition spec."""
+    another partition spec. blocks: the block ids that they must have."""
     with _own_output(attempt):
-        return witnessing.seen_outputs(attempt, base, files, hashed, moved)
+        return witnessing.seen_outputs(attempt, base, files, hashed, moved, blocks)
 
 
 def discard(table: Any, paths: Sequence[str]) -> None:

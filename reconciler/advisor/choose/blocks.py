@@ -1,0 +1,114 @@
+"""Decides about block ids: which trees get them, and what the table has to say of these trees.
+
+Only where the policy names a column. Without ids nothing else changes: bounds serve as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from reconciler.advisor.advice import Rejected
+from reconciler.advisor.judge.candidate import rejected
+from reconciler.advisor.situation import Situation
+from reconciler.format import iec
+from reconciler.plan import reasons
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.set_block_column import SetBlockColumn, holds
+from reconciler.plan.ordering import Ordering
+from reconciler.table.block_ids import (
+    MOST_TREE_BYTES,
+    TREE,
+    base_of,
+    hindrance,
+    is_key,
+    key_of,
+    owned_column,
+)
+from reconciler.table.cut_tree import MOST_LEAVES, Tree
+from reconciler.table.filetable import Int64
+
+MOST_TREES = 64
+"""Trees that a table's properties hold: each is read with the table's metadata."""
+
+
+def block_column_of(situation: Situation, ordering: Ordering) -> str:
+    """Return the column that gets the ids of this ordering's tree, "" if none does."""
+    tree, wanted = ordering.tree, situation.settings.trees.block_column
+    if tree is None or not wanted or _why_not(situation) or _too_large(tree):
+        return ""
+    return wanted
+
+
+def refused_blocks(situation: Situation, orderings: Iterable[Ordering]) -> tuple[Rejected, ...]:
+    """Return why trees get no ids although the policy names a column."""
+    wanted = situation.settings.trees.block_column
+    if not wanted or situation.facts.refused:
+        return ()
+    trees = [one.tree for one in orderings if one.tree is not None]
+    why = _why_not(situation) or next((_too_large(tree) for tree in trees if _too_large(tree)), "")
+    nothing = np.zeros(0, dtype=np.int64)
+    title = f"block ids in column {wanted}"
+    return (rejected(situation, title, reasons.NO_BLOCK_IDS, why, nothing),) if why else ()
+
+
+def set_block_column(situation: Situation, orderings: Iterable[Ordering]) -> tuple[Action, ...]:
+    """Return the action that prepares the table for the ids of these orderings' trees, if it is not
+    prepared."""
+    wanted, metadata = situation.settings.trees.block_column, situation.settings.metadata
+    trees = {
+        one.tree.name: one.tree
+        for one in orderings
+        if one.tree is not None and block_column_of(situation, one)
+    }
+    new = [tree for _, tree in sorted(trees.items()) if not holds(metadata.properties, tree)]
+    if not trees or (not new and owned_column(metadata) is not None):
+        return ()
+    return (SetBlockColumn(wanted, tuple(new), tuple(_idle(situation, trees.values()))),)
+
+
+def _why_not(situation: Situation) -> str:
+    metadata = situation.settings.metadata
+    why = hindrance(metadata, situation.settings.trees.block_column)
+    if why:
+        return why
+    kept = [name for name in metadata.properties if name.startswith(TREE)]
+    if len(kept) - len(_idle(situation, ())) >= MOST_TREES:
+        return f"its files have ids of {len(kept)} trees, and {MOST_TREES} are the most"
+    return ""
+
+
+def _too_large(tree: Tree) -> str:
+    size = len(tree.text)
+    if size <= MOST_TREE_BYTES:
+        return ""
+    return f"a tree takes {iec(size)} as a property, and {iec(MOST_TREE_BYTES)} are the most"
+
+
+def _idle(situation: Situation, wanted: Iterable[Tree]) -> list[str]:
+    """Return the keys of trees that no live file has ids of. wanted: trees that stay."""
+    properties = situation.settings.metadata.properties
+    held = _held(situation)
+    kept = {key_of(tree) for tree in wanted}
+    keys = sorted(name.removeprefix(TREE) for name in properties if name.startswith(TREE))
+    return [key for key in keys if key not in kept and not _may_hold(held, key)]
+
+
+def _held(situation: Situation) -> tuple[Int64, Int64]:
+    """Return the least and the greatest id of each file that may have any. Files that say nothing
+    of the column are older than it, or have it in no row: a tree that leaves too early costs
+    reading, not rows."""
+    owned = owned_column(situation.settings.metadata)
+    column = None if owned is None else situation.table.columns.get(owned)
+    if column is None:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    known = column.bounded
+    return column.lower[known], column.upper[known]
+
+
+def _may_hold(held: tuple[Int64, Int64], key: str) -> bool:
+    if not is_key(key):
+        return False
+    base, (low, high) = base_of(key), held
+    return bool(((low < base + MOST_LEAVES) & (high >= base)).any())

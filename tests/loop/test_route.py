@@ -1,0 +1,376 @@
+"""A routed query has the rows of the query, whoever has written to the table: DuckDB evaluates both
+on the table's files."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from reconciler.catalog.observe import observe_table
+from reconciler.errors import UserError
+from reconciler.loop.route import Routed, route
+from reconciler.table import block_ids
+from reconciler.table.block_ids import BlockTree, base_of, key_of
+from reconciler.table.cut_tree import Cut, Tree, made
+from reconciler.table.observation import Observation
+from reconciler.table.summary_keys import ATTEMPT_ID, BLOCK_TREES
+from tests.conftest import sqlite_catalog
+
+BLOCK = "layout_block"
+COLUMNS = ("id", "day", "shop", "price")
+TYPES = {2: "int", 3: "string", 4: "double"}
+SCHEMA = pa.schema([
+    ("id", pa.int64()), ("day", pa.int32()), ("shop", pa.string()), ("price", pa.float64()),
+])  # fmt: skip
+Row = tuple[Any, ...]
+
+
+class World:
+    """A table with block ids of several trees, and those who write to it."""
+
+    def __init__(self, directory: Path, seed: int = 0) -> None:
+        from pyiceberg.catalog.sql import SqlCatalog
+        from pyiceberg.types import IntegerType
+
+        self.chance, self.directory = random.Random(seed), directory
+        (directory / "warehouse").mkdir()
+        self.config = sqlite_catalog(directory)
+        catalog = SqlCatalog(self.config.name, **dict(self.config.properties))
+        catalog.create_namespace("sales")
+        self.table = catalog.create_table("sales.t", schema=SCHEMA)
+        self.number = 0
+        self.trees: list[tuple[Any, Tree]] = []
+        self.append(self.rows(20))
+        since = self.table.metadata.last_sequence_number
+        with self.table.update_schema() as change:
+            change.add_column(BLOCK, IntegerType())
+        field = self.table.schema().find_field(BLOCK).field_id
+        self.set({block_ids.COLUMN: str(field), block_ids.SINCE: str(since)})
+
+    def set(self, properties: dict[str, str]) -> None:
+        with self.table.transaction() as change:
+            change.set_properties(properties)
+
+    def rows(self, count: int) -> list[Row]:
+        found = []
+        for _ in range(count):
+            self.number += 1
+            price = self.chance.choice((None, math.nan, *map(float, range(8))))
+            shop = self.chance.choice((None, "", "a", "ab", "b", "shop-1", "shop-2", "z"))
+            found.append((self.number, self.chance.choice((None, *range(10))), shop, price))
+        return found
+
+    def append(self, rows: list[Row], ids: list[int | None] | None = None, **summary: str) -> None:
+        """One commit of one file. ids: of the rows, where the writer knows the column."""
+        schema, values = SCHEMA, list(zip(*rows, strict=True))
+        if ids is not None:
+            schema = schema.append(pa.field(BLOCK, pa.int32()))
+            values.append(tuple(ids))
+        arrays = [pa.array(own, one.type) for own, one in zip(values, schema, strict=True)]
+        self.table.append(pa.table(arrays, schema=schema), snapshot_properties=dict(**summary))
+
+    def tree(self, depth: int = 3, kept: bool = True) -> tuple[Any, Tree]:
+        node = None
+        while node is None:
+            node = self._node(depth)
+        tree = made(node, [0] * _count(node))
+        self.trees.append((node, tree))
+        if kept:
+            used = {one: TYPES[one] for one in tree.of_column}
+            self.set({block_ids.TREE + key_of(tree): BlockTree(tree, used).text})
+        return node, tree
+
+    def _node(self, depth: int) -> Any:
+        if not depth or self.chance.random() < 0.15:
+            return None
+        field = self.chance.choice((2, 3, 4))
+        value: Any = {
+            2: lambda: self.chance.randrange(10),
+            3: lambda: self.chance.choice((b"a", b"ab", b"b", b"shop-2")),
+            4: lambda: float(self.chance.randrange(8)),
+        }[field]()
+        odd = self.chance.random()
+        if odd < 0.1:
+            cut = Cut(field, None)
+        elif odd < 0.2 and field == 4:
+            cut = Cut(field, math.nan)
+        else:
+            cut = Cut(field, value, self.chance.random() < 0.5)
+        return cut, self._node(depth - 1), self._node(depth - 1)
+
+    def lay_out(self, rows: list[Row], node: Any, tree: Tree, files: int = 4) -> None:
+        """Write rows leaf by leaf, as a rewrite of ours does: with what proves it."""
+        ordered = sorted(rows, key=lambda row: _leaf(node, row))
+        step = max(1, -(-len(ordered) // files))
+        proof = {ATTEMPT_ID: "x", BLOCK_TREES: key_of(tree)}
+        for begin in range(0, len(ordered), step):
+            own = ordered[begin : begin + step]
+            ids: list[int | None] = [base_of(key_of(tree)) + _leaf(node, row) for row in own]
+            self.append(own, ids, **proof)
+
+    def observed(self) -> Observation:
+        return observe_table(self.config, ("sales", "t"), self.directory / "cache")
+
+    def routed(self, sql: str, **more: Any) -> Routed:
+        return route(self.observed(), sql, "duckdb", **more)
+
+    def database(self) -> Any:
+        """Return DuckDB with the rows of the table's files as table t."""
+        self.table.refresh()
+        paths = [
+            task.file.file_path.removeprefix("file:") for task in self.table.scan().plan_files()
+        ]
+        names = ", ".join(f"'{path.removeprefix('//')}'" for path in paths)
+        db = duckdb.connect()
+        db.execute(f"CREATE TABLE t AS SELECT * FROM read_parquet([{names}], union_by_name=true)")
+        return db
+
+    def agrees(self, sql: str) -> Routed:
+        """Compare the rows of a query and of the routed one."""
+        return self.agree([sql])[0]
+
+    def agree(self, queries: list[str]) -> list[Routed]:
+        seen, db, found = self.observed(), self.database(), []
+        for sql in queries:
+            found.append(route(seen, sql, "duckdb"))
+            both = (sql, found[-1].sql)
+            wanted, got = (sorted(map(str, db.execute(one).fetchall())) for one in both)
+            assert got == wanted, found[-1].sql
+        return found
+
+
+def _count(node: Any) -> int:
+    return 1 if node is None else _count(node[1]) + _count(node[2])
+
+
+def _leaf(node: Any, row: Row) -> int:
+    """Return the leaf of a row: NULL, values, NaN is the order of a column."""
+    if node is None:
+        return 0
+    cut, low, high = node
+    value = row[cut.field_id - 1]
+    own = _place(value.encode() if isinstance(value, str) else value)
+    where = _place(cut.value)
+    left = own < where or (own == where and (cut.inclusive or cut.value is None))
+    return _leaf(low, row) if left else _count(low) + _leaf(high, row)
+
+
+def _place(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return -1, 0
+    return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Callable[..., World]:
+    return lambda seed=0: World(tmp_path, seed)
+
+
+def _condition(chance: random.Random, depth: int = 2) -> str:
+    if depth and chance.random() < 0.5:
+        word = chance.choice((" AND ", " OR "))
+        found = word.join(_condition(chance, depth - 1) for _ in range(2))
+        return f"NOT ({found})" if chance.random() < 0.2 else f"({found})"
+    column = chance.choice(("day", "shop", "price"))
+    value = {
+        "day": str(chance.randrange(-1, 11)),
+        "shop": f"'{chance.choice(('a', 'ab', 'shop-2', 'zz', ''))}'",
+        "price": f"{chance.randrange(-1, 9)}.0",
+    }[column]
+    kind = chance.random()
+    if kind < 0.15:
+        return f"{column} IS {chance.choice(('', 'NOT '))}NULL"
+    if kind < 0.3:
+        return f"{column} {chance.choice(('', 'NOT '))}IN ({value}, {value})"
+    if kind < 0.4 and column == "shop":
+        return f"shop {chance.choice(('', 'NOT '))}LIKE 'a%'"
+    if kind < 0.5:
+        return f"{column} {chance.choice(('', 'NOT '))}BETWEEN {value} AND {value}"
+    return f"{column} {chance.choice(('<', '<=', '=', '<>', '>', '>='))} {value}"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rows_are_those_of_the_query_after_whatever_others_did(
+    world: Callable[..., World], seed: int
+) -> None:
+    made_up = world(seed)
+    chance, told = made_up.chance, 0
+    laid: list[Row] = []
+    for _ in range(chance.randint(1, 2)):
+        node, tree = made_up.tree()
+        rows = made_up.rows(60)
+        made_up.lay_out(rows, node, tree)
+        laid += rows
+    queries = [f"SELECT id FROM t WHERE {_condition(chance)}" for _ in range(25)]
+    told += sum(one.changed for one in made_up.agree(queries))
+    node, tree = made_up.trees[0]
+    kind = chance.randrange(4)
+    if kind == 0:  # an append by somebody who knows the column, or does not
+        made_up.append(made_up.rows(20), [None] * 20)
+    elif kind == 1:  # an UPDATE that copies ids, which are wrong now
+        stale = [base_of(key_of(tree)) + _leaf(node, row) for row in laid[:20]]
+        made_up.append(made_up.rows(20), [*stale])
+    elif kind == 2:  # ids that no tree has
+        made_up.append(made_up.rows(20), [7] * 20)
+    else:  # a plan that has written one part only, under a tree whose property is gone
+        other, lost = made_up.tree(kept=False)
+        made_up.lay_out(made_up.rows(30), other, lost, files=1)
+    told += sum(one.changed for one in made_up.agree(queries))
+    assert told, "some query leaves an id out"
+
+
+def _laid_out(world: Callable[..., World]) -> tuple[World, Any, Tree, list[Row]]:
+    made_up = world()
+    node = (Cut(2, 5), (Cut(3, b"b"), None, None), (Cut(4, 4.0), None, None))
+    tree = made(node, [0] * 4)
+    used = {one: TYPES[one] for one in tree.of_column}
+    made_up.set({block_ids.TREE + key_of(tree): BlockTree(tree, used).text})
+    rows = made_up.rows(80)
+    made_up.lay_out(rows, node, tree)
+    return made_up, node, tree, rows
+
+
+FORMS = {
+    "SELECT count(*) FROM t WHERE day < 5": True,
+    "SELECT x.id FROM t AS x WHERE x.day >= 5 OR x.shop IS NULL": True,
+    "SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.day < 3 AND b.day < 3": True,
+    "SELECT a.id FROM t a JOIN t b ON a.id = b.id AND b.day < 3": True,
+    "WITH c AS (SELECT * FROM t WHERE day > 7) SELECT count(*) FROM c": True,
+    "SELECT id FROM t WHERE day < 2 UNION ALL SELECT id FROM t WHERE day > 8": True,
+    "SELECT id FROM (SELECT id, day FROM t WHERE day = 3) x WHERE x.id > 10": True,
+    "SELECT id FROM t o WHERE EXISTS (SELECT 1 FROM t i WHERE i.id = o.id AND i.day < 2)": True,
+    "SELECT id FROM t o WHERE o.id NOT IN (SELECT id FROM t WHERE day < 2)": True,
+    "SELECT a.id FROM t a LEFT JOIN t b ON a.id = b.id WHERE a.day < 3": True,
+    "SELECT day, count(*) FROM t WHERE day < 3 GROUP BY day HAVING count(*) > 1": True,
+    "SELECT a.id FROM t b LEFT JOIN t a ON a.id = b.id WHERE a.day < 3": False,
+    "SELECT b.id FROM t a RIGHT JOIN t b ON a.id = b.id WHERE a.day < 3": False,
+    "SELECT a.id FROM t b FULL JOIN t a ON a.id = b.id WHERE a.day < 3": False,
+    "SELECT id FROM t": False,
+    "SELECT id FROM t WHERE id % 2 = 0": False,
+    "SELECT a.id FROM t a, t b WHERE a.id = b.id AND a.day < b.day": False,
+    "WITH t AS (SELECT 1 AS day, 2 AS id) SELECT id FROM t WHERE day < 5": False,
+    "SELECT o.id FROM t o SEMI JOIN t i ON i.id = o.id AND i.day < 2": False,
+    "SELECT count(*) FROM t NATURAL JOIN (SELECT id FROM t) q WHERE day < 2": False,
+}
+"""Whether some read of the table gets a condition."""
+
+
+def test_conditions_are_added_where_they_follow_and_nowhere_else(
+    world: Callable[..., World],
+) -> None:
+    made_up, *_ = _laid_out(world)
+    found = made_up.agree(list(FORMS))
+    for (sql, changes), one in zip(FORMS.items(), found, strict=True):
+        assert one.changed == changes, (sql, one)
+        assert one.changed or one.sql == sql, "unchanged means to the letter"
+        assert one.changed or all(read.reason for read in one.reads)
+
+
+def test_only_the_reads_that_are_safe_get_a_condition(world: Callable[..., World]) -> None:
+    made_up, *_ = _laid_out(world)
+    sql = "SELECT a.id FROM t a LEFT JOIN t b ON a.id = b.id AND b.day < 2 WHERE a.day < 3"
+    first, second = made_up.agrees(sql).reads
+    assert first.ids and not first.reason
+    assert not second.ids and "outer join" in second.reason
+
+
+def test_files_that_say_nothing_keep_all_ids(world: Callable[..., World]) -> None:
+    """They may hold any id; files that are older than the column hold none."""
+    made_up, *_ = _laid_out(world)
+    sql = "SELECT id FROM t WHERE day < 5"
+    assert made_up.routed(sql).changed
+    made_up.set({f"write.metadata.metrics.column.{BLOCK}": "none"})
+    made_up.append([(900, 7, "q", 1.0)], [7])
+    assert made_up.agrees(sql).changed, "bounds rule the file out"
+    made_up.append([(901, 2, "q", 1.0)], [7])
+    found = made_up.agrees(sql)
+    assert not found.changed and "do not say" in found.reads[0].reason
+
+
+def test_a_tree_that_cannot_be_read_keeps_all_its_ids(world: Callable[..., World]) -> None:
+    made_up, _, tree, _ = _laid_out(world)
+    sql = "SELECT id FROM t WHERE day < 5 AND shop = 'a'"
+    whole = made_up.agrees(sql)
+    name = block_ids.TREE + key_of(tree)
+    text = made_up.table.properties[name]
+    for wrong, word in (
+        (text.replace("cut-tree:1:", "cut-tree:99:"), "version"),
+        (text[: len(text) // 2], "cannot be read"),
+        ("{}", "cannot be read"),
+    ):
+        made_up.set({name: wrong})
+        found = made_up.agrees(sql)
+        assert _ids(found) > _ids(whole)
+        assert any(word in note for note in found.reads[0].notes), found.reads[0].notes
+
+
+def _ids(found: Routed) -> int:
+    return sum(high - low + 1 for read in found.reads for low, high in read.ids)
+
+
+def test_a_proof_survives_the_expiry_of_its_snapshot(world: Callable[..., World]) -> None:
+    """`remembering` is what our own expiry sets; without it the ids are only not left out."""
+    made_up, *_ = _laid_out(world)
+    sql = "SELECT id FROM t WHERE day < 5 AND shop = 'a'"
+    before = made_up.agrees(sql)
+    old = [
+        (one.snapshot_id, dict(one.summary.additional_properties))
+        for one in made_up.table.metadata.snapshots[:-1]
+    ]
+    kept = block_ids.remembering(made_up.table.properties, old)
+    made_up.table.maintenance.expire_snapshots().by_ids([one for one, _ in old]).commit()
+    lost = made_up.agrees(sql)
+    assert _ids(lost) > _ids(before) and "nothing proves" in lost.reads[0].notes[0]
+    made_up.set(kept)
+    assert made_up.agrees(sql).reads[0].ids == before.reads[0].ids
+
+
+def test_a_renamed_column_keeps_its_cuts_and_a_retyped_or_dropped_one_does_not(
+    world: Callable[..., World],
+) -> None:
+    made_up, *_ = _laid_out(world)
+    before = made_up.routed("SELECT id FROM t WHERE day < 5")
+    with made_up.table.update_schema() as change:
+        change.rename_column("day", "date")
+    renamed = made_up.routed("SELECT id FROM t WHERE date < 5")
+    assert renamed.reads[0].ids == before.reads[0].ids
+    from pyiceberg.types import LongType
+
+    with made_up.table.update_schema() as change:
+        change.update_column("date", LongType())
+    retyped = made_up.routed("SELECT id FROM t WHERE date < 5")
+    assert any("has changed" in note for note in retyped.reads[0].notes)
+
+
+def test_what_depends_on_the_session_does_not_count(world: Callable[..., World]) -> None:
+    made_up, *_ = _laid_out(world)
+    for sql in (
+        "SELECT id FROM t WHERE day < EXTRACT(day FROM current_date)",
+        "SELECT id FROM t WHERE shop < current_user",
+        "SELECT id FROM t WHERE day + 0 < random() * 5",
+        "SELECT id FROM t WHERE shop < 5",
+        "SELECT id FROM t WHERE NOT price >= 4.0",
+    ):
+        assert not made_up.routed(sql).changed
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1", "DELETE FROM t WHERE day < 5", "SELEC x", "", "a; b"])
+def test_what_is_no_query_of_the_table_is_the_users_error(
+    world: Callable[..., World], sql: str
+) -> None:
+    with pytest.raises(UserError):
+        _laid_out(world)[0].routed(sql)
+
+
+def test_a_table_without_ids_is_left_alone(tmp_path: Path) -> None:
+    made_up = World(tmp_path)
+    made_up.table.transaction().remove_properties(block_ids.COLUMN).commit_transaction()
+    found = made_up.routed("SELECT id FROM t WHERE day < 5")
+    assert not found.changed and "no column of block ids" in found.reads[0].reason

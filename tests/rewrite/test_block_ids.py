@@ -1,0 +1,94 @@
+"""Rows get the id of their leaf, by a model that compares Python's own values; the witness refuses
+every other id."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from reconciler.api.task_memory import Limits
+from reconciler.rewrite.block_ids import OTHER_LEAF, Blocks
+from reconciler.rewrite.columns import Column
+from reconciler.rewrite.rewriting import rewritten
+from reconciler.rewrite.task import Key, Order, Task
+from reconciler.rewrite.witness import DataFile, Seen, Table, Work, witnessed
+from reconciler.table.cut_tree import made
+from tests.rewrite import model
+from tests.rewrite.model import PRIMITIVES, Row, table_of, write
+from tests.rewrite.test_leaves import _count, _leaf, _random_tree
+from tests.rewrite.test_rewriting import LITTLE, PLENTY, files_of
+
+BLOCK = Column(9, "block", "int")
+BASE = 5 << 16
+
+
+def _seen(table: Table, files: list[DataFile], blocks: Blocks | None = None) -> Seen:
+    plain = replace(table, columns=table.columns[:-1])
+    return witnessed(Work(plain, tuple(files), blocks=blocks), range(len(files)), None, Limits())
+
+
+def _world(
+    seed: int, directory: Path
+) -> tuple[random.Random, list[str], Table, list[Row], list[DataFile]]:
+    chance = random.Random(seed)
+    kinds = [chance.choice(PRIMITIVES) for _ in range(3)]
+    columns = tuple(Column(i, f"c{i}", kind) for i, kind in enumerate(kinds, 1))
+    columns = (*columns, Column(4, "arrival", "int"))
+    rows = [
+        [*(model.random_value(chance, column) for column in columns[:3]), number]
+        for number in range(150)
+    ]
+    files = [write(directory / f"in{i}.parquet", columns, rows[i::2]) for i in range(2)]
+    return chance, kinds, table_of((*columns, BLOCK)), rows, files
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_ids_are_those_of_the_leaves_and_no_other_passes(tmp_path: Path, seed: int) -> None:
+    chance, kinds, table, rows, files = _world(seed, tmp_path)
+    node = None
+    while node is None or _count(node) < 3:
+        node = _random_tree(chance, kinds, rows, 4)
+    tree = made(node, [0] * _count(node))
+    blocks = Blocks(BLOCK, BASE, tree)
+    memory = chance.choice((PLENTY, LITTLE))
+    path = f"file:{tmp_path}/out/x-NUMBER-ATTEMPT.parquet"
+    order = Order(tuple(Key(field) for field in tree.columns), tree=tree)
+    task = Task(table, tuple(files), order, (path,), 20, file_rows=30.0, blocks=blocks)
+    found = rewritten(task, None, memory)
+    leaf_of = {row[3]: _leaf(node, row, kinds)[0] for row in rows}
+    for one in found.files:
+        held = pq.read_table(one.path.removeprefix("file:"), columns=["arrival", "block"])
+        for number, block in zip(*(column.to_pylist() for column in held.columns), strict=True):
+            assert block == BASE + leaf_of[number]
+    outputs = files_of(found)
+    before = _seen(table, files)
+    assert _seen(table, outputs, blocks) == replace(before, cpu_seconds=0.0) or (
+        _seen(table, outputs, blocks).fingerprint == before.fingerprint
+    )
+    assert not _seen(table, outputs, blocks).failures
+    shifted = replace(blocks, base=BASE + 1)
+    assert _seen(table, outputs, shifted).failures[0].detail == OTHER_LEAF
+    assert _seen(table, outputs, Blocks(BLOCK)).failures[0].column == "block"
+    cut, low, high = node
+    swapped = made((cut, high, low), [0] * tree.leaves)
+    if len(set(leaf_of.values())) > 1:
+        assert _seen(table, outputs, Blocks(BLOCK, BASE, swapped)).failures
+
+
+def test_rows_that_are_merged_lose_their_ids(tmp_path: Path) -> None:
+    """They stay true only if nobody else has touched them, which the file does not show."""
+    _, _, table, rows, _ = _world(3, tmp_path)
+    held = [[*row, BASE + row[3]] for row in rows]
+    file = write(tmp_path / "ids.parquet", table.columns, held)
+    out = f"file:{tmp_path}/out/x-ATTEMPT.parquet"
+    for order in (Order(), Order((Key(4),))):
+        task = Task(table, (file,), order, (out,), 50, blocks=Blocks(BLOCK))
+        (one,) = rewritten(task, None, PLENTY).files
+        read = pq.read_table(one.path.removeprefix("file:"))
+        assert read.column("block").null_count == len(rows)
+        assert not _seen(table, [DataFile(one.path, one.rows, one.size)], Blocks(BLOCK)).failures
+        Path(one.path.removeprefix("file:")).unlink()
