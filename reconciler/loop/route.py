@@ -25,6 +25,8 @@ from reconciler.workload_log.tables import KnownTable, SchemaMap
 if TYPE_CHECKING:
     from reconciler.table.observation import Observation
 
+NO_COLUMN = "the table has no column of block ids"
+
 
 @dataclass(frozen=True, slots=True)
 class RoutedRead:
@@ -87,8 +89,8 @@ def route(
     blocks = block_ids_of(observation.metadata.properties, snapshots)
     field = None if blocks is None else observation.schema.by_id.get(blocks.field_id)
     if blocks is None or field is None or field.type != "int" or len(field.path) != 1:
-        why = "the table has no column of block ids"
-        return Routed(sql, "", observation.snapshot_id, tuple(_left(why) for _ in query.nodes))
+        left = tuple(_left(NO_COLUMN) for _ in query.nodes)
+        return Routed(sql, "", observation.snapshot_id, left)
     reads = tuple(
         _read(observation, blocks, reader, query, number, zone)
         for number in range(len(query.references))
