@@ -151,15 +151,20 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """What one step took: cost and bytes of its queries, bytes and number of its rewrites, files
-    after it, and the cost of the queries on the untouched table."""
+    """What one step took."""
 
     read: float
+    """Cost of its queries in bytes of reading."""
     size: float
+    """Bytes that its queries read."""
     moved: int
+    """Bytes of the files that were rewritten after it."""
     actions: int
+    """Number of these rewrites."""
     files: int
+    """Number of files after them."""
     untouched: float
+    """Cost of its queries on the table that nobody rewrites."""
 
 
 def carry_out(
