@@ -55,10 +55,44 @@ class Scan:
 
 def scans_of(query: exp.Expr, tables: dict[str, KnownTable]) -> list[Scan]:
     """Return the scans of a qualified query, in which the table nodes are named by keys of
-    `tables`."""
+    `tables`; without those that read only a few rows, wherever they are (`stops_early`)."""
     walk = _Walk(tables)
     walk.query(query, {}, [], None)
     return walk.scans
+
+
+MOST_LOOKED_AT = 10_000
+"""Rows of a LIMIT up to which a query without any condition is taken to look at some rows only."""
+
+_ALL_ROWS = ("where", "prewhere", "group", "having", "qualify", "order", "sort", "cluster",
+             "distribute", "distinct", "joins", "laterals", "windows", "connect", "match",
+             "offset")  # fmt: skip
+"""Clauses with which a query reads more rows than it returns, or others than the first ones."""
+
+
+def stops_early(node: exp.Expr) -> bool:
+    """Whether a SELECT ends as soon as it has some rows, whichever: `SELECT * FROM t LIMIT 100`.
+
+    Engines read one or a few files for it, whatever the layout is. Where a condition decides which
+    rows count, the files that are read depend on the layout as with any query.
+    """
+    limit = node.args.get("limit")
+    if not isinstance(node, exp.Select) or limit is None:
+        return False
+    if any(node.args.get(name) for name in _ALL_ROWS):
+        return False
+    if any(item.find(exp.AggFunc, exp.Window, exp.Query) for item in node.expressions):
+        return False
+    source = node.args.get("from_")
+    if source is None or not isinstance(source.this, exp.Table):
+        return False
+    rows = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
+    if not isinstance(rows, exp.Literal) or rows.is_string or not str(rows.this).isdigit():
+        return False
+    options = limit.args.get("limit_options")
+    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+        return False
+    return int(rows.this) <= MOST_LOOKED_AT
 
 
 @dataclass(frozen=True)
@@ -94,7 +128,8 @@ class _Walk:
         if node.args.get("limit") or node.args.get("offset") or node.args.get("fetch"):
             pushed = []
         if isinstance(node, exp.Select):
-            _Block(self, node, env).run(pushed, needed)
+            if not stops_early(node) or node.args["from_"].this.name.lower() in env:
+                _Block(self, node, env).run(pushed, needed)
         elif isinstance(node, exp.SetOperation):
             self._set_operation(node, env, pushed, needed)
         elif isinstance(node, exp.Subquery) and not is_decorated(node):

@@ -34,6 +34,7 @@ UNPREPARED = "executes a statement whose PREPARE is not in the log"
 # Scans.
 UNKNOWN_TABLES = "no table of this catalog"
 TIME_TRAVEL = "reads an older snapshot or a metadata table"
+STOPS_EARLY = "looks at a few rows only (LIMIT without a condition)"
 OTHER_BRANCH = "reads another branch"
 MAINTENANCE = "maintenance job"
 UNRESOLVED = "names a column or an alias that does not exist"

@@ -52,7 +52,7 @@ from reconciler.workload_log.constants import Binding, Const
 from reconciler.workload_log.identity import SOURCE
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.prepared import immediate
-from reconciler.workload_log.scans import Path, Scan, folded, scans_of
+from reconciler.workload_log.scans import Path, Scan, folded, scans_of, stops_early
 from reconciler.workload_log.statements import as_query
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
@@ -325,7 +325,10 @@ class SqlReader:
         )
         for identifier in qualified.find_all(exp.Identifier):
             identifier.set("quoted", True)  # equals the same column when written out
-        return scans_of(qualified, known)
+        found = scans_of(qualified, known)
+        if not found and any(stops_early(node) for node in qualified.find_all(exp.Select)):
+            return skip_reasons.STOPS_EARLY
+        return found
 
     def resolve(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> KnownTable | None:
         """Resolve the longest name first: session levels complete what the query left out."""

@@ -249,7 +249,7 @@ JOINS = [
      {"t": "l = 1 OR l = 2", "o": "k = a OR k = b"}),
     ("t JOIN (SELECT i, max(k) AS k FROM o GROUP BY i) o ON t.i = o.i WHERE o.k = 'a' AND o.i = 3",
      {"t": "i = 3", "o": "i = 3"}),
-    ("t JOIN (SELECT i FROM o LIMIT 5) o ON t.i = o.i WHERE o.i = 3", {"t": "i = 3", "o": "TRUE"}),
+    ("t JOIN (SELECT i FROM o LIMIT 50000) o ON t.i = o.i WHERE o.i = 3", {"t": "i = 3", "o": "TRUE"}),
     ("t WHERE NOT EXISTS (SELECT 1 FROM o WHERE o.i = t.i AND o.k = 'a')",
      {"t": "TRUE", "o": "k = a"}),
     ("t NATURAL JOIN o WHERE t.l = 3", {"o": "TRUE"}),
@@ -412,6 +412,39 @@ def test_other_statements_are_skipped_with_a_reason() -> None:
         ("-- layoutctl\nSELECT * FROM db.t", skip_reasons.OWN_JOB),
     ):
         assert SqlReader("trino", BY_NAME).extract(sql, EVENT_MS) == Skipped(reason), sql
+
+
+LOOKS = (
+    "SELECT * FROM db.t LIMIT 10",
+    "SELECT i, s FROM db.t FETCH FIRST 100 ROWS ONLY",
+    "SELECT count(*) FROM (SELECT * FROM db.t LIMIT 10) x",
+    "WITH c AS (SELECT * FROM db.t LIMIT 5) SELECT * FROM c WHERE i > 3",
+)
+READS = (
+    "SELECT * FROM db.t WHERE i = 1 LIMIT 10",
+    "SELECT * FROM db.t ORDER BY i LIMIT 10",
+    "SELECT count(*) FROM db.t LIMIT 10",
+    "SELECT DISTINCT i FROM db.t LIMIT 10",
+    "SELECT i FROM db.t GROUP BY i LIMIT 10",
+    "SELECT * FROM db.t LIMIT 1000000000",
+    "SELECT * FROM db.t LIMIT 10 OFFSET 1000000",
+    "SELECT i, row_number() OVER (ORDER BY s) FROM db.t LIMIT 10",
+    "SELECT a.i FROM db.t a JOIN db.t b ON a.i = b.i LIMIT 10",
+    "WITH c AS (SELECT * FROM db.t WHERE i > 3) SELECT * FROM c LIMIT 5",
+    "SELECT 1 FROM (SELECT * FROM db.t) x LIMIT 5",
+    "SELECT (SELECT max(i) FROM db.t) FROM db.t LIMIT 5",
+)
+
+
+@pytest.mark.parametrize("sql", LOOKS)
+def test_a_query_that_looks_at_some_rows_is_no_read_of_the_whole_table(sql: str) -> None:
+    found = SqlReader("trino", BY_NAME).extract(sql, EVENT_MS)
+    assert found == Skipped(skip_reasons.STOPS_EARLY)
+
+
+@pytest.mark.parametrize("sql", READS)
+def test_a_limit_after_other_work_reads_what_it_would_read_without(sql: str) -> None:
+    assert not isinstance(SqlReader("trino", BY_NAME).extract(sql, EVENT_MS), Skipped)
 
 
 def test_lifting_literals_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
