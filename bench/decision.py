@@ -25,7 +25,7 @@ from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rates import decayed_forecast
 from reconciler.queries.rewrite_cost import Rho
-from reconciler.queries.shape import Workload
+from reconciler.queries.shape import Shape, Workload
 from reconciler.replay.policies.fixed import do_nothing, sort_everything
 from reconciler.replay.policies.literal_wair import literal_wair
 from reconciler.replay.policies.ours import ours
@@ -122,6 +122,8 @@ def timed(name: str, given: AdviceInput) -> list[str]:
 MONTHS, PERIOD, MONTH_DAYS = 72, 12, 30
 ROWS_PER_MONTH, FILES_PER_MONTH, QUERIES = 2_400, 12, 16
 PROJECTED = 12 / ROW_BYTES
+EARLY = 4
+"""Decisions of a batch where a new mix of queries is decided on as soon as it is imported."""
 BATCH_MS = 2 * DAY_MS
 """The protocol has no clock: rates and horizon see a batch as this long."""
 
@@ -157,6 +159,42 @@ def protocol_steps(seed: int) -> list[Step]:
         steps.append(arriving(_month(random, month), ROWS_PER_MONTH // FILES_PER_MONTH, queries,
                           at + BATCH_MS // 2))  # fmt: skip
     return steps
+
+
+def in_parts(steps: Sequence[Step], parts: int) -> list[Step]:
+    """The same batches, each with so many decisions: after every part of its queries."""
+    found = []
+    for step in steps:
+        order = np.sort(np.concatenate([shape.event_ms for shape in step.queries]))
+        ends = [*order[np.arange(1, parts) * len(order) // parts], np.iinfo(np.int64).max]
+        begin = np.iinfo(np.int64).min
+        for number, end in enumerate(ends):
+            asked = [shape.since(begin, end - 1) for shape in step.queries]
+            back = (parts - 1 - number) * BATCH_MS // (2 * parts)
+            found.append(
+                replace(
+                    step, arrive=None if number else step.arrive,
+                    queries=tuple(_moved(one, number, parts) for one in asked if len(one)),
+                    now_ms=step.now_ms - back,
+                )
+            )  # fmt: skip
+            begin = end
+    return found
+
+
+def _moved(shape: Shape, number: int, parts: int) -> Shape:
+    return replace(shape, event_ms=shape.event_ms + number * BATCH_MS // (2 * parts))
+
+
+def whole_batches(run: Replay, parts: int) -> Replay:
+    """The costs of batches that were decided in parts."""
+    return replace(
+        run,
+        **{
+            name: getattr(run, name).reshape(-1, parts).sum(axis=1)
+            for name in ("read", "rewritten", "untouched")
+        },
+    )
 
 
 def _template(random: np.random.Generator, month: int, period: int, slot: int) -> Template:
@@ -217,6 +255,20 @@ def protocol() -> None:
             replay(empty_table(SCHEMA), protocol_steps(seed), policy, priced) for seed in (1, 2, 3)
         ]
         rows.append([name, *_periods(runs)])
+    for name, priced in (("ours", plain), ("ours, unattended", unattended)):
+        runs = [
+            whole_batches(
+                replay(
+                    empty_table(SCHEMA),
+                    in_parts(protocol_steps(seed), EARLY),
+                    in_pool(ours),
+                    priced,
+                ),
+                EARLY,
+            )
+            for seed in (1, 2, 3)
+        ]
+        rows.append([f"{name}, {EARLY} decisions a batch", *_periods(runs)])
     note = (
         "Cost from P3 on relative to no reclustering, mean of three seeds; rewriting a file costs "
         "three reads of it, a batch counts as two days. Unattended: within the room that the table "

@@ -92,6 +92,7 @@ def register(app: typer.Typer) -> None:
         """Read query logs: which conditions on which columns, how often. Safe to repeat."""
         from reconciler.catalog.discover import resolve_catalog
         from reconciler.cli.shared import store_of
+        from reconciler.queries.shape import workload_of
         from reconciler.state.movements import record_movements
         from reconciler.workload_log.sql import check_dialect
 
@@ -110,7 +111,8 @@ def register(app: typer.Typer) -> None:
             known = store.note_as(TABLES_NOTE, dict) or {}
             store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
         for one, _ in touched:
-            record_movements(store, one.uuid, tables.schema(one.uuid))
+            recorded = workload_of(store.shapes(one.uuid))
+            record_movements(store, one.uuid, tables.schema(one.uuid), recorded)
         if tallies:
             body = _import_document(tallies, touched, timezone)
             _emit(body, output, lambda: render_import(body, _width(output, False)))

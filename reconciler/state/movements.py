@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.queries.calendar import PERIODS, PeriodClock
 from reconciler.queries.moving_windows import Judged, Known, Movement, judged
-from reconciler.queries.shape import workload_of
+from reconciler.queries.shape import Workload
 from reconciler.table.schema import Schema
 
 if TYPE_CHECKING:
@@ -23,10 +23,11 @@ def movements(store: Store, table_uuid: str) -> Known:
     return store.note_as(_key(table_uuid), _known) or {}
 
 
-def record_movements(store: Store, table_uuid: str, schema: Schema) -> None:
-    """Look at the shapes of the table whose queries have changed."""
+def record_movements(store: Store, table_uuid: str, schema: Schema, workload: Workload) -> None:
+    """Look at the shapes of the table whose queries have changed. workload: what is recorded of
+    it now."""
     before = movements(store, table_uuid)
-    found = judged(workload_of(store.shapes(table_uuid)), schema, before)
+    found = judged(workload, schema, before)
     if found != before:
         store.set_note(_key(table_uuid), {key: _document(one) for key, one in found.items()})
 

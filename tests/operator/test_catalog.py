@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,3 +42,24 @@ def test_the_kind_of_an_error_and_not_its_text_gives_the_reason(
     problem = CatalogReconciler._looked(own, ("n", "c"), {})
     assert problem is not None
     assert (problem.reason, problem.stalls) == (reason, stalls)
+
+
+def test_tables_with_another_mix_of_queries_are_decided_on_at_once() -> None:
+    def layout(name: str) -> dict[str, Any]:
+        spec = {"table": {"namespace": ["sales"], "name": name}}
+        return {"metadata": {"namespace": "n", "name": name}, "spec": spec}
+
+    due: list[tuple[str, float]] = []
+    own: Any = SimpleNamespace(
+        runtime=SimpleNamespace(
+            index=SimpleNamespace(
+                layouts_of_catalog=lambda *where: [layout("orders"), layout("visits")]
+            ),
+            enqueue=lambda key, at: due.append((key.name, at)),
+        ),
+        clock=lambda: dt.datetime.fromtimestamp(1_000, dt.UTC),
+    )
+    own._spread = lambda *given: CatalogReconciler._spread(own, *given)
+    CatalogReconciler._decide_early(own, ("n", "c"), {("sales", "visits"), ("sales", "gone")})
+    assert [name for name, _ in due] == ["visits"]
+    assert due[0][1] <= 1_060.0

@@ -122,6 +122,36 @@ def with_workload(tmp_path: Path, **changes: Any) -> LiveHandle:
     return found
 
 
+def _asked(logs: Path, name: str, day: int, condition: str, count: int = 20) -> None:
+    """A log of one day: that many queries with the condition."""
+    at = NOW + dt.timedelta(days=day)
+    lines = [
+        {
+            "sql": f"SELECT id FROM sales.orders {condition.format(number)}",
+            "timestamp": str(at + dt.timedelta(minutes=number)),
+        }
+        for number in range(count)
+    ]
+    (logs / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_an_import_tells_which_tables_are_asked_another_mix_of_queries(
+    handle: LiveHandle, tmp_path: Path
+) -> None:
+    logs, table = tmp_path / "logs", ("sales", "orders")
+    first = run(handle, None, lambda: True)
+    assert first.new_mix == {table}, "queries where there were none"
+    known = first
+    for day in range(1, 6):
+        _asked(logs, f"day-{day}.json", day, "WHERE id = {}")
+        known = run(handle, known, lambda: True)
+        assert not known.new_mix, "more of the same"
+    _asked(logs, "other.json", 6, "")
+    other = run(handle, known, lambda: True)
+    assert other.new_mix == {table} and not other.error
+    assert not run(handle, other, lambda: True).new_mix, "told once"
+
+
 def test_conditions_on_excluded_columns_are_neither_stored_nor_used(
     handle: LiveHandle, tmp_path: Path
 ) -> None:

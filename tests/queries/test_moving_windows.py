@@ -145,7 +145,7 @@ def test_what_an_import_found_gives_the_same_movement_without_looking_again(
     rule = RULES.get(period, lambda at: at - dt.timedelta(hours=5))
     store = StateStore(tmp_path)
     store.append_fragments(asks(rule, 0, 70, 1))
-    record_movements(store, "u", SCHEMA)
+    record_movements(store, "u", SCHEMA, workload_of(store.shapes("u")))
     wanted = with_movement(workload_of(store.shapes("u")), SCHEMA, {}).shapes
     assert any(shape.moving for shape in wanted)
     looked_at: list[str] = []
@@ -160,7 +160,7 @@ def test_what_an_import_found_gives_the_same_movement_without_looking_again(
     found = with_movement(workload_of(store.shapes("u")), SCHEMA, known).shapes
     assert repr(found) == repr(wanted) and not looked_at
     store.append_fragments(asks(RULES["day"], 1, 20, 2))  # another shape: the first stays as it is
-    record_movements(store, "u", SCHEMA)
+    record_movements(store, "u", SCHEMA, workload_of(store.shapes("u")))
     assert len(looked_at) == 1 and wanted[0].shape_id not in looked_at
     later = Schema(1, (Field(1, "ts", "timestamptz_ns"),))  # another type: looked at again
     with_movement(workload_of(store.shapes("u")), later, movements(store, "u"))

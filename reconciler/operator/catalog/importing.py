@@ -27,6 +27,7 @@ from reconciler.operator.catalog.handles import LiveHandle
 from reconciler.operator.catalog.import_state import ExcludingSink, tables_of
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.catalog.turns import Turns
+from reconciler.queries.shape import workload_of
 from reconciler.workload_log.packing import RemoteLog
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,8 @@ class ImportState:
     """Version of the recorded queries; a new one makes tables be planned again."""
     due: dt.datetime | None = None
     """When the catalog's reconcile should check again; None for its regular interval."""
+    new_mix: frozenset[tuple[str, ...]] = frozenset()
+    """Namespace and name of the tables whose queries have another mix since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class ImportRun:
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By the path of a file that is no log, its mark and why; it is not read again while the mark
     stays."""
+    new_mix: frozenset[tuple[str, ...]] = frozenset()
+    """Namespace and name of the tables whose queries have another mix since this run."""
 
 
 @dataclass
@@ -123,7 +128,7 @@ class Imports:
             return ImportState(Truth.UNKNOWN, Reason.NO_SOURCES.value, text)
         with self._lock:
             self._keep_to(where, handle)
-            running = self._collect(where)
+            running, new_mix = self._collect(where)
             interval = dt.timedelta(seconds=workload.interval_seconds)
             moment = self._next.get(where, now)
             come = now >= moment or moment - now > interval  # a clock may be set back
@@ -135,6 +140,7 @@ class Imports:
             return replace(
                 state_of(self._runs.get(where), now),
                 due=now + SOON if running else self._next.get(where),
+                new_mix=new_mix,
             )
 
     def _started(self, handle: LiveHandle, known: ImportRun | None) -> Future[ImportRun]:
@@ -159,19 +165,21 @@ class Imports:
             self._next.pop(where, None)
             self._tasks.pop(where, None)
 
-    def _collect(self, where: Where) -> bool:
-        """Collect a run that ended; return whether one is still running."""
+    def _collect(self, where: Where) -> tuple[bool, frozenset[tuple[str, ...]]]:
+        """Collect a run that ended; return whether one is still running, and the tables of which
+        the one that ended found another mix of queries."""
+        none = frozenset[tuple[str, ...]]()
         task = self._tasks.get(where)
         if task is None:
-            return False
+            return False, none
         if not task.done():
-            return True
+            return True, none
         del self._tasks[where]
         result = task.result()
         self._runs[where] = result
         if result.more:
             self._next[where] = self.clock()
-        return False
+        return False, result.new_mix
 
 
 def state_of(known: ImportRun | None, now: dt.datetime) -> ImportState:
@@ -229,7 +237,7 @@ def _run(handle: LiveHandle, state: ImportRun, held: Callable[[], bool]) -> Impo
             errors.append(f"source {source.name}: {error.what}")
     errors += reading.errors
     try:
-        reading.record_movements()
+        reading.record_workloads()
         handle.store.remove_expired()
     except ReconcilerError as error:  # what was read is kept, and the next run tries again
         errors.append(f"the recorded queries could not be tidied: {error.what}")
@@ -238,7 +246,10 @@ def _run(handle: LiveHandle, state: ImportRun, held: Callable[[], bool]) -> Impo
         handle.store.set_note(NOTE, {"untilMs": reading.until_ms, "version": version})
     more = reading.more and (not errors or reading.added)
     text = "; ".join(errors)[:500]
-    return ImportRun(reading.until_ms, version, text, more, reading.done, reading.refused)
+    return ImportRun(
+        reading.until_ms, version, text, more, reading.done, reading.refused,
+        frozenset(reading.new_mix),
+    )  # fmt: skip
 
 
 class OutOfTime(ReconcilerError):
@@ -253,6 +264,7 @@ class _Reading:
         self.done, self.refused = dict(state.done), dict(state.refused)
         self.errors: list[str] = []
         self.added = self.more = False
+        self.new_mix: frozenset[tuple[str, ...]] = frozenset()
         self._tables = tables_of(handle)
         self._sink = ExcludingSink(
             handle.store, self._tables, handle.document.spec.workload.exclude_columns
@@ -319,12 +331,21 @@ class _Reading:
         self.added = self.added or tally.fragments > 0
         return why
 
-    def record_movements(self) -> None:
-        """Note how the literals of the tables with new queries move."""
+    def record_workloads(self) -> None:
+        """Note how the literals of the tables with new queries move, and which of the tables are
+        asked another mix of queries than before."""
+        from reconciler.state.mixes import record_mix
         from reconciler.state.movements import record_movements
 
+        store = self.handle.store
         for uuid in sorted(self._sink.touched):
-            record_movements(self.handle.store, uuid, self._tables.schema(uuid))
+            workload = workload_of(store.shapes(uuid))
+            record_movements(store, uuid, self._tables.schema(uuid), workload)
+            if record_mix(store, uuid, workload):
+                store.workload_version(uuid, 0.0)  # so that no look takes a remembered version
+                self.new_mix |= {
+                    name for name, known in self._tables.loaded() if known.uuid == uuid
+                }
 
 
 def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, str, int]]:

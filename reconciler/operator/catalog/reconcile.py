@@ -8,7 +8,7 @@ after one listing with it.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,6 +111,8 @@ class CatalogReconciler:
         self.catalogs.stale[where] = stale
         if moved:
             self._tell_others(where)
+        elif workload.new_mix:
+            self._decide_early(where, workload.new_mix)
         if isinstance(handle, LiveHandle) and self.retention.due(where, now):
             self.retention.keep_to(where, handle, self._plans_in_use(where), now)
         try:
@@ -155,8 +157,7 @@ class CatalogReconciler:
         return plans_in_use(index.layouts_of_catalog(*where), index.policies_of_catalog(*where))
 
     def _governed(self, where: tuple[str, str]) -> list[Identifier]:
-        tables = [item["spec"]["table"] for item in self.runtime.index.layouts_of_catalog(*where)]
-        return [(*table["namespace"], table["name"]) for table in tables]
+        return [_identifier(item) for item in self.runtime.index.layouts_of_catalog(*where)]
 
     def _write(
         self, body: dict[str, Any], problem: CatalogProblem | None, workload: Any,
@@ -187,9 +188,24 @@ class CatalogReconciler:
         self._policies(where)
         self._spread(Work.LAYOUT, self.runtime.index.layouts_of_catalog(*where))
 
+    def _decide_early(self, where: tuple[str, str], tables: Collection[Identifier]) -> None:
+        """Make tables due whose queries have another mix: what is not decided before their next
+        look is read in the order of the queries of before."""
+        bodies = [
+            body
+            for body in self.runtime.index.layouts_of_catalog(*where)
+            if _identifier(body) in tables
+        ]
+        self._spread(Work.LAYOUT, bodies)
+
     def _spread(self, work: Work, bodies: Sequence[dict[str, Any]]) -> None:
         for key, delay in spread(work, bodies):
             self.runtime.enqueue(key, self.clock().timestamp() + delay)
+
+
+def _identifier(layout: Mapping[str, Any]) -> Identifier:
+    table = layout["spec"]["table"]
+    return (*table["namespace"], table["name"])
 
 
 def _missing(
