@@ -119,14 +119,21 @@ def stated_or_actual(tail_at: Callable[[int, int], bytes], size: int, actual: in
 def through(
     file_io: FileIO, rows: Mapping[str, int] = MappingProxyType({})
 ) -> Callable[[File], Form | None]:
-    """Return a reader of forms through pyiceberg. rows: of the data files, as the table's metadata
-    has them. It answers None for a file that cannot be read
-    now: a later reader has to check it."""
+    """Return a reader of forms through pyiceberg, as `reader` does."""
+    return reader(lambda path: file_io.new_input(path).open(), rows)
+
+
+def reader(
+    opened: Callable[[str], Any], rows: Mapping[str, int] = MappingProxyType({})
+) -> Callable[[File], Form | None]:
+    """Return a reader of forms. opened: opens a file. rows: of the data files, as the table's
+    metadata has them. It answers None for a file that cannot be read now: a later reader has to
+    check it."""
 
     def read(file: File) -> Form | None:
         path, size = file
         try:
-            with file_io.new_input(path).open() as stream:
+            with opened(path) as stream:
 
                 def tail_at(end: int, wanted: int) -> bytes:
                     stream.seek(end - wanted)

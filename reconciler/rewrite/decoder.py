@@ -5,12 +5,14 @@ The witness's own decoder, which shares no code with the engine's reader.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,11 @@ NANOS_IN_UTC, NANOS = bytes.fromhex("8c111c3c00000000"), bytes.fromhex("8c121c3c
 UTC: in Thrift's compact protocol, where only the field's value differs."""
 TRAILER_BYTES = 8
 """Of a Parquet file, behind its footer: its length, and the magic bytes."""
+SCHEMA = ("name", "type", "num_children", "converted_type", "logical_type", "duckdb_type",
+          "field_id")  # fmt: skip
+"""What is read of `parquet_schema`."""
+Rows = tuple[tuple[Any, ...], ...]
+"""Rows of it."""
 
 
 class Decoder:
@@ -42,7 +49,9 @@ class Decoder:
         """mapping: the table's property schema.name-mapping.default."""
         self.scratch, self._mapping = scratch, mapping
         self.sql = connect(limits, str(scratch.directory))
+        self._schemas: dict[Path, Rows] = {}
         self._footers: dict[str, tuple[Stored, ...]] = {}
+        self._forms: dict[tuple[Rows, str | None], tuple[Stored, ...]] = {}
         self._copies: dict[str, Path] = {}
 
     def close(self) -> None:
@@ -58,15 +67,48 @@ class Decoder:
             rows = self._schema(file)
             adjusted = sum(_is_in_zone(row) for row in rows)
             if adjusted:
-                self._copies[path] = _without_zone(file, adjusted)
+                self._copies[path] = _without_zone(file, adjusted, self.scratch.fresh())
                 rows = self._schema(self._copies[path])
-            self._footers[path] = with_ids(stored_columns(rows), mapping or self._mapping)
+            self._footers[path] = self._form(rows, mapping or self._mapping)
         return self._footers[path]
 
-    def _schema(self, file: Path) -> list[dict[str, Any]]:
-        found = self.sql.execute("SELECT * FROM parquet_schema(?)", [[str(file)]])
-        names = [one[0] for one in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    def _form(self, rows: Rows, mapping: str | None) -> tuple[Stored, ...]:
+        """Return the columns of files with these rows of `parquet_schema`: files of one writer have
+        equal ones."""
+        form = rows, mapping
+        if form not in self._forms:
+            named = [dict(zip(SCHEMA, row, strict=True)) for row in rows]
+            self._forms[form] = with_ids(stored_columns(named), mapping)
+        return self._forms[form]
+
+    def expect(self, locations: Sequence[str]) -> None:
+        """Read the footers of files that are looked at next, all at once: a query for each of them
+        takes four times as long. Of files that cannot be read, `columns` says why."""
+        import duckdb
+
+        files: dict[Path, None] = {}
+        with contextlib.suppress(OSError):
+            for one in locations:
+                files[self.scratch.path(one)] = None
+        with contextlib.suppress(duckdb.Error):
+            self._schemas |= self._read_schemas([*files])
+
+    def _schema(self, file: Path) -> Rows:
+        known = self._schemas.pop(file, None)
+        return self._read_schemas([file])[file] if known is None else known
+
+    def _read_schemas(self, files: Sequence[Path]) -> dict[Path, Rows]:
+        """Return what `parquet_schema` says of files, whose names are plain."""
+        if not files:
+            return {}
+        names = ", ".join(f"'{file}'" for file in files)
+        found = self.sql.execute(
+            f"SELECT file_name, {', '.join(SCHEMA)} FROM parquet_schema([{names}])"
+        ).fetchall()
+        return {
+            Path(name): tuple(row[1:] for row in own)
+            for name, own in groupby(found, lambda row: row[0])
+        }
 
     def paths(self, locations: Iterable[str]) -> str:
         """Return SQL of where files are."""
@@ -95,6 +137,7 @@ class Decoder:
         one."""
         self._copies.clear()
         self._footers.clear()
+        self._schemas.clear()
         return self.scratch.recoded()
 
     def forget(self, location: str) -> None:
@@ -106,15 +149,15 @@ class Decoder:
         self.scratch.forget(location)
 
 
-def _is_in_zone(row: Mapping[str, Any]) -> bool:
+def _is_in_zone(row: tuple[Any, ...]) -> bool:
     """Whether a row of `parquet_schema` is of nanoseconds that are adjusted to UTC."""
-    return "NANOS=Nano" in str(row["logical_type"]) and ZONED in str(row["duckdb_type"])
+    logical, kind = row[SCHEMA.index("logical_type")], row[SCHEMA.index("duckdb_type")]
+    return "NANOS=Nano" in str(logical) and ZONED in str(kind)
 
 
-def _without_zone(file: Path, columns: int) -> Path:
+def _without_zone(file: Path, columns: int, copy: Path) -> Path:
     """Return a copy of a file that says of its nanoseconds in UTC, in so many columns, that they
     are in no zone: DuckDB reads the others as microseconds. Raises Unreadable."""
-    copy = file.with_suffix(".nanos")
     shutil.copyfile(file, copy)
     with copy.open("r+b") as opened:
         opened.seek(-TRAILER_BYTES, os.SEEK_END)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import Column, Unreadable
@@ -44,6 +45,8 @@ KEY_ROWS, KEPT_KEYS = 4_000_000, 128 << 20
 TAIL_BYTES, TRAILER_BYTES, CHUNK_MARGIN = 64 << 10, 8, 128
 """Bytes that are fetched of a file's end first; of what follows its footer; and that some writers
 leave out when they count a column's."""
+LOCAL = LocalFileSystem()
+"""Given to pyarrow, which else looks for the file system of each path that it opens."""
 BATCH_ROWS = 1_024
 """Rows that are decoded at a time where those of a row group do not fit one array."""
 
@@ -123,6 +126,7 @@ class Reader:
         with decoding(location):
             return pq.ParquetFile(
                 path,
+                filesystem=LOCAL,
                 metadata=footer,
                 read_dictionary=list(dictionaries),
                 page_checksum_verification=True,
@@ -331,8 +335,7 @@ class Opened:
         self._paths = {field_id: path for path, field_id in self.ids.items()}
         self._constants = {field_id: value for field_id, _, value in file.partition}
         self._dictionaries = frozenset(dictionaries)
-        names = self._stored_names()
-        self.parquet = reader.parquet(file.path, names, self.footer)
+        self._parquet: pq.ParquetFile | None = None
         hidden = reader.positions(file)
         self._hidden = hidden[(hidden >= 0) & (hidden < self.footer.num_rows)]
         self._keyed = _by_keys(file.deletes)
@@ -341,7 +344,16 @@ class Opened:
                 reader.key_column(field_id, ones[0])
 
     def close(self) -> None:
-        self.parquet.close()
+        if self._parquet is not None:
+            self._parquet.close()
+
+    @property
+    def parquet(self) -> pq.ParquetFile:
+        """The file, opened when its values are first needed."""
+        if self._parquet is None:
+            names = self._stored_names()
+            self._parquet = self._reader.parquet(self.file.path, names, self.footer)
+        return self._parquet
 
     def _stored_names(self) -> list[str]:
         wanted = {c.field_id for c in self._reader.columns if c.name in self._dictionaries}

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 _LOCAL = re.compile(r"(?:file:(?://(?=/))?)?(/.*)", re.DOTALL)
+_PLAIN = re.compile(r"[A-Za-z0-9/._=+%@-]+")
+"""A path without a character that SQL or a pattern of paths takes for more than itself."""
 PARQUET = b"PAR1"
 SCRATCH = "layout-scratch-"
 """Begins the name of a scratch directory."""
@@ -38,13 +40,21 @@ class Opening:
     """Of the FileIO."""
     reach: Reach | None
     """What the cluster allows, as in the process that made this."""
+    _made: dict[str, FileIO] = field(default_factory=dict, repr=False, compare=False)
+    """FileIOs of this process by scheme: each keeps its clients, and their connections."""
 
     def open(self, location: str) -> FileIO:
         from reconciler.catalog.border import file_io
         from reconciler.catalog.network import on_behalf
 
-        with on_behalf(self.reach):
-            return file_io(self.properties, location)
+        scheme = location.partition(":")[0]
+        if scheme not in self._made:
+            with on_behalf(self.reach):
+                self._made[scheme] = file_io(self.properties, location)
+        return self._made[scheme]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Opening, (self.properties, self.reach)
 
 
 def local_path(location: str) -> Path | None:
@@ -92,15 +102,14 @@ def _lives(process: int) -> bool:
 
 
 class Scratch:
-    """A directory with a plain name for each file, for as long as it is entered.
-
-    The names have no character that SQL or a pattern of paths would take for more than itself.
-    """
+    """Gives each file a plain path (`_PLAIN`), for as long as it is entered: its own if it is local
+    and has one, else one in a directory of this process."""
 
     def __init__(self, opening: Opening | None, *, keeps: bool = False) -> None:
         """keeps: files stay although one reader forgets them: another one reads them too."""
         self._opening, self._keeps = opening, keeps
         self._known: dict[str, Path] = {}
+        self._converted: dict[str, Path] = {}
         self._numbers = itertools.count()
 
     def __enter__(self) -> Scratch:
@@ -121,28 +130,33 @@ class Scratch:
         """Return a local path of the file. Raises FileNotFoundError, which names the location."""
         known = self._known.get(location)
         if known is None:
-            known = self.directory / f"{next(self._numbers)}.bin"
-            target = local_path(location)
-            if target is None:
-                self._fetch(location, known)
-            elif not target.exists():
-                raise FileNotFoundError(2, "No such file or directory", location)
-            else:
-                known.symlink_to(target)
-            self._known[location] = known
+            known = self._known[location] = self._placed(location)
         return known
+
+    def _placed(self, location: str) -> Path:
+        target, own = local_path(location), self.directory / f"{next(self._numbers)}.bin"
+        if target is None:
+            self._fetch(location, own)
+        elif not target.exists():
+            raise FileNotFoundError(2, "No such file or directory", location)
+        elif _PLAIN.fullmatch(str(target)):
+            return target
+        else:
+            own.symlink_to(target)
+        return own
 
     def converted(self, location: str, convert: Callable[[Path], None]) -> Path:
         """Return what `convert` makes of the file at the path that it is given; it does so once."""
-        known = self.path(location).with_suffix(".converted")
-        if not known.exists():
-            convert(known)
-        return known
+        if location not in self._converted:
+            made = self.fresh()
+            convert(made)
+            self._converted[location] = made
+        return self._converted[location]
 
     def forget(self, location: str) -> None:
         """Free what a file takes in scratch."""
         known = None if self._keeps else self._known.pop(location, None)
-        if known is not None:
+        if known is not None and known.parent == self.directory:
             known.unlink(missing_ok=True)
 
     def adopt(self, location: str, file: Path) -> None:
@@ -191,20 +205,21 @@ class Scratch:
         import pyarrow.parquet as pq
 
         found = False
-        for path in self._known.values():
+        for location, path in list(self._known.items()):
             with path.open("rb") as opened:
                 if opened.read(len(PARQUET)) != PARQUET:
                     continue
             with pq.ParquetFile(path) as stored:
                 if not _has_lz4(stored.metadata):
                     continue
-                other = path.with_suffix(".recoded")
+                other = self.fresh()
                 with pq.ParquetWriter(
                     other, stored.schema_arrow, compression="zstd", store_schema=False
                 ) as writer:
                     for batch in stored.iter_batches():
                         writer.write_batch(batch)
-            other.replace(path)  # of a link, the link itself
+            self.forget(location)
+            self._known[location] = other
             found = True
         return found
 

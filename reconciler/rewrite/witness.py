@@ -234,7 +234,7 @@ class Witness:
         """Yield files that one query can read, fetched only for as long as they are used; those
         that cannot be read are added to the failures."""
         alike: dict[tuple[Stored, ...], list[DataFile]] = defaultdict(list)
-        for file in files:
+        for file in self._announced(files):
             alone = None
             with collected(failures):
                 alone = self._named([file], lambda some: self._prepared(some[0], form))
@@ -245,12 +245,18 @@ class Witness:
                 continue
             batch = alike[self._decoder.columns(file.path)]
             batch.append(file)
-            if len(batch) == BATCH or sum(one.size for one in batch) >= BATCH_BYTES:
+            if _is_full(batch):
                 yield list(batch)
                 batch.clear()
         for batch in alike.values():
             if batch:
                 yield batch
+
+    def _announced(self, files: Sequence[DataFile]) -> Iterator[DataFile]:
+        """Yield the files; the decoder expects those of a batch at once."""
+        for some in _in_batches(files):
+            self._decoder.expect([file.path for file in some])
+            yield from some
 
     def _prepared(self, file: DataFile, form: Expected | None) -> bool:
         """Read the file's footer; return whether its rows have values that its columns do not
@@ -493,6 +499,22 @@ class Witness:
                     sign = hashes.zero_sign(value)
                     conditions.append(f"{sign} IS NOT DISTINCT FROM {name}.z{at}")
             yield f"{keys} {name}", " AND ".join(conditions)
+
+
+def _in_batches(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """Yield the files in order, so many at a time as one batch has."""
+    batch: list[DataFile] = []
+    for file in files:
+        batch.append(file)
+        if _is_full(batch):
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _is_full(batch: Sequence[DataFile]) -> bool:
+    return len(batch) == BATCH or sum(one.size for one in batch) >= BATCH_BYTES
 
 
 class Stopped(Exception):

@@ -280,7 +280,7 @@ def test_files_are_in_scratch_only_while_they_are_read(
 ) -> None:
     monkeypatch.setattr(reading, "BATCH", 3)
     column = Column(1, "id", "long")
-    files = tuple(write(tmp_path / f"{n}.parquet", (column,), [[n]]) for n in range(8))
+    files = tuple(write(tmp_path / f"of '{n}'.parquet", (column,), [[n]]) for n in range(8))
     held: list[int] = []
     with reading.Witness(table_of((column,)), None, Limits()) as reader:
         honest = reader._fingerprint

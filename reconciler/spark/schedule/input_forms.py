@@ -2,24 +2,26 @@
 is written.
 
 The planner leaves such files out as far as it reads footers; here every input is checked, on the
-driver, through the table's own FileIO. What is refused is recorded, so that no plan takes it again.
+driver, as the witness opens it. What is refused is recorded, so that no plan takes it again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from reconciler.catalog.file_forms import File, form_from, read_forms, stated_or_actual
+from reconciler.catalog import file_forms
+from reconciler.catalog.file_forms import File, read_forms
 from reconciler.errors import RefusedInputsError
 from reconciler.format import plural
 from reconciler.plan.execution import plan_of_file
+from reconciler.rewrite.storage import local_path
 from reconciler.spark.deletes.delete_files import DeleteFile
-from reconciler.spark.fallback.footer import tail_of
+from reconciler.spark.schedule import witnessing
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.schedule.task_file import TaskFile
-from reconciler.table.parquet_schema import NotParquetError
 from reconciler.table.physical import (
     NAME_MAPPING,
     POSITION_DELETES,
@@ -50,7 +52,7 @@ def refuse_unsound(
             expected[file.path, file.size] = table
     others = foreign(run, expected)
     tables = {path: expected[path, size] for path, size in others}
-    forms = read_forms(others, lambda file: _form(run.table, file, rows.get(file[0])))
+    forms = read_forms(others, file_forms.reader(_opener(run, others), rows))
     refuse(run, _refusals(forms, tables))
 
 
@@ -95,19 +97,15 @@ def _refusals(forms: Mapping[str, Form], tables: Mapping[str, Expected]) -> list
     return found
 
 
-def _form(table: Any, file: File, rows: int | None) -> Form | None:
-    """Return the file's form, None if its footer cannot be read: its rows cannot be either, and
-    the reader of these says why."""
-    path, size = file
+def _opener(run: Run, files: Iterable[File]) -> Callable[[str], Any]:
+    """Return what opens the files: local ones in place, others with the catalog's credentials."""
+    local = all(local_path(path) is not None for path, _ in files)
+    opening = None if local else witnessing.opening_of(run.request.catalog, run.request.table)
 
-    def tail_at(end: int, wanted: int) -> bytes:
-        return tail_of(table, path, end, wanted)[:wanted]
+    def opened(path: str) -> Any:
+        here = local_path(path)
+        if here is not None or opening is None:
+            return (here or Path(path)).open("rb")
+        return opening.open(path).new_input(path).open()
 
-    try:
-        try:
-            return form_from(lambda wanted: tail_at(size, wanted), size, rows)
-        except NotParquetError:
-            actual = int(table.io().newInputFile(path).getLength())
-            return stated_or_actual(tail_at, size, actual)
-    except Exception:  # of any storage and of the JVM
-        return None
+    return opened
