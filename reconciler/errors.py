@@ -180,7 +180,16 @@ class ConflictError(ReconcilerError):
 
 
 class MemoryExhaustedError(UnavailableError):
-    """Spark ran out of memory, in its driver or in an executor; more memory may help."""
+    """There was too little memory, in the driver or in an executor; more of it may help.
+
+    path: of the file that took it, "" if it is not known.
+    """
+
+    def __init__(
+        self, what: str, *, details: tuple[str, ...] = (), do: str | None = None, path: str = ""
+    ):
+        super().__init__(what, details=details, do=do)
+        self.path = path
 
 
 class UnknownCommitError(UnavailableError):

@@ -14,6 +14,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -45,9 +46,18 @@ Tail = Callable[[int], bytes]
 """Returns so many bytes from the end of a file, by the size that the metadata has."""
 
 
-def form_from(tail: Tail, size: int, rows: int | None = None) -> FileForm | WrongRows:
+Noted = Callable[[str, Any, bytes], None]
+"""Takes a file's path and its footer, as pyarrow reads it and as it is stored."""
+
+
+def form_from(
+    tail: Tail,
+    size: int,
+    rows: int | None = None,
+    noted: Callable[[Any, bytes], None] = lambda *_: None,
+) -> FileForm | WrongRows:
     """Return the form of a file of `size` bytes. rows: of a data file as the table's metadata has
-    them. Raises NotParquetError without a footer there."""
+    them. noted: takes the footer. Raises NotParquetError without a footer there."""
     end = tail(min(size, TAIL_BYTES))
     if len(end) < LENGTH_BYTES + len(MAGIC) or end[-len(MAGIC) :] != MAGIC:
         raise NotParquetError("the file does not end as a Parquet file does")
@@ -62,6 +72,7 @@ def form_from(tail: Tail, size: int, rows: int | None = None) -> FileForm | Wron
         metadata = pq.read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError) as error:
         raise NotParquetError("the footer cannot be decoded") from error
+    noted(metadata, end[-needed:-LENGTH_BYTES])
     if rows is not None and metadata.num_rows != rows:
         return WrongRows(rows, metadata.num_rows)
     return FileForm(schema, tuple(sorted(_stored(metadata))))
@@ -124,11 +135,13 @@ def through(
 
 
 def reader(
-    opened: Callable[[str], Any], rows: Mapping[str, int] = MappingProxyType({})
+    opened: Callable[[str], Any],
+    rows: Mapping[str, int] = MappingProxyType({}),
+    noted: Noted = lambda *_: None,
 ) -> Callable[[File], Form | None]:
     """Return a reader of forms. opened: opens a file. rows: of the data files, as the table's
-    metadata has them. It answers None for a file that cannot be read now: a later reader has to
-    check it."""
+    metadata has them. noted: takes the footers. It answers None for a file that cannot be read
+    now: a later reader has to check it."""
 
     def read(file: File) -> Form | None:
         path, size = file
@@ -143,7 +156,9 @@ def reader(
                     return found
 
                 try:
-                    return form_from(lambda wanted: tail_at(size, wanted), size, rows.get(path))
+                    return form_from(
+                        partial(tail_at, size), size, rows.get(path), partial(noted, path)
+                    )
                 except NotParquetError:
                     actual = int(stream.seek(0, io.SEEK_END))
                     return stated_or_actual(tail_at, size, actual)

@@ -26,11 +26,12 @@ from reconciler.table.sample import RowGroups, RowSample
 @dataclass(frozen=True, slots=True)
 class Target:
     """A table to plan for. identifier: levels, the last one is the name. recent_ms: how far back
-    other writers' changes are looked for."""
+    other writers' changes are looked for. memory_bytes: of an executor, by the policy."""
 
     catalog: CatalogConfig
     identifier: tuple[str, ...]
     recent_ms: int = RECENT_MS
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ class Ports(Protocol):
         ...
 
     def refusals(self, target: Target, observation: Observation) -> Mapping[str, Refusal]:
-        """Return the files of the table that earlier runs and looks refused, by path."""
+        """Return the files of the table that earlier runs and looks refused, by path, as far as
+        this version and the target's memory would find the same."""
         ...
 
     def check_files(

@@ -157,7 +157,8 @@ class Reader:
 
     def refusals(self, target: Target, observation: Observation) -> Mapping[str, Refusal]:
         known = FormCache(self.cache).known(observation.uuid, sizes_of(observation).items())
-        recorded = self.store.refusals(observation.uuid)
+        every = self.store.refusals(observation.uuid)
+        recorded = {path: one for path, one in every.items() if one.holds(target.memory_bytes)}
         for one in self._restored(target, observation, recorded.values()):
             del recorded[one.path]
         return {**refused_forms(observation, known), **recorded}

@@ -12,7 +12,7 @@ import datetime as dt
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
@@ -180,11 +180,16 @@ class Step:
         here = os.cpu_count() or 1
         return max(1, executors.instances * executors.cores) if self.in_cluster else here
 
+    @property
+    def executor_memory(self) -> int:
+        """Bytes of memory that an executor has."""
+        return self.policy.spec.engine.executors.memory_bytes
+
     def propose(
         self, ports: Ports, *, refresh: bool = False, show_literals: bool = False
     ) -> Proposal:
         wanted = PlanRequest(
-            target=self.target,
+            target=replace(self.target, memory_bytes=self.executor_memory),
             policy=self.policy,
             policy_digest=self.policy_digest,
             policy_name=self.policy_name,
@@ -402,6 +407,7 @@ def request_for(
         bytes_limit=min(limits, default=None),
         cpu_limit_seconds=min(cpu, default=None),
         written_shares=tuple(item.predicted.written_share for item in admitted),
+        memory_bytes=step.executor_memory,
     )
 
 

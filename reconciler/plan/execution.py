@@ -76,6 +76,8 @@ class ExecutionRequest:
     execution compares deletes with those of this snapshot."""
     audit: Audit | None = None
     """The branch and the check that each batch has to pass; None to commit to main at once."""
+    memory_bytes: int = 0
+    """Memory of an executor, as the policy asks for it: what a run refuses may depend on it."""
 
 
 _PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")
@@ -297,7 +299,7 @@ class Ledger(Protocol):
         ...
 
     def record_refusals(self, table_uuid: str, found: Iterable[Refusal]) -> None:
-        """Record files that no later plan may rewrite until the table refers to others."""
+        """Record files that no later plan may rewrite until what a refusal rests on changes."""
         ...
 
 

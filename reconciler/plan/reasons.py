@@ -101,7 +101,7 @@ SENTENCES = {
     DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
     NOT_REWRITABLE: "is encrypted, or has a type or a format that is not rewritten yet",
-    REFUSED_FILES: "a reader may misread it, or a rewrite of it failed its verification",
+    REFUSED_FILES: "a reader may misread it, or a run found that it cannot be rewritten",
     SAME_AGAIN: "the same rewrite produced these files; repeating it changes nothing",
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     MIGRATION_REFUSED: "its writers or its files do not admit another partition spec",

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 LZ4 = "LZ4"
 """In DuckDB's errors about Hadoop's frames, which it does not know."""
 HOLDS, MISSING, MEMORY, STORAGE = "holds", "missing", "memory", "storage"
-UNFIT = "unfit"
+UNFIT, BROKEN = "unfit", "broken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Failure:
     kind: str = HOLDS
     """HOLDS: it holds what cannot be compared. MISSING: it does not exist. MEMORY: there was too
     little of it. STORAGE: its storage, or that of scratch, gave an error. UNFIT: nothing is wrong
-    with it, but the engine cannot rewrite it."""
+    with it, but the engine cannot rewrite it. BROKEN: the engine failed by an error of its own."""
     said: str = ""
     """What a decoder said, which may hold values of the table."""
 

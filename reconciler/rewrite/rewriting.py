@@ -32,10 +32,17 @@ from reconciler.rewrite.write import writing
 from reconciler.table.row_group_bytes import output_files
 
 ROWS_FACTOR = 15
-"""Memory of decoded rows while they are sorted or gathered, in their stored bytes, at most, as
-measured on tables of several kinds."""
+"""Memory of decoded rows while they are sorted or gathered, in their stored bytes, where no footer
+says how much they decode to."""
+KEY_BYTES = 24
+"""Memory per row and key: its value, its number, and its place."""
+LIBRARIES = 40 << 20
+"""Memory that the smallest task takes: of buffers, and of what Arrow keeps for later."""
 WORTH_OPENING = 1 << 20
 """Bytes of a row group, before compression, that are worth opening its file for."""
+OWN_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
+              ValueError)  # fmt: skip
+"""Errors of code, Arrow's among them, that no file or storage explains."""
 DECODED_FACTOR = 2
 """Memory of decoded rows while they are arranged, in the bytes of Arrow's arrays: a dictionary of
 few long texts decodes to far more than is stored."""
@@ -55,6 +62,23 @@ class Cut:
 
 class Stopped(Exception):
     """The task was asked to stop before it was done."""
+
+
+class Failed(Exception):
+    """The engine failed at a file by an error of its own, which is the cause of this one."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+@contextlib.contextmanager
+def failing_at(path: str) -> Iterator[None]:
+    """Name the file that an error of the engine's own is about."""
+    try:
+        yield
+    except OWN_ERRORS as error:
+        raise Failed(path) from error
 
 
 class _TooLarge(Exception):
@@ -102,7 +126,15 @@ def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scrat
 
 def in_one_pass(task: Task) -> int:
     """Return the memory that the task's rows take while they are sorted, as predicted."""
-    return ROWS_FACTOR * sum(file.size for file in task.files)
+    stored, rows = sum(file.size for file in task.files), sum(file.rows for file in task.files)
+    keys = len(task.order.keys) + len(task.moves)
+    return gathered(task.decoded, stored) + KEY_BYTES * rows * keys
+
+
+def gathered(decoded: int, stored: int) -> int:
+    """Return the memory of rows while they are gathered and written: before, after, and encoded.
+    decoded, stored: their bytes, 0 decoded ones if that is not known."""
+    return DECODED_FACTOR * decoded + stored if decoded else ROWS_FACTOR * stored
 
 
 def peak(task: Task, least: int, most: int) -> int:
@@ -110,10 +142,8 @@ def peak(task: Task, least: int, most: int) -> int:
 
     least: with its rows on disk, of which it holds one row group. most: that it may use.
     """
-    if not task.order.keys and not task.moves:
-        return least
-    whole = in_one_pass(task)
-    return max(least, whole) if whole <= most else least
+    whole = 0 if not task.order.keys and not task.moves else in_one_pass(task)
+    return LIBRARIES + (max(least, whole) if whole <= most else least)
 
 
 def _placed(task: Task, output: Output) -> tuple[Placed, ...]:
@@ -188,9 +218,15 @@ class _Run:
     def _live_of(
         self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str] = ()
     ) -> Iterator[pa.Table]:
-        opened = self.reader.open(file, dictionaries)
+        with failing_at(file.path):
+            opened = self.reader.open(file, dictionaries)
+            tables = opened.live(columns)
         try:
-            for table in opened.live(columns):
+            while True:
+                with failing_at(file.path):
+                    table = next(tables, None)
+                if table is None:
+                    return
                 self._go_on()
                 yield table
         finally:

@@ -102,6 +102,8 @@ class Task:
     the file's. 0 where there are as many as paths."""
     blocks: Blocks | None = None
     """The block ids that rows get; None where the table has no column of them."""
+    decoded: int = 0
+    """Bytes that the rows take in memory, as footers say (`decoded`); 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

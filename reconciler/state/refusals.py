@@ -15,11 +15,14 @@ MOST_KEPT = 20_000
 def refusals_from(groups: Sequence[Mapping[str, Any]]) -> dict[str, Refusal]:
     """Return the refusals of a table by path, from what `with_refusals` returned."""
     return {
-        path: Refusal(path, reason, column, detail, group.get("changed", {}).get(path, 0))
+        path: Refusal(
+            path, reason, column, detail, group.get("changed", {}).get(path, 0),
+            group.get("under", ""),
+        )
         for group in groups
         for reason, column, detail in [group["kind"]]
         for path in group["paths"]
-    }
+    }  # fmt: skip
 
 
 def with_refusals(known: Mapping[str, Refusal], found: Iterable[Refusal]) -> list[dict[str, Any]]:
@@ -32,8 +35,10 @@ def with_refusals(known: Mapping[str, Refusal], found: Iterable[Refusal]) -> lis
     return [
         {
             "kind": list(kind),
+            "under": under,
             "paths": [one.path for one in ones],
             "changed": {one.path: one.changed_ms for one in ones if one.changed_ms},
         }
-        for kind, ones in by_kind(kept).items()
+        for under in sorted({one.under for one in kept})
+        for kind, ones in by_kind(one for one in kept if one.under == under).items()
     ]

@@ -4,7 +4,7 @@ stored.
 Readers of Parquet interpret a schema (two levels of a list become one, an annotation a type of
 theirs); what is checked against the Iceberg specification must be what the file says. The footer is
 a FileMetaData in Thrift's compact protocol (Apache Parquet, parquet.thrift); its schema is decoded,
-the rest is not.
+and sizes that pyarrow does not show.
 """
 
 from __future__ import annotations
@@ -63,6 +63,27 @@ def schema_in(footer: bytes) -> Node:
     if used != len(elements):
         raise NotParquetError("the footer's schema has columns outside its root")
     return root
+
+
+def text_sizes(footer: bytes) -> list[list[int | None]]:
+    """Return the bytes of all values of each column of texts, by row group and column, as far as
+    the writer says (SizeStatistics). Raises NotParquetError."""
+    reader, groups = _Reader(footer), []
+    try:
+        for number, kind in reader.fields():
+            found = reader.value(kind, 0)
+            if number == _ROW_GROUPS:
+                groups = found
+                break
+        return [[_unencoded(chunk) for chunk in group.get(1, ())] for group in groups]
+    except (IndexError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise NotParquetError("the footer has no row groups") from error
+
+
+def _unencoded(chunk: Mapping[int, Any]) -> int | None:
+    """Return ColumnMetaData.size_statistics.unencoded_byte_array_data_bytes of a ColumnChunk."""
+    found = chunk.get(3, {}).get(16, {}).get(1)
+    return found if isinstance(found, int) else None
 
 
 def _node(elements: list[dict[int, Any]], at: int, depth: int) -> tuple[Node, int]:
@@ -139,7 +160,7 @@ def _logical(union: Mapping[int, Any] | None) -> str:
 
 
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
-_SCHEMA = 2
+_SCHEMA, _ROW_GROUPS = 2, 4
 
 
 class _Reader:
@@ -150,14 +171,14 @@ class _Reader:
 
     def schema_elements(self) -> list[dict[int, Any]]:
         """Return FileMetaData.schema, which comes before the row groups."""
-        for number, kind in self._fields():
+        for number, kind in self.fields():
             if number == _SCHEMA:
-                found: list[dict[int, Any]] = self._value(kind, 0)
+                found: list[dict[int, Any]] = self.value(kind, 0)
                 return found
-            self._value(kind, 0)
+            self.value(kind, 0)
         raise NotParquetError("the footer has no schema")
 
-    def _fields(self) -> Iterator[tuple[int, int]]:
+    def fields(self) -> Iterator[tuple[int, int]]:
         number = 0
         while True:
             head = self._byte()
@@ -167,7 +188,7 @@ class _Reader:
             number = number + delta if delta else self._zigzag()
             yield number, kind
 
-    def _value(self, kind: int, depth: int) -> Any:
+    def value(self, kind: int, depth: int) -> Any:
         if depth > MOST_DEPTH:
             raise NotParquetError("the footer is nested too deep")
         if kind in (_TRUE, _FALSE):
@@ -183,7 +204,7 @@ class _Reader:
         if kind in (_LIST, _SET):
             return self._list(depth)
         if kind == _STRUCT:
-            return {number: self._value(of, depth + 1) for number, of in self._fields()}
+            return {number: self.value(of, depth + 1) for number, of in self.fields()}
         raise NotParquetError(f"the footer has a value of the unknown type {kind}")
 
     def _list(self, depth: int) -> list[Any]:
@@ -194,7 +215,7 @@ class _Reader:
             raise NotParquetError("a list of the footer is longer than the footer")
         if kind in (_TRUE, _FALSE):  # in a list, a byte each
             return [self._byte() == _TRUE for _ in range(size)]
-        return [self._value(kind, depth + 1) for _ in range(size)]
+        return [self.value(kind, depth + 1) for _ in range(size)]
 
     def _byte(self) -> int:
         value = self.data[self.at]

@@ -3,13 +3,16 @@
 A reader may misread such a file, or its rewrite failed its verification. Whoever finds it records
 a refusal (`state.refusals`); a data file never changes under its path, so that a refusal holds
 until the table refers to another file. Only a damaged file may be restored in its place: its
-refusal ends when its storage says that it has changed.
+refusal ends when its storage says that it has changed. What a run alone found out, of code or of
+memory, holds as long as both stay as they were (`circumstances`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from reconciler import __version__
 
 PHYSICAL_SCHEMA = "PhysicalSchema"
 NO_FIELD_IDS = "NoFieldIds"
@@ -18,6 +21,13 @@ WRONG_ROWS = "WrongRowCount"
 WRONG_BOUNDS = "WrongBounds"
 NOT_VERIFIED = "NotVerified"
 DAMAGED = "Damaged"
+NOT_WRITABLE = "NotWritable"
+OUT_OF_MEMORY = "OutOfMemory"
+FAILED = "RewriteFailed"
+OF_CODE = (NOT_VERIFIED,)
+"""Reasons that another version may not find."""
+OF_RUN = (NOT_WRITABLE, OUT_OF_MEMORY, FAILED)
+"""Reasons that another version, or tasks with other memory, may not find."""
 
 REMEDIES: Mapping[str, str] = {
     PHYSICAL_SCHEMA: "write the file again with an Iceberg writer, from its values as they were "
@@ -33,6 +43,11 @@ REMEDIES: Mapping[str, str] = {
     NOT_VERIFIED: "compare what several engines read of the file; write it again with an Iceberg "
     "writer if they differ, else report it with the output of layoutctl history TABLE",
     DAMAGED: "restore the file, or roll the table back to a snapshot that does not need it",
+    NOT_WRITABLE: "use another layout for the table, or leave these files as they are",
+    OUT_OF_MEMORY: "set another spec.engine.executors.memory, with which it is tried again; on one "
+    "machine, give it more memory first",
+    FAILED: "report it with the run's log; another version, or another "
+    "spec.engine.executors.memory, tries again",
 }
 """What a person can do, by reason."""
 
@@ -50,7 +65,14 @@ class Refusal:
     detail: str
     """A clause that says what the file holds, such as "timestamp in milliseconds"."""
     changed_ms: int = 0
-    """When a damaged file had changed last, in milliseconds since 1970; 0 for other reasons."""
+    """When a damaged file had changed last, in milliseconds since 1970; 0 for other reasons, and
+    where the storage does not say."""
+    under: str = ""
+    """The `circumstances` that it was found in."""
+
+    def holds(self, memory_bytes: int) -> bool:
+        """Return whether it holds for executors with this memory, and this version."""
+        return self.under == circumstances(self.reason, memory_bytes)
 
     @property
     def text(self) -> str:
@@ -69,6 +91,14 @@ class Refusal:
     def kind(self) -> tuple[str, str, str]:
         """What files that are refused alike have in common."""
         return self.reason, self.column, self.detail
+
+
+def circumstances(reason: str, memory_bytes: int) -> str:
+    """Return what a refusal depends on besides the file, "" if on nothing. memory_bytes: of an
+    executor, as the policy asks for it."""
+    if reason in OF_RUN:
+        return f"version {__version__}, {memory_bytes} bytes of memory"
+    return f"version {__version__}" if reason in OF_CODE else ""
 
 
 def by_kind(refusals: Iterable[Refusal]) -> dict[tuple[str, str, str], list[Refusal]]:

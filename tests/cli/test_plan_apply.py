@@ -12,16 +12,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import duckdb
 import numpy as np
 import pytest
 import yaml
 
 from reconciler.cli import apply_result
+from reconciler.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE
 from reconciler.format import utc
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import Step
 from reconciler.plan.plan import plan_from_document
-from reconciler.plan.reasons import MIGRATION_REFUSED
+from reconciler.plan.reasons import MIGRATION_REFUSED, REFUSED_FILES
+from reconciler.rewrite import write
+from reconciler.rewrite.read import Opened
+from reconciler.rewrite.witness import Witness
+from reconciler.table.refusals import FAILED, OUT_OF_MEMORY, REMEDIES
 from tests.cli.in_process import Cli, isolate, runner
 from tests.delete_commits import delete_equal
 from tests.said import Said
@@ -531,6 +537,76 @@ def test_a_saved_plan_that_is_done_runs_no_other(cli, with_spark, scattered, tmp
     assert "AwaitingApproval" in out
     code, out, _ = cli("apply", "plan.json", "--auto-approve", "--until-converged")
     assert code == 0 and scattered.refresh().metadata_location != before
+
+
+def _of_one_file(path: str) -> Any:
+    """The engine fails by an error of its own where it reads the first column of one file."""
+    honest = Opened.live
+
+    def failing(self: Opened, columns: Any) -> Any:
+        if self.file.path == path:
+            raise OverflowError("date value out of range")
+        return honest(self, columns)
+
+    return Opened, "live", failing
+
+
+def _without_memory(error: Exception) -> Callable[[str], Any]:
+    def made(_: str) -> Any:
+        def failing(*_: Any) -> Any:
+            raise error
+
+        return write.FileWriter, "write", failing
+
+    return made
+
+
+def _unseen(path: str) -> Any:
+    """DuckDB has too little memory for one of the files."""
+    honest = Witness._fingerprint
+
+    def failing(self: Witness, files: Any, hashed: bool) -> Any:
+        if any(file.path == path for file in files):
+            raise duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate 1.0 GiB")
+        return honest(self, files, hashed)
+
+    return Witness, "_fingerprint", failing
+
+
+RUNS_THAT_FAIL = {
+    "an error at one file": (_of_one_file, FAILED, False),
+    "an error anywhere": (_without_memory(OverflowError("a date")), FAILED, True),
+    "memory of the engine": (_without_memory(MemoryError("malloc failed")), OUT_OF_MEMORY, True),
+    "memory of the witness": (_unseen, OUT_OF_MEMORY, False),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("fault", RUNS_THAT_FAIL)
+def test_what_an_execution_finds_out_is_not_planned_again(
+    cli, with_spark, scattered, tmp_path, monkeypatch, fault
+):
+    """Each run would fail again: until files, version or memory change, plans leave them out."""
+    make, reason, every = RUNS_THAT_FAIL[fault]
+    policy, name = (
+        policy_file(tmp_path / "p.yaml", scattered, **declared("day")),
+        name_of(scattered),
+    )
+    assert cli("plan", "-f", policy, name, "--out", "plan.json")[0] == 0
+    inputs = [p for a in json.loads(Path("plan.json").read_text())["actions"] for p in a["inputs"]]
+    head = scattered.refresh().current_snapshot().snapshot_id
+    with monkeypatch.context() as patched:
+        patched.setattr(*make(inputs[0]))
+        code, _, err = cli("apply", "plan.json", "-f", policy, "--yes")
+        assert code in (EXIT_INTERNAL, EXIT_UNAVAILABLE), err
+    assert scattered.refresh().current_snapshot().snapshot_id == head
+    cli("plan", "-f", policy, name, "--out", "again.json")
+    again = json.loads(Path("again.json").read_text())
+    left = {path for action in again["actions"] for path in action.get("inputs", ())}
+    assert left.isdisjoint(inputs if every else inputs[:1])
+    assert every or left >= set(inputs[1:])
+    shown = " ".join(cli("explain", "-f", policy, name)[1].split())
+    assert REFUSED_FILES in shown and REMEDIES[reason] in shown
 
 
 def test_the_plan_shows_what_apply_would_refuse(cli, scattered, tmp_path):

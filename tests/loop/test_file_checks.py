@@ -30,13 +30,24 @@ from reconciler.loop.recommendation_document import recommendation_document
 from reconciler.loop.step import state_of
 from reconciler.loop.waiting import excepted
 from reconciler.plan.execution import Intent
-from reconciler.plan.reasons import NOT_REWRITABLE
+from reconciler.plan.reasons import NOT_REWRITABLE, REFUSED_FILES
 from reconciler.render import markdown, plan_text
 from reconciler.spark.schedule.input_forms import foreign
 from reconciler.state.state import StateStore
+from reconciler.table import refusals
 from reconciler.table.deletes import DeleteTable, Scope
 from reconciler.table.observation import SnapshotInfo
-from reconciler.table.refusals import DAMAGED, NOT_VERIFIED, PHYSICAL_SCHEMA, WRONG_ROWS, Refusal
+from reconciler.table.refusals import (
+    DAMAGED,
+    NOT_VERIFIED,
+    OF_CODE,
+    OF_RUN,
+    PHYSICAL_SCHEMA,
+    REMEDIES,
+    WRONG_ROWS,
+    Refusal,
+    circumstances,
+)
 from tests.advisor.worlds import range_workload, workload
 from tests.cli.observations import lineitem
 from tests.conftest import sqlite_catalog
@@ -210,11 +221,40 @@ def test_a_standing_plan_that_reads_a_refused_file_stands_no_more(
     reader.put_plan(first)
     assert look(config, reader).frozen
     path = first.actions[0].action.inputs[0]
-    unlike = Refusal(path, NOT_VERIFIED, "", "its values cannot be read")
+    unlike = refused_by_a_run(path, NOT_VERIFIED)
     reader.store.record_refusals(first.table_uuid, [unlike])
     later = look(config, reader)
     assert not later.frozen
     assert path not in {path for item in later.plan.actions for path in item.action.inputs}
+
+
+def refused_by_a_run(path: str, reason: str, memory_bytes: int = 0) -> Refusal:
+    under = circumstances(reason, memory_bytes)
+    return Refusal(path, reason, "", "its values cannot be read", under=under)
+
+
+@pytest.mark.parametrize("reason", [*OF_CODE, *OF_RUN])
+def test_what_a_run_refused_is_left_out_until_the_version_or_its_memory_changes(
+    table: Any,
+    config: CatalogConfig,
+    reader: Reader,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+) -> None:
+    add(table, 6)
+    first = look(config, reader).plan
+    path = first.actions[0].action.inputs[0]
+    reader.store.record_refusals(first.table_uuid, [refused_by_a_run(path, reason)])
+    for _ in range(2):
+        found = look(config, reader)
+        assert path not in {path for item in found.plan.actions for path in item.action.inputs}
+        (line,) = [one for one in found.advice.rejected if one.reason == REFUSED_FILES]
+        assert path in str(line.why) and REMEDIES[reason] in str(line.why)
+    reader.store.record_refusals(first.table_uuid, [refused_by_a_run(path, reason, 8 << 30)])
+    assert (look(config, reader).plan.id == first.id) == (reason in OF_RUN)
+    reader.store.record_refusals(first.table_uuid, [refused_by_a_run(path, reason)])
+    monkeypatch.setattr(refusals, "__version__", "9.9.9")
+    assert look(config, reader).plan.id == first.id
 
 
 def test_a_damaged_file_is_left_out_until_it_is_restored(

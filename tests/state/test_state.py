@@ -28,7 +28,7 @@ from reconciler.state import refusals, state, state_tables
 from reconciler.state.lease import SqliteLease, is_dead, this_process
 from reconciler.state.records import Records
 from reconciler.state.state import RETENTION_SECONDS, StateStore, cache_directory, state_directory
-from reconciler.table.refusals import DAMAGED, PHYSICAL_SCHEMA, Refusal
+from reconciler.table.refusals import DAMAGED, FAILED, PHYSICAL_SCHEMA, Refusal, circumstances
 from reconciler.table.schema import Field
 from reconciler.workload_log.skip_reasons import OWN_JOB
 from tests.queries.single import of_fragments, recorded
@@ -306,13 +306,15 @@ def test_refused_files_are_kept_per_table_and_the_latest_reason_counts(store: St
     store.record_refusals(UUID, [refusal("file:/a"), refusal("file:/b")])
     store.record_refusals(UUID, [refusal("file:/b", "INT96")])
     damaged = replace(refusal("file:/d"), reason=DAMAGED, changed_ms=7)
-    store.record_refusals(UUID, [damaged])
+    of_run = replace(refusal("file:/e"), reason=FAILED, under=circumstances(FAILED, 7))
+    store.record_refusals(UUID, [damaged, of_run])
     store.record_refusals("other", [refusal("file:/c")])
     again = StateStore(store.directory)
     assert again.refusals(UUID) == {
         "file:/a": refusal("file:/a"),
         "file:/b": refusal("file:/b", "INT96"),
         "file:/d": damaged,
+        "file:/e": of_run,
     }
 
 

@@ -164,6 +164,7 @@ class ContentExecutor(Executor[SomeContent], ABC):
             verify=run.request.verify,
             catalog=run.request.catalog.name,
             asked_opening=lambda: witnessing.opening_of(run.request.catalog, run.request.table),
+            decoded=run.decoded,
         )
 
     def _give_up(self, attempt: Attempt, opened: Intent) -> None:

@@ -29,9 +29,8 @@ from reconciler.spark.commit.operations import Operation, RemoveDeletes, RowDelt
 from reconciler.spark.deletes import compact, convert, delete_files, left_out, replacement
 from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.deletes.replacement import Replacement
-from reconciler.spark.schedule import input_forms, scan, vanished, witnessing
+from reconciler.spark.schedule import input_forms, refused, scan, vanished, witnessing
 from reconciler.spark.schedule.attempt import Attempt
-from reconciler.spark.schedule.damage import DamagedInputError
 from reconciler.spark.schedule.partitions import Place
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.session import metrics
@@ -245,8 +244,8 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
                 hidden, verified = witnessing.same_deletes(
                     attempt, base, made.tasks, self.files, made.added, made.removed
                 )
-        except (witnessing.NotVerified, DamagedInputError) as error:
-            self.run.ledger.record_refusals(self.run.request.table_uuid, error.refusals)
+        except Exception as error:
+            refused.record(self.run, attempt, {file.path for file in inputs}, error)
             raise
         return replace(
             made,

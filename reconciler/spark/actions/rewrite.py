@@ -18,7 +18,15 @@ from reconciler.spark.commit.operations import RewriteFiles
 from reconciler.spark.deletes import delete_files
 from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import damage, input_forms, inputs, scan, vanished, witnessing, write
+from reconciler.spark.schedule import (
+    damage,
+    input_forms,
+    inputs,
+    refused,
+    scan,
+    vanished,
+    write,
+)
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.group import Group, batches, make_groups
 from reconciler.spark.schedule.run import Run
@@ -174,11 +182,9 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             written = write.rewrite_group(
                 attempt, number, group, own, begun, max(1, self.cores // groups)
             )
-        except (witnessing.NotVerified, damage.DamagedInputError) as error:
-            self.run.ledger.record_refusals(self.run.request.table_uuid, error.refusals)
-            raise
         except Exception as error:
             named = damage.pinpointed(attempt, number, own, error)
+            refused.record(self.run, attempt, own, named or error)
             if named is None:
                 raise
             raise named from error

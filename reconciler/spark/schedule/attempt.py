@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from reconciler.rewrite.decoded import Decoded
 from reconciler.rewrite.storage import Opening
 
 RENEWED_SECONDS = 300.0
@@ -39,6 +40,8 @@ class Attempt:
     """The catalog's name in Spark."""
     asked_opening: Callable[[], Opening]
     """Asks the catalog how files of another store are opened."""
+    decoded: Decoded = field(default_factory=Decoded)
+    """Memory of inputs, by their footers."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Is set when what runs is not needed any more."""
     _known: dict[str, Any] = field(default_factory=dict)

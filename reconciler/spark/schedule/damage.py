@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
+from reconciler.catalog.listing import changed_ms
 from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
+from reconciler.rewrite.storage import local_path
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.task_file import Deletes
 from reconciler.spark.session.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
-from reconciler.table.refusals import Refusal
+from reconciler.table.refusals import DAMAGED, Refusal
 
 MOST_NAMED = 3
 """Delete files that a message names: any of them may be the unreadable one."""
@@ -30,7 +32,7 @@ class DamagedInputError(TableDamagedError):
 
 def pinpointed(
     attempt: Attempt, number: int, tasks: ScanTasks, error: Exception
-) -> TableDamagedError | None:
+) -> DamagedInputError | None:
     """Return the error of group `number` with the file that caused it, found by reading its inputs
     again.
 
@@ -67,11 +69,21 @@ def pinpointed(
     details = (
         mapped.details if isinstance(mapped, TableDamagedError) else (*mapped.details, LEFT_ALONE)
     )
-    return TableDamagedError(
+    changed = _changed_ms(attempt, path)
+    return DamagedInputError(
         f"could not {doing}: {path}{or_deletes} cannot be read",
+        said=mapped.said,
         details=(*_listed(deletes), *details),
         do=RESTORE,
+        refusals=(Refusal(path, DAMAGED, "", f"it{or_deletes} cannot be decoded", changed),),
     )
+
+
+def _changed_ms(attempt: Attempt, path: str) -> int:
+    """Return when the file had changed last, 0 if its storage does not say."""
+    with contextlib.suppress(Exception):
+        return changed_ms(None if local_path(path) else attempt.opening().open(path), path)
+    return 0
 
 
 def _files_of(deletes: Deletes) -> list[str]:

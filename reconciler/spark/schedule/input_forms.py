@@ -17,9 +17,10 @@ from reconciler.catalog.file_forms import File, read_forms
 from reconciler.errors import RefusedInputsError
 from reconciler.format import plural
 from reconciler.plan.execution import plan_of_file
-from reconciler.rewrite.storage import local_path
+from reconciler.rewrite.storage import Opening, local_path
 from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.schedule import witnessing
+from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.schedule.task_file import TaskFile
 from reconciler.table.physical import (
@@ -52,7 +53,8 @@ def refuse_unsound(
             expected[file.path, file.size] = table
     others = foreign(run, expected)
     tables = {path: expected[path, size] for path, size in others}
-    forms = read_forms(others, file_forms.reader(_opener(run, others), rows))
+    opened = _opener(others, lambda: witnessing.opening_of(run.request.catalog, run.request.table))
+    forms = read_forms(others, file_forms.reader(opened, rows, run.decoded.note))
     refuse(run, _refusals(forms, tables))
 
 
@@ -97,10 +99,21 @@ def _refusals(forms: Mapping[str, Form], tables: Mapping[str, Expected]) -> list
     return found
 
 
-def _opener(run: Run, files: Iterable[File]) -> Callable[[str], Any]:
+def decoded(attempt: Attempt, files: Collection[File]) -> int:
+    """Return the memory of the files' rows when they are decoded, 0 if a footer cannot be read.
+    Those that were checked are known, others are read."""
+    unknown = [file for file in files if file[0] not in attempt.decoded]
+    read_forms(
+        unknown,
+        file_forms.reader(_opener(unknown, attempt.opening), noted=attempt.decoded.note),
+    )
+    return attempt.decoded.of([path for path, _ in files])
+
+
+def _opener(files: Iterable[File], asked: Callable[[], Opening]) -> Callable[[str], Any]:
     """Return what opens the files: local ones in place, others with the catalog's credentials."""
     local = all(local_path(path) is not None for path, _ in files)
-    opening = None if local else witnessing.opening_of(run.request.catalog, run.request.table)
+    opening = None if local else asked()
 
     def opened(path: str) -> Any:
         here = local_path(path)

@@ -7,6 +7,7 @@ the engine cannot write as the table asks goes through Spark (`write`), with the
 from __future__ import annotations
 
 import json
+import logging
 import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from reconciler.rewrite import rewriting
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column, leaves
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.failures import MEMORY, MISSING, STORAGE, UNFIT, Failure
+from reconciler.rewrite.failures import BROKEN, MEMORY, MISSING, STORAGE, UNFIT, Failure
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import PARQUET, Opening, local_path
 from reconciler.rewrite.task import (
@@ -43,10 +44,11 @@ from reconciler.rewrite.task import (
 )
 from reconciler.rewrite.witness import Check, DataFile, Table, Work
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import witnessing
+from reconciler.spark.schedule import input_forms, witnessing
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.damage import DamagedInputError
 from reconciler.spark.schedule.group import Group
+from reconciler.spark.schedule.refused import EngineError
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.task_file import NO_DELETES
 from reconciler.spark.session import iceberg, resources
@@ -65,6 +67,7 @@ from reconciler.table.left_to_spark import (
 from reconciler.table.refusals import DAMAGED, Refusal
 from reconciler.table.row_group_bytes import PAGE_ROWS, row_group_rows
 
+log = logging.getLogger(__name__)
 BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 """Most bytes of a Bloom filter, and its share of false positives, by default."""
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
@@ -73,8 +76,6 @@ CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
 T = TypeVar("T")
 SMALLER = 4
 """The row groups of a task of little memory may be this many times smaller than asked for."""
-KEY_BYTES = 24
-"""Memory per row and key: its value, its number, and its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,9 @@ def planned(
     local = all(local_path(path) is not None for path in (*files_of, *paths))
     opening = None if local else attempt.opening()
     given = _resources(attempt.spark, opening, threads)
-    rows = fitting_rows(group, _group_rows(properties, group), given.memory_bytes)
-    needed = _needed(group, rows)
+    decoded = input_forms.decoded(attempt, [(file.path, file.size) for file in files])
+    rows = fitting_rows(group, _group_rows(properties, group), given.memory_bytes, decoded)
+    needed = _needed(group, rows, decoded)
     if needed > given.memory_bytes and not _by_driver(attempt.spark, opening):
         given = _in_slots(attempt.spark, given, needed)
     if needed > given.memory_bytes:
@@ -133,7 +135,7 @@ def planned(
     file_rows = group.target_bytes / _stored_row(group) if _counts_files(group) else 0.0
     task = Task(
         shape, files, _order(group), paths, rows, _writer(properties, rows), _moves(table, group),
-        file_rows, blocks,
+        file_rows, blocks, decoded,
     )  # fmt: skip
     check = None
     if opening is not None:
@@ -241,21 +243,27 @@ def _moves(table: Any, group: Group) -> tuple[Field, ...]:
     )  # fmt: skip
 
 
-def _needed(group: Group, rows: int) -> int:
+def _needed(group: Group, rows: int, decoded: int) -> int:
     """Return the memory that a task needs at least, with its rows on disk."""
-    one = min(rows, group.rows) * _stored_row(group) * rewriting.ROWS_FACTOR
-    return int(one) + _keys_bytes(group)
+    return int(min(rows, group.rows) * _row_memory(group, decoded)) + _keys_bytes(group)
+
+
+def _row_memory(group: Group, decoded: int) -> float:
+    """Return the memory of a row while it is gathered and written. decoded: bytes of all rows."""
+    stored = round(_stored_row(group) * group.rows)
+    return max(1, rewriting.gathered(decoded, stored)) / max(1, group.rows)
 
 
 def _keys_bytes(group: Group) -> int:
     keys = len(group.action.ordering.key) + len(group.action.moves_by or ())
-    return KEY_BYTES * group.rows * keys
+    return rewriting.KEY_BYTES * group.rows * keys
 
 
-def fitting_rows(group: Group, rows: int, memory: int) -> int:
+def fitting_rows(group: Group, rows: int, memory: int, decoded: int = 0) -> int:
     """Return the most rows of a row group that is held in this memory, but no less than a quarter
-    of `rows`: what a table asks for is a size, and smaller row groups are read as well."""
-    fit = (memory - _keys_bytes(group)) / (_stored_row(group) * rewriting.ROWS_FACTOR)
+    of `rows`: what a table asks for is a size, and smaller row groups are read as well. decoded:
+    bytes of all rows in memory, 0 if that is not known."""
+    fit = (memory - _keys_bytes(group)) / _row_memory(group, decoded)
     return max(min(rows, int(fit)), -(-rows // SMALLER))
 
 
@@ -350,6 +358,15 @@ def guarded(work: Callable[[], T]) -> T | Failure:
         return Failure("", "", first_line(error) or type(error).__name__, MEMORY)
     except OSError as error:
         return Failure("", "", first_line(error) or type(error).__name__, STORAGE)
+    except rewriting.Failed as failed:
+        return _broken(failed.path, failed.__cause__ or failed)
+    except rewriting.OWN_ERRORS as error:
+        return _broken("", error)
+
+
+def _broken(path: str, error: BaseException) -> Failure:
+    log.error("the engine failed", exc_info=error)
+    return Failure(path, "", type(error).__name__, BROKEN, first_line(error))
 
 
 def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
@@ -399,6 +416,8 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
         )
     if failure.kind == STORAGE:
         return _of_storage(doing, failure.detail)
+    if failure.kind == BROKEN:
+        return EngineError(doing, failure.path, failure.detail, failure.said)
     io = None if opening is None else opening.open(failure.path)
     changed = changed_ms(io, failure.path)
     refusal = Refusal(failure.path, DAMAGED, failure.column, failure.detail, changed)
@@ -407,7 +426,7 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
         said=(failure.said,) if failure.said else (),
         details=(refusal.sentence, LEFT_ALONE),
         do=RESTORE,
-        refusals=(refusal,) if changed else (),
+        refusals=(refusal,),
     )
 
 

@@ -14,6 +14,7 @@ from reconciler.plan.execution import (
     Ledger,
     Outcome,
 )
+from reconciler.rewrite.decoded import Decoded
 from reconciler.spark.commit import cleanup
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import attempt
@@ -30,8 +31,8 @@ class Run:
     snapshot that the attempt reads. committed: content files of its commits; done_ids: actions that
     they carry. waiting: snapshots that it left on a branch for approval; held: inputs of theirs.
     roots: locations that the table's files lie below; metadata_directory: of its metadata files.
-    in_doubt: a batch was sent, and its outcome is not recorded. lease_lost: returns why
-    the lease was lost, "" if it is held.
+    decoded: memory of inputs, by their footers. in_doubt: a batch was sent, and its outcome is not
+    recorded. lease_lost: returns why the lease was lost, "" if it is held.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Run:
         self.waiting: list[int] = []
         self.held: set[str] = set()
         self.in_doubt = False
+        self.decoded = Decoded()
         self.conflicts = 0
         self.stopped = False
         self.lease_lost: Callable[[], str] = lambda: ""

@@ -310,6 +310,7 @@ def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
             f"{first.path}",
             details=(first.detail, NOTHING),
             do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
+            path=first.path,
         )
     if first.kind != HOLDS:
         raise UnavailableError(
@@ -675,7 +676,9 @@ def _named(paths: Sequence[str]) -> str:
     return f"{shown} and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else shown
 
 
-NOTHING = "Nothing of this group was committed; its files were removed. The inputs stay in plans."
+NOTHING = "Nothing of this group was committed; its files were removed."
 DROPPED = "Nothing of this group was committed; its files were removed."
-LEFT_OUT = "Later plans leave these files out until the table replaces them."
+LEFT_OUT = (
+    "Later plans leave these files out until the table replaces them, or another version is used."
+)
 REPORT = "compare what several engines read of these files, and report it as a bug if they agree"

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
+from reconciler.errors import (
+    TableDamagedError,
+    UnsupportedError,
+    UserError,
+    VerificationError,
+    first_line,
+)
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.task import Unfit
 from reconciler.rewrite.witness import DataFile, Seen, Work
@@ -22,6 +28,7 @@ from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.block_ids import blocks_of
 from reconciler.spark.schedule.group import Group
 from reconciler.spark.schedule.inputs import refuse_types
+from reconciler.spark.schedule.refused import NotWritableError
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.witnessing import Unseen
 from reconciler.spark.session import metrics
@@ -100,8 +107,7 @@ def rewrite_group(
             except Unfit as unfit:
                 reason = str(unfit)
         if reason:
-            refuse_types(spark, attempt.table, attempt.name, reason)
-            _require_no_tree(group, reason)
+            _require_writable(attempt, group, reason)
             blocks, inputs = None, witnessing.inputs_as_seen(attempt, tasks, hashed)
             by_spark = _by_spark(attempt, group, tasks, table, base, order)
             found = made.enter_context(by_spark)
@@ -125,10 +131,20 @@ def rewrite_group(
     )
 
 
+def _require_writable(attempt: Attempt, group: Group, reason: str) -> None:
+    """Raise NotWritableError if Spark cannot write the group. reason: why it would have to."""
+    try:
+        refuse_types(attempt.spark, attempt.table, attempt.name, reason)
+        _require_no_tree(group, reason)
+    except UnsupportedError as error:
+        paths = [file.path for file in group.inputs]
+        raise NotWritableError(error, reason, paths) from error
+
+
 def _require_no_tree(group: Group, reason: str) -> None:
-    """Raise UserError if Spark would have to write leaves, which it cannot end files at."""
+    """Raise UnsupportedError if Spark would have to write leaves, which it cannot end files at."""
     if group.action.ordering.tree is not None:
-        raise UserError(
+        raise UnsupportedError(
             "a tree of cuts cannot be written by Spark",
             details=(reason,),
             do="remove the cause, or use clustering.mode Declared for this table",
