@@ -56,10 +56,9 @@ KINDS = {
     ),
 }
 """By name: columns beside id and the key, and SQL of their values."""
-PACK, PACKED = "pack", 1_000
-"""A merge of so many files of the narrow table, in its largest size."""
+PACKS, PACKED = {"pack": 1, "pack-1MB": 15}, 1_000
+"""Merges of so many files of the narrow table, in its largest size times this."""
 ROWS = {"narrow": 400_000, "wide": 6_000, "texts": 30_000, "nested": 60_000}
-KIND_OF = {PACK: "narrow"}
 SIZES = (1, 4, 16)
 """Times the rows of a kind."""
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -85,8 +84,9 @@ def main() -> int:
             _ours(bench, _made(bench, "narrow", 4_000))  # both are warm then
             _procedure(bench, _made(bench, "narrow", 4_000))
             for kind in arguments.kinds.split(","):
-                for times in SIZES[-1:] if kind == PACK else SIZES:
-                    rows = int(ROWS[KIND_OF.get(kind, kind)] * times * arguments.rows)
+                of, more = ("narrow", PACKS[kind]) if kind in PACKS else (kind, 1)
+                for times in SIZES[-1:] if kind in PACKS else SIZES:
+                    rows = int(ROWS[of] * times * more * arguments.rows)
                     table.append(_line(bench, kind, rows, arguments.rounds))
                     print(table[-1], file=sys.stderr, flush=True)
         finally:
@@ -102,8 +102,8 @@ had before, predicted for the engine alone, found with the comparison of rows.""
 
 
 def _line(bench: Bench, kind: str, rows: int, rounds: int) -> list[str]:
-    pack = kind == PACK
-    source = _made(bench, KIND_OF.get(kind, kind), rows, PACKED if pack else FILES)
+    pack = kind in PACKS
+    source = _made(bench, "narrow" if pack else kind, rows, PACKED if pack else FILES)
     size = sum(file.file_size_in_bytes for file in bench.files(source))
     ours, theirs = [], []
     for _ in range(rounds):

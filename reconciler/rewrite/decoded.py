@@ -11,6 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from reconciler.rewrite.read import DICTIONARY_BYTES
 from reconciler.table.parquet_schema import NotParquetError, text_sizes
 
@@ -36,8 +39,8 @@ class _Leaf:
 
 
 @dataclass(slots=True)
-class _File:
-    """Memory for one file."""
+class _Sums:
+    """Memory for one file, as its chunks are looked at."""
 
     bytes: float = 0.0
     """Of all columns; of those in `more`, as dictionaries."""
@@ -48,6 +51,20 @@ class _File:
     """Text columns whose values here are no dictionary of few values."""
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The same, small: a plan may have 100,000 files, most of which have equal columns."""
+
+    bytes: float
+    """As `_Sums.bytes`."""
+    names: tuple[str, ...]
+    """Columns of `more`."""
+    more: npt.NDArray[np.float64]
+    """As `_Sums.more`."""
+    plain: frozenset[str]
+    """As `_Sums.plain`."""
+
+
 class Decoded:
     """Collects what footers say; a file's may be noted by any thread."""
 
@@ -56,6 +73,7 @@ class Decoded:
         self._leaves: tuple[Any, list[_Leaf]] = None, []
         self._ratios: dict[str, float] = {}
         self._parsed = 0
+        self._known: dict[Any, Any] = {}
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
@@ -67,7 +85,7 @@ class Decoded:
             self._files[path] = self._noted(metadata, footer)
 
     def _noted(self, metadata: Any, footer: bytes) -> _File:
-        file, sizes = _File(), None
+        file, sizes = _Sums(), None
         leaves = self._leaves_of(metadata.schema)
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -86,7 +104,12 @@ class Decoded:
                     self._note_texts(file, leaf, chunk, known)
         for name in file.plain & file.more.keys():
             file.bytes += file.more.pop(name)
-        return file
+        names, plain = tuple(file.more), frozenset(file.plain)
+        interned = self._known
+        more = np.fromiter(file.more.values(), dtype=np.float64, count=len(names))
+        return _File(
+            file.bytes, interned.setdefault(names, names), more, interned.setdefault(plain, plain)
+        )
 
     def of(self, paths: Collection[str]) -> int:
         """Return the bytes of the rows of all these files, 0 if one of them is not known: a column
@@ -94,11 +117,13 @@ class Decoded:
         files = [self._files[path] for path in paths if path in self._files]
         if len(files) < len(paths):
             return 0
-        plain: set[str] = set().union(*(file.plain for file in files))
-        more = (file.more[name] for file in files for name in file.more.keys() & plain)
-        return int(sum(file.bytes for file in files) + sum(more))
+        plain = frozenset[str]().union(*{file.plain for file in files})
+        names = {file.names for file in files}
+        wanted = {of: np.array([name in plain for name in of], dtype=np.bool_) for of in names}
+        more = sum(float(file.more[wanted[file.names]].sum()) for file in files)
+        return int(sum(file.bytes for file in files) + more)
 
-    def _note_texts(self, file: _File, leaf: _Leaf, chunk: Any, known: int | None) -> None:
+    def _note_texts(self, file: _Sums, leaf: _Leaf, chunk: Any, known: int | None) -> None:
         values, stored = chunk.num_values, chunk.total_uncompressed_size
         texts = self._ratios.get(leaf.name, 0.0) * stored if known is None else float(known)
         if known is not None:
