@@ -34,6 +34,9 @@ from reconciler.table.row_group_bytes import output_files
 ROWS_FACTOR = 15
 """Memory of decoded rows while they are sorted or gathered, in their stored bytes, where no footer
 says how much they decode to."""
+GATHERED_FACTOR = 2.5
+"""Memory of a task, in the bytes that its rows decode to, at most, as measured on tables of several
+kinds: one column is there twice, and the comparison of rows follows."""
 KEY_BYTES = 24
 """Memory per row and key: its value, its number, and its place."""
 LIBRARIES = 40 << 20
@@ -134,7 +137,7 @@ def in_one_pass(task: Task) -> int:
 def gathered(decoded: int, stored: int) -> int:
     """Return the memory of rows while they are gathered and written: before, after, and encoded.
     decoded, stored: their bytes, 0 decoded ones if that is not known."""
-    return DECODED_FACTOR * decoded + stored if decoded else ROWS_FACTOR * stored
+    return int(GATHERED_FACTOR * decoded) + stored if decoded else ROWS_FACTOR * stored
 
 
 def peak(task: Task, least: int, most: int) -> int:
