@@ -94,8 +94,8 @@ def compared(kind: Kind, root: Path) -> dict[str, Any]:
     return {
         "kind": kind.name, "seconds": seconds, "keep": answer.keep, "rho": rho,
         "today": vars_of(today), "best": chosen.text(seen.schema), "found": vars_of(found),
-        "predicted": best.read, "low": best.low, "high": best.high,
-        "today_predicted": answer.today.read, "candidates": answer.candidates,
+        "predicted": best.recorded.bytes, "low": best.recorded.low, "high": best.recorded.high,
+        "today_predicted": answer.today.recorded.bytes, "candidates": answer.candidates,
         "worse": len(best.worse),
         "rivals": [[layout.text(seen.schema), vars_of(one)] for layout, one in rivals],
     }  # fmt: skip
@@ -134,7 +134,9 @@ def report(log: Path) -> str:
             f"{ratio(line):.3f}", f"{predicted:.3f}", f"{line['seconds']:.1f}",
         ])  # fmt: skip
     ratios = [ratio(line) for line in last.values()]
-    errors = [abs(l["predicted"] / max(l["found"]["read"], 1.0) - 1.0) for l in last.values()]
+    errors = [
+        abs(line["predicted"] / max(line["found"]["read"], 1.0) - 1.0) for line in last.values()
+    ]
     notes = (
         f"{NOTES} Median {np.median(ratios):.3f}, worst {max(ratios):.3f}; error of the prediction "
         f"{np.median(errors):.1%} at the median, {max(errors):.1%} at worst."

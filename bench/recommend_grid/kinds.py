@@ -62,7 +62,9 @@ class Kind:
         parts = []
         for name, (low, high) in query.ranges.items():
             first, last = (self._literal(name, value) for value in (low, high))
-            parts += [f"{name} = {first}"] if low == high else [f"{name} BETWEEN {first} AND {last}"]
+            parts += (
+                [f"{name} = {first}"] if low == high else [f"{name} BETWEEN {first} AND {last}"]
+            )
         return f"SELECT {', '.join(query.reads)} FROM {{t}} WHERE {' AND '.join(parts)}"
 
     def _literal(self, name: str, value: float | str) -> str:
@@ -257,8 +259,8 @@ def scattered(rows: int, seed: int) -> Kind:
 
     def wide(random: Random) -> dict[str, Range]:
         two = random.choice(8, 2, replace=False)
-        lows = random.integers(0, 150, 2)
-        return {names[int(one)]: (int(low), int(low) + 850) for one, low in zip(two, lows)}
+        spans = [(int(low), int(low) + 850) for low in random.integers(0, 150, 2)]
+        return {names[int(one)]: span for one, span in zip(two, spans, strict=True)}
 
     return Kind("scattered", table, 8, _asked("scattered", seed, [(1.0, wide, ("c0", "c1"))]))
 
@@ -289,7 +291,9 @@ def explored(rows: int, seed: int) -> Kind:
     })  # fmt: skip
 
     def some(random: Random) -> dict[str, Range]:
-        used = random.choice(6, int(random.integers(2, 4)), replace=False, p=[0.3, 0.2, 0.2, 0.1, 0.1, 0.1])
+        used = random.choice(
+            6, int(random.integers(2, 4)), replace=False, p=[0.3, 0.2, 0.2, 0.1, 0.1, 0.1]
+        )
         found: dict[str, Range] = {}
         for one in used.tolist():
             low = float(random.choice([0.05, 0.12, 0.2, 0.3, 0.4]))

@@ -160,7 +160,6 @@ class Laid:
         size = size_of(self.kind.rows, 50_000)
         yield self.spec_of(PartitionSpec(0))
         for name in self.kind.filtered[:MOST_COLUMNS]:
-            distinct, _ = self.ranked[name]
             kind = self.schema.by_id[self.ids[name]].type
             if kind == "date" or kind.startswith("timestamp"):
                 wanted: tuple[str, ...] = ("day", "month", "year")

@@ -73,8 +73,8 @@ def register(app: typer.Typer) -> None:
             str,
             typer.Option(
                 "--costs",
-                help="Cost of opening files and row groups: local or object-store. Default: as "
-                "measured on this table, else by its location.",
+                help="Cost of opening files and row groups: local or object-store. Default: as in "
+                "the table's plans.",
                 show_default=False,
             ),
         ] = "",

@@ -15,17 +15,9 @@ import numpy as np
 
 from reconciler.advisor.choose.properties import DISTRIBUTION_MODE
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS, NEEDS
-from reconciler.advisor.pto.objective import (
-    LOCAL,
-    OBJECT_STORE,
-    PRESETS,
-    Costs,
-    measured_costs,
-    with_footers,
-)
+from reconciler.advisor.pto.objective import PRESETS, Costs, costs_of_plans
 from reconciler.advisor.pto.partitionings import Ingest
 from reconciler.advisor.pto.recommend import MOST_ROWS, Given, Recommendation, recommend
-from reconciler.api.places import is_local
 from reconciler.errors import UserError
 from reconciler.format import plural
 from reconciler.loop.advised import on_live_files, predicate_columns, with_footer
@@ -37,7 +29,7 @@ from reconciler.queries.demanded import demands
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import Throughput, rho_from
 from reconciler.queries.shape import Shape, Workload
-from reconciler.queries.table_view import OPEN_BYTES, table_view
+from reconciler.queries.table_view import footer_model, table_view
 from reconciler.state.row_blocks import sample_blocks
 from reconciler.state.sketch import (
     MOST_FILES,
@@ -47,6 +39,8 @@ from reconciler.state.sketch import (
     sampled_files,
 )
 from reconciler.table.filetable import FileTable
+from reconciler.table.left_to_spark import OTHER_FORMAT, why_left_to_spark
+from reconciler.table.metrics_modes import unbounded_columns
 from reconciler.table.observation import Observation
 from reconciler.table.sample import RowGroups
 from reconciler.table.schema import Field
@@ -71,8 +65,7 @@ class Options:
     method: str = DEFAULT_METHOD
     """Name of the method that searches the layouts."""
     costs: str = ""
-    """Name of a preset of prices; "" for measured prices, or else for those of the table's
-    storage."""
+    """Name of a preset of prices; "" for those by which the table's plans are made."""
     horizon_ms: int = HORIZON_MS
     """Time in milliseconds over which reading is weighed against rewriting."""
     sample_bytes: int = SAMPLE_BYTES
@@ -187,13 +180,15 @@ def gathered(
     )  # fmt: skip
     sample = replace(sample, bytes_read=sample.bytes_read + blocks.bytes_read)
     history = reader.history(seen.uuid)
+    costs = costs_of(options, history.open_price)
+    view = table_view(
+        seen.files, footers, sample.rows, DEFAULT_ROW_GROUP, round(costs.file), blocks.blocks
+    )
     given = Given(
-        view=table_view(seen.files, footers, sample.rows, DEFAULT_ROW_GROUP, blocks=blocks.blocks),
+        view=view,
         present=seen.files.specs[seen.files.default_spec_id],
         demands=wanted,
-        costs=with_footers(
-            costs_of(seen.location, options, history.open_price), len(seen.schema.fields)
-        ),
+        costs=replace(costs, footer=footer_model(view)),
         rho=rho_from(history.rho).value,
         horizon_ms=options.horizon_ms,
         ingest=ingest_of(seen),
@@ -201,8 +196,17 @@ def gathered(
         seed=options.seed,
         keep_partitioning=options.keep_partitioning,
         windows=_windows(evidence.workload, seen, options),
+        unbounded=unbounded_columns(seen.schema, seen.properties, seen.metadata.sorted_columns),
+        by_spark=by_spark(seen),
     )
     return Gathered(target, seen, evidence, options, sample, throughput(history.entries), given)
+
+
+def by_spark(seen: Observation) -> str:
+    """Return why Spark has to write the table, "" if the engine in Arrow can."""
+    columns = [(field.name, field.type) for field in seen.schema.fields]
+    other = [OTHER_FORMAT] if seen.delete_files.other_format.any() else []
+    return why_left_to_spark(columns, seen.properties, other)
 
 
 def _on(
@@ -310,18 +314,9 @@ def _enough_budget(
         )
 
 
-def costs_of(location: str, options: Options, price: OpenPrice) -> Costs:
-    """Return the costs of the preset that is asked for, else those measured on the table's storage,
-    else a preset by where the table lies.
-
-    Openings on a local disk are too short for our reads to show more than that they are.
-    """
-    if options.costs:
-        return PRESETS[options.costs]
-    local = is_local(location)
-    if price.openings and (price.bytes > OPEN_BYTES or not local):
-        return measured_costs(price)
-    return LOCAL if local else OBJECT_STORE
+def costs_of(options: Options, price: OpenPrice) -> Costs:
+    """Return the costs of the preset that is asked for, else those of the table's plans."""
+    return PRESETS[options.costs] if options.costs else costs_of_plans(price)
 
 
 def ingest_of(seen: Observation) -> Ingest:

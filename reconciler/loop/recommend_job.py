@@ -120,7 +120,7 @@ def summary(made: Recommended, document: dict[str, Any]) -> dict[str, Any]:
             "rowsPerRowGroup": int(document["sample"]["rowsPerSmallestRowGroup"]),
         },
         "reading": {
-            "now": round(answer.today.read),
+            "now": round(answer.today.recorded.bytes),
             "queries": document["workload"]["queries"],
         },
     }

@@ -11,9 +11,9 @@ from typing import Any
 
 from reconciler.advisor.migration.risks import risks
 from reconciler.advisor.pto.methods.registry import PREDICATE_ORDER, UNDECLARABLE
-from reconciler.advisor.pto.recommend import DeclaredLayout, FrontPoint
+from reconciler.advisor.pto.recommend import DeclaredLayout, FrontPoint, Reading
 from reconciler.advisor.pto.recommend import described as in_words
-from reconciler.advisor.pto.refine import SURE_ROWS
+from reconciler.advisor.pto.space import SURE_ROWS
 from reconciler.api.choices import ClusteringMode
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
@@ -89,9 +89,10 @@ def recommendation_document(made: Recommended) -> dict[str, Any]:
 
 
 def _saves(today: DeclaredLayout, chosen: DeclaredLayout | None) -> float:
-    if chosen is None or not today.read:
+    """Return the share of the bytes read by the recorded queries that is saved, in percent."""
+    if chosen is None or not today.recorded.bytes:
         return 0.0
-    return round((1.0 - chosen.read / today.read) * 100, 1)
+    return round((1.0 - chosen.recorded.bytes / today.recorded.bytes) * 100, 1)
 
 
 def _workload(made: Recommended) -> dict[str, Any]:
@@ -127,11 +128,10 @@ def _objective(made: Recommended) -> dict[str, Any]:
         "costs": costs.name,
         "costsSource": costs.source,
         "fileBytes": round(costs.file),
-        "fileColumnBytes": round(costs.file_column),
         "rowGroupBytes": round(costs.group),
         "rowGroupColumnBytes": round(costs.group_column),
-        "rowGroupFooterBytes": round(costs.footer),
-        "skippedShare": round(costs.skipped, 3),
+        "footerBytes": round(costs.footer.fixed),
+        "rowGroupFooterBytes": round(costs.footer.per_group),
         "rho": round(made.rho, 2),
         "horizonSeconds": made.options.horizon_ms // 1000,
         "ingestBytesPerDay": round(made.ingest.bytes),
@@ -171,13 +171,9 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
         "targetBytes": layout.target_bytes,
         "files": round(layout.files),
         "rowGroups": None if layout.row_groups != layout.row_groups else round(layout.row_groups),
-        "filesOpened": round(layout.opened),
-        "read": {
-            "bytes": round(layout.read),
-            "low": round(layout.low),
-            "high": round(layout.high),
-            "footerBytes": round(layout.footers),
-        },
+        "filesOpened": round(layout.recorded.opened),
+        "read": _reading(layout.recorded),
+        "readAhead": {**_reading(layout.ahead), "filesOpened": round(layout.ahead.opened)},
         "readingCostBytes": round(layout.reading),
         "totalCostBytes": round(layout.total),
         "rewrite": {
@@ -202,6 +198,15 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     return body
 
 
+def _reading(reading: Reading) -> dict[str, int]:
+    return {
+        "bytes": round(reading.bytes),
+        "low": round(reading.low),
+        "high": round(reading.high),
+        "footerBytes": round(reading.footers),
+    }
+
+
 def _shape(number: int, layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     demand, today = made.demands[number], made.recommendation.today
     text = render(demand.predicate, made.observation.schema)
@@ -209,8 +214,8 @@ def _shape(number: int, layout: DeclaredLayout, made: Recommended) -> dict[str, 
         "text": shape_text("no filter" if text == "TRUE" else text, moving=demand.moving),
         "moving": demand.moving,
         "queries": round(float(demand.weight.sum())),
-        "bytesNow": round(float(today.window[number])),
-        "bytesAfter": round(float(layout.window[number])),
+        "bytesNow": round(float(today.by_demand[number])),
+        "bytesAfter": round(float(layout.by_demand[number])),
     }
 
 
@@ -249,7 +254,10 @@ def policy_of(layout: DeclaredLayout, made: Recommended) -> dict[str, Any] | Non
     if changes_spec(layout, seen):
         fields = _fields(layout.spec, seen.schema)
         body["partitioning"] = {"mode": "Declared", "fields": fields}
-    if layout.ordering.key:
+    if layout.ordering.tree is not None:
+        leaves = {"leastRows": layout.leaf_rows}
+        body["clustering"] = {"mode": "QdTree", "qdTree": leaves}
+    elif layout.ordering.key:
         keys = [seen.schema.name_of(column.field_id) for column in layout.ordering.key]
         body["clustering"] = {"mode": "Declared", "keys": keys, "curve": layout.ordering.name}
     else:
@@ -269,7 +277,7 @@ def policy_changes(
     policy: Mapping[str, Any], present: ClusteringMode | None = None
 ) -> dict[tuple[str | int, ...], Any]:
     """Return the fields of a policy document that declare the layout, by their paths. present: the
-    document's mode of clustering, if it is known. A layout without a key does not switch on what
+    document's mode of clustering, if it is known. A layout without an order does not switch on what
     mode None switches off."""
     here: tuple[str | int, ...] = ("spec", "layout")
     found: dict[tuple[str | int, ...], Any] = {}
@@ -279,7 +287,10 @@ def policy_changes(
             found[(*here, part, name)] = value
     if keyless:
         found[(*here, "clustering", "keys")] = None
-    if keyless and present is ClusteringMode.NONE:
+        found[(*here, "clustering", "curve")] = None
+    if policy["clustering"]["mode"] != ClusteringMode.QD_TREE.value:
+        found[(*here, "clustering", "qdTree")] = None
+    if policy["clustering"]["mode"] == "WorkloadAware" and present is ClusteringMode.NONE:
         return {path: value for path, value in found.items() if "clustering" not in path}
     return found
 
@@ -336,6 +347,11 @@ _NAMED = {
         "properties": {"what": _TEXT, "why": _TEXT},
     },
 }
+_READING = {
+    "type": "object",
+    "required": ["bytes", "low", "high", "footerBytes"],
+    "additionalProperties": {"type": "integer", "minimum": 0},
+}
 RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": KIND,
@@ -365,16 +381,14 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
             "minItems": 1,
             "items": {
                 "type": "object",
-                "required": ["name", "what", "partitioning", "keys", "files", "read", "rewrite"],
+                "required": ["name", "what", "partitioning", "keys", "files", "read", "readAhead",
+                             "rewrite"],
                 "properties": {
                     "name": _TEXT,
                     "what": _TEXT,
                     "files": {"type": "integer", "minimum": 0},
-                    "read": {
-                        "type": "object",
-                        "required": ["bytes", "low", "high", "footerBytes"],
-                        "additionalProperties": {"type": "integer", "minimum": 0},
-                    },
+                    "read": _READING,
+                    "readAhead": _READING,
                 },
             },
         },

@@ -222,11 +222,17 @@ def _width_share(schema: Schema, field_id: int) -> float:
     return widths.get(field_id, 0) / max(sum(widths.values()), 1)
 
 
+def row_group_prices(open_bytes: float) -> tuple[float, float]:
+    """Return what reading a row group costs beside its bytes, and each of its column chunks, in
+    bytes. open_bytes: the cost of opening a file."""
+    near = min(open_bytes, OPEN_BYTES)
+    return (open_bytes - near) / OPENING_REQUESTS + near * ROW_GROUP_OPENS, near * CHUNK_OPENS
+
+
 def row_group_cost(view: TableView, projection: Mapping[int, float]) -> float:
     """Return the cost of reading one row group beside its bytes, in bytes."""
-    near = min(view.open_bytes, OPEN_BYTES)
-    waited = (view.open_bytes - near) / OPENING_REQUESTS
-    return waited + near * (ROW_GROUP_OPENS + CHUNK_OPENS * sum(projection.values()))
+    group, chunk = row_group_prices(view.open_bytes)
+    return group + chunk * sum(projection.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.format import count, duration, iec
 from reconciler.render import plots
 from reconciler.render.html import Section, page, table
-from reconciler.render.recommend_text import costs_more, differs, simulated
+from reconciler.render.recommend_text import costs_more, differs, saves, simulated
 from reconciler.render.report_model import QueryBytes, ShapeBytes
 
 Document = Mapping[str, Any]
@@ -46,11 +46,11 @@ def _layouts(body: Document) -> Section:
         ],
     )
     rows = [
-        [f"{item['name']}: {item['what']}", iec(item["read"]["bytes"]), _interval(item),
+        [f"{item['name']}: {item['what']}", iec(item["readAhead"]["bytes"]), _interval(item),
          count(item["files"]), iec(item["rewrite"]["bytes"]), iec(item["totalCostBytes"])]
         for item in layouts
     ]  # fmt: skip
-    heads = ["layout", "read by the recorded queries", "interval", "files", "rewritten", "cost"]
+    heads = ["layout", "read over the horizon", "interval", "files", "rewritten", "cost"]
     return (
         _finding(body),
         "What does each layout read, and what does it cost?",
@@ -63,12 +63,11 @@ def _finding(body: Document) -> str:
     if body["chosen"] is None:
         return f"Keep what you have: {body['keep']}"
     chosen = next(item for item in body["layouts"] if item["name"] == body["chosen"])
-    saves = body["savesPercent"]
-    return f"{chosen['what']}: {abs(saves):g} % {'less' if saves >= 0 else 'more'} read"
+    return f"{chosen['what']}: {saves(body)} read"
 
 
 def _interval(item: Mapping[str, Any]) -> str:
-    read = item["read"]
+    read = item["readAhead"]
     return "-" if item["name"] == "today" else f"{iec(read['low'])} - {iec(read['high'])}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.format import count, cpu, duration, iec
 from reconciler.render.markdown_text import code_span, escaped
-from reconciler.render.recommend_text import costs_more
+from reconciler.render.recommend_text import costs_more, saves
 
 Document = Mapping[str, Any]
 MAX_CHARACTERS = 60_000
@@ -32,22 +32,18 @@ def _headline(body: Document) -> str:
     if body["chosen"] is None:
         return f"`{body['table']}`: keep the present layout"
     chosen = next(item for item in body["layouts"] if item["name"] == body["chosen"])
-    saves = body["savesPercent"]
-    return (
-        f"`{body['table']}`: {escaped(chosen['what'])}, {abs(saves):g} % "
-        f"{'less' if saves >= 0 else 'more'} read"
-    )
+    return f"`{body['table']}`: {escaped(chosen['what'])}, {saves(body)} read"
 
 
 def _layouts(body: Document) -> list[str]:
     lines = [f"Keep what you have: {body['keep']}.", ""] if body["keep"] else []
+    ahead = duration(body["objective"]["horizonSeconds"])
     lines += [
-        f"| layout | read in {body['workload']['days']:g} days | interval | files | row groups "
-        "| rewritten | CPU |",
+        f"| layout | read in the next {ahead} | interval | files | row groups | rewritten | CPU |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for item in body["layouts"]:
-        read, today = item["read"], item["name"] == "today"
+        read, today = item["readAhead"], item["name"] == "today"
         span = "-" if today else f"{iec(read['low'])} - {iec(read['high'])}"
         groups = "-" if item["rowGroups"] is None else count(item["rowGroups"])
         mark = "**" if item["name"] == body["chosen"] else ""

@@ -54,18 +54,12 @@ def _head(body: Document, width: int) -> list[str]:
         f"({sample['filesSampledBefore']} sampled before, the oldest {sample['takenAt']}), "
         f"{iec(sample['bytesRead'])} of {iec(sample['budgetBytes'])} read, "
         f"{sample['rowsPerSmallestRowGroup']:.0f} rows per smallest row group",
-        f"Costs: {costs['costs']} ({costs['costsSource']}); a file {iec(costs['fileBytes'])} + "
-        f"{iec(costs['fileColumnBytes'])} per column, a row group {iec(costs['rowGroupBytes'])} + "
-        f"{iec(costs['rowGroupColumnBytes'])}{_footer(costs)}; 1 byte rewritten = "
+        f"Costs: {costs['costs']} ({costs['costsSource']}); a file {iec(costs['fileBytes'])} "
+        f"and its footer, a row group {iec(costs['rowGroupBytes'])} + "
+        f"{iec(costs['rowGroupColumnBytes'])} per column; 1 byte rewritten = "
         f"{costs['rho']:g} read; over {duration(costs['horizonSeconds'])}",
     ]
     return [line for text in texts for line in wrapped(text, width, indent="  ")]
-
-
-def _footer(costs: Document) -> str:
-    """Return what is added for the footers of a wide table."""
-    footer = costs.get("rowGroupFooterBytes")
-    return f" + {iec(footer)} for its part of a wide footer" if footer else ""
 
 
 def _thinned(work: Document) -> str:
@@ -80,8 +74,7 @@ def _verdict(body: Document, width: int) -> list[str]:
         return wrapped(f"Keep what you have: {body['keep']}.", width)
     chosen = _named(body, body["chosen"])
     group = chosen["rowGroup"]
-    saves = body["savesPercent"]
-    opened, before = chosen["filesOpened"], _named(body, "today")["filesOpened"]
+    opened, before = (it["readAhead"]["filesOpened"] for it in (chosen, _named(body, "today")))
     instead = "as today" if opened == before else f"instead of {count(before)}"
     costs = 100.0 * (
         1.0 - chosen["totalCostBytes"] / max(_named(body, "today")["totalCostBytes"], 1)
@@ -90,13 +83,40 @@ def _verdict(body: Document, width: int) -> list[str]:
     verb = "Declare" if body["policy"] else "To compare with"
     return wrapped(
         f"{verb}: {chosen['what']}, files of {iec(chosen['targetBytes'])}, row groups of "
-        f"{iec(group['bytes'])} ({count(group['rows'])} rows). The recorded queries read "
-        f"{abs(saves):g} % "
-        f"{'less' if saves >= 0 else 'more'}, and open {plural(opened, 'file')} "
-        f"{instead}. With the queries to come, its rewrite included, it costs {costs:.0f} % less "
-        f"than today over {over}.{_moving(body)}{_beside(body)}",
+        f"{iec(group['bytes'])} ({count(group['rows'])} rows). The queries of the next {over} read "
+        f"{saves(body)}, and open {plural(opened, 'file')} {instead}. Its rewrite included, it "
+        f"costs {costs:.0f} % less than today.{_slower(body)}{_moving(body)}{_beside(body)}",
         width,
     )
+
+
+def saves(body: Document) -> str:
+    """Return how much less the queries over the horizon read than today: `46.1 % less`."""
+    today, chosen = (_named(body, name)["readAhead"]["bytes"] for name in ("today", body["chosen"]))
+    share = round(100.0 * (1.0 - chosen / max(today, 1)), 1)
+    return f"{abs(share):g} % {'less' if share >= 0 else 'more'}"
+
+
+def _slower(body: Document) -> str:
+    """Return which queries read more than today, if any do, and how much more the most frequent of
+    them read."""
+    worse = _named(body, body["chosen"])["worse"]
+    if not worse:
+        return ""
+    most = max(worse, key=lambda item: item["queries"])
+    first = most["queries"] >= max(item["queries"] for item in body["shapes"])
+    more = f"{most['bytesAfter'] / max(most['bytesNow'], 1):.1f} times as much"
+    if first:
+        return f" But the most frequent shape, {most['text']}, reads {more}."
+    share = sum(item["queries"] for item in worse) / max(body["workload"]["queries"], 1)
+    return (
+        f" But {_percent(share)} of the queries read more: the most frequent of them, "
+        f"{most['text']}, {more}."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
 
 
 def _beside(body: Document) -> str:
@@ -127,12 +147,21 @@ def _named(body: Document, name: str) -> Mapping[str, Any]:
 
 
 def _table(body: Document, width: int) -> list[str]:
-    days = body["workload"]["days"]
+    ahead = duration(body["objective"]["horizonSeconds"])
     rows = [
-        ["LAYOUT", f"READ / {days:g} D", "LOW - HIGH", "FILES", "ROW GROUPS", "REWRITE", "CPU", ""]
+        [
+            "LAYOUT",
+            f"READ / NEXT {ahead.upper()}",
+            "LOW - HIGH",
+            "FILES",
+            "ROW GROUPS",
+            "REWRITE",
+            "CPU",
+            "",
+        ]
     ]
     for item in body["layouts"]:
-        read = item["read"]
+        read = item["readAhead"]
         today = item["name"] == "today"
         span = "-" if today else f"{iec(read['low'])} - {iec(read['high'])}"
         groups = "-" if item["rowGroups"] is None else count(item["rowGroups"])
@@ -142,8 +171,8 @@ def _table(body: Document, width: int) -> list[str]:
             "on the front" if item["paretoFront"] else "",
         ])  # fmt: skip
     notes = wrapped(
-        "on the front: no other candidate both reads and rewrites less. REWRITE includes what is "
-        "ingested over the horizon; CPU is that of the rewrite. READ is of column chunks; footers "
+        f"on the front: no other candidate both reads and rewrites less. REWRITE includes what is "
+        f"ingested over {ahead}; CPU is that of the rewrite. READ is of column chunks; footers "
         f"of opened files, which a plan counts as read, add {_footers(body)}.",
         width, first="  ", indent="  ",
     )  # fmt: skip
@@ -151,10 +180,10 @@ def _table(body: Document, width: int) -> list[str]:
 
 
 def _footers(body: Document) -> str:
-    today = f"{iec(_named(body, 'today')['read']['footerBytes'])} today"
+    today = f"{iec(_named(body, 'today')['readAhead']['footerBytes'])} today"
     if body["chosen"] is None:
         return today
-    return f"{today}, {iec(_named(body, body['chosen'])['read']['footerBytes'])} then"
+    return f"{today}, {iec(_named(body, body['chosen'])['readAhead']['footerBytes'])} then"
 
 
 def _losers(body: Document, width: int) -> list[str]:

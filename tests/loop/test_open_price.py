@@ -72,21 +72,19 @@ def test_a_slow_opening_makes_row_groups_larger_and_is_measured_once(
 
 
 @pytest.mark.parametrize(
-    ("location", "asked", "price", "name"),
+    ("asked", "price", "name"),
     [
-        ("file:///t", "", PRESET, "local"),
-        ("s3://b/t", "", PRESET, "object-store"),
-        ("s3://b/t", "", OpenPrice(OPEN_BYTES, 20, 1), "measured"),
-        ("file:///t", "", OpenPrice(OPEN_BYTES, 20, 1), "local"),
-        ("file:///t", "", OpenPrice(MOST_BYTES, 20, 1), "measured"),
-        ("s3://b/t", "local", OpenPrice(MOST_BYTES, 20, 1), "local"),
+        ("", PRESET, "plan"),
+        ("", OpenPrice(OPEN_BYTES, 20, 1), "measured"),
+        ("", OpenPrice(MOST_BYTES, 20, 1), "measured"),
+        ("local", OpenPrice(MOST_BYTES, 20, 1), "local"),
     ],
 )
-def test_a_recommendation_has_the_measured_price_unless_a_preset_is_named(
-    location: str, asked: str, price: OpenPrice, name: str
+def test_a_recommendation_has_the_price_of_plans_unless_a_preset_is_named(
+    asked: str, price: OpenPrice, name: str
 ) -> None:
-    found = costs_of(location, Options(costs=asked), price)
+    found = costs_of(Options(costs=asked), price)
     assert found.name == name
-    if name == "measured":
+    assert LOCAL.group <= found.group < found.file
+    if not asked:
         assert found.file == price.bytes
-        assert LOCAL.group <= found.group < found.file

@@ -22,20 +22,21 @@ TOP = 3
 """Columns that the paper keeps (section 4.1.3)."""
 
 LEAST_ROWS = 10_000
-LEAST_PARTITIONS, MOST_PARTITIONS = 10, 4_000
-"""Rows of a table worth partitioning, and partitions (section 4.1.3)."""
+LEAST_PARTITIONS, MOST_PARTITIONS = 2, 4_000
+"""Rows of a table worth partitioning (section 4.1.3), and partitions. The paper asks for ten at
+least; what few partitions are worth is left to their price."""
 
 LEAST_SAMPLED = 10
 """Sampled rows per partition: fewer would overstate what queries skip."""
 
-PER_COLUMN = 2
+PER_COLUMN = 3
 """Transforms of one column that are simulated: the finest within the guard rails, and the next."""
 
 RECENT_FILES = 16
 """Newest files whose rows show over how many partitions a commit would scatter."""
 
 SMALL_SHARE = 0.25
-"""Files that writers make should not be smaller than this share of the smallest target."""
+"""Files that writers make should not be smaller than this share of what they could be."""
 
 BUCKETS = (16, 64, 256)
 NEW_SPEC, FIRST_FIELD = 10_000, 100_000
@@ -96,12 +97,15 @@ def partitionings(
     present: PartitionSpec,
     *,
     least_bytes: float,
+    written_bytes: float,
     ingest: Ingest = NO_INGEST,
     top: int = TOP,
 ) -> tuple[tuple[Partitioning, ...], tuple[RefusedSpec, ...]]:
     """Return the candidates, the present spec first, then none, and those that were refused.
 
-    least_bytes: of a file that no plan counts as small: a partition holds at least one file.
+    least_bytes: of the smallest file that a layout may declare and no plan counts as small: a
+    partition holds at least one file. Which files fit a spec is left to `Space.sizes_of`.
+    written_bytes: of a file that is large enough for a commit to write.
     """
     schema, refused = pool.files.schema, []
     kept = [Partitioning(present, target_partitions(pool, present), present=True)]
@@ -119,7 +123,7 @@ def partitionings(
                 continue
             target = target_partitions(pool, spec)
             why = _idle_buckets(pool, spec) or _refusal(
-                pool, kept[0].target, target, least_bytes, ingest
+                pool, kept[0].target, target, least_bytes, written_bytes, ingest
             )
             if why is None:
                 kept.append(Partitioning(spec, target))
@@ -178,6 +182,7 @@ def _refusal(
     now: TargetPartitions,
     target: TargetPartitions,
     least_bytes: float,
+    written_bytes: float,
     ingest: Ingest,
 ) -> str | None:
     """Return the first guard rail that the spec breaks, None if it breaks none."""
@@ -186,7 +191,7 @@ def _refusal(
     if rows < LEAST_ROWS:
         return f"the table has {count(rows)} rows, fewer than {count(LEAST_ROWS)}"
     if number < LEAST_PARTITIONS:
-        return f"{plural(number, 'partition')}, fewer than {LEAST_PARTITIONS}"
+        return "one partition has every row"
     if number > MOST_PARTITIONS:
         return f"{count(number)} partitions or more, the limit is {count(MOST_PARTITIONS)}"
     if live / number < least_bytes:
@@ -195,11 +200,11 @@ def _refusal(
     if len(pool) / number < LEAST_SAMPLED:
         each = f"{len(pool) / number:.1f}"
         return f"{each} sampled rows per partition, fewer than {LEAST_SAMPLED}"
-    return _scattered(pool, now, target, least_bytes, ingest)
+    return _scattered(pool, now, target, min(written_bytes, live / number), ingest)
 
 
 def _scattered(
-    pool: Pool, now: TargetPartitions, target: TargetPartitions, least_bytes: float, ingest: Ingest
+    pool: Pool, now: TargetPartitions, target: TargetPartitions, file_bytes: float, ingest: Ingest
 ) -> str | None:
     """Return why a spec is refused that makes each commit write files far too small, or None.
 
@@ -209,7 +214,7 @@ def _scattered(
         return None
     before, after = partitions_per_file(pool, now), partitions_per_file(pool, target)
     written = ingest.bytes / ingest.commits / max(after, 1.0)
-    if after <= 2.0 * before or written >= SMALL_SHARE * least_bytes:
+    if after <= 2.0 * before or written >= SMALL_SHARE * file_bytes:
         return None
     return (
         f"a commit of {iec(ingest.bytes / ingest.commits)} would write into {after:.0f} "

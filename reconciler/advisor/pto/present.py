@@ -12,6 +12,7 @@ from reconciler.queries.exposure import files_to_read
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView, projected_bytes
+from reconciler.table.filetable import Float64
 
 
 def present_readings(view: TableView, demands: Sequence[Shape]) -> Readings:
@@ -26,25 +27,41 @@ def present_readings(view: TableView, demands: Sequence[Shape]) -> Readings:
         reading = read_shape(bare, demand)
         weight, expected = demand.weight, demand.executions
         groups, skipped = _row_groups(view, demand, reading.files, reading.bytes)
+        opened = reading.files + _delete_files(view, demand)
         found[:, 0, number] = (
-            weight @ reading.bytes, expected @ reading.bytes, expected @ reading.files,
+            weight @ reading.bytes, expected @ reading.bytes, expected @ opened,
             expected @ groups, expected @ skipped, weight @ reading.files,
         )  # fmt: skip
     return Readings(*found)
 
 
-def present_footers(view: TableView, demands: Sequence[Shape]) -> float:
-    """Return the bytes of the footers that the recorded window reads, by which a plan counts more
-    bytes than `present_readings`. 0 for files whose footers were not read."""
+def present_footers(view: TableView, demands: Sequence[Shape]) -> tuple[float, float]:
+    """Return the bytes of the footers that are read in the recorded window, and over the horizon,
+    by which a plan counts more bytes than `present_readings`. 0 for files whose footers were not
+    read."""
     if view.footer_bytes is None:
-        return 0.0
+        return 0.0, 0.0
     size = np.maximum(view.footer_bytes, 0).astype(np.float64)
-    return sum(
-        float(demand.weight @ np.einsum("qf,f->q", files_to_read(view.files, demand), size))
-        if demand.prunable
-        else float(demand.weight.sum() * size.sum())
-        for demand in demands
-    )
+    window = ahead = 0.0
+    for demand in demands:
+        each = (
+            np.einsum("qf,f->q", files_to_read(view.files, demand), size)
+            if demand.prunable
+            else np.full(len(demand), size.sum())
+        )
+        window += float(demand.weight @ each)
+        ahead += float(demand.executions @ each)
+    return window, ahead
+
+
+def _delete_files(view: TableView, demand: Shape) -> Float64:
+    """Return the delete files that each query opens beside data files, as a plan counts them."""
+    beside = view.files.delete_files.astype(np.float64)
+    if not beside.any():
+        return np.zeros(len(demand))
+    if not demand.prunable:
+        return np.full(len(demand), beside.sum())
+    return np.einsum("qf,f->q", files_to_read(view.files, demand).astype(np.float64), beside)
 
 
 def _row_groups(

@@ -28,23 +28,28 @@ from reconciler.advisor.pto.partitionings import (
     text_of,
 )
 from reconciler.advisor.pto.present import present_footers, present_readings
-from reconciler.advisor.pto.sizes import declared_row_group, size_grid
+from reconciler.advisor.pto.sizes import SMALLEST_FILE, declared_row_group, size_grid
 from reconciler.advisor.pto.sort_schemes import orderings, schemes
 from reconciler.advisor.pto.space import (
     LEAST_ROWS_OF_GROUP,
+    TIE,
     CandidateLayout,
     Label,
     Space,
-    best,
+    rated,
+    rows_asked,
     sampled_enough,
+    simplest,
+    skips_nothing,
 )
+from reconciler.advisor.pto.trees import tries_trees
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.format import iec
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.queries.shape import Shape
-from reconciler.queries.table_view import TableView
+from reconciler.queries.table_view import TableView, row_group_count
 from reconciler.table.filetable import Float64
 from reconciler.table.schema import PartitionSpec, Schema
 
@@ -52,8 +57,8 @@ MOST_ROWS = 600_000
 THIN_ROWS, SCREEN_ROWS = 8_192, 24_576
 """Rows that widths are estimated from, and that a first choice of orderings is made on."""
 
-PER_SPEC = 6
-"""Orderings of each partitioning that are simulated in all sizes."""
+PER_SPEC = 4
+"""Sorts, and curves, of each partitioning that are simulated in all sizes."""
 
 SCREENED_SPECS = 4
 """Partitionings for which every ordering is screened."""
@@ -100,6 +105,11 @@ class Given:
     """Whether the present partitioning is the only candidate."""
     windows: tuple[tuple[str, tuple[Shape, ...]], ...] = ()
     """(name, queries) of other windows of the log, for the sensitivity."""
+    unbounded: frozenset[int] = frozenset()
+    """Columns whose bounds a rewrite leaves out of the manifest."""
+    by_spark: str = ""
+    """Why Spark has to write the table, which ends files by size and not at the leaves of a tree;
+    "" if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,18 @@ class RowGroup:
 
     bytes: int
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What some queries read of a layout. bytes: of column chunks, between low and high; footers:
+    bytes of the footers of opened files, which `bytes` does not count; opened: number of files."""
+
+    bytes: float
+    low: float
+    high: float
+    footers: float
+    opened: float
 
 
 @dataclass(frozen=True)
@@ -124,12 +146,12 @@ class DeclaredLayout:
     """Stored bytes of a file to declare; for today the mean of the files."""
     row_group: RowGroup | None
     """The row-group size to declare; None for today."""
-    window: Float64
-    """float64[demands], bytes of column chunks that the recorded window reads."""
-    low: float
-    """Lower end of the interval of the window's bytes."""
-    high: float
-    """Upper end of it."""
+    recorded: Reading
+    """What the recorded window reads."""
+    ahead: Reading
+    """What the queries that are expected over the horizon read, by which layouts are compared."""
+    by_demand: Float64
+    """float64[demands], bytes of column chunks that each reads over the horizon."""
     reading: float
     """Cost of reading over the horizon, in bytes of reading."""
     total: float
@@ -138,20 +160,18 @@ class DeclaredLayout:
     """Number of data files of the table."""
     row_groups: float
     """Number of row groups of the table; NaN if unknown."""
-    opened: float
-    """Number of files that the recorded window opens."""
     rewrite_bytes: float
     """Bytes that are rewritten over the horizon, the first rewrite included."""
     first_rewrite_bytes: float
     """Bytes that are rewritten once, to get there."""
     sampled_rows: float
     """Sampled rows of the smallest row groups (their 10th percentile); NaN for today."""
-    footers: float
-    """Bytes of footers that the recorded window reads, which `read` does not count."""
     worse: tuple[int, ...] = ()
-    """Positions of the demands that read at least 1 % more than today."""
+    """Positions of the demands that read at least 1 % more than today, over the horizon."""
     front: bool = False
     """Whether no candidate beats the layout in reading and rewriting at once."""
+    leaf_rows: int = 0
+    """Rows that the leaves of a tree have at least; 0 for other orderings."""
     commit: CommitFiles | None = None
     """Files that a commit writes; None if unpartitioned, if unknown, or if writers spread rows by
     partition already."""
@@ -164,8 +184,8 @@ class DeclaredLayout:
 
     @property
     def read(self) -> float:
-        """Return the bytes of column chunks that the recorded window reads."""
-        return float(self.window.sum())
+        """Return the bytes of column chunks that are read over the horizon."""
+        return self.ahead.bytes
 
 
 @dataclass(frozen=True)
@@ -262,9 +282,8 @@ def search_space(
     per_row = live / max(float(pool.weight.sum()), 1.0)
     sizes = size_grid(live, per_row)
     specs, refused = partitionings(
-        used, pool, given.present,
-        least_bytes=SMALL_SHARE * min(s.target_bytes for s in sizes),
-        ingest=given.ingest,
+        used, pool, given.present, least_bytes=SMALL_SHARE * SMALLEST_FILE,
+        written_bytes=SMALL_SHARE * min(s.target_bytes for s in sizes), ingest=given.ingest,
     )  # fmt: skip
     if given.keep_partitioning:
         specs = specs[:1]
@@ -273,14 +292,15 @@ def search_space(
     paper = min(len(found), len(every) - 1)
     whole = Space(
         pool, thin, specs, every, paper, sizes, given.demands, used, given.costs, given.rho,
-        given.horizon_ms, present_readings(given.view, given.demands), given.ingest,
+        given.horizon_ms, present_readings(given.view, given.demands),
+        row_group_count(given.view), given.ingest, given.unbounded, given.by_spark,
     )  # fmt: skip
     return _screened(whole, screen), refused
 
 
 def _screened(space: Space, screen: Pool) -> Space:
     """Keep the orderings that are good under some partitioning, by a few sizes on fewer rows."""
-    if len(space.orderings) <= PER_SPEC + 1:
+    if len(space.orderings) <= 2 * PER_SPEC + 1:
         return space
     small = space.on(screen, space.thin)
     ordered = sorted(space.sizes, key=lambda s: s.row_group_bytes)
@@ -298,12 +318,30 @@ def _screened(space: Space, screen: Pool) -> Space:
     )
     kept = set(range(1 + space.paper))
     for spec in specs:
-        mine = sorted(
-            (label for label in labels if label.candidate.spec == spec), key=lambda x: x.total
-        )
-        kept |= set(list(dict.fromkeys(label.candidate.ordering for label in mine))[:PER_SPEC])
+        kept |= _best_orderings(space, [x for x in labels if x.candidate.spec == spec])
     chosen = sorted(kept)
     return replace(space, orderings=tuple(space.orderings[number] for number in chosen))
+
+
+def _best_orderings(space: Space, labels: Sequence[Label]) -> set[int]:
+    """Return the orderings with the least cost, PER_SPEC sorts and curves each without sorts whose
+    last columns add nothing."""
+    cost: dict[int, float] = {}
+    for label in labels:
+        number = label.candidate.ordering
+        cost[number] = min(cost.get(number, np.inf), label.total)
+    of_key = {space.orderings[number].key: number for number in cost
+              if not space.orderings[number].curve}  # fmt: skip
+    best: dict[bool, list[int]] = {False: [], True: []}
+    for number in sorted(cost, key=lambda number: (cost[number], number)):
+        ordering = space.orderings[number]
+        shorter = [] if ordering.curve else [ordering.key[:n] for n in range(len(ordering.key))]
+        idle = any(
+            cost[of_key[key]] <= (1.0 + TIE) * cost[number] for key in shorter if key in of_key
+        )
+        if not idle and len(best[ordering.curve]) < PER_SPEC:
+            best[ordering.curve].append(number)
+    return {number for mine in best.values() for number in mine}
 
 
 def _today(given: Given, space: Space) -> DeclaredLayout:
@@ -312,12 +350,14 @@ def _today(given: Given, space: Space) -> DeclaredLayout:
     view = given.view
     groups = float(len(view.row_groups)) if view.row_groups is not None else float("nan")
     files = max(len(view.files), 1)
+    window, ahead = float(readings.window.sum()), float(readings.bytes.sum())
+    footers, footers_ahead = present_footers(view, given.demands)
     return DeclaredLayout(
         "today", given.present, ARRIVAL, int(view.files.total_bytes / files), None,
-        readings.window[0], float(readings.window.sum()), float(readings.window.sum()), reading,
-        reading, float(len(view.files)), groups if view.label == "exact" else float("nan"),
-        float(readings.opened.sum()), 0.0, 0.0, float("nan"),
-        present_footers(view, given.demands),
+        Reading(window, window, window, footers, float(readings.opened.sum())),
+        Reading(ahead, ahead, ahead, footers_ahead, float(readings.files.sum())),
+        readings.bytes[0], reading, reading, float(len(view.files)),
+        groups if view.label == "exact" else float("nan"), 0.0, 0.0, float("nan"),
     )  # fmt: skip
 
 
@@ -325,26 +365,31 @@ def _layout(
     name: str, given: Given, space: Space, label: Label, today: DeclaredLayout
 ) -> DeclaredLayout:
     candidate, spec = label.candidate, space.partitionings[label.candidate.spec].spec
-    low, high = (
-        float(space.label([candidate], widening=width)[0].window.sum()) for width in (0.0, WIDEST)
-    )
-    read = float(label.window.sum())
-    low, high = widened(min(low, read), max(high, read), label.sampled_rows)
+    tree = space.trees.get(candidate.ordering)
+    ends = [space.label([candidate], widening=width)[0] for width in (0.0, WIDEST)]
     row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
     group = candidate.sizes.row_group_bytes
     declared = RowGroup(declared_row_group(group), round(group / max(row, 1e-9)))
     inner = np.array([label.row_groups / max(label.files, 1.0)])
-    footers = label.opened * float(space.pool.stored.footer.of(inner)[0])
+    footer = float(space.pool.stored.footer.of(inner)[0])
+
+    def reading(opened: float, *found: Float64) -> Reading:
+        read, *others = (float(one.sum()) for one in found)
+        low, high = widened(min(read, *others), max(read, *others), label.sampled_rows)
+        return Reading(read, low, high, opened * footer, opened)
+
     worse = tuple(
         int(number)
-        for number in np.flatnonzero(label.window > WORSE * today.window)
-        if label.window[number] > 0
+        for number in np.flatnonzero(label.ahead > WORSE * today.by_demand)
+        if label.ahead[number] > 0
     )
     return DeclaredLayout(
         name, spec, space.ordering(candidate.ordering), candidate.sizes.target_bytes, declared,
-        label.window, low, high, label.reading, label.total, label.files,
-        label.row_groups, label.opened, label.rewrite_bytes, label.first_rewrite_bytes,
-        label.sampled_rows, footers, worse, commit=_commit(given, space, candidate),
+        reading(label.opened, label.window, *(end.window for end in ends)),
+        reading(label.opened_ahead, label.ahead, *(end.ahead for end in ends)),
+        label.ahead, label.reading, label.total, label.files, label.row_groups,
+        label.rewrite_bytes, label.first_rewrite_bytes, label.sampled_rows, worse,
+        leaf_rows=0 if tree is None else tree.least_rows, commit=_commit(given, space, candidate),
     )  # fmt: skip
 
 
@@ -390,13 +435,13 @@ def _answer(
         replace(_layout(name, given, space, label, today), front=label.candidate in on_front)
         for name, label in named
     ]
-    keep = _one_file(space) or _keep(today, layouts[0])
+    keep = _one_file(space) or _keep(today, layouts[0], _only_stored(space, labels, picked))
     return Recommendation(
         today=today,
         chosen=None if keep else layouts[0],
         others=tuple(layouts if keep else layouts[1:]),
         keep=keep,
-        refused=refused,
+        refused=(*refused, *_no_trees(space)),
         usage=space.usage,
         labelled=choice.labelled,
         candidates=len(space.candidates),
@@ -407,6 +452,13 @@ def _answer(
         fell=(*unjudged, *_fell(space, labels, picked)),
         front=tuple(_point(space, labels[i - 1]) if i else now for i in front),
     )
+
+
+def _no_trees(space: Space) -> tuple[RefusedSpec, ...]:
+    """Return why no tree of cuts is a candidate where queries filter on enough columns for one."""
+    if not space.by_spark or not tries_trees(space):
+        return ()
+    return (RefusedSpec("tree of cuts", f"Spark has to write the table: {space.by_spark}"),)
 
 
 def _point(space: Space, label: Label) -> FrontPoint:
@@ -424,10 +476,20 @@ def _one_file(space: Space) -> str:
     return f"the table is one file of {size}, less than the smallest file size of {iec(least)}"
 
 
-def _keep(today: DeclaredLayout, chosen: DeclaredLayout) -> str:
-    """Return why today's layout should stay, "" if the chosen one is better."""
+def _only_stored(space: Space, labels: Sequence[Label], picked: Label) -> bool:
+    """Whether a cheaper layout was left out because no query skips more by it."""
+    least = min(sampled_enough(labels, rows_asked(labels)), key=lambda label: rated(space, label))
+    cheaper = rated(space, least) < (1.0 - TIE) * rated(space, picked)
+    return cheaper and skips_nothing(space, least)
+
+
+def _keep(today: DeclaredLayout, chosen: DeclaredLayout, only_stored: bool) -> str:
+    """Return why today's layout should stay, "" if the chosen one is better. only_stored: whether a
+    cheaper one was left out by which no query skips more."""
     if chosen.total < (1.0 - LEAST_GAIN) * today.total:
         return ""
+    if only_stored:
+        return "no order lets queries skip more rows; some would only store the rows in fewer bytes"
     if chosen.reading < (1.0 - LEAST_GAIN) * today.reading:
         return "no layout saves more reading within the horizon than rewriting the table costs"
     return f"no layout saves {100 * LEAST_GAIN:.0f} % of what today's costs"
@@ -453,7 +515,8 @@ def _best_few(space: Space, labels: Sequence[Label], picked: Label) -> list[Labe
     """Return the cheapest candidates of other orderings or partitionings than the chosen one."""
     seen = {(picked.candidate.spec, picked.candidate.ordering)}
     few: list[Label] = []
-    for label in sorted(sampled_enough(labels), key=lambda item: (item.total, item.candidate)):
+    enough = sampled_enough(labels, rows_asked(labels))
+    for label in sorted(enough, key=lambda item: (item.total, item.candidate)):
         kind = (label.candidate.spec, label.candidate.ordering)
         if kind not in seen:
             seen.add(kind)
@@ -480,29 +543,43 @@ def _fell(space: Space, labels: Sequence[Label], picked: Label) -> tuple[tuple[s
     for label in labels:
         together.setdefault((label.candidate.spec, label.candidate.ordering), []).append(label)
     together.pop((picked.candidate.spec, picked.candidate.ordering), None)
-    schema = space.pool.files.schema
+    schema, asked = space.pool.files.schema, rows_asked(labels)
+    enough = {pair: sampled_enough(mine, asked) for pair, mine in together.items()}
 
     def least(pair: tuple[int, int]) -> float:
-        return min((label.total for label in sampled_enough(together[pair])), default=np.inf)
+        return min((label.total for label in enough[pair]), default=np.inf)
 
     return tuple(
-        (_text(space, *pair, schema), _why_it_fell(together[pair], picked))
+        (_text(space, *pair, schema), _why_it_fell(space, enough[pair], picked))
         for pair in sorted(together, key=lambda pair: (least(pair), pair))
     )
 
 
-def _why_it_fell(labels: Sequence[Label], picked: Label) -> str:
-    enough = sampled_enough(labels)
+def _why_it_fell(space: Space, enough: Sequence[Label], picked: Label) -> str:
     if not enough:
         return TOO_THIN
     cheapest = min(enough, key=lambda label: label.total)
     more = cheapest.total / max(picked.total, 1e-9) - 1.0
     side = "more" if more >= 0.0 else "less"
-    return f"costs {100 * abs(more):.1f} % {side}, reads {_times(cheapest, picked)}"
+    return (
+        f"costs {100 * abs(more):.1f} % {side}, reads {_times(cheapest, picked)}"
+        f"{_although_cheaper(space, cheapest, picked)}"
+    )
+
+
+def _although_cheaper(space: Space, label: Label, picked: Label) -> str:
+    """Return why a cheaper layout was not chosen; "" for one that costs as much or more."""
+    if label.total >= picked.total:
+        return ""
+    if skips_nothing(space, label):
+        return "; no query skips more by it, it only stores less"
+    if rated(space, label) >= rated(space, picked):
+        return "; a tree has to leave 5 % less to read than a key"
+    return "; there is more to declare"
 
 
 def _times(label: Label, picked: Label) -> str:
-    ratio = float(label.window.sum()) / max(float(picked.window.sum()), 1.0)
+    ratio = float(label.ahead.sum()) / max(float(picked.ahead.sum()), 1.0)
     return f"{ratio:.2f}x the bytes"
 
 
@@ -535,7 +612,7 @@ def _sensitivity(
     found = []
     for what, variant in variants:
         try:
-            chosen = best(variant.label(few)).candidate
+            chosen = simplest(variant, variant.label(few), LEAST_ROWS_OF_GROUP).candidate
         except LookupError:
             continue
         label = full[chosen]

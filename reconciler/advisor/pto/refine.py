@@ -12,7 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS, MOST_FILE, SMALLEST_FILE
-from reconciler.advisor.pto.space import WORKERS, CandidateLayout, Label, Space, sampled_enough
+from reconciler.advisor.pto.space import (
+    SURE_ROWS,
+    WORKERS,
+    CandidateLayout,
+    Label,
+    Space,
+    rows_asked,
+    sampled_enough,
+)
 from reconciler.advisor.simulate.grid import SizedRows
 from reconciler.advisor.simulate.layout import Sizes
 
@@ -22,9 +30,6 @@ partitioning, whose orderings may all cost about the same."""
 
 MOST_ABOVE = 2.0
 """Multiple of the least cost above which other sizes make no layout the best one."""
-
-SURE_ROWS = 40
-"""Sampled rows per smallest row group from which the order of candidates can be relied on."""
 
 COARSE, FINE = (0.35, 0.5, 0.71, 1.41), (0.84, 0.92, 1.09, 1.19)
 """Multiples of the row-group size that a step tries."""
@@ -39,21 +44,27 @@ STEPS = 5
 def refined(space: Space, labels: Sequence[Label]) -> tuple[Label, ...]:
     """Return the labels of further sizes. labels: of the grid."""
     with ThreadPoolExecutor(WORKERS) as executor:
-        found = executor.map(lambda leader: _refined(space, leader), _leaders(labels))
+        found = executor.map(lambda leader: _refined(space, leader), _leaders(space, labels))
         return tuple(label for mine in found for label in mine)
 
 
-def _leaders(labels: Sequence[Label]) -> list[Label]:
+def _leaders(space: Space, labels: Sequence[Label]) -> list[Label]:
     """Return the best label of each partitioning with an ordering that is refined, none if no
     candidate has enough sampled rows."""
+
+    def one_column(label: Label) -> bool:
+        """It may cost no more than several in other sizes."""
+        return len(space.ordering(label.candidate.ordering).key) == 1
+
     kinds: dict[tuple[int, int], Label] = {}
-    for label in sorted(sampled_enough(labels), key=_cost):
+    for label in sorted(sampled_enough(labels, rows_asked(labels)), key=_cost):
         kinds.setdefault((label.candidate.spec, label.candidate.ordering), label)
     leaders: list[Label] = []
     for place, label in enumerate(kinds.values()):
         beside = sum(label.candidate.spec == leader.candidate.spec for leader in leaders)
         near = label.total <= MOST_ABOVE * (leaders[0].total if leaders else label.total)
-        if near and (place < LEADERS or beside < PER_SPEC):
+        alone = one_column(label) and not any(map(one_column, leaders))
+        if near and (place < LEADERS or beside < PER_SPEC or alone):
             leaders.append(label)
     return leaders
 
@@ -70,7 +81,8 @@ def _refined(space: Space, leader: Label) -> list[Label]:
     known, best = {leader.candidate: leader}, leader
 
     def step(multiples: tuple[float, ...]) -> Label:
-        sizes = _around(rows, best.candidate.sizes, multiples)
+        most = min(MOST_FILE, space.most_file(best.candidate.spec))
+        sizes = _around(rows, best.candidate.sizes, multiples, most)
         mine = [replace(best.candidate, sizes=size) for size in sizes]
         fresh = [candidate for candidate in mine if candidate not in known]
         if fresh:
@@ -88,12 +100,15 @@ def _refined(space: Space, leader: Label) -> list[Label]:
     return [label for label in judged() if label is not leader]
 
 
-def _around(rows: SizedRows, sizes: Sizes, multiples: tuple[float, ...]) -> list[Sizes]:
-    """Return sizes with other row groups in the same files, and other files of the same ones."""
+def _around(
+    rows: SizedRows, sizes: Sizes, multiples: tuple[float, ...], most: float
+) -> list[Sizes]:
+    """Return sizes with other row groups in the same files, and other files of the same ones. most:
+    bytes of the largest file."""
     least = LEAST_GROUP_ROWS * rows.bytes_per_row(LEAST_GROUP_ROWS * rows.known[0].per_row)
     file, group = sizes.target_bytes, sizes.row_group_bytes
     groups = (int(max(group * multiple, least)) for multiple in multiples)
     files = (int(file * multiple) for multiple in OF_FILE)
     return [Sizes(file, g) for g in groups if g <= file] + [
-        Sizes(f, group) for f in files if max(SMALLEST_FILE, group) <= f <= MOST_FILE
+        Sizes(f, group) for f in files if max(SMALLEST_FILE, group) <= f <= most
     ]

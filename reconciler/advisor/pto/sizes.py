@@ -7,8 +7,9 @@ from reconciler.advisor.simulate.layout import Sizes
 
 MIB = 1 << 20
 LEAST_FILE, MOST_FILE = 32 * MIB, 512 * MIB
-PER_FILE = (1, 2, 4, 6, 8, 10)
-"""Row groups per file."""
+PER_FILE = (1, 2, 4, 8, 16, 32)
+"""Row groups per file. The paper has ten at most: in a table of one file that is too few to skip by
+a curve."""
 
 SMALLEST_FILE = MIB
 LEAST_GROUP_ROWS = 500
@@ -25,12 +26,21 @@ def size_grid(table_bytes: float, bytes_per_row: float) -> tuple[Sizes, ...]:
     while largest > 16 * SMALLEST_FILE and largest >= 2 * table_bytes:
         largest //= 2
     targets = [largest >> step for step in range(5)]
+    return tuple(
+        size
+        for target in targets
+        if target >= SMALLEST_FILE
+        for size in in_row_groups(target, bytes_per_row)
+    )
+
+
+def in_row_groups(target: int, bytes_per_row: float) -> tuple[Sizes, ...]:
+    """Return files of a size with one to 32 row groups, none of too few rows."""
     least = max(LEAST_GROUP_ROWS * bytes_per_row, 1.0)
     return tuple(
         Sizes(target, target // count)
-        for target in targets
         for count in PER_FILE
-        if target >= SMALLEST_FILE and (target // count >= least or count == 1)
+        if target // count >= least or count == 1
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -24,7 +24,7 @@ TOP = 3
 """Schemes that the paper keeps (section 4.1.3)."""
 
 PAIRED = 4
-"""Columns of which every single one and every ordered pair is a candidate beside the paper's."""
+"""Columns of which every single one, ordered pair and triple is a candidate beside the paper's."""
 
 
 def shortlisted(usage: Usage, pool: Pool) -> tuple[int, ...]:
@@ -62,7 +62,8 @@ def _normal(values: Float64) -> Float64:
 
 def orderings(usage: Usage, pool: Pool, found: Sequence[Sequence[int]]) -> tuple[Ordering, ...]:
     """Return the paper's schemes as a sort and as a Hilbert curve on ranks, and beside them each
-    single column and each ordered pair of the most frequent ones, which cost little to simulate.
+    single column, and of the most frequent ones each ordered pair and triple and each curve over
+    two to four, which cost little to simulate.
 
     The columns of a sort are in order of frequency: the first one prunes most.
     """
@@ -76,10 +77,12 @@ def orderings(usage: Usage, pool: Pool, found: Sequence[Sequence[int]]) -> tuple
     few = sorted(rank, key=lambda column: rank[column])[:PAIRED]
     for column in rank:
         made[Lexicographic(_key([column]))] = None
-    for pair in permutations(few, 2):
-        made[Lexicographic(_key(pair))] = None
-        if pair[0] < pair[1]:
-            made[Hilbert(_key(pair))] = None
+    for size in (2, 3):
+        for several in permutations(few, size):
+            made[Lexicographic(_key(several))] = None
+    for size in range(2, len(few) + 1):
+        for several in combinations(few, size):
+            made[Hilbert(_key(several))] = None
     return tuple(made)
 
 

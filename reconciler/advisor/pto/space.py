@@ -16,10 +16,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from reconciler.advisor.choose.trees import CLEARLY
 from reconciler.advisor.pto.column_use import Usage
 from reconciler.advisor.pto.objective import Costs, reading_cost
 from reconciler.advisor.pto.partitionings import NO_INGEST, Ingest, Partitioning
-from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS
+from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS, SMALLEST_FILE, in_row_groups
 from reconciler.advisor.simulate.arrangement import place_of
 from reconciler.advisor.simulate.grid import (
     Grid,
@@ -32,7 +33,7 @@ from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import SMALL_SHARE
-from reconciler.plan.ordering import ARRIVAL, Ordering
+from reconciler.plan.ordering import ARRIVAL, CutTree, Ordering
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import SortColumn
@@ -42,8 +43,20 @@ Mixed = TypeVar("Mixed", float, Float64)
 
 WORKERS = 2
 
+MARGIN = 1.0 - CLEARLY
+"""Share of what a tree leaves to read that is added to its cost where it is compared with keys."""
+
 UNSORTED = 0
 """The first ordering of a space: rows stay in order of arrival."""
+
+SURE_ROWS = 40
+"""Sampled rows per smallest row group from which the order of candidates can be relied on."""
+
+TIE = 0.01
+"""Share of the least cost within which a simpler layout is preferred: predictions are no better."""
+
+LEAST_SKIPPED = 0.03
+"""Share of the rows that an order has to spare, or it does not help queries to skip."""
 
 LEAST_ROWS_OF_GROUP = 10.0
 """Sampled rows in the smallest simulated row groups, below which a layout is not judged: the sample
@@ -57,6 +70,14 @@ class CandidateLayout:
     spec: int
     ordering: int
     sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class GrownTree:
+    """A tree of cuts, and the rows that its leaves have at least."""
+
+    ordering: CutTree
+    least_rows: int
 
 
 @dataclass(frozen=True)
@@ -85,6 +106,12 @@ class Label:
     """Bytes that are rewritten over the horizon, the first rewrite included."""
     first_rewrite_bytes: float
     """Bytes that are rewritten once, to get there."""
+    ahead: Float64
+    """float64[demands], bytes read over the horizon."""
+    opened_ahead: float
+    """Number of files opened over the horizon."""
+    rows: float
+    """Rows of the row groups that are read over the horizon, if every file is rewritten."""
 
     @property
     def total(self) -> float:
@@ -119,8 +146,17 @@ class Space:
     """Time over which reading and rewriting are weighed, in milliseconds."""
     present: Readings
     """What the demands read of the present files."""
+    groups_before: float = 0.0
+    """Number of row groups of the present files."""
     ingest: Ingest = NO_INGEST
     """What other writers append."""
+    unbounded: frozenset[int] = frozenset()
+    """Columns whose bounds a rewrite leaves out of the manifest."""
+    by_spark: str = ""
+    """Why Spark has to write the table, which writes no trees; "" if it does not."""
+    trees: dict[int, GrownTree] = field(default_factory=dict)
+    """Trees of cuts that were grown for this space, by the numbers that candidates have as their
+    ordering."""
     places: dict[int, Int64] = field(default_factory=dict)
     """int64[rows of the pool], the pool's rows in an order that no Ordering describes
     (`methods.mddl`), by the number that candidates have as their ordering."""
@@ -139,8 +175,22 @@ class Space:
             CandidateLayout(spec, ordering, sizes)
             for spec in range(len(self.partitionings))
             for ordering in self.orderings_of(spec)
-            for sizes in self.sizes
+            for sizes in self.sizes_of(spec)
         )
+
+    def sizes_of(self, spec: int) -> tuple[Sizes, ...]:
+        """Return the sizes of the grid whose files a partition fills, so that no plan counts them
+        as small; if there are none, files as large as a partition."""
+        most = self.most_file(spec)
+        fitting = tuple(size for size in self.sizes if size.target_bytes <= most)
+        return fitting or in_row_groups(max(int(most), SMALLEST_FILE), self.bytes_per_row)
+
+    def most_file(self, spec: int) -> float:
+        """Return the largest file that may be declared with a partitioning, in bytes."""
+        item = self.partitionings[spec]
+        if item.present or item.partitions < 2:
+            return np.inf
+        return self.live_bytes / item.partitions / SMALL_SHARE
 
     def orderings_of(self, spec: int) -> tuple[int, ...]:
         """Return the orderings that are candidates under a partitioning.
@@ -197,7 +247,18 @@ class Space:
             return self._made[ordering]
 
     def ordering(self, number: int) -> Ordering:
+        if number in self.trees:
+            return self.trees[number].ordering
         return ARRIVAL if number in self.places else self.orderings[number]
+
+    def add_tree(self, tree: GrownTree) -> int:
+        """Return the number of a tree as an ordering, by which candidates name it from now on."""
+        number = len(self.orderings) + len(self.trees)
+        known = [n for n, one in self.trees.items() if one == tree]
+        if known:
+            return known[0]
+        self.trees[number] = tree
+        return number
 
     def arrangement(self, spec: int, ordering: int) -> SizedRows:
         chosen = self.partitionings[spec]
@@ -234,29 +295,36 @@ class Space:
     ) -> list[Label]:
         """Return the labels of candidates whose rows are arranged alike."""
         sizes = [candidate.sizes for candidate in candidates]
-        grid = simulate_sizes(rows, sizes, self.demands, widening=widening)
+        grid = simulate_sizes(
+            rows, sizes, self.demands, widening=widening, unbounded=self.unbounded
+        )
         return self._labels(candidates, grid)
 
     def _labels(self, candidates: Sequence[CandidateLayout], grid: Grid) -> list[Label]:
         costs = reading_cost(self.costs, grid.readings, self.demands).sum(axis=1)
         now = float(reading_cost(self.costs, self.present, self.demands).sum())
-        before = len(self.pool.files)
+        before, groups_before = len(self.pool.files), self.groups_before
         labels = []
         for row, candidate in enumerate(candidates):
             first, later = self.rewritten(candidate)
             cost, window = float(costs[row]), grid.readings.window[row]
             opened, files = float(grid.readings.opened[row].sum()), float(grid.files[row])
+            groups, ahead = float(grid.row_groups[row]), grid.readings.bytes[row]
+            opened_ahead = float(grid.readings.files[row].sum())
             if self._packs(candidate):
                 # Files that are not rewritten are read as they are today.
                 share = min(first / max(self.live_bytes, 1.0), 1.0)
                 cost, files = _mixed(share, cost, now), _mixed(share, files, before)
                 window = _mixed(share, window, self.present.window[0])
                 opened = _mixed(share, opened, float(self.present.opened.sum()))
+                groups = _mixed(share, groups, groups_before)
+                ahead = _mixed(share, ahead, self.present.bytes[0])
+                opened_ahead = _mixed(share, opened_ahead, float(self.present.files.sum()))
             labels.append(
                 Label(
                     candidate, cost, self.rho * (first + later), window, opened, files,
-                    float(grid.row_groups[row]), float(grid.sampled_rows[row]),
-                    float(grid.bytes_written[row]), first + later, first,
+                    groups, float(grid.sampled_rows[row]), float(grid.bytes_written[row]),
+                    first + later, first, ahead, opened_ahead, float(grid.rows[row]),
                 )
             )  # fmt: skip
         return labels
@@ -303,6 +371,55 @@ def _mixed(share: float, one: Mixed, other: Mixed) -> Mixed:
     return share * one + (1.0 - share) * other
 
 
+def rated(space: Space, label: Label) -> float:
+    """Return the cost by which labels are compared: a tree has to be clearly better than a key."""
+    tree = label.candidate.ordering in space.trees
+    return label.total + (MARGIN * label.reading if tree else 0.0)
+
+
+def simplest(space: Space, labels: Sequence[Label], least_rows: float = 0.0) -> Label:
+    """Return the cheapest label, or one of those that cost hardly more which is simpler to declare:
+    the present partitioning, fewer columns, a sort. What skips nothing and only stores less is
+    left out.
+
+    least_rows: sampled rows per row group that are asked, 0 for `rows_asked`. Raises LookupError if
+    no candidate is sampled well enough.
+    """
+    left = sampled_enough(labels, least_rows or rows_asked(labels))
+    while left:
+        least = min(rated(space, label) for label in left)
+        near = [label for label in left if rated(space, label) <= (1.0 + TIE) * least]
+        picked = min(near, key=lambda label: (*_intricacy(space, label), label.total))
+        if not skips_nothing(space, picked):
+            return picked
+        gone = picked.candidate.spec, picked.candidate.ordering
+        left = [x for x in left if (x.candidate.spec, x.candidate.ordering) != gone]
+    raise LookupError("no candidate has enough sampled rows per row group")
+
+
+def _intricacy(space: Space, label: Label) -> tuple[int, ...]:
+    """Return how much there is to declare, for comparison."""
+    item, ordering = (
+        space.partitionings[label.candidate.spec],
+        space.ordering(label.candidate.ordering),
+    )
+    tree = ordering.tree is not None
+    return not item.present, len(item.spec.fields), tree, len(ordering.key), ordering.curve
+
+
+def skips_nothing(space: Space, label: Label) -> bool:
+    """Whether queries read as many rows without the label's order, or else without its partitions,
+    in files and row groups of the same sizes: then it only changes how much the rows take."""
+    candidate = label.candidate
+    if candidate.ordering != UNSORTED:
+        plain = replace(candidate, ordering=UNSORTED)
+    elif not space.partitionings[candidate.spec].present:
+        plain = replace(candidate, spec=0)
+    else:
+        return False
+    return label.rows > (1.0 - LEAST_SKIPPED) * space.label([plain])[0].rows
+
+
 def best(labels: Sequence[Label]) -> Label:
     """Return the cheapest label with enough sampled rows; of equals the first.
 
@@ -314,6 +431,13 @@ def best(labels: Sequence[Label]) -> Label:
     return enough[int(np.argmin([label.total for label in enough]))]
 
 
-def sampled_enough(labels: Sequence[Label]) -> list[Label]:
+def rows_asked(labels: Sequence[Label]) -> float:
+    """Return the sampled rows per row group that a label needs to be compared with these: where
+    some can be relied on, others are not chosen for what a thin sample promises."""
+    sure = any(label.sampled_rows >= SURE_ROWS for label in labels)
+    return float(SURE_ROWS) if sure else LEAST_ROWS_OF_GROUP
+
+
+def sampled_enough(labels: Sequence[Label], least: float = LEAST_ROWS_OF_GROUP) -> list[Label]:
     """Return the labels with enough sampled rows per row group to judge them."""
-    return [label for label in labels if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
+    return [label for label in labels if label.sampled_rows >= least]

@@ -63,6 +63,8 @@ class Grid:
     """float64[sizes], sampled rows of the smallest row groups (their 10th percentile)."""
     bytes_written: Float64
     """float64[sizes], stored bytes of all rows."""
+    rows: Float64
+    """float64[sizes], rows of the row groups that are read over the horizon."""
 
 
 @dataclass(frozen=True)
@@ -138,23 +140,35 @@ def _taken(thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes) ->
 
 
 def simulate_sizes(
-    sized: SizedRows, sizes: Sequence[Sizes], demands: Sequence[Shape], *, widening: float = 1.0
+    sized: SizedRows,
+    sizes: Sequence[Sizes],
+    demands: Sequence[Shape],
+    *,
+    widening: float = 1.0,
+    unbounded: frozenset[int] = frozenset(),
 ) -> Grid:
     """Return what each size reads. widening: multiple of the correction for the sample's ranges; 0
-    takes them as they are, which is too optimistic."""
+    takes them as they are, which is too optimistic. unbounded: columns of which manifests have no
+    bounds, so that no query skips a file by them."""
     rows = sized.rows
     per_row = [sized.bytes_per_row(size.row_group_bytes) for size in sizes]
     made = cut(rows, sizes, per_row)
     fields = sorted({f for d in demands for f in fields_of(d.predicate)} & set(rows.pool.columns))
     zones = {field: zone_maps(rows, made, field, widening) for field in fields}
     out = [np.zeros((len(sizes), len(demands))) for _ in range(6)]
+    rows_read = np.zeros(len(sizes))
     groups_of = np.bincount(made.owner, made.groups.stands_for) / made.files.stands_for
     for column, demand in enumerate(demands):
         of_files, of_groups = (
-            _expected(sized, demand, slices, {field: zone[at] for field, zone in zones.items()})
-            for at, slices in enumerate((made.files, made.groups))
+            _expected(
+                sized, demand, slices, {f: zone[at] for f, zone in zones.items() if f not in hidden}
+            )
+            for at, (slices, hidden) in enumerate(
+                ((made.files, unbounded), (made.groups, frozenset()))
+            )
         )
         stored = _projected(sized, demand, made.groups) * made.groups.records
+        rows_read += np.bincount(made.groups.size, of_groups[1] * made.groups.records, len(sizes))
         files, groups = of_files * made.files.stands_for, of_groups * made.groups.stands_for
         window, read, inner = (
             np.bincount(made.groups.size, weights, len(sizes))
@@ -173,6 +187,7 @@ def simulate_sizes(
         _counted(made.groups, len(sizes)),
         made.smallest,
         np.array(per_row) * float(rows.cumulative[-1]),
+        rows_read,
     )
 
 

@@ -69,9 +69,10 @@ def training(space: Space, seed: int) -> tuple[CandidateLayout, ...]:
     partitionings, random candidates fill up to as many."""
     random = np.random.default_rng(seed)
     paired = [
-        CandidateLayout(spec, ordering, space.sizes[int(random.integers(len(space.sizes)))])
+        CandidateLayout(spec, ordering, sizes[int(random.integers(len(sizes)))])
         for spec in range(len(space.partitionings))
         for ordering in space.schemes_of(spec)
+        for sizes in (space.sizes_of(spec),)
     ]
     every = space.candidates
     drawn = (every[int(number)] for number in random.permutation(len(every)))

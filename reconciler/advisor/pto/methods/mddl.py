@@ -25,7 +25,7 @@ def mddl(space: Space, seed: int) -> Choice:
     chosen = [
         CandidateLayout(spec, number, sizes)
         for spec in range(len(space.partitionings))
-        for sizes in space.sizes
+        for sizes in space.sizes_of(spec)
     ]
     return Choice(best(space.label(chosen)).candidate, len(chosen))
 

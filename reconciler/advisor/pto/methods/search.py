@@ -36,11 +36,10 @@ def tpe(space: Space, seed: int) -> Choice:
     def objective(trial: optuna.Trial) -> float:
         spec = trial.suggest_categorical("spec", range(len(space.partitionings)))
         ordering = trial.suggest_categorical("ordering", range(len(space.orderings)))
-        candidate = CandidateLayout(
-            spec,
-            ordering if ordering in space.orderings_of(spec) else UNSORTED,
-            space.sizes[trial.suggest_int("sizes", 0, len(space.sizes) - 1)],
-        )
+        ordering = ordering if ordering in space.orderings_of(spec) else UNSORTED
+        number = trial.suggest_int("sizes", 0, len(space.sizes) - 1)
+        sizes = space.sizes_of(spec)
+        candidate = CandidateLayout(spec, ordering, sizes[min(number, len(sizes) - 1)])
         if candidate not in asked:
             asked[candidate] = space.label([candidate])[0].total
         return asked[candidate]
@@ -54,5 +53,5 @@ def _parameters(space: Space, candidate: CandidateLayout) -> dict[str, int]:
     return {
         "spec": candidate.spec,
         "ordering": candidate.ordering,
-        "sizes": space.sizes.index(candidate.sizes),
+        "sizes": space.sizes_of(candidate.spec).index(candidate.sizes),
     }

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.refine import refined
-from reconciler.advisor.pto.space import Space, best
+from reconciler.advisor.pto.space import Space, simplest
+from reconciler.advisor.pto.trees import grown
 
 
 def simulation(space: Space, seed: int) -> Choice:
-    """Return the candidate with the least cost of reading and rewriting, in refined sizes."""
+    """Return the candidate with the least cost of reading and rewriting, in refined sizes; of those
+    that cost hardly more the simplest. A tree of cuts is one where queries filter on many columns.
+    """
     finer = refined(space, space.labels)
-    return Choice(best((*space.labels, *finer)).candidate, len(space.labels), finer)
+    key = simplest(space, (*space.labels, *finer))
+    finer = (*finer, *grown(space, key, seed))
+    return Choice(simplest(space, (*space.labels, *finer)).candidate, len(space.labels), finer)
