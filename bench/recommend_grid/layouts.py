@@ -30,7 +30,7 @@ from reconciler.table.row_group_bytes import output_files, row_group_rows
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
 MIB = 1 << 20
-PER_FILE = (1, 2, 4, 8, 16, 32)
+PER_FILE = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LEAST_GROUP, LEAST_FILE = 500, MIB
 MOST_PARTS, LEAST_PART = 100, 256 << 10
 MOST_COLUMNS = 4

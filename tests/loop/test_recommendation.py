@@ -12,14 +12,17 @@ import jsonschema
 import numpy as np
 import pytest
 
+from reconciler.advisor.choose.trees import CLEARLY
 from reconciler.advisor.pto.objective import Costs
 from reconciler.advisor.pto.partitionings import CommitFiles, Ingest
 from reconciler.advisor.pto.recommend import TOO_THIN, Given, recommend
+from reconciler.advisor.pto.trees import TREE_OF_CUTS
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import ClusteringMode, DistributionMode, PartitioningMode
 from reconciler.api.load import load
 from reconciler.api.policy_edit import edited
 from reconciler.catalog.deletes import apply_deletes
+from reconciler.format import iec
 from reconciler.loop.ports import CoverageInfo, Evidence, Target
 from reconciler.loop.recommend import Options, Recommended
 from reconciler.loop.recommendation_document import (
@@ -55,7 +58,7 @@ from tests.cli import observations
 from tests.said import Said
 
 ROWS, FILES, MANY = 200_000, 10, 300
-DEFAULTS, SAMPLED = Options(), 6_000
+DEFAULTS, SAMPLED = Options(), 4_000
 CHEAP = Costs("cheap", 16_384.0, 8_192.0, 2_048.0, "a test")
 MONTH_MS = 30 * DAY
 POLICY = """\
@@ -290,10 +293,72 @@ def test_a_layout_that_costs_as_much_as_the_chosen_one_is_said_to_cost_the_same(
             {**item, "totalCostBytes": factor * chosen} if item["name"] == "expert" else item
             for item in body["layouts"]
         ]
-        text = recommend_text.render({**body, "layouts": layouts}, 100, verbose=False)
-        shown[factor] = text.partition("\n\n")[2].partition("\n\n")[0]
+        shown[factor] = _headline({**body, "layouts": layouts})
     assert shown[1.0] == shown[0.9961] == shown[1.0039] != shown[1.0061]
     said(shown[1.0])
+
+
+def test_the_headline_says_how_the_most_frequent_queries_fare(partitioned, said: Said):
+    body = recommendation_document(partitioned)
+    said(_headline(body))
+    most = max(body["shapes"], key=lambda item: item["queries"])
+    slower = {**most, "bytesAfter": 2 * most["bytesNow"]}
+    layouts = [
+        {**item, "worse": [slower]} if item["name"] == body["chosen"] else item
+        for item in body["layouts"]
+    ]
+    said(_headline({**body, "layouts": layouts}))
+
+
+def _headline(body: dict[str, Any]) -> str:
+    return recommend_text.render(body, 100, verbose=False).partition("\n\n")[2].partition("\n\n")[0]
+
+
+def test_what_is_shown_to_be_read_is_what_the_choice_was_made_by(partitioned):
+    """The log has less than ten days, and the horizon thirty."""
+    body = recommendation_document(partitioned)
+    text = recommend_text.render(body, 1_000, verbose=False)
+    for item in body["layouts"]:
+        ahead, recorded = item["readAhead"], item["read"]
+        assert ahead["bytes"] > 2.5 * recorded["bytes"]
+        assert ahead["low"] <= ahead["bytes"] <= ahead["high"]
+        assert iec(ahead["bytes"]) in text
+        assert item["readingCostBytes"] >= ahead["bytes"]
+
+
+WITH_KEYS = """  layout:
+    clustering: {mode: Declared, keys: [part, day], curve: Hilbert}
+"""
+
+
+def test_a_tree_that_is_clearly_better_than_every_key_is_declared(tmp_path):
+    """Ranges of three columns, in files of a size that shows it; the policy named a curve."""
+    work = mixed()
+    made = recommended(work, by_spark="")
+    found = made.recommendation
+    assert found.chosen is not None and found.chosen.ordering.tree is not None
+    keys = [it for it in found.others if it.name.startswith("next") and it.ordering.tree is None]
+    assert keys and all(found.chosen.reading <= CLEARLY * other.reading for other in keys)
+    body = recommendation_document(made)
+    jsonschema.validate(body, RECOMMENDATION_SCHEMA)
+    rows = found.chosen.leaf_rows
+    assert body["policy"]["clustering"] == {"mode": "QdTree", "qdTree": {"leastRows": rows}}
+    assert "tree of" in recommend_text.render(body, 100, verbose=False)
+    path = tmp_path / "sales.yaml"
+    path.write_text(edited(POLICY + WITH_KEYS, 0, policy_changes(body["policy"])))
+    clustering = load([path]).policies[0].spec.layout.clustering
+    assert (clustering.mode, clustering.keys) == (ClusteringMode.QD_TREE, ())
+    assert clustering.qd_tree is not None and clustering.qd_tree.least_rows == rows
+    path.write_text(edited(path.read_text(), 0, policy_changes(UNSORTED)))
+    back = load([path]).policies[0].spec.layout.clustering
+    assert (back.mode, back.qd_tree) == (ClusteringMode.WORKLOAD_AWARE, None)
+
+
+def test_where_spark_writes_no_tree_is_a_candidate_and_the_reason_is_said(kept):
+    body = recommendation_document(kept)
+    (why,) = (item["why"] for item in body["refused"] if item["what"] == TREE_OF_CUTS)
+    assert "Spark" in why
+    assert all(item["curve"] != "QdTree" for item in body["layouts"])
 
 
 def _short(body: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from reconciler.advisor.pto.partitionings import (
 )
 from reconciler.advisor.pto.present import present_footers, present_readings
 from reconciler.advisor.pto.sizes import SMALLEST_FILE, declared_row_group, size_grid
-from reconciler.advisor.pto.sort_schemes import orderings, schemes
+from reconciler.advisor.pto.sort_schemes import orderings, schemes, with_third
 from reconciler.advisor.pto.space import (
     LEAST_ROWS_OF_GROUP,
     TIE,
@@ -42,7 +42,7 @@ from reconciler.advisor.pto.space import (
     simplest,
     skips_nothing,
 )
-from reconciler.advisor.pto.trees import tries_trees
+from reconciler.advisor.pto.trees import TREE_OF_CUTS, tries_trees
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.format import iec
@@ -122,14 +122,18 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What some queries read of a layout. bytes: of column chunks, between low and high; footers:
-    bytes of the footers of opened files, which `bytes` does not count; opened: number of files."""
+    """What some queries read of a layout."""
 
     bytes: float
+    """Bytes of column chunks."""
     low: float
+    """Lower end of the interval of these bytes."""
     high: float
+    """Upper end of it."""
     footers: float
+    """Bytes of the footers of opened files, which `bytes` does not count."""
     opened: float
+    """Number of files opened."""
 
 
 @dataclass(frozen=True)
@@ -302,25 +306,42 @@ def _screened(space: Space, screen: Pool) -> Space:
     """Keep the orderings that are good under some partitioning, by a few sizes on fewer rows."""
     if len(space.orderings) <= 2 * PER_SPEC + 1:
         return space
-    small = space.on(screen, space.thin)
     ordered = sorted(space.sizes, key=lambda s: s.row_group_bytes)
     few = (ordered[0], ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4])
-    sizes = tuple(dict.fromkeys(few))
-    small = replace(small, sizes=sizes)
+    small = replace(space.on(screen, space.thin), sizes=tuple(dict.fromkeys(few)))
     specs = range(min(SCREENED_SPECS, len(space.partitionings)))
-    labels = small.label(
-        [
-            CandidateLayout(spec, ordering, size)
-            for spec in specs
-            for ordering in small.orderings_of(spec)
-            for size in sizes
-        ]
-    )
+    pairs = [(spec, ordering) for spec in specs for ordering in small.orderings_of(spec)]
+    labels = _screening(small, pairs)
+    small, more = _with_triples(small, labels)
+    labels += _screening(small, more)
     kept = set(range(1 + space.paper))
     for spec in specs:
-        kept |= _best_orderings(space, [x for x in labels if x.candidate.spec == spec])
-    chosen = sorted(kept)
-    return replace(space, orderings=tuple(space.orderings[number] for number in chosen))
+        kept |= _best_orderings(small, [x for x in labels if x.candidate.spec == spec])
+    return replace(space, orderings=tuple(small.orderings[number] for number in sorted(kept)))
+
+
+def _screening(small: Space, pairs: Sequence[tuple[int, int]]) -> list[Label]:
+    """Return the labels of partitionings with orderings, in each of the few sizes."""
+    return list(
+        small.label([CandidateLayout(*pair, size) for pair in pairs for size in small.sizes])
+    )
+
+
+def _with_triples(small: Space, labels: Sequence[Label]) -> tuple[Space, list[tuple[int, int]]]:
+    """Return the space with sorts by three columns, which begin with the best sorts by two of each
+    partitioning, and which of them go with which."""
+    orderings, wanted = list(small.orderings), []
+    for spec in dict.fromkeys(label.candidate.spec for label in labels):
+        best = _best_orderings(small, [x for x in labels if x.candidate.spec == spec])
+        for number in sorted(best):
+            ordering = small.orderings[number]
+            if ordering.curve or len(ordering.key) != 2:
+                continue
+            for triple in with_third(ordering, small.orderings):
+                if triple not in orderings:
+                    orderings.append(triple)
+                wanted.append((spec, orderings.index(triple)))
+    return replace(small, orderings=tuple(orderings)), wanted
 
 
 def _best_orderings(space: Space, labels: Sequence[Label]) -> set[int]:
@@ -458,7 +479,7 @@ def _no_trees(space: Space) -> tuple[RefusedSpec, ...]:
     """Return why no tree of cuts is a candidate where queries filter on enough columns for one."""
     if not space.by_spark or not tries_trees(space):
         return ()
-    return (RefusedSpec("tree of cuts", f"Spark has to write the table: {space.by_spark}"),)
+    return (RefusedSpec(TREE_OF_CUTS, f"Spark has to write the table: {space.by_spark}"),)
 
 
 def _point(space: Space, label: Label) -> FrontPoint:

@@ -24,7 +24,7 @@ TOP = 3
 """Schemes that the paper keeps (section 4.1.3)."""
 
 PAIRED = 4
-"""Columns of which every single one, ordered pair and triple is a candidate beside the paper's."""
+"""Columns of which every single one, ordered pair is a candidate beside the paper's."""
 
 
 def shortlisted(usage: Usage, pool: Pool) -> tuple[int, ...]:
@@ -62,8 +62,8 @@ def _normal(values: Float64) -> Float64:
 
 def orderings(usage: Usage, pool: Pool, found: Sequence[Sequence[int]]) -> tuple[Ordering, ...]:
     """Return the paper's schemes as a sort and as a Hilbert curve on ranks, and beside them each
-    single column, and of the most frequent ones each ordered pair and triple and each curve over
-    two to four, which cost little to simulate.
+    single column, and of the most frequent ones each ordered pair and each curve over two to four,
+    which cost little to simulate.
 
     The columns of a sort are in order of frequency: the first one prunes most.
     """
@@ -77,13 +77,19 @@ def orderings(usage: Usage, pool: Pool, found: Sequence[Sequence[int]]) -> tuple
     few = sorted(rank, key=lambda column: rank[column])[:PAIRED]
     for column in rank:
         made[Lexicographic(_key([column]))] = None
-    for size in (2, 3):
-        for several in permutations(few, size):
-            made[Lexicographic(_key(several))] = None
+    for pair in permutations(few, 2):
+        made[Lexicographic(_key(pair))] = None
     for size in range(2, len(few) + 1):
         for several in combinations(few, size):
             made[Hilbert(_key(several))] = None
     return tuple(made)
+
+
+def with_third(pair: Ordering, known: Sequence[Ordering]) -> tuple[Ordering, ...]:
+    """Return the sorts by a pair of columns and then by a third one that another pair has."""
+    pairs = [one.key for one in known if len(one.key) == 2]
+    others = dict.fromkeys(column for key in pairs for column in key if column not in pair.key)
+    return tuple(Lexicographic((*pair.key, column)) for column in others)
 
 
 def _key(columns: Sequence[int]) -> tuple[SortColumn, ...]:

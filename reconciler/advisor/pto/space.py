@@ -222,7 +222,9 @@ class Space:
     @cached_property
     def extremes(self) -> tuple[Sizes, ...]:
         """Return the sizes with the smallest row groups that are refined, the smallest of the grid,
-        a middle one and the largest."""
+        a middle one and the largest; or the few sizes that there are."""
+        if len(self.sizes) <= 3:
+            return self.sizes
         ordered = sorted(self.sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
         least = max(1, int(LEAST_GROUP_ROWS * self.bytes_per_row))
         finest = Sizes(ordered[0].target_bytes, min(least, ordered[0].row_group_bytes))

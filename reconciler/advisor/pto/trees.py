@@ -26,6 +26,9 @@ from reconciler.plan.ordering import by_tree
 from reconciler.queries.demanded import predicate_columns
 from reconciler.table.uuid_order import UUID
 
+TREE_OF_CUTS = "tree of cuts"
+"""What it is called among layouts that are no candidates."""
+
 LEAVES = (1.0, 2.0, 4.0)
 """Bytes of a leaf in row groups of the best key."""
 IN_LEAF, OF_FILE = (0.25, 0.5, 1.0), (0.5, 1.0, 2.0)
