@@ -19,6 +19,11 @@ from reconciler.table.cut_tree import Cut, Tree, file_units, row_group_units
 from reconciler.table.values import EXACT, encode_wide_decimal
 
 Int64 = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer[Any]]
+"""Whole numbers of any width."""
+
+TABLE_BITS = 16
+"""Numbers of a table by which codes are looked up, as a power of two."""
 
 
 def leaf_of(tree: Tree, values: Mapping[int, pa.ChunkedArray], rows: int) -> Int64:
@@ -65,24 +70,26 @@ def permutation(
     return order
 
 
-def codes_of(cuts: Sequence[Cut], values: pa.ChunkedArray) -> Int64:
-    """Return how many of a column's thresholds are at or below each row, int64[rows].
+def codes_of(cuts: Sequence[Cut], values: pa.ChunkedArray) -> Codes:
+    """Return how many of a column's thresholds are at or below each row, a number each.
 
     NULL is below all values and NaN above, so that a row is left of cut k if its code is at most k.
     """
     whole = arrow.one_piece(values)
     kinds = np.array([cut.place[0] for cut in cuts])
     null_cuts, nan_cuts = int((kinds < 0).sum()), int((kinds > 0).sum())
-    found = _codes_of_values([cut for cut in cuts if not cut.place[0]], whole) + null_cuts
+    found = _codes_of_values([cut for cut in cuts if not cut.place[0]], whole)
+    if null_cuts:
+        found = found + null_cuts
     if pa.types.is_floating(whole.type):
         nan = np.isnan(floats_of(whole))
         found = np.where(nan, len(cuts), np.minimum(found, len(cuts) - nan_cuts))
     if whole.null_count:
         found = np.where(whole.is_null().to_numpy(zero_copy_only=False), 0, found)
-    return found
+    return found.astype(np.min_scalar_type(len(cuts)))  # rows are routed faster by narrow ones
 
 
-def _codes_of_values(cuts: Sequence[Cut], whole: pa.Array) -> Int64:
+def _codes_of_values(cuts: Sequence[Cut], whole: pa.Array) -> Codes:
     """Return the codes by cuts at values; of NULL and NaN any."""
     if not cuts:
         return np.zeros(len(whole), dtype=np.int64)
@@ -90,6 +97,30 @@ def _codes_of_values(cuts: Sequence[Cut], whole: pa.Array) -> Int64:
         return _codes_of_bytes(cuts, whole)
     floating = pa.types.is_floating(whole.type)
     rows: Any = floats_of(whole) if floating else numbers_of(whole)
+    if floating or len(rows) < 1 << TABLE_BITS:
+        return _searched(cuts, rows)
+    return _looked_up(cuts, rows)
+
+
+def _looked_up(cuts: Sequence[Cut], rows: Int64) -> Codes:
+    """Return the codes of whole numbers by tables of ranges of numbers, where one search for each
+    row would take longer: only rows of a range in which there is a cut are searched."""
+    low, high = int(rows.min()), int(rows.max())
+    shift = max(0, (high - low).bit_length() - TABLE_BITS)
+    first = [low + (number << shift) for number in range(((high - low) >> shift) + 1)]
+    codes = _searched(cuts, np.array(first, dtype=np.int64)).astype(np.uint16)
+    at = ((rows.view(np.uint64) - np.uint64(low % (1 << 64))) >> np.uint64(shift)).view(np.int64)
+    found = codes[at]
+    if shift:
+        last = [min(one + (1 << shift) - 1, high) for one in first]
+        mixed = codes != _searched(cuts, np.array(last, dtype=np.int64))
+        some = np.flatnonzero(mixed[at])
+        found[some] = _searched(cuts, rows[some])
+    return found
+
+
+def _searched(cuts: Sequence[Cut], rows: Any) -> Int64:
+    """Return the codes of numbers by a search for each."""
     plain = np.array([cut.value for cut in cuts])
     # A row equal to an inclusive cut is left of it, one equal to an exclusive cut right of it.
     below = np.searchsorted(plain, rows, side="left")

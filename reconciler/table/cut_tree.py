@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from reconciler.table.filetable import Int64
 from reconciler.table.row_group_bytes import output_files
@@ -151,7 +152,7 @@ class Tree:
             number for own in self.of_column.values() for number in range(len(own))
         )  # cuts are ordered by column
 
-    def leaf_of(self, codes: Mapping[int, Int64], rows: int) -> Int64:
+    def leaf_of(self, codes: Mapping[int, npt.NDArray[np.integer[Any]]], rows: int) -> Int64:
         """Return the leaf of each row, int64[rows].
 
         codes: per column that is cut, how many of its thresholds are at or below each row: a row is

@@ -9,9 +9,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from reconciler.rewrite import leaves
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task
@@ -182,6 +185,24 @@ def test_files_and_row_groups_are_those_of_the_leaves(tmp_path: Path, seed: int)
             for number in (before, after)
         ]
         assert keys[0] < keys[1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_codes_that_are_looked_up_are_those_that_are_counted(seed: int) -> None:
+    """Narrow and wide ranges of numbers, the ends of 64 bits, cuts beyond and equal to rows."""
+    random = np.random.default_rng(seed)
+    spread = (1, 50, 2**16, 2**17, 2**40, 2**63)[seed % 6]
+    rows = random.integers(-spread, spread, 70_000)
+    values = {int(one) for one in random.choice(rows, 20)} | {spread - 1, -spread, 0}
+    cuts = [
+        Cut(1, value, inclusive)
+        for value in sorted(values) for inclusive in (False, True) if random.random() < 0.7
+    ] or [Cut(1, 0)]  # fmt: skip
+    found = leaves.codes_of(cuts, pa.chunked_array([rows]))
+    expected = sum(
+        ((rows > cut.value) | (rows == cut.value) & (not cut.inclusive)).astype(int) for cut in cuts
+    )
+    assert np.array_equal(found, expected)
 
 
 def test_rows_that_move_lie_leaf_by_leaf_in_their_partitions(tmp_path: Path) -> None:
