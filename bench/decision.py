@@ -13,12 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from unittest.mock import patch
 
 import numpy as np
 
 from bench.replay.table import SimulatedTable, arriving, empty_table
 from bench.results import write_section
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Settings
+from reconciler.advisor.choose import trees
 from reconciler.advisor.decide import decide
 from reconciler.plan.actions.base import Action
 from reconciler.queries.fragments import Fragment, batch_fragments
@@ -106,6 +108,9 @@ def speed() -> None:
     ):  # fmt: skip
         sampled = replace(given(chosen), sample=table.sample(wanted, 1_024))
         rows.append(timed(name, sampled))
+    with patch.object(trees, "LEAST_COLUMNS", len(COLUMNS) + 1):
+        sampled = replace(given(settings), sample=table.sample(wanted, 1_024))
+        rows.append(timed("with the sample, no tree is tried", sampled))
     print(write_section("One decision", "python -m bench.decision speed", rows, NOTE))
 
 

@@ -36,12 +36,13 @@ class Problem:
     places: tuple[Int64, ...]
     """Per column, the places at which it can be cut, ascending."""
     code: Int64
-    """int64[rows, columns], the code of each row."""
+    """[rows, columns], the code of each row, in as few bytes as hold it: growing a tree reads
+    little else."""
     least: Int64
-    """int64[rows, columns], likewise, beyond every code for NULL and NaN: bounds leave them out."""
+    """[rows, columns], likewise, beyond every code for NULL and NaN: bounds leave them out."""
     most: Int64
-    """int64[rows, columns], likewise, below every code for NULL and NaN; the same array as `least`
-    where no row is either."""
+    """[rows, columns], likewise, below every code for NULL and NaN; the same array as `least` where
+    no row is either."""
     null: Bool
     """bool[rows, columns], which rows are NULL; without columns that have none."""
     nan: Bool
@@ -171,9 +172,11 @@ def problem_of(boxes: Boxes, weight: Float64, most_cuts: int = MOST_CUTS) -> Pro
         [own == axis.end for own, axis in zip(rows, boxes.axes, strict=True)], len(weight)
     )
     beyond, absent = int(code.max(initial=0)) + 2, null | nan
+    code = code.astype(np.int16 if beyond <= np.iinfo(np.int16).max else np.int32)
     least, most = code, code
     if absent.any():
-        least, most = np.where(absent, beyond, code), np.where(absent, -1, code)
+        least = np.where(absent, code.dtype.type(beyond), code)
+        most = np.where(absent, code.dtype.type(-1), code)
     ends = np.array([axis.end for axis in boxes.axes], dtype=np.int64)
     count = len(boxes.query)
     return Problem(
