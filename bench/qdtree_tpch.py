@@ -188,7 +188,7 @@ def main(arguments: Sequence[str]) -> int:
     found = [measured(rows, seed) for seed in seeds]
     command = f"python -m bench.qdtree_tpch --seeds {options.seeds}"
     note = (
-        f"{len(rows):,} rows, 150 queries. {__doc__.split(chr(10) * 2)[2]}\n\nUnseen literals: "
+        f"{len(rows):,} rows. {__doc__.split(chr(10) * 2)[2]}\n\nUnseen literals: "
         "other draws of the same templates, by files (by row groups where leaves are row groups)."
     )
     print(write_section("Trees on TPC-H", command, [head, *(r for t, _ in found for r in t)], note))
