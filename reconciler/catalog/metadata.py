@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.plan.actions.set_sort_order import sort_term
+from reconciler.table.block_ids import block_ids_of
 from reconciler.table.metadata import TableMetadata, tops_of
 from reconciler.table.observation import RefInfo, SnapshotInfo
 from reconciler.table.physical import NAME_MAPPING, Expected
@@ -118,6 +119,15 @@ def table_metadata_of(metadata: Any) -> TableMetadata:
         tops=tops_of(json.loads(metadata.schema().model_dump_json())),
         identifiers=frozenset(metadata.schema().identifier_field_ids),
     )
+
+
+def hidden_columns_of(metadata: Any) -> frozenset[str]:
+    """Return the column of block ids, in lower case, if the table has one: `KnownTable.hidden`."""
+    blocks = block_ids_of(dict(metadata.properties), ())
+    own = blocks and next(
+        (one for one in metadata.schema().fields if one.field_id == blocks.field_id), None
+    )
+    return frozenset([own.name.lower()] if own else [])
 
 
 def latest_ms_of(metadata: Any) -> int:

@@ -225,7 +225,7 @@ def _known(
     """Load a table; one that cannot be loaded is reported and left out, and the import
     continues."""
     from reconciler.catalog.load import load_table
-    from reconciler.catalog.metadata import schema_of
+    from reconciler.catalog.metadata import hidden_columns_of, schema_of
     from reconciler.errors import UnavailableError, UserError
     from reconciler.table.observation import quoted_name
     from reconciler.workload_log.tables import KnownTable
@@ -238,7 +238,10 @@ def _known(
     except UserError as error:
         typer.echo(f"warning: {name} is left out: {error.what}", err=True)
         return None
-    return KnownTable(str(table.metadata.table_uuid), name, schema_of(table.metadata))
+    return KnownTable(
+        str(table.metadata.table_uuid), name, schema_of(table.metadata),
+        hidden_columns_of(table.metadata),
+    )  # fmt: skip
 
 
 def _touched(

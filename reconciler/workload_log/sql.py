@@ -394,7 +394,9 @@ _QUOTES = re.compile(r"[\"`\[\]]")
 
 
 def _fragment(scan: Scan, projection: tuple[int, ...], binding: Binding, engine: str) -> Fragment:
-    bound: Bound = bind(list(scan.conditions), scan.table.schema, binding)
+    hidden = scan.table.hidden
+    conditions = [one for one in scan.conditions if not hidden or not _only(one, hidden)]
+    bound: Bound = bind(conditions, scan.table.schema, binding)
     predicate_columns = fields_of(bound.predicate)
     columns = projection
     if not set(predicate_columns) <= set(projection):
@@ -404,6 +406,11 @@ def _fragment(scan: Scan, projection: tuple[int, ...], binding: Binding, engine:
         binding.event_ms, engine, unbound=bound.unbound, elsewhere=scan.elsewhere,
         merged=scan.merged,
     )  # fmt: skip
+
+
+def _only(condition: exp.Expr, columns: frozenset[str]) -> bool:
+    """Whether a condition is on these columns alone."""
+    return all(one.name.lower() in columns for one in condition.find_all(exp.Column))
 
 
 def _marked(scans: list[Scan], into: KnownTable | None) -> list[Scan]:

@@ -11,11 +11,17 @@ from reconciler.table.schema import Schema
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table of the catalog whose fragments are imported. name: as people write it."""
+    """A table of the catalog whose fragments are imported."""
 
     uuid: str
+    """The table's UUID."""
     name: str
+    """Its name as people write it."""
     schema: Schema
+    """Its columns."""
+    hidden: frozenset[str] = frozenset()
+    """Columns, in lower case, whose conditions count as none: block ids, by which queries were
+    routed, are others after the next rewrite."""
 
 
 class TableSchemas(Protocol):

@@ -59,7 +59,7 @@ def tables_of(handle: LiveHandle) -> CatalogTables:
 
 def _known(handle: LiveHandle, table: tuple[str, ...]) -> KnownTable | None:
     from reconciler.catalog.load import connect, load_table
-    from reconciler.catalog.metadata import schema_of
+    from reconciler.catalog.metadata import hidden_columns_of, schema_of
     from reconciler.table.observation import quoted_name
 
     config, timeout = handle.config, handle.timeout
@@ -69,4 +69,7 @@ def _known(handle: LiveHandle, table: tuple[str, ...]) -> KnownTable | None:
         log.warning("%s is left out of the import: %s", quoted_name(table), error.what)
         return None
     name = quoted_name((config.name, *table))
-    return KnownTable(str(loaded.metadata.table_uuid), name, schema_of(loaded.metadata))
+    return KnownTable(
+        str(loaded.metadata.table_uuid), name, schema_of(loaded.metadata),
+        hidden_columns_of(loaded.metadata),
+    )  # fmt: skip
