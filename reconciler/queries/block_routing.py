@@ -190,9 +190,13 @@ class _Meaning:
     """What the leaves of each tree hold, by the columns that the table still has."""
 
     schema: Schema
+    """The table's columns."""
     blocks: BlockIds
+    """Its trees."""
     wanted: Predicate
+    """What the query asks."""
     literals: Sequence[SlotLiterals]
+    """The query's literals."""
     notes: list[str]
     """What is said of them is added."""
 

@@ -44,7 +44,7 @@ def ids_of(blocks: Blocks, leaf: Int64) -> pa.Array:
     """Return the block id of each row. leaf: of each row."""
     if blocks.tree is None:
         return pa.nulls(len(leaf), pa.int32())
-    return pa.array((blocks.base + leaf).astype(np.int32))
+    return pa.array((leaf.astype(np.int64) + blocks.base).astype(np.int32))
 
 
 def permutation(
