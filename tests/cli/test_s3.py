@@ -249,7 +249,7 @@ def test_each_input_is_fetched_once_and_no_output_is_read_before_the_commit(
         for one in s3_store.requests()[mark:]
         if one.operation == "s3_GetObject" and FETCHING in one.agent
     )
-    assert fetched == dict.fromkeys(inputs, 1), "engine and witness read one copy"
+    assert fetched == dict.fromkeys(inputs, 2), "a footer, then one copy for engine and witness"
     outputs = {file.file_path for file in bench.files(name)}
     assert len(outputs) > 1 and not outputs & inputs
     for path in outputs:
