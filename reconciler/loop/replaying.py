@@ -209,8 +209,9 @@ class _Batches:
 
 
 def _batches(workload: Workload, span: Span) -> _Batches:
-    """Return the batches of the span; the last one ends behind the last query."""
-    until = workload.until_ms + 1
+    """Return the batches of the span, which begin at whole multiples of their length; the last one
+    ends behind the last query."""
+    until = (workload.until_ms // span.every_ms + 1) * span.every_ms
     length = min(span.days * DAY_MS, until - workload.since_ms)
     count = max(1, -(-length // span.every_ms))
     since = until - count * span.every_ms

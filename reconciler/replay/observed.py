@@ -87,6 +87,7 @@ class ObservedTable:
         if rewrite is None or rewrite.moves_by is not None:
             return self
         rows = np.sort([self.files.row_of[path] for path in rewrite.inputs]).astype(np.int64)
+        assert len(np.unique(self.files.partition[rows])) == 1, "an action is in one partition"
         made = _one_file_each(_written(self._view(rows, settings), rewrite, settings))
         kept = np.setdiff1d(np.arange(len(self.files)), rows)
         return self.at(kept)._with_written(made, settings)

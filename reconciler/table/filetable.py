@@ -137,6 +137,12 @@ class FileTable:
     def __len__(self) -> int:
         return len(self.path)
 
+    @property
+    def per_file(self) -> dict[str, Array | None]:
+        """Return every array with a value for each file, by the name of its field; None where it
+        was not read."""
+        return {name: getattr(self, name) for name in PER_FILE}
+
     @cached_property
     def derived(self) -> dict[str, Any]:
         """Cache of values derived from this table; a table never changes."""
@@ -163,18 +169,14 @@ class FileTable:
 
     def take(self, index: Array) -> FileTable:
         """Return the rows at `index` (int or bool array), with partitions unchanged."""
-        per_file = (
-            "path", "spec_id", "partition", "records", "bytes", "sequence", "added_ms",
-            "layout_written", "sort_order_id", "parquet", "encrypted", "position_deleted",
-            "delete_files", "delete_bytes", "equality_deletes", "newest_delete",
-        )  # fmt: skip
+        taken: dict[str, Any] = {
+            name: None if own is None else own[index] for name, own in self.per_file.items()
+        }
         return replace(
             self,
-            **{name: getattr(self, name)[index] for name in per_file},
+            **taken,
             columns={key: column.take(index) for key, column in self.columns.items()},
             column_sizes={key: sizes[index] for key, sizes in self.column_sizes.items()},
-            snapshot_id=None if self.snapshot_id is None else self.snapshot_id[index],
-            file_sequence=None if self.file_sequence is None else self.file_sequence[index],
         )
 
     def groups(self) -> list[tuple[int, Partition, Int64]]:
@@ -189,6 +191,15 @@ class FileTable:
             (*self.partitions[int(number)], piece.astype(np.int64))
             for number, piece in zip(ids, pieces, strict=True)
         ]
+
+
+PER_FILE = (
+    "path", "spec_id", "partition", "records", "bytes", "sequence", "added_ms",
+    "layout_written", "sort_order_id", "parquet", "encrypted", "position_deleted",
+    "delete_files", "delete_bytes", "equality_deletes", "newest_delete", "snapshot_id",
+    "file_sequence",
+)  # fmt: skip
+"""The fields of a file table that have a value for each file."""
 
 
 def beyond_trailing_nul(upper: Array, length: Int64) -> Array:

@@ -11,28 +11,34 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable, Int64
+from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.table.sample import RowGroups, RowSample
 
-_PER_FILE = (
-    "path", "spec_id", "partition", "records", "bytes", "sequence", "added_ms",
-    "layout_written", "sort_order_id", "parquet", "encrypted", "position_deleted",
-    "delete_files", "delete_bytes", "equality_deletes", "newest_delete",
-)  # fmt: skip
 _ARRAYS = tuple(one.name for one in fields(ColumnBounds) if one.name not in ("field_id", "kind"))
 
 
 def joined_files(first: FileTable, second: FileTable) -> FileTable:
     """Return the files of both, which share specs and partitions."""
     assert first.partitions == second.partitions
+    theirs = second.per_file
     joined: dict[str, Any] = {
-        name: np.concatenate((getattr(first, name), getattr(second, name))) for name in _PER_FILE
+        name: _either(own, theirs[name], len(first), len(second))
+        for name, own in first.per_file.items()
     }
     return replace(
         first,
         **joined,
         columns=_columns(first.columns, second.columns, len(first), len(second)),
         column_sizes=_counts(first.column_sizes, second.column_sizes, len(first), len(second)),
+    )
+
+
+def _either(first: Array | None, second: Array | None, one: int, two: int) -> Array | None:
+    """Return both arrays, with UNKNOWN where only one of them was read."""
+    if first is None and second is None:
+        return None
+    return np.concatenate(
+        (_unknown(one) if first is None else first, _unknown(two) if second is None else second)
     )
 
 

@@ -59,11 +59,47 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table = table or catalog.create_table("shop.sales", rows.schema)
         table.append(rows)
     catalog.create_table("shop.quiet", rows.schema).append(rows.slice(0, 100))
-    (home / "log.jsonl").write_text("".join(_line(n) + "\n" for n in range(120)))
+    _partitioned(catalog)
+    lines = [*(_line(n) for n in range(120)), *(_mixed(n) for n in range(80))]
+    (home / "log.jsonl").write_text("".join(line + "\n" for line in lines))
     (home / "mine.yaml").write_text(POLICY % ("mine", "mode: WorkloadAware", ""))
     none = "budgets: [{name: nothing, per: 24h, maxRewriteBytes: 1Ki}]"
     (home / "poor.yaml").write_text(POLICY % ("poor", "mode: WorkloadAware", none))
     return home
+
+
+def _partitioned(catalog: Any) -> None:
+    """rec.shop.mixed: partitions, one of them of NULL; NULL and NaN; texts; a day an append."""
+    random, count = np.random.default_rng(3), 6_000
+    rows = pa.table(
+        {
+            "share": pa.array([None, 7, 9] * (count // 3), pa.int32()),
+            "name": pa.array(
+                [None if n % 19 == 0 else f"u{n:05d}" for n in random.integers(0, 9_000, count)]
+            ),
+            "amount": np.where(random.random(count) < 0.1, np.nan, random.random(count)),
+        }
+    )
+    table = catalog.create_table("shop.mixed", rows.schema)
+    with table.update_spec() as spec:
+        spec.add_identity("share")
+    for part in range(4):
+        table.append(rows.slice(part * count // 4, count // 4))
+
+
+MIXED = (
+    "share = 7 and name >= 'u{0:05d}' and name < 'u{1:05d}'",
+    "share is null and name between 'u{0:05d}' and 'u{1:05d}'",
+    "amount > 0.{0:04d}",
+    "name is null",
+)
+
+
+def _mixed(number: int) -> str:
+    low = (number * 977) % 8_900
+    sql = f"select amount from shop.mixed where {MIXED[number % 4].format(low, low + 60)}"
+    at = f"2026-11-{7 + number // 20:02d}T{number % 20:02d}:00:00Z"
+    return json.dumps({"sql": sql, "timestamp": at})
 
 
 @pytest.fixture
@@ -108,6 +144,20 @@ def test_policies_are_compared_and_nothing_is_changed(cli: Cli, warehouse: Path)
             one["readCostBytes"] + one["rho"] * one["rewrittenBytes"], rel=1e-3
         )
     assert mine["batches"][0]["readBytes"] == none["batches"][0]["readBytes"]
+
+
+def test_partitions_nulls_and_nans_are_replayed_by_every_policy(cli: Cli) -> None:
+    code, out, said = cli(
+        "replay", "rec.shop.mixed", "-f", "mine.yaml", "--baseline", "sort-all", "--baseline",
+        "sort-new", "--baseline", "literal-wair", "--baseline", "new-tree", "-o", "json",
+    )  # fmt: skip
+    assert code == 0, said
+    policies = {one["name"]: one for one in json.loads(out)["policies"]}
+    for name, one in policies.items():
+        assert sum(batch["queries"] for batch in one["batches"]) == 80
+        assert one["files"] >= 3, f"{name} has written over partitions"
+    assert policies["sort-all"]["files"] == 3 and policies["none"]["files"] == 12
+    assert policies["sort-new"]["rewrites"] == 3
 
 
 def test_the_table_and_the_drawing_show_every_policy(cli: Cli, tmp_path: Path) -> None:

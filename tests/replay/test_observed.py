@@ -117,6 +117,23 @@ def test_a_file_without_a_sample_is_merged_and_loses_no_row() -> None:
         assert after.files.records.sum() == 10 * ROWS
 
 
+def test_every_array_of_a_table_has_a_value_for_each_file() -> None:
+    """Fields that only real tables have, too: whoever adds one to the file table is told here."""
+    exact = arrived(np.random.default_rng(0), 10 * ROWS, ROWS)
+    files = exact.file_table()
+    files = replace(files, snapshot_id=np.arange(10), file_sequence=np.arange(10))
+    arrays = {
+        name for name, value in vars(files).items() if isinstance(value, np.ndarray)
+    }  # fmt: skip
+    assert arrays == set(files.per_file)
+    seen = ObservedTable(files, exact.row_groups(), None)
+    for ordering in (BY_PART, ARRIVAL):
+        after = seen.after(rewrite(files.path.astype(str)[:4], ordering), SMALL)
+        lengths = {len(own) for own in after.files.per_file.values() if own is not None}
+        assert lengths == {len(after)} and after.files.snapshot_id is not None
+        assert after.files.snapshot_id[:6].tolist() == list(range(4, 10))
+
+
 def test_parts_of_a_table_join_to_the_whole() -> None:
     whole = observed(arrived(np.random.default_rng(0), 8 * ROWS, ROWS))
     first, last = np.arange(3), np.arange(3, 8)

@@ -138,6 +138,8 @@ def simulated_files(
         delete_bytes=zeros,
         equality_deletes=zeros,
         newest_delete=unknown,
+        snapshot_id=None,
+        file_sequence=None,
         columns=columns,
         column_sizes=column_sizes,
     )

@@ -19,6 +19,7 @@ from reconciler.queries.demanded import demands, predicate_columns
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.replay.run import Policy, ReplayTable
+from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.schema import SortColumn
 
 
@@ -46,17 +47,35 @@ def literal_wair(columns: Sequence[int], window: int, k_max: int) -> Policy[Repl
         used = [predicate_columns(demand.predicate, files.schema) for demand in wanted]
         vectors = signatures(savings.by_shape[:, chosen], used, list(columns))
         key = (SortColumn(columns[int(vectors.sum(axis=0).argmax())]),)
-        each = replace(extents(files.take(chosen), key), bytes=np.ones(len(chosen), dtype=np.int64))
-        groups = Lexicographic(key).groups(each, target_bytes=k_max, max_bytes=k_max)
         return [
-            Recluster(ordering=Lexicographic(key), target_bytes=settings.target_bytes,
-                row_group_bytes=settings.row_group_bytes,
-                inputs=tuple(sorted(files.path[chosen[group]])),
+            action
+            for number in np.unique(files.partition[chosen]).tolist()
+            for action in _sorts(
+                files, chosen[files.partition[chosen] == number], key, k_max, settings
             )
-            for group in groups.members
-        ]  # fmt: skip
+        ]
 
     return policy
+
+
+def _sorts(
+    files: FileTable, rows: Int64, key: tuple[SortColumn, ...], k_max: int, settings: Settings
+) -> list[Action]:
+    """Return the sorts of the chosen files of one partition, each of at most k_max files."""
+    each = replace(extents(files.take(rows), key), bytes=np.ones(len(rows), dtype=np.int64))
+    groups = Lexicographic(key).groups(each, target_bytes=k_max, max_bytes=k_max)
+    spec, partition = files.partitions[int(files.partition[rows[0]])]
+    return [
+        Recluster(
+            spec_id=spec,
+            partition=partition,
+            ordering=Lexicographic(key),
+            target_bytes=settings.target_bytes,
+            row_group_bytes=settings.row_group_bytes,
+            inputs=tuple(sorted(files.path[rows[group]])),
+        )
+        for group in groups.members
+    ]
 
 
 def recent(workload: Workload, window: int) -> Workload:
