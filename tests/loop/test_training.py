@@ -12,7 +12,7 @@ from bench.sessions import People, flights
 from bench.sessions import settings_of as session_settings
 from reconciler.advisor.advice import QD_TREE, AdviceInput, Settings, TreeSettings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.qdtree import networks
+from reconciler.advisor.qdtree import networks, woodblock
 from reconciler.advisor.qdtree.codes import codes_of
 from reconciler.advisor.qdtree.greedy import root_of
 from reconciler.advisor.qdtree.woodblock import ROUND, Training, trained
@@ -32,6 +32,7 @@ from tests.advisor.qdtree.worlds import random_world
 def small_networks(monkeypatch):
     """The paper's width takes time and shows nothing more."""
     monkeypatch.setattr(networks, "HIDDEN", 64)
+    monkeypatch.setattr(woodblock, "IMITATIONS", 2)
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def store(tmp_path):
 
 
 def test_a_tree_is_searched_once_for_the_same_inputs(store, tmp_path, monkeypatch, extra):
-    given = training(random_world(3, rows=600), ROUND)
+    given = training(random_world(3, rows=600), 5)
     found = trained_trees(store, tmp_path / "cache", "t", [given])
     assert found == Trees({given.name: codes_of(trained(given))})
     calls: list[Training] = []
@@ -223,6 +224,6 @@ def test_a_plan_has_the_trees_that_were_found(people, monkeypatch, extra):
 def test_a_search_does_not_change_the_tree_to_start_from(extra):
     world = random_world(3, rows=600)
     made = problem(*world)
-    given = Training(made, 20.0, root_of(made), ROUND)
+    given = Training(made, 20.0, root_of(made), 5)
     assert len(list(trained(given).leaves())) > 1
     assert codes_of(given.start) == (-1,)
