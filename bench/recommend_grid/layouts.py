@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from bench.recommend_grid.kinds import Kind, Query
 from bench.recommend_grid.price import Found, Pieces, pieces_of, priced
-from bench.recommend_on_spark.by_arrow import size_of, write_file, written
+from bench.recommend_on_spark.by_arrow import options_of, size_of, write_file, written
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries import transforms
@@ -292,7 +292,8 @@ def _along_leaves(rows: pa.Table, leaf: Int64, sizes: Sizes, folder: Path) -> It
 
 
 def _in_runs(rows: pa.Table, ends: Sequence[int], path: Path) -> None:
-    with pq.ParquetWriter(path, rows.schema, compression="zstd", compression_level=3) as writer:
+    options = options_of(rows, max(len(rows) // len(ends), 1))
+    with pq.ParquetWriter(path, rows.schema, **options) as writer:
         first = 0
         for end in ends:
             writer.write_table(rows.slice(first, end - first), row_group_size=end - first)

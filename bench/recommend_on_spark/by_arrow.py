@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -121,9 +122,13 @@ def size_of(rows: pa.Table, each: int) -> int:
 
 def write_file(rows: pa.Table, where: Path | pa.NativeFile, each: int) -> None:
     """Write the rows in row groups of `each` rows."""
-    coded = _coded(rows, each)
-    pq.write_table(
-        rows, where, compression="zstd", compression_level=3, use_dictionary=coded,
-        row_group_size=each, max_rows_per_page=PAGE_ROWS, dictionary_pagesize_limit=2 << 20,
-        store_decimal_as_integer=True, write_page_index=True, write_page_checksum=True,
-    )  # fmt: skip
+    pq.write_table(rows, where, row_group_size=each, **options_of(rows, each))
+
+
+def options_of(rows: pa.Table, each: int) -> dict[str, Any]:
+    """Return how the engine stores these rows in row groups of `each` rows."""
+    return {
+        "compression": "zstd", "compression_level": 3, "use_dictionary": _coded(rows, each),
+        "max_rows_per_page": PAGE_ROWS, "dictionary_pagesize_limit": 2 << 20,
+        "store_decimal_as_integer": True, "write_page_index": True, "write_page_checksum": True,
+    }  # fmt: skip
