@@ -24,7 +24,7 @@ from bench.recommend_on_spark.by_arrow import options_of, size_of, write_file, w
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries import transforms
-from reconciler.table.cut_tree import file_units, row_group_units
+from reconciler.rewrite.leaves import files_at
 from reconciler.table.filetable import Int64
 from reconciler.table.row_group_bytes import output_files, row_group_rows
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
@@ -266,29 +266,17 @@ class Laid:
 
 
 def _along_leaves(rows: pa.Table, leaf: Int64, sizes: Sizes, folder: Path) -> Iterator[Path]:
-    """Write files that end at leaves; several leaves in one file are row groups."""
+    """Write files that end at leaves, as the engine divides them into row groups."""
     per_row = size_of(rows, row_group_rows(sizes.row_group_bytes, 1.0 * rows.nbytes / len(rows)))
     per_row /= len(rows)
-    starts = np.flatnonzero(np.diff(leaf, prepend=-1))
-    edges = np.append(starts, len(leaf))
-    held = np.diff(edges)
+    held = np.diff(np.append(np.flatnonzero(np.diff(leaf, prepend=-1)), len(leaf)))
     most = row_group_rows(sizes.row_group_bytes, per_row)
-    number = 0
-    for unit in file_units(held, sizes.target_bytes / per_row):
-        first, last = int(edges[unit.first]), int(edges[unit.end])
-        cuts = first + (last - first) * np.arange(unit.files + 1) // unit.files
-        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
-            path = folder / f"{number:05d}.parquet"
-            number += 1
-            mine = held[unit.first : unit.end]
-            if unit.end - unit.first > 1:
-                runs = row_group_units(mine, sizes.row_group_bytes / per_row)
-                ends = [int(edges[unit.first + stop]) - first for _, stop in runs]
-                _in_runs(rows.slice(begin, end - begin), ends, path)
-            else:
-                groups = -(-(end - begin) // most)
-                write_file(rows.slice(begin, end - begin), path, -(-(end - begin) // groups))
-            yield path
+    begin = 0
+    for number, groups in enumerate(files_at(held, sizes.target_bytes / per_row, most)):
+        path = folder / f"{number:05d}.parquet"
+        _in_runs(rows.slice(begin, sum(groups)), np.cumsum(groups).tolist(), path)
+        begin += sum(groups)
+        yield path
 
 
 def _in_runs(rows: pa.Table, ends: Sequence[int], path: Path) -> None:
