@@ -29,7 +29,7 @@ least; what few partitions are worth is left to their price."""
 LEAST_SAMPLED = 10
 """Sampled rows per partition: fewer would overstate what queries skip."""
 
-PER_COLUMN = 2
+PER_COLUMN = 3
 """Transforms of one column that are simulated: the finest within the guard rails, and the next."""
 
 RECENT_FILES = 16
