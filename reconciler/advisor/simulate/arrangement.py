@@ -221,35 +221,48 @@ def _cut_at_leaves(
     ends = np.append(starts[1:], len(leaf))
     held = np.maximum(np.rint(rows.cumulative[ends] - rows.cumulative[starts]), 1).astype(np.int64)
     edges = np.append(np.searchsorted(starts, rows.starts), len(starts))
-    firsts, wanted, shared = [], [], []
+    units: list[tuple[int, int, int]] = []
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        for unit in file_units(held[begin:end], size.target_bytes / per_row):
-            firsts.append(begin + unit.first)
-            wanted.append(unit.files)
-            shared.append((begin + unit.first, begin + unit.end))
-    first = np.asarray(firsts, dtype=np.int64)
-    last = np.asarray([end for _, end in shared], dtype=np.int64) - 1
-    files, unit_of = _sliced(rows, starts[first], ends[last], np.asarray(wanted, float), number)
-    group_rows = size.row_group_bytes / per_row
-    parts, owner, inner = [], [], []
-    for file, unit in enumerate(unit_of.tolist()):
-        one, stop = shared[unit]
-        runs = row_group_units(held[one:stop], group_rows) if stop - one > 1 else ()
-        spans = [(starts[one + a], ends[one + b - 1]) for a, b in runs]
-        spans = spans or [(files.starts[file], files.ends[file])]
-        for span in spans:
-            records = rows.cumulative[span[1]] - rows.cumulative[span[0]]
-            each = records / files.stands_for[file]
-            parts.append(span)
-            owner.append(file)
-            inner.append(
-                row_groups_of(each * per_row, size.row_group_bytes) * files.stands_for[file]
-            )
-    at = np.asarray(parts, dtype=np.int64)
-    groups, of = _sliced(
-        rows, at[:, 0], at[:, 1], np.asarray(inner, dtype=float).reshape(-1), number
+        units += [
+            (begin + unit.first, begin + unit.end, unit.files)
+            for unit in file_units(held[begin:end], size.target_bytes / per_row)
+        ]
+    first, end, wanted = np.asarray(units, dtype=np.int64).reshape(-1, 3).T
+    files, unit_of = _sliced(rows, starts[first], ends[end - 1], wanted.astype(float), number)
+    span, owner = _row_group_spans(
+        files, first[unit_of], end[unit_of], (starts, ends, held), size.row_group_bytes / per_row
     )
-    return files, groups, np.asarray(owner, dtype=np.int64)[of]
+    each = (rows.cumulative[span[:, 1]] - rows.cumulative[span[:, 0]]) / files.stands_for[owner]
+    inner = row_groups_of(each * per_row, size.row_group_bytes) * files.stands_for[owner]
+    groups, of = _sliced(rows, span[:, 0], span[:, 1], inner, number)
+    return files, groups, owner[of]
+
+
+def _row_group_spans(
+    files: Slices,
+    first: Int64,
+    end: Int64,
+    leaves: tuple[Int64, Int64, Int64],
+    group_rows: float,
+) -> tuple[Int64, Int64]:
+    """Return the rows that row groups must not cross the ends of, int64[spans, 2], and the file of
+    each: a file of one leaf is one span. first, end: leaves of each file; leaves: start, end and
+    rows of each."""
+    starts, ends, held = leaves
+    alone = np.flatnonzero(end - first == 1)
+    spans = [np.stack((files.starts[alone], files.ends[alone]), axis=1)]
+    owners, until = [alone], files.ends
+    for file in np.flatnonzero(end - first > 1).tolist():
+        one, stop = int(first[file]), int(end[file])
+        runs = np.asarray(row_group_units(held[one:stop], group_rows), dtype=np.int64)
+        own = np.array([[files.starts[file], until[file]]])
+        if len(runs):
+            own = np.stack((starts[one + runs[:, 0]], ends[one + runs[:, 1] - 1]), axis=1)
+        spans.append(own)
+        owners.append(np.full(len(own), file, dtype=np.int64))
+    owner = np.concatenate(owners)
+    order = np.argsort(owner, kind="stable")
+    return np.concatenate(spans)[order], owner[order]
 
 
 def _sliced(
