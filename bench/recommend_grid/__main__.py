@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyiceberg
 
 from bench.recommend_grid.kinds import KINDS, Kind
 from bench.recommend_grid.layouts import Laid, Layout, best_of_all
@@ -139,7 +141,8 @@ def report(log: Path) -> str:
     ]
     notes = (
         f"{NOTES} Median {np.median(ratios):.3f}, worst {max(ratios):.3f}; error of the prediction "
-        f"{np.median(errors):.1%} at the median, {max(errors):.1%} at worst."
+        f"{np.median(errors):.1%} at the median, {max(errors):.1%} at worst. pyarrow "
+        f"{pa.__version__}, pyiceberg {pyiceberg.__version__}, numpy {np.__version__}."
     )
     return write_section(
         "Recommendations against brute force", "python -m bench.recommend_grid", rows, notes

@@ -26,6 +26,7 @@ from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import footer_model, table_view
+from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -174,3 +175,12 @@ def test_a_sort_by_which_no_query_skips_is_not_declared(monkeypatch):
     monkeypatch.setattr(spaces, "LEAST_SKIPPED", -1.0)
     else_chosen = recommend(given).chosen
     assert else_chosen is not None and else_chosen.ordering.key
+
+
+def test_the_number_of_files_does_not_hang_on_a_little_more_bytes():
+    """With as many bytes as predicted or a fifth more or less, the files are as many."""
+    found = recommend(given_of(ranges(DATE, 40, 30, 2_000), costs=LOCAL))
+    chosen = found.chosen
+    assert chosen is not None and chosen.files == 1.0
+    for share in (0.8, 1.0, 1.2):
+        assert output_files(share * found.today.target_bytes * FILES, chosen.target_bytes) == 1

@@ -11,9 +11,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS, MOST_FILE, SMALLEST_FILE
+from reconciler.advisor.pto.sizes import (
+    LEAST_GROUP_ROWS,
+    MOST_FILE,
+    SMALLEST_FILE,
+    declared_row_group,
+)
 from reconciler.advisor.pto.space import (
     SURE_ROWS,
+    TIE,
     WORKERS,
     CandidateLayout,
     Label,
@@ -46,6 +52,19 @@ def refined(space: Space, labels: Sequence[Label]) -> tuple[Label, ...]:
     with ThreadPoolExecutor(WORKERS) as executor:
         found = executor.map(lambda leader: _refined(space, leader), _leaders(space, labels))
         return tuple(label for mine in found for label in mine)
+
+
+def steady(space: Space, label: Label) -> Label:
+    """Return the same files by a size that they fill: the number of files is rounded, and a size in
+    the middle of two numbers makes one more if the rows take a little more than predicted."""
+    candidate = label.candidate
+    if space.partitionings[candidate.spec].partitions > 1 or not label.rewrite_bytes:
+        return label
+    size = label.bytes_written / max(round(label.files), 1)
+    target = min(max(declared_row_group(round(size)), SMALLEST_FILE), MOST_FILE)
+    sizes = Sizes(target, min(candidate.sizes.row_group_bytes, target))
+    (made,) = space.label([replace(candidate, sizes=sizes)])
+    return made if made.total <= (1.0 + TIE) * label.total else label
 
 
 def _leaders(space: Space, labels: Sequence[Label]) -> list[Label]:

@@ -6,7 +6,7 @@ The paper labels 12 candidates, because a label takes a physical rewrite of a sa
 from __future__ import annotations
 
 from reconciler.advisor.pto.methods.base import Choice
-from reconciler.advisor.pto.refine import refined
+from reconciler.advisor.pto.refine import refined, steady
 from reconciler.advisor.pto.space import Space, simplest
 from reconciler.advisor.pto.trees import grown
 
@@ -18,4 +18,5 @@ def simulation(space: Space, seed: int) -> Choice:
     finer = refined(space, space.labels)
     key = simplest(space, (*space.labels, *finer))
     finer = (*finer, *grown(space, key, seed))
-    return Choice(simplest(space, (*space.labels, *finer)).candidate, len(space.labels), finer)
+    picked = steady(space, simplest(space, (*space.labels, *finer)))
+    return Choice(picked.candidate, len(space.labels), (*finer, picked))
