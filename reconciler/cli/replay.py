@@ -94,12 +94,18 @@ def register(app: typer.Typer) -> None:
 
 def _require_place(plot: Path) -> None:
     """Refuse a drawing that could not be written, before the replay takes its time."""
+    import importlib.util
     import os
 
     from reconciler.errors import UserError
 
     if not os.access(plot.parent, os.W_OK) or plot.is_dir():
         raise UserError(f"cannot write {plot}", do="name a file in a directory you can write")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError(
+            "--plot needs matplotlib, which is not installed",
+            do="pip install 'table-layout-reconciler[report]'",
+        )
 
 
 def _draw(path: Path, found: Replayed) -> None:
@@ -133,7 +139,8 @@ def _rivals(step: Step, files: list[Path], baselines: list[str]) -> list[Rival]:
     mine = step.policy_name or MINE
     rivals = [Rival(NONE, step.policy, NONE), Rival(mine, step.policy)]
     rivals += [Rival(str(path), _policy_in(path)) for path in files]
-    rivals += [Rival(name, step.policy, name) for name in baselines if name != NONE]
+    named = [name for name in dict.fromkeys(baselines) if name != NONE]
+    rivals += [Rival(name, step.policy, name) for name in named]
     return rivals
 
 

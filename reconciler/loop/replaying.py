@@ -46,6 +46,8 @@ from reconciler.table.times import DAY_MS
 
 MOST_SAMPLED = 2_000
 """Files of which footers and rows are read; others are taken to be like the nearest of these."""
+MOST_BATCHES = 1_000
+"""Batches of one replay: a decision after each takes a second or so."""
 LITERAL_WINDOW, LITERAL_FILES = 16, 128
 """Queries that the literal reading of WAIR remembers, and files of one of its sorts (section 6)."""
 
@@ -111,7 +113,7 @@ def _replayed(
     arrivals, notes = _arrivals(seen, batches)
     later = np.concatenate([*arrivals, np.zeros(0, dtype=np.int64)])
     gone = np.flatnonzero(seen.files.added_ms > batches.ends[-1])
-    if len(gone) == len(table):
+    if len(gone) and len(gone) == len(table):
         notes.append("all files came after the last query: they stand at the start")
         gone = gone[:0]
     start = table.at(np.setdiff1d(np.arange(len(table)), np.union1d(later, gone)))
@@ -214,6 +216,11 @@ def _batches(workload: Workload, span: Span) -> _Batches:
     until = (workload.until_ms // span.every_ms + 1) * span.every_ms
     length = min(span.days * DAY_MS, until - workload.since_ms)
     count = max(1, -(-length // span.every_ms))
+    if count > MOST_BATCHES:
+        raise UserError(
+            f"{count:,} batches are more than {MOST_BATCHES:,}, a decision each",
+            do="a longer --every, or fewer --days",
+        )
     since = until - count * span.every_ms
     return _Batches(since, [since + (number + 1) * span.every_ms for number in range(count)])
 

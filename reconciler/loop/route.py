@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import UserError
@@ -88,6 +88,8 @@ def route(
     snapshots = (*observation.ancestry, *observation.other_snapshots)
     blocks = block_ids_of(observation.metadata.properties, snapshots)
     field = None if blocks is None else observation.schema.by_id.get(blocks.field_id)
+    if blocks is not None and blocks.since > observation.sequence_number:
+        blocks = replace(blocks, since=-1)  # copied from another table
     if blocks is None or field is None or field.type != "int" or len(field.path) != 1:
         left = tuple(_left(NO_COLUMN) for _ in query.nodes)
         return Routed(sql, "", observation.snapshot_id, left)
@@ -95,11 +97,12 @@ def route(
         _read(observation, blocks, reader, query, number, zone)
         for number in range(len(query.references))
     )
-    for read, reference in zip(reads, query.references, strict=True):
-        if not read.reason:
-            routed_query.add(reference, field.name, read.ids)
-    changed = any(not read.reason for read in reads)
-    text = query.query.sql(dialect=reader.dialect or None) if changed else sql
+    added = [(n, field.name, read.ids) for n, read in enumerate(reads) if not read.reason]
+    text = routed_query.inserted(sql, query, added, reader.dialect) if added else sql
+    if text is None:
+        reads = tuple(read if read.reason else replace(read, ids=(), reason=routed_query.UNSAFE)
+                      for read in reads)  # fmt: skip
+        text = sql
     return Routed(text, field.name, observation.snapshot_id, reads)
 
 

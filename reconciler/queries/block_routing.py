@@ -90,8 +90,15 @@ def ids_to_read(
             found += zip(low.tolist(), high.tolist(), strict=True)
             notes.append(_why_all(blocks, keys, len(rows)))
             continue
+        own = np.zeros(len(rows), dtype=np.bool_)
         for key in keys:
-            found += _matching(meaning.leaves(key), base_of(key), low, high)
+            leaves, base = meaning.leaves(key), base_of(key)
+            inside = (low >= base) & (high < base + len(leaves))
+            found += _matching(leaves, base, low[inside], high[inside])
+            own |= inside
+        if not own.all():  # no file of ours has ids of two trees, or of none: not our column
+            found += zip(low[~own].tolist(), high[~own].tolist(), strict=True)
+            notes.append(f"{plural(int((~own).sum()), 'file')} may hold ids of no tree of theirs")
     ids = _merged(found)
     some = ~held.none & ~held.unknown
     kept = _meet(ids, held.low, held.high) & some
@@ -259,7 +266,8 @@ def _end(cut: Cut, kind: Kind, *, upper: bool) -> int | float | bytes | None:
     if isinstance(cut.value, bytes):
         return cut.value + b"\x01" if upper and cut.value.endswith(b"\0") else cut.value
     if kind is Kind.INT and isinstance(cut.value, int):
-        return cut.value - (upper and not cut.inclusive) + (not upper and cut.inclusive)
+        value = cut.value - (upper and not cut.inclusive) + (not upper and cut.inclusive)
+        return min(max(value, -(1 << 63)), (1 << 63) - 1)
     return cut.value
 
 

@@ -53,10 +53,19 @@ def _row(result: Result) -> list[str]:
     run = result.replay
     return [
         result.name, iec(float(run.read_bytes.sum())), iec(float(run.read.sum())),
-        iec(float(run.rewritten_bytes.sum())), iec(float(run.cost.sum())), f"{run.ratio:.3f}",
-        f"{run.worst_ratio(EARLY_BATCHES):.3f}", f"{int(run.files[-1]):,}",
+        iec(float(run.rewritten_bytes.sum())), iec(float(run.cost.sum())), _ratio(run.ratio),
+        _ratio(run.worst_ratio(EARLY_BATCHES)),
+        f"{int(run.files[-1]):,}",
         f"{int(run.actions.sum()):,}",
     ]  # fmt: skip
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def document(found: Replayed) -> dict[str, Any]:
@@ -85,8 +94,8 @@ def _policy(found: Replayed, result: Result) -> dict[str, Any]:
         "readCostBytes": _whole(run.read.sum()),
         "rewrittenBytes": _whole(run.rewritten_bytes.sum()),
         "costBytes": _whole(run.cost.sum()),
-        "ratio": round(run.ratio, 4),
-        "worstRatio": round(run.worst_ratio(EARLY_BATCHES), 4),
+        "ratio": _rounded(run.ratio),
+        "worstRatio": _rounded(run.worst_ratio(EARLY_BATCHES)),
         "files": int(run.files[-1]),
         "rewrites": int(run.actions.sum()),
         "batches": [

@@ -92,14 +92,17 @@ class Replay(Generic[Table]):
         return self.read + self.rewritten
 
     @property
-    def ratio(self) -> float:
-        """Return the total cost divided by that of doing nothing."""
-        return float(self.cost.sum() / max(self.untouched.sum(), 1.0))
+    def ratio(self) -> float | None:
+        """Return the total cost divided by that of doing nothing; None if that is nothing."""
+        none = float(self.untouched.sum())
+        return float(self.cost.sum()) / none if none > 0.0 else None
 
-    def worst_ratio(self, first: int = 0) -> float:
-        """Return the greatest ratio of the costs so far, at any step from `first` on."""
+    def worst_ratio(self, first: int = 0) -> float | None:
+        """Return the greatest ratio of the costs so far, at any step from `first` on; None if
+        there is no such step."""
         ours, none = np.cumsum(self.cost)[first:], np.cumsum(self.untouched)[first:]
-        return float((ours / np.maximum(none, 1.0)).max(initial=0.0))
+        known = none > 0.0
+        return float((ours[known] / none[known]).max()) if known.any() else None
 
 
 def replay(

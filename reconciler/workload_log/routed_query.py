@@ -1,4 +1,5 @@
-"""Finds where a SELECT reads a table, and adds conditions on block ids there.
+"""Finds where a SELECT reads a table, and inserts conditions on block ids there. The rest of the
+text stays as it is, character by character: another way to write it may mean something else.
 
 A condition may stand beside a WHERE only if it follows from it: it is made from conditions of the
 same WHERE (and of the ON of the table's own inner join) on this table alone, which every engine
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
 
 from reconciler.errors import UserError
 from reconciler.table.schema import Field, Schema
@@ -34,7 +36,15 @@ _PLAIN = (
 """What means the same in every session and at any time."""
 _OWN = ("this", "db", "catalog", "alias", "hints")
 """Parts of a table's node that do not change which rows it gives."""
-_OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
+_DAY = r"\d{4}-\d\d-\d\d"
+_TIME = _DAY + r"[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?"
+_PLAIN_TIME = re.compile(rf"{_DAY}|{_TIME}")
+_ZONED_TIME = re.compile(rf"{_TIME} ?(?:Z|[+-]\d\d:\d\d)")
+_INEXACT = (exp.DType.FLOAT, exp.DType.DOUBLE)
+_EXACT = 1 << 24
+"""Whole numbers below it are the same as floats."""
+_COLLATES = ("mysql", "tsql", "singlestore")
+"""Dialects of engines whose usual collation ignores case."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,14 @@ class Reference:
     """Its conditions on the table alone."""
     why_not: str = ""
     """Why it gets no condition, "" if it may."""
+    join: exp.Join | None = None
+    """Its own join, whose ON may get the condition where the SELECT has no WHERE."""
+
+    @property
+    def select_where(self) -> exp.Expr | None:
+        """Return the condition of the SELECT's WHERE, None if it has none."""
+        where = None if self.select is None else self.select.args.get("where")
+        return None if where is None else where.this
 
     def alone(self, table: exp.Table, dialect: str) -> str:
         """Return a query for the rows of the table that meet the conditions."""
@@ -59,6 +77,16 @@ class Reference:
         for condition in self.conditions:
             select = select.where(condition.copy(), copy=False)
         return select.sql(dialect=dialect or None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """alone: whether the SELECT reads this table only; zoned: whether the session's time zone is
+    known; collates: whether texts may be compared without case."""
+
+    alone: bool
+    zoned: bool
+    collates: bool
 
 
 @dataclass(frozen=True)
@@ -91,7 +119,10 @@ def parsed(
             "only one SELECT can be routed", do="give one query, without other statements"
         )
     nodes = tuple(_nodes(query, reader, levels, table))
-    found = tuple(_reference(node, table.schema, zoned) for node in nodes)
+    collates = reader.dialect in _COLLATES
+    found = tuple(_reference(node, table.schema, _Rules(True, zoned, collates)) for node in nodes)
+    if HINT in sql:
+        found = tuple(Reference(None, None, why_not=HINTED) for _ in nodes)
     return Parsed(query, nodes, found)
 
 
@@ -105,22 +136,24 @@ def _nodes(
                 yield node
 
 
-def _reference(node: exp.Table, schema: Schema, zoned: bool) -> Reference:
+def _reference(node: exp.Table, schema: Schema, rules: _Rules) -> Reference:
     why = _why_not(node)
     clause = node.parent
     select = clause.parent if clause is not None else None
-    if why or not isinstance(select, exp.Select):
+    if why or not isinstance(select, exp.Select) or select.args.get("match"):
         return Reference(None, None, why_not=why or NESTED)
     name = node.args["alias"].this if node.args.get("alias") else node.this
     alone = not (select.args.get("joins") or select.args.get("laterals"))
-    where = select.args.get("where")
+    where, own = select.args.get("where"), None
     given = _conjuncts(where.this if where is not None else None)
-    if isinstance(clause, exp.Join) and not clause.side:
-        given += _conjuncts(clause.args.get("on"))
-    usable = tuple(one for one in given if _usable(one, name.name, schema, alone, zoned))
-    if not usable:
+    if isinstance(clause, exp.Join) and not clause.side and clause.args.get("on"):
+        own = clause
+        given += _conjuncts(clause.args["on"])
+    rules = replace(rules, alone=alone)
+    usable = tuple(one for one in given if _usable(one, name, schema, rules))
+    if not usable or (where is None and own is None):
         return Reference(None, None, why_not=NO_CONDITION)
-    return Reference(select, name, usable)
+    return Reference(select, name, usable, join=own)
 
 
 def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
@@ -133,6 +166,8 @@ def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 NESTED = "it is not read directly by FROM or JOIN of a SELECT"
+HINT = "/*+"
+HINTED = "the query has hints, which may change what is read"
 NO_CONDITION = "the SELECT that reads it has no condition on it alone that can be used"
 
 
@@ -145,6 +180,8 @@ def _why_not(node: exp.Table) -> str:
     alias = node.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         return "its columns are renamed in FROM"
+    if alias is not None and not isinstance(alias.this, exp.Identifier):
+        return "it is read as of another time"
     if not node.args.get("db") and _is_cte(node):
         return "a common table expression has its name"
     clause = node.parent
@@ -181,7 +218,9 @@ def _of_join(join: exp.Join) -> str:
 
 def _extended(select: exp.Expr | None, own: exp.Join | None) -> str:
     """Return whether a later join may extend rows of the others by NULL."""
-    joins = list(select.args.get("joins") or []) if isinstance(select, exp.Select) else []
+    if not isinstance(select, exp.Select):
+        return NESTED
+    joins = list(select.args.get("joins") or [])
     later = joins if own is None else joins[joins.index(own) + 1 :]
     if any((one.side or "").upper() in ("RIGHT", "FULL") for one in later):
         return "it is on the side of an outer join that may be NULL"
@@ -190,70 +229,225 @@ def _extended(select: exp.Expr | None, own: exp.Join | None) -> str:
     return ""
 
 
-def _usable(condition: exp.Expr, name: str, schema: Schema, alone: bool, zoned: bool) -> bool:
+def _usable(condition: exp.Expr, name: exp.Identifier, schema: Schema, rules: _Rules) -> bool:
     """Whether a condition is on this table alone, and means the same everywhere."""
     if isinstance(condition, (exp.And, exp.Or)):
-        sides = (condition.left, condition.right)
-        return all(_usable(one, name, schema, alone, zoned) for one in sides)
+        return all(_usable(one, name, schema, rules) for one in (condition.left, condition.right))
     if isinstance(condition, exp.Paren):
-        return _usable(condition.this, name, schema, alone, zoned)
+        return _usable(condition.this, name, schema, rules)
     if isinstance(condition, exp.Not):
         inside = condition.this.unnest()
         # Engines do not agree whether NaN meets a comparison that is negated.
         exact = isinstance(inside, (exp.Is, exp.In)) or not any(
             field is None or field.type in ("float", "double")
-            for field in _fields(inside, name, schema, alone)
+            for field in _fields(inside, name, schema, rules.alone)
         )
-        return exact and _usable(inside, name, schema, alone, zoned)
-    nodes = list(condition.walk())
-    fields = _fields(condition, name, schema, alone)
-    if not fields or not all(isinstance(one, _PLAIN) for one in nodes):
+        return exact and _usable(inside, name, schema, rules)
+    fields = _fields(condition, name, schema, rules.alone)
+    if not fields or not all(isinstance(one, _PLAIN) for one in condition.walk()):
         return False
-    texts = [one.name for one in nodes if isinstance(one, exp.Literal) and one.is_string]
-    numbers = any(isinstance(one, exp.Literal) and not one.is_string for one in nodes)
-    return all(one is not None and _alike(one, texts, numbers, zoned) for one in fields)
+    return all(one is not None and _alike(one, condition, rules) for one in fields)
 
 
-def _fields(condition: exp.Expr, name: str, schema: Schema, alone: bool) -> list[Field | None]:
+def _fields(
+    condition: exp.Expr, name: exp.Identifier, schema: Schema, alone: bool
+) -> list[Field | None]:
     """Return the column of the table that each name in a condition means; None for another."""
     columns = condition.find_all(exp.Column)
     return [_field(column, name, schema, alone) for column in columns]
 
 
-def _field(column: exp.Column, name: str, schema: Schema, alone: bool) -> Field | None:
+def _field(column: exp.Column, name: exp.Identifier, schema: Schema, alone: bool) -> Field | None:
     parts = [part.name for part in column.parts]
     if len(parts) == 1:
         return schema.at(parts) if alone else None
-    if parts[0].lower() != name.lower():
-        return None
-    return schema.at(parts[1:])
+    return schema.at(parts[1:]) if _same_name(column.parts[0], name) else None
 
 
-def _alike(field: Field, texts: Sequence[str], numbers: bool, zoned: bool) -> bool:
-    """Whether engines compare a column with these literals alike, in any session."""
+def _same_name(one: exp.Expr, other: exp.Identifier) -> bool:
+    """Whether two names are the same in every dialect: some fold names that are not quoted."""
+    if not isinstance(one, exp.Identifier) or bool(one.quoted) != bool(other.quoted):
+        return False
+    return one.name == other.name if one.quoted else one.name.lower() == other.name.lower()
+
+
+def _alike(field: Field, condition: exp.Expr, rules: _Rules) -> bool:
+    """Whether engines compare a column with the literals of a condition alike, in any session."""
     kind = field.type
+    literals = list(condition.find_all(exp.Literal))
+    texts = [one.name for one in literals if one.is_string]
+    numbers = [one.name for one in literals if not one.is_string]
     if kind == "string":
-        return not numbers
+        return not numbers and not rules.collates
     if kind in ("binary", "uuid") or kind.startswith("fixed"):
         return False
     if kind == "date" or kind.startswith("timestamp"):
-        if numbers:
-            return False
-        offset = [bool(_OFFSET.search(text)) and ":" in text for text in texts]
-        return zoned or (all(offset) if kind.startswith("timestamptz") else not any(offset))
-    return not texts
+        return not numbers and all(_is_time(text, kind, rules.zoned) for text in texts)
+    if texts:
+        return False
+    return kind in ("float", "double", "boolean") or not _rounds(condition, numbers)
 
 
-def add(reference: Reference, column: str, ids: Sequence[tuple[int, int]]) -> None:
-    """Add the condition that a row has one of these ids, or none."""
-    assert reference.select is not None and reference.name is not None
+def _is_time(text: str, kind: str, zoned: bool) -> bool:
+    """Whether all engines read the same day or instant in a text."""
+    if not kind.startswith("timestamptz"):
+        return _PLAIN_TIME.fullmatch(text) is not None
+    with_zone = _ZONED_TIME.fullmatch(text) is not None
+    return with_zone or (zoned and _PLAIN_TIME.fullmatch(text) is not None)
+
+
+def _rounds(condition: exp.Expr, numbers: Sequence[str]) -> bool:
+    """Whether engines may compare whole numbers or decimals as floats, which rounds both sides."""
+    types = (one.this for one in condition.find_all(exp.DataType))
+    if any(one in _INEXACT for one in types):
+        return True
+    return any(
+        "e" in text.lower() or ("." in text and abs(float(text)) >= _EXACT) for text in numbers
+    )
+
+
+UNSAFE = "no place for the condition is found in its text"
+
+
+def inserted(
+    sql: str,
+    parsed: Parsed,
+    added: Sequence[tuple[int, str, Sequence[tuple[int, int]]]],
+    dialect: str,
+) -> str | None:
+    """Return the text with conditions, None if they cannot be inserted safely.
+
+    added: the number of each read, the name of the column, and the ids. The tree of the result is
+    the given query's with these conditions, as the parser sees it.
+    """
+    for behind in (True, False):
+        text = _with_conditions(sql, parsed, added, dialect, behind)
+        if text is not None:
+            return text
+    return None
+
+
+def _with_conditions(
+    sql: str,
+    parsed: Parsed,
+    added: Sequence[tuple[int, str, Sequence[tuple[int, int]]]],
+    dialect: str,
+    behind: bool,
+) -> str | None:
+    """Return the text with conditions behind those that are there, or before them."""
+    tokens = list(sqlglot.tokenize(sql, dialect=dialect or None))
+    edits: list[tuple[int, str]] = []
+    wanted = parsed.query.copy()
+    nodes = list(wanted.find_all(exp.Table, bfs=False))
+    every = list(parsed.query.find_all(exp.Table, bfs=False))
+    for number, column, ids in added:
+        reference, node = parsed.references[number], parsed.nodes[number]
+        condition = _condition(reference, column, ids)
+        found = _edits(tokens, reference, node, condition.sql(dialect=dialect or None), behind)
+        if found is None:
+            return None
+        edits += found
+        twin = nodes[next(n for n, one in enumerate(every) if one is node)]
+        _add(twin, condition, to_join=reference.select_where is None)
+    text = sql
+    for place, piece in sorted(edits, key=lambda edit: -edit[0]):
+        text = text[:place] + piece + text[place:]
+    try:
+        again = [one for one in sqlglot.parse(text, dialect=dialect or None) if one]
+    except (SqlglotError, RecursionError):
+        return None
+    return text if len(again) == 1 and _canonical(again[0]) == _canonical(wanted) else None
+
+
+def _condition(reference: Reference, column: str, ids: Sequence[tuple[int, int]]) -> exp.Expr:
+    """Return the condition that a row has one of these ids, or none."""
+    assert reference.name is not None
     block = exp.column(
         exp.to_identifier(column, quoted=not column.isidentifier() or None),
         table=reference.name.copy(),
     )
-    parts = condition_parts(block, ids)
-    reference.select.where(exp.or_(*parts, exp.Is(this=block.copy(), expression=exp.Null())),
-                           copy=False)  # fmt: skip
+    null = exp.Is(this=block.copy(), expression=exp.Null())
+    return exp.paren(exp.or_(*condition_parts(block, ids), null), copy=False)
+
+
+def _add(node: exp.Table, condition: exp.Expr, *, to_join: bool) -> None:
+    """Add the condition to the WHERE of the SELECT that reads the table, or to its join."""
+    clause = node.parent
+    assert clause is not None
+    if to_join:
+        assert isinstance(clause, exp.Join)
+        clause.set("on", exp.and_(clause.args["on"], condition.copy()))
+        return
+    select = clause.parent
+    assert isinstance(select, exp.Select)
+    select.where(condition.copy(), copy=False)
+
+
+def _edits(
+    tokens: Sequence[Token], reference: Reference, node: exp.Table, condition: str, behind: bool
+) -> list[tuple[int, str]] | None:
+    """Return what is inserted where, as (offset, text); None if the place is not found."""
+    own = reference.select_where
+    word = TokenType.WHERE
+    if own is None and reference.join is not None:
+        own, word = reference.join.args["on"], TokenType.ON
+    at = node.this.meta.get("start")
+    if at is None or own is None:
+        return None
+    first = next((n for n, t in enumerate(tokens) if t.start <= at <= t.end), len(tokens))
+    place = next((n for n in _level(tokens, first + 1) if tokens[n].token_type == word), None)
+    if place is None or place + 1 >= len(tokens):
+        return None
+    begin, last = tokens[place + 1].start, place
+    for number in _level(tokens, place + 1):
+        if tokens[number].text.upper().partition(" ")[0] in _ENDS:
+            break
+        last = _closing(tokens, number)
+    end = tokens[last].end + 1
+    if isinstance(own, exp.Connector) and not isinstance(own, exp.And):
+        return [(begin, "("), (end, f") AND {condition}")]
+    return [(end, f" AND {condition}")] if behind else [(begin, f"{condition} AND ")]
+
+
+_OPENS, _CLOSES = (TokenType.L_PAREN, TokenType.L_BRACKET), (TokenType.R_PAREN, TokenType.R_BRACKET)
+_ENDS = frozenset((
+    "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "FETCH", "OFFSET", "UNION", "EXCEPT",
+    "INTERSECT", "MINUS", ";", "CLUSTER", "DISTRIBUTE", "SORT", "FOR", "SETTINGS", "FORMAT",
+    "CONNECT", "START", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "WHERE",
+))  # fmt: skip
+"""What may follow a WHERE or an ON. Where another word follows, the result is not that which is
+wanted, and the query stays as it is."""
+
+
+def _level(tokens: Sequence[Token], first: int) -> Iterator[int]:
+    """Yield the tokens of one level of parentheses, until it ends."""
+    number = first
+    while number < len(tokens) and tokens[number].token_type not in _CLOSES:
+        yield number
+        number = _closing(tokens, number) + 1
+
+
+def _closing(tokens: Sequence[Token], number: int) -> int:
+    """Return the token that closes what the given one opens; itself if it opens nothing."""
+    depth = 0
+    for place in range(number, len(tokens)):
+        depth += (tokens[place].token_type in _OPENS) - (tokens[place].token_type in _CLOSES)
+        if depth == 0:
+            return place
+    return len(tokens) - 1
+
+
+def _canonical(query: exp.Expr) -> exp.Expr:
+    """Return the tree with the parts of each WHERE and ON in one order, without parentheses around
+    them."""
+    found = query.copy()
+    for node in found.find_all(exp.Where, exp.Join):
+        name = "this" if isinstance(node, exp.Where) else "on"
+        given = node.args.get(name)
+        if given is not None:
+            parts = sorted((one.unnest() for one in _conjuncts(given)), key=lambda one: one.sql())
+            node.set(name, exp.and_(*parts) if len(parts) > 1 else parts[0])
+    return found
 
 
 def condition_parts(block: exp.Column, ids: Sequence[tuple[int, int]]) -> list[exp.Expr]:

@@ -81,7 +81,9 @@ def stops_early(node: exp.Expr) -> bool:
         return False
     if any(node.args.get(name) for name in _ALL_ROWS):
         return False
-    if any(item.find(exp.AggFunc, exp.Window, exp.Query) for item in node.expressions):
+    # A function that the parser does not know may be an aggregate.
+    reads_all = (exp.AggFunc, exp.Window, exp.Query, exp.Anonymous)
+    if any(item.find(*reads_all) for item in node.expressions):
         return False
     source = node.args.get("from_")
     if source is None or not isinstance(source.this, exp.Table):

@@ -60,7 +60,10 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table.append(rows)
     catalog.create_table("shop.quiet", rows.schema).append(rows.slice(0, 100))
     _partitioned(catalog)
+    catalog.create_table("shop.bare", rows.schema)
     lines = [*(_line(n) for n in range(120)), *(_mixed(n) for n in range(80))]
+    bare = {"sql": "select pad from shop.bare where part = 3", "timestamp": "2026-11-08T00:00:00Z"}
+    lines.append(json.dumps(bare))
     (home / "log.jsonl").write_text("".join(line + "\n" for line in lines))
     (home / "mine.yaml").write_text(POLICY % ("mine", "mode: WorkloadAware", ""))
     none = "budgets: [{name: nothing, per: 24h, maxRewriteBytes: 1Ki}]"
@@ -174,6 +177,16 @@ def test_the_table_and_the_drawing_show_every_policy(cli: Cli, tmp_path: Path) -
     assert "<svg" in drawing.read_text() and "new-tree" in drawing.read_text()
 
 
+def test_what_nothing_is_known_of_is_not_shown_as_a_ratio(cli: Cli) -> None:
+    code, out, said = cli("replay", "rec.shop.sales", "--every", "240h", "-o", "json")
+    assert code == 0, said
+    assert all(one["worstRatio"] is None for one in json.loads(out)["policies"])
+    code, out, said = cli("replay", "rec.shop.bare", "-o", "json")
+    assert code == 0, said
+    found = json.loads(out)
+    assert all(one["ratio"] is None for one in found["policies"]) and not found["notes"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -181,6 +194,7 @@ def test_the_table_and_the_drawing_show_every_policy(cli: Cli, tmp_path: Path) -
         (("rec.shop.sales", "--baseline", "magic"), "sort-all"),
         (("rec.shop.sales", "--every", "soon"), "--every"),
         (("rec.shop.sales", "--every", "1s"), "--every"),
+        (("rec.shop.sales", "--every", "1m"), "--every"),
         (("rec.shop.sales", "--policy", "log.jsonl"), "log.jsonl:1"),
         (("rec.shop.sales", "--plot", "/nowhere/costs.svg"), "/nowhere/costs.svg"),
     ],

@@ -21,6 +21,7 @@ from reconciler.table.block_ids import BlockTree, base_of, key_of
 from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.observation import Observation
 from reconciler.table.summary_keys import ATTEMPT_ID, BLOCK_TREES
+from reconciler.workload_log import routed_query
 from tests.conftest import sqlite_catalog
 
 BLOCK = "layout_block"
@@ -355,6 +356,93 @@ def test_what_depends_on_the_session_does_not_count(world: Callable[..., World])
         "SELECT id FROM t WHERE NOT price >= 4.0",
     ):
         assert not made_up.routed(sql).changed
+
+
+def _inserted(sql: str, routed: str) -> bool:
+    """Whether the second text is the first one with something inserted."""
+    rest = iter(routed)
+    return all(letter in rest for letter in sql)
+
+
+TO_THE_LETTER = (
+    "SELECT id, shop ~ 'a' FROM t WHERE day < 5 AND shop ~ 'a|b'",
+    "SELECT id FROM t WHERE shop !~ 'a' AND day < 5 -- the last line\n",
+    "select ID from T where  (Day<5)  /* a note */  order by id limit 3",
+    "SELECT id FROM t WHERE day < 3 OR day IS NULL OR day < 2 ORDER BY id",
+    "SELECT id FROM (SELECT * FROM t WHERE day < 5) q WHERE q.shop ~ 'a'",
+    "SELECT a.id FROM t a JOIN t b ON a.id = b.id AND b.day < 3 AND b.shop ~ 'a' ORDER BY 1",
+    "SELECT list_transform([1, 2], x -> x + 1), id FROM t WHERE day < 5 AND id::text ~ '1'",
+)
+
+
+@pytest.mark.parametrize("sql", TO_THE_LETTER)
+def test_the_text_stays_as_it_is_but_for_the_conditions(
+    world: Callable[..., World], sql: str
+) -> None:
+    made_up, *_ = _laid_out(world)
+    found = made_up.agrees(sql)
+    assert found.changed and _inserted(sql, found.sql), found.sql
+
+
+@pytest.mark.parametrize(
+    ("sql", "dialect"),
+    [
+        ("SELECT id FROM t WHERE id = 9007199254740992e0", "duckdb"),
+        ("SELECT id FROM t WHERE id <= CAST(9007199254740993 AS DOUBLE)", "duckdb"),
+        ("SELECT id FROM t WHERE day = CAST(16777217 AS FLOAT)", "duckdb"),
+        ("SELECT id FROM t WHERE day < 16777217.5", "bigquery"),
+        ("SELECT id FROM t WHERE shop = 'A'", "mysql"),
+        ("SELECT id FROM t /*+ OPTIONS('snapshot-id'='5') */ WHERE day < 3", "spark"),
+        ("SELECT x.id FROM (t y JOIN t x ON x.id = y.id) WHERE x.day < 3", "duckdb"),
+        ("SELECT id FROM t@v1 WHERE day < 3", "spark"),
+    ],
+)
+def test_what_engines_may_understand_otherwise_gets_no_condition(
+    world: Callable[..., World], sql: str, dialect: str
+) -> None:
+    made_up, *_ = _laid_out(world)
+    found = route(made_up.observed(), sql, dialect)
+    assert not found.changed and found.sql == sql
+
+
+def test_a_quoted_name_is_another_one_than_the_same_without_quotes(
+    world: Callable[..., World],
+) -> None:
+    made_up, *_ = _laid_out(world)
+    sql = 'SELECT x.id FROM t AS "x" JOIN t AS X ON "x".id = X.id WHERE x.day < 3'
+    quoted, plain = route(made_up.observed(), sql, "snowflake").reads
+    assert quoted.reason and plain.ids
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "zoned", "usable"),
+    [
+        ("2024-01-03", "timestamp", False, True),
+        ("2024-01-03 12:00:00.5", "timestamp", False, True),
+        ("2024-01-03 12:00:00+05", "timestamp", True, False),
+        ("2024-01-03 12:00:00 America/New_York", "timestamp", True, False),
+        ("2024-01-03 12:00:00+05:00", "timestamptz", False, True),
+        ("2024-01-03 12:00:00", "timestamptz", False, False),
+        ("2024-01-03 12:00:00", "timestamptz", True, True),
+        ("3 Jan 2024", "date", False, False),
+    ],
+)
+def test_times_count_only_in_forms_that_all_engines_read_alike(
+    text: str, kind: str, zoned: bool, usable: bool
+) -> None:
+    assert routed_query._is_time(text, kind, zoned) == usable
+
+
+def test_properties_of_another_table_leave_no_row_out(world: Callable[..., World]) -> None:
+    made_up, *_ = _laid_out(world)
+    sql = "SELECT id FROM t WHERE day < 5 AND shop = 'a'"
+    made_up.set({f"write.metadata.metrics.column.{BLOCK}": "none"})
+    made_up.append([(900, 2, "a", 1.0)], [7])
+    made_up.set({block_ids.SINCE: "1000000"})
+    made_up.agrees(sql)
+    other = made_up.table.schema().find_field("day").field_id
+    made_up.set({block_ids.COLUMN: str(other), block_ids.SINCE: "1"})
+    made_up.agrees(sql)
 
 
 @pytest.mark.parametrize("sql", ["SELECT 1", "DELETE FROM t WHERE day < 5", "SELEC x", "", "a; b"])

@@ -8,13 +8,14 @@ import random
 import numpy as np
 import pytest
 
+from reconciler.queries import block_routing
 from reconciler.queries.block_routing import described
 from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
 from reconciler.queries.pruning import may_match
 from reconciler.rewrite.columns import Column
 from reconciler.table.block_ids import BlockTree
-from reconciler.table.cut_tree import made
-from reconciler.table.values import kind_of
+from reconciler.table.cut_tree import Cut, made
+from reconciler.table.values import Kind, kind_of
 from tests.rewrite import model
 from tests.rewrite.model import PRIMITIVES
 from tests.rewrite.test_leaves import _count, _domain, _leaf, _random_tree
@@ -57,3 +58,11 @@ def _met(field: int, kind: str, value: object) -> list[tuple[Predicate, tuple[np
     own = _domain(kind, value)
     literal = np.array([own], dtype=object if isinstance(own, bytes) else None)
     return [*found, *((Comparison(ref, op, 0), (literal,)) for op in ("=", "<=", ">=", "!="))]
+
+
+@pytest.mark.parametrize("value", [-(1 << 63), (1 << 63) - 1])
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_thresholds_at_the_end_of_a_type_stay_in_it(value: int, inclusive: bool) -> None:
+    for upper in (False, True):
+        end = block_routing._end(Cut(1, value, inclusive), Kind.INT, upper=upper)
+        assert isinstance(end, int) and -(1 << 63) <= end < 1 << 63

@@ -434,6 +434,8 @@ READS = (
     "WITH c AS (SELECT * FROM db.t WHERE i > 3) SELECT * FROM c LIMIT 5",
     "SELECT 1 FROM (SELECT * FROM db.t) x LIMIT 5",
     "SELECT (SELECT max(i) FROM db.t) FROM db.t LIMIT 5",
+    "SELECT my_aggregate(i) FROM db.t LIMIT 1",
+    "SELECT approx_set(i) FROM db.t LIMIT 1",
 )
 
 
