@@ -362,11 +362,11 @@ LINES = ("-", "--", "-.", ":")
 
 def added_costs(found: Replayed) -> str:
     """The costs of policies in a replay as they add up over the batches: reading and rewriting."""
-    days = (np.array(found.ends_ms) - found.since_ms) / (24 * HOUR_MS)
+    days = (np.array([found.since_ms, *found.ends_ms]) - found.since_ms) / (24 * HOUR_MS)
     with _figure(width=7.5, height=3.8) as (figure, axes):
         ax, most = axes[0], 0.0
         for number, result in enumerate(found.results):
-            total = np.cumsum(result.replay.cost)
+            total = np.cumsum([0.0, *result.replay.cost])
             most = max(most, float(total[-1]))
             ax.plot(
                 days, total, LINES[number % len(LINES)], label=result.name,
