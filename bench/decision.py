@@ -69,13 +69,11 @@ def query(position: int, column: int, low: int, width: int, at_ms: int, weight: 
 NOTE = "Goals: at most 1.5 CPU s, aim at 1.0."
 
 
-def speed() -> None:
-    files, queries = 100_000, 1_000
-    random = np.random.default_rng(0)
-    per_file = 20
+def many_files(random: np.random.Generator, files: int, per_file: int) -> SimulatedTable:
+    """Files in order of ORDER, nearly in order of the dates, and scattered by PART."""
     count = files * per_file
     order = np.arange(count)
-    table = empty_table(SCHEMA).append(
+    return empty_table(SCHEMA).append(
         {
             ORDER: order,
             SHIP: order * 2_400 // count + random.integers(0, 300, count),
@@ -85,6 +83,12 @@ def speed() -> None:
         },
         per_file, 0, per_file,
     )  # fmt: skip
+
+
+def speed() -> None:
+    files, queries, per_file = 100_000, 1_000, 20
+    random = np.random.default_rng(0)
+    table, count = many_files(random, files, per_file), files * per_file
     scale = 50_000
     small = table.file_table()
     mix = [(SHIP, 30, 2_400), (PART, 1_000, 200_000), (COMMIT, 7, 2_400), (ORDER, 100, count)]

@@ -14,12 +14,10 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from bench.decision import COMMIT, ORDER, PART, PRICE, SCHEMA, SHIP, query
-from bench.replay.table import empty_table
+from bench.decision import COMMIT, PART, SHIP, many_files, query
 from bench.results import write_section
 from reconciler.advisor.advice import Settings
 from reconciler.loop.replaying import MOST_SAMPLED
@@ -37,26 +35,15 @@ PER_FILE, QUERIES = 20, 14
 
 
 def table_of(files: int) -> ObservedTable:
-    random, count = np.random.default_rng(0), files * PER_FILE
-    order = np.arange(count)
-    made = empty_table(SCHEMA).append(
-        {
-            ORDER: order,
-            SHIP: order * 2_400 // count + random.integers(0, 300, count),
-            COMMIT: order * 2_400 // count + random.integers(30, 90, count),
-            PART: random.integers(0, 200_000, count),
-            PRICE: random.random(count),
-        },
-        PER_FILE, 0, PER_FILE,
-    )  # fmt: skip
+    made = many_files(np.random.default_rng(0), files, PER_FILE)
     known = np.arange(min(files, MOST_SAMPLED)) * files // min(files, MOST_SAMPLED)
     groups = made.row_groups()
     part = row_groups_at(groups, known, files)
     assert part is not None
-    unread = np.isin(np.arange(files), known)
+    read = np.isin(np.arange(files), known)
     groups = RowGroups(
         known[part.file], part.records, part.columns, part.column_sizes,
-        np.where(unread, groups.footer_bytes, -1), unread,
+        np.where(read, groups.footer_bytes, -1), read,
     )  # fmt: skip
     return ObservedTable(claiming(made.file_table(), 50_000), groups, made.sample(known, PER_FILE))
 
@@ -93,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = Settings(target_bytes=512 << 20)
     steps = steps_of(table, options.batches)
     wall, cpu = time.perf_counter(), time.process_time()
-    found = replay(table.at(np.zeros(0, dtype=np.int64)), steps, ours, replace(settings))
+    found = replay(table.at(np.zeros(0, dtype=np.int64)), steps, ours, settings)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     rows = [

@@ -242,3 +242,19 @@ def spark(warehouse: Path, iceberg_catalog: Any) -> Iterator[Any]:
     )
     yield running
     session.stop(running)
+
+
+@pytest.fixture
+def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Woodblock's networks in a small size: the paper's width takes time and shows nothing more."""
+    from reconciler.advisor.qdtree import networks, woodblock
+
+    monkeypatch.setattr(networks, "HIDDEN", 64)
+    monkeypatch.setattr(woodblock, "IMITATIONS", 2)
+
+
+@pytest.fixture
+def extra() -> None:
+    """Skips the test where the extra `woodblock` is not installed."""
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")

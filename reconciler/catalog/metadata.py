@@ -12,7 +12,7 @@ from typing import Any
 
 from reconciler.plan.actions.set_sort_order import sort_term
 from reconciler.table.block_ids import block_ids_of
-from reconciler.table.metadata import TableMetadata, tops_of
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import RefInfo, SnapshotInfo
 from reconciler.table.physical import NAME_MAPPING, Expected
 from reconciler.table.retention import BRANCH, MAIN, Ref, Snapshot, SnapshotLog
@@ -116,9 +116,7 @@ def table_metadata_of(metadata: Any) -> TableMetadata:
         int(metadata.default_spec_id),
         _log(metadata),
         columns=frozenset(metadata.schema().field_ids),
-        tops=tops_of(json.loads(metadata.schema().model_dump_json())),
-        identifiers=frozenset(metadata.schema().identifier_field_ids),
-    )
+    ).with_schema(json.loads(metadata.schema().model_dump_json()))
 
 
 def hidden_columns_of(metadata: Any) -> frozenset[str]:

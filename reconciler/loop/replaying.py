@@ -27,6 +27,7 @@ from reconciler.loop.advised import (
 from reconciler.loop.decision_settings import budgets_of, settings_for
 from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
+from reconciler.queries.predicate import fields_of
 from reconciler.queries.shape import Shape, Workload
 from reconciler.replay.observed import ObservedTable
 from reconciler.replay.policies.fixed import (
@@ -292,7 +293,7 @@ def _policy(rival: Rival, seen: Observation, workload: Workload) -> Policy[Repla
 
 def _most_filtered(seen: Observation, workload: Workload) -> int:
     """Return the column that most executions filter on."""
-    columns = [column for column in predicate_columns(workload) if column in seen.files.columns]
+    columns = _columns(seen, workload)
     if not columns:
         raise UserError(
             f"no recorded query on {seen.name} filters on a column with bounds",
@@ -302,8 +303,6 @@ def _most_filtered(seen: Observation, workload: Workload) -> int:
 
 
 def _filtering(shapes: Sequence[Shape], column: int) -> float:
-    from reconciler.queries.predicate import fields_of
-
     return sum(float(one.weight.sum()) for one in shapes if column in fields_of(one.predicate))
 
 

@@ -40,20 +40,20 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Sums:
-    """Memory for one file, as its chunks are looked at."""
+    """The memory of one file's rows, while its chunks are looked at."""
 
     bytes: float = 0.0
-    """Of all columns; of those in `more`, as dictionaries."""
+    """Bytes of all columns, where those in `more` are read as dictionaries."""
     more: dict[str, float] = field(default_factory=dict)
-    """What columns take more if they are not read as dictionaries, though this file's values could
-    be."""
+    """By text column that can be read as a dictionary, the bytes that it takes beyond that if it is
+    not."""
     plain: set[str] = field(default_factory=set)
     """Text columns whose values here are no dictionary of few values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The same, small: a plan may have 100,000 files, most of which have equal columns."""
+    """`_Sums` in a compact form: a plan may have 100,000 files, most of them with equal columns."""
 
     bytes: float
     """As `_Sums.bytes`."""
@@ -66,7 +66,7 @@ class _File:
 
 
 class Decoded:
-    """Collects what footers say; a file's may be noted by any thread."""
+    """Collects what the footers of files say. Several threads may note files at once."""
 
     def __init__(self) -> None:
         self._files: dict[str, _File] = {}
@@ -79,8 +79,8 @@ class Decoded:
         return path in self._files
 
     def note(self, path: str, metadata: Any, footer: bytes) -> None:
-        """metadata: as pyarrow reads it. footer: the same as it is stored. What cannot be read of
-        it stays unknown: others judge the file."""
+        """Add a file. metadata: its footer as pyarrow reads it; footer: as it is stored. A footer
+        that cannot be read leaves the file unknown; whether it is damaged is judged elsewhere."""
         with contextlib.suppress(ArithmeticError, AttributeError, LookupError, ValueError):
             self._files[path] = self._noted(metadata, footer)
 

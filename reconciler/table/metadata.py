@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.table.retention import NO_SNAPSHOTS, SnapshotLog
@@ -62,9 +62,15 @@ class TableMetadata:
         found = (_TERM_COLUMN.search(term) for term in self.sort_terms)
         return frozenset(int(match.group(1)) for match in found if match)
 
+    def with_schema(self, schema: Mapping[str, Any]) -> TableMetadata:
+        """Return the same with `tops` and `identifiers` of a schema in the JSON form of the
+        specification."""
+        identifiers = frozenset(map(int, schema.get("identifier-field-ids") or ()))
+        return replace(self, tops=tops_of(schema), identifiers=identifiers)
+
 
 def tops_of(schema: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
-    """Return `TableMetadata.tops` of a schema as the specification writes it in JSON."""
+    """Return `TableMetadata.tops` of a schema in the JSON form of the specification."""
 
     def kind(body: Any) -> str:
         return body if isinstance(body, str) else str(body["type"])

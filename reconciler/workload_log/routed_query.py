@@ -317,54 +317,53 @@ def inserted(
 ) -> str | None:
     """Return the text with conditions, None if they cannot be inserted safely.
 
-    added: the number of each read, the name of the column, and the ids. The tree of the result is
-    the given query's with these conditions, as the parser sees it.
+    added: the number of each read, the name of the column, and the ids. The conditions are added to
+    the query's tree, and the text is parsed again: it has to be that tree.
     """
-    for behind in (True, False):
-        text = _with_conditions(sql, parsed, added, dialect, behind)
-        if text is not None:
-            return text
-    return None
-
-
-def _with_conditions(
-    sql: str,
-    parsed: Parsed,
-    added: Sequence[tuple[int, str, Sequence[tuple[int, int]]]],
-    dialect: str,
-    behind: bool,
-) -> str | None:
-    """Return the text with conditions behind those that are there, or before them."""
     tokens = list(sqlglot.tokenize(sql, dialect=dialect or None))
-    edits: list[tuple[int, str]] = []
-    wanted = parsed.query.copy()
-    nodes = list(wanted.find_all(exp.Table, bfs=False))
-    every = list(parsed.query.find_all(exp.Table, bfs=False))
-    for number, column, ids in added:
-        reference, node = parsed.references[number], parsed.nodes[number]
-        condition = _condition(reference, column, ids)
-        found = _edits(tokens, reference, node, condition.sql(dialect=dialect or None), behind)
-        if found is None:
-            return None
-        edits += found
-        twin = nodes[next(n for n, one in enumerate(every) if one is node)]
-        _add(twin, condition, to_join=reference.select_where is None)
-    text = sql
-    for place, piece in sorted(edits, key=lambda edit: -edit[0]):
-        text = text[:place] + piece + text[place:]
-    try:
-        again = [one for one in sqlglot.parse(text, dialect=dialect or None) if one]
-    except (SqlglotError, RecursionError):
+    reads = [
+        (parsed.references[number], parsed.nodes[number], _condition(parsed, number, column, ids))
+        for number, column, ids in added
+    ]
+    variants = [
+        [_edits(tokens, reference, node, condition.sql(dialect=dialect or None), behind)
+         for reference, node, condition in reads]
+        for behind in (True, False)
+    ]  # fmt: skip
+    for reference, node, condition in reads:
+        _add(node, condition, to_join=reference.select_where is None)
+    wanted = _canonical(parsed.query)
+    texts = (_edited(sql, edits) for edits in variants)
+    return next((text for text in texts if text and _is(text, wanted, dialect)), None)
+
+
+def _edited(sql: str, edits: Sequence[list[tuple[int, str]] | None]) -> str | None:
+    """Return the text with all insertions, None if the place of one was not found."""
+    if any(own is None for own in edits):
         return None
-    return text if len(again) == 1 and _canonical(again[0]) == _canonical(wanted) else None
+    every = [edit for own in edits for edit in own or ()]
+    for place, piece in sorted(every, key=lambda edit: -edit[0]):
+        sql = sql[:place] + piece + sql[place:]
+    return sql
 
 
-def _condition(reference: Reference, column: str, ids: Sequence[tuple[int, int]]) -> exp.Expr:
-    """Return the condition that a row has one of these ids, or none."""
-    assert reference.name is not None
+def _is(sql: str, wanted: exp.Expr, dialect: str) -> bool:
+    """Whether the text is one query with this canonical tree."""
+    try:
+        found = [one for one in sqlglot.parse(sql, dialect=dialect or None) if one]
+    except (SqlglotError, RecursionError):
+        return False
+    return len(found) == 1 and _canonical(found[0]) == wanted
+
+
+def _condition(
+    parsed: Parsed, number: int, column: str, ids: Sequence[tuple[int, int]]
+) -> exp.Expr:
+    """Return the condition that a row of a read has one of these ids, or none."""
+    name = parsed.references[number].name
+    assert name is not None
     block = exp.column(
-        exp.to_identifier(column, quoted=not column.isidentifier() or None),
-        table=reference.name.copy(),
+        exp.to_identifier(column, quoted=not column.isidentifier() or None), table=name.copy()
     )
     null = exp.Is(this=block.copy(), expression=exp.Null())
     return exp.paren(exp.or_(*condition_parts(block, ids), null), copy=False)

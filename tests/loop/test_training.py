@@ -12,7 +12,6 @@ from bench.sessions import People, flights
 from bench.sessions import settings_of as session_settings
 from reconciler.advisor.advice import QD_TREE, AdviceInput, Settings, TreeSettings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.qdtree import networks, woodblock
 from reconciler.advisor.qdtree.codes import codes_of
 from reconciler.advisor.qdtree.greedy import root_of
 from reconciler.advisor.qdtree.woodblock import ROUND, Training, trained
@@ -27,18 +26,7 @@ from reconciler.table.filetable import Int64
 from tests.advisor.qdtree.test_woodblock import problem, training
 from tests.advisor.qdtree.worlds import random_world
 
-
-@pytest.fixture(autouse=True)
-def small_networks(monkeypatch):
-    """The paper's width takes time and shows nothing more."""
-    monkeypatch.setattr(networks, "HIDDEN", 64)
-    monkeypatch.setattr(woodblock, "IMITATIONS", 2)
-
-
-@pytest.fixture
-def extra():
-    pytest.importorskip("jax")
-    pytest.importorskip("optax")
+pytestmark = pytest.mark.usefixtures("small_networks")
 
 
 @pytest.fixture

@@ -170,3 +170,11 @@ def write_table(path: Path, table: pa.Table, **options: Any) -> DataFile:
 def table_of(columns: Sequence[Column], mapping: str | None = None, lineage: bool = False) -> Table:
     ways = {way[-1].field_id: way for way in every(columns)}
     return Table(tuple(columns), ways, mapping, lineage)
+
+
+def random_rows(chance: random.Random, count: int) -> tuple[tuple[Column, ...], list[Row]]:
+    """Return three columns of any types and `arrival`, the number of the row, with rows."""
+    kinds = [chance.choice(PRIMITIVES) for _ in range(3)]
+    columns = tuple(Column(i, f"c{i}", kind) for i, kind in enumerate(kinds, 1))
+    rows = [[*(random_value(chance, one) for one in columns), number] for number in range(count)]
+    return (*columns, Column(4, "arrival", "int")), rows

@@ -18,7 +18,7 @@ from reconciler.rewrite.task import Key, Order, Task
 from reconciler.rewrite.witness import DataFile, Seen, Table, Work, witnessed
 from reconciler.table.cut_tree import made
 from tests.rewrite import model
-from tests.rewrite.model import PRIMITIVES, Row, table_of, write
+from tests.rewrite.model import Row, table_of, write
 from tests.rewrite.test_leaves import _count, _leaf, _random_tree
 from tests.rewrite.test_rewriting import LITTLE, PLENTY, files_of
 
@@ -35,13 +35,8 @@ def _world(
     seed: int, directory: Path
 ) -> tuple[random.Random, list[str], Table, list[Row], list[DataFile]]:
     chance = random.Random(seed)
-    kinds = [chance.choice(PRIMITIVES) for _ in range(3)]
-    columns = tuple(Column(i, f"c{i}", kind) for i, kind in enumerate(kinds, 1))
-    columns = (*columns, Column(4, "arrival", "int"))
-    rows = [
-        [*(model.random_value(chance, column) for column in columns[:3]), number]
-        for number in range(150)
-    ]
+    columns, rows = model.random_rows(chance, 150)
+    kinds = [column.type for column in columns[:3]]
     files = [write(directory / f"in{i}.parquet", columns, rows[i::2]) for i in range(2)]
     return chance, kinds, table_of((*columns, BLOCK)), rows, files
 

@@ -22,7 +22,7 @@ from reconciler.rewrite.witness import DataFile
 from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.values import encode_wide_decimal
 from tests.rewrite import model
-from tests.rewrite.model import PRIMITIVES, Row, table_of, write
+from tests.rewrite.model import Row, table_of, write
 from tests.rewrite.test_rewriting import LITTLE, PLENTY, files_of, seen
 
 EPOCH = dt.datetime(1970, 1, 1)
@@ -117,13 +117,8 @@ def _run(
 @pytest.mark.parametrize("seed", range(30))
 def test_files_and_row_groups_are_those_of_the_leaves(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    kinds = [chance.choice(PRIMITIVES) for _ in range(3)]
-    columns = tuple(Column(i, f"c{i}", kind) for i, kind in enumerate(kinds, 1))
-    columns = (*columns, Column(4, "arrival", "int"))
-    rows = [
-        [*(model.random_value(chance, column) for column in columns[:3]), number]
-        for number in range(200)
-    ]
+    columns, rows = model.random_rows(chance, 200)
+    kinds = [column.type for column in columns[:3]]
     node = None
     while node is None:
         node = _random_tree(chance, kinds, rows, 4)

@@ -17,7 +17,6 @@ from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
 from reconciler.table.block_ids import owned_column
 from reconciler.table.filetable import Int64
-from reconciler.table.uuid_order import UUID
 
 CLEARLY = 0.95
 """Share of what a key leaves to read, at most, that a tree has to leave to be chosen instead."""
@@ -44,10 +43,8 @@ def tree_found(
     settings = situation.settings
     wanted = replace(settings.trees, climbs=False, episodes=0) if quick else settings.trees
     target = round(settings.target_bytes / share)
-    schema = situation.table.schema
-    uuids = {field for field in pool.columns if schema.by_id[field].type == UUID}
-    unbounded = situation.facts.unbounded | uuids  # readers do not agree on the order of UUIDs
     owned = owned_column(settings.metadata)
+    unbounded = situation.facts.unbounded
     unbounded |= set() if owned is None else {owned}  # a tree would be cut by another one's leaves
     demands = situation.foreseen.demands
     known = situation.given.trained

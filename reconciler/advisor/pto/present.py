@@ -22,12 +22,13 @@ def present_readings(view: TableView, demands: Sequence[Shape]) -> Readings:
     (`present_footers`).
     """
     bare = replace(view, footer_bytes=None)
+    beside = view.files.delete_files.astype(np.float64)  # opened with data files, as a plan counts
     found = np.zeros((6, 1, len(demands)))
     for number, demand in enumerate(demands):
         reading = read_shape(bare, demand)
         weight, expected = demand.weight, demand.executions
         groups, skipped = _row_groups(view, demand, reading.files, reading.bytes)
-        opened = reading.files + _delete_files(view, demand)
+        opened = reading.files + _of_opened(view, demand, beside)
         found[:, 0, number] = (
             weight @ reading.bytes, expected @ reading.bytes, expected @ opened,
             expected @ groups, expected @ skipped, weight @ reading.files,
@@ -44,24 +45,19 @@ def present_footers(view: TableView, demands: Sequence[Shape]) -> tuple[float, f
     size = np.maximum(view.footer_bytes, 0).astype(np.float64)
     window = ahead = 0.0
     for demand in demands:
-        each = (
-            np.einsum("qf,f->q", files_to_read(view.files, demand), size)
-            if demand.prunable
-            else np.full(len(demand), size.sum())
-        )
+        each = _of_opened(view, demand, size)
         window += float(demand.weight @ each)
         ahead += float(demand.executions @ each)
     return window, ahead
 
 
-def _delete_files(view: TableView, demand: Shape) -> Float64:
-    """Return the delete files that each query opens beside data files, as a plan counts them."""
-    beside = view.files.delete_files.astype(np.float64)
-    if not beside.any():
+def _of_opened(view: TableView, demand: Shape, of_file: Float64) -> Float64:
+    """Return the sum of a value over the files that each query opens, float64[queries]."""
+    if not of_file.any():
         return np.zeros(len(demand))
     if not demand.prunable:
-        return np.full(len(demand), beside.sum())
-    return np.einsum("qf,f->q", files_to_read(view.files, demand).astype(np.float64), beside)
+        return np.full(len(demand), of_file.sum())
+    return np.einsum("qf,f->q", files_to_read(view.files, demand).astype(np.float64), of_file)
 
 
 def _row_groups(

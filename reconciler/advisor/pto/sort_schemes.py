@@ -24,7 +24,8 @@ TOP = 3
 """Schemes that the paper keeps (section 4.1.3)."""
 
 PAIRED = 4
-"""Columns of which every single one, ordered pair is a candidate beside the paper's."""
+"""Columns of which every single one, every ordered pair and every curve over two to four is a
+candidate beside the paper's."""
 
 
 def shortlisted(usage: Usage, pool: Pool) -> tuple[int, ...]:

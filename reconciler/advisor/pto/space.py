@@ -401,10 +401,8 @@ def simplest(space: Space, labels: Sequence[Label], least_rows: float = 0.0) -> 
 
 def _intricacy(space: Space, label: Label) -> tuple[int, ...]:
     """Return how much there is to declare, for comparison."""
-    item, ordering = (
-        space.partitionings[label.candidate.spec],
-        space.ordering(label.candidate.ordering),
-    )
+    item = space.partitionings[label.candidate.spec]
+    ordering = space.ordering(label.candidate.ordering)
     tree = ordering.tree is not None
     return not item.present, len(item.spec.fields), tree, len(ordering.key), ordering.curve
 

@@ -20,11 +20,10 @@ from reconciler.advisor.pto.space import (
     Label,
     Space,
 )
-from reconciler.advisor.qdtree.building import least_rows, tree_for
+from reconciler.advisor.qdtree.building import LEAF_SHARE, found_for, least_rows
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.plan.ordering import by_tree
 from reconciler.queries.demanded import predicate_columns
-from reconciler.table.uuid_order import UUID
 
 TREE_OF_CUTS = "tree of cuts"
 """What it is called among layouts that are no candidates."""
@@ -67,7 +66,7 @@ def _leaf_rows(space: Space, key: Label) -> Iterator[int]:
     sizes = key.candidate.sizes
     found = {
         round(least_rows(space.pool, 1, round(size / space.bytes_per_row)))
-        for size in (*(n * sizes.row_group_bytes for n in LEAVES), 0.78 * sizes.target_bytes)
+        for size in (*(n * sizes.row_group_bytes for n in LEAVES), LEAF_SHARE * sizes.target_bytes)
         if size < space.live_bytes / 2.0
     }
     return iter(sorted(found))
@@ -76,15 +75,13 @@ def _leaf_rows(space: Space, key: Label) -> Iterator[int]:
 def _tree(
     space: Space, key: Label, rows: int, wanted: TreeSettings, seed: int
 ) -> tuple[Label, ...]:
-    schema = space.pool.files.schema
-    uuids = {field for field in space.pool.columns if schema.by_id[field].type == UUID}
-    tree = tree_for(
+    found = found_for(
         space.pool, space.demands, key.candidate.sizes.target_bytes,
-        replace(wanted, least_rows=rows), seed, space.unbounded | uuids,
+        replace(wanted, least_rows=rows), seed, space.unbounded,
     )  # fmt: skip
-    if tree is None:
+    if found is None:
         return ()
-    number = space.add_tree(GrownTree(by_tree(tree), rows))
+    number = space.add_tree(GrownTree(by_tree(found.tree), rows))
     whole, sizes = _whole(space), _sizes(space, key, rows)
     labels = space.label([CandidateLayout(whole, number, size) for size in sizes])
     return tuple(label for label in labels if label.sampled_rows >= SURE_ROWS)

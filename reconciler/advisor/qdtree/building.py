@@ -19,6 +19,7 @@ from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.cut_tree import Tree, made
 from reconciler.table.filetable import FileTable
+from reconciler.table.uuid_order import UUID
 
 LEAF_SHARE = 0.78
 """Least bytes of a leaf in those of a file: leaves are then about one file on average."""
@@ -41,19 +42,6 @@ class Found:
     """What Woodblock would have to search for a better one; None where it has, or is not to."""
 
 
-def tree_for(
-    pool: Pool,
-    demands: Sequence[Shape],
-    target_bytes: int,
-    wanted: TreeSettings,
-    seed: int = 0,
-    unbounded: frozenset[int] = frozenset(),
-) -> Tree | None:
-    """Return the tree of `found_for` without Woodblock's help."""
-    found = found_for(pool, demands, target_bytes, wanted, seed, unbounded)
-    return None if found is None else found.tree
-
-
 def found_for(
     pool: Pool,
     demands: Sequence[Shape],
@@ -65,9 +53,12 @@ def found_for(
 ) -> Found | None:
     """Return the tree of a pool's rows; None where no cut spares any reading.
 
-    target_bytes: of a file. unbounded: columns that are not cut, by field id. known: what Woodblock
-    has found. The same arguments give the same tree.
+    target_bytes: of a file. unbounded: columns that are not cut, by field id; UUIDs are none
+    either, because readers do not agree on their order. known: what Woodblock has found. The same
+    arguments give the same tree.
     """
+    schema = pool.files.schema
+    unbounded |= {field for field in pool.columns if schema.by_id[field].type == UUID}
     weights = [demand.executions * _row_bytes(pool.files, demand) for demand in demands]
     boxes = boxes_of(pool, demands, weights, unbounded)
     if not boxes.columns or not boxes.weight.sum():

@@ -248,7 +248,7 @@ def _run(handle: LiveHandle, state: ImportRun, held: Callable[[], bool]) -> Impo
     text = "; ".join(errors)[:500]
     return ImportRun(
         reading.until_ms, version, text, more, reading.done, reading.refused,
-        frozenset(reading.new_mix),
+        reading.new_mix,
     )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 """Policies without a model of the workload, with which others are compared: nothing, a sort of all
-files, of new files, of the deepest ones, and a new tree of cuts each time."""
+files, of new files, and a new tree of cuts each time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reconciler.advisor.advice import Settings
-from reconciler.advisor.qdtree.building import tree_for
+from reconciler.advisor.qdtree.building import found_for
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Cluster
@@ -18,12 +18,8 @@ from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.replay.run import Policy, ReplayTable
 from reconciler.table.filetable import FileTable, Int64
-from reconciler.table.overlap_depth import ranges_of, spanned
 from reconciler.table.schema import SortColumn
 from reconciler.table.values import Scalar
-
-DEEP = 2.0
-"""Files that share a file's range, from which on it is sorted again."""
 
 
 def do_nothing(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
@@ -54,26 +50,6 @@ def sort_new_data(column: int) -> Policy[ReplayTable]:
     return policy
 
 
-def sort_deepest(column: int, most_files: int) -> Policy[ReplayTable]:
-    """Sort the files whose ranges of one column overlap most others, as warehouses that maintain a
-    declared key do. most_files: of one batch."""
-    ordering = Lexicographic((SortColumn(column),))
-
-    def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
-        files = table.file_table()
-        ranges = ranges_of(files, column)
-        known = np.flatnonzero(ranges.known)
-        if len(known) < 2:
-            return ()
-        depth = len(known) * spanned(ranges, known, files.records)
-        deep = known[np.lexsort((known, -depth))][:most_files]
-        if depth.max() < DEEP:
-            return ()
-        return _sorted(files, np.sort(deep), ordering, settings)
-
-    return policy
-
-
 def rebuild_tree(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
     """Write the whole table into a new tree of cuts after each batch (Yang et al., "Qd-tree")."""
     given = table.given(work, settings)
@@ -84,11 +60,11 @@ def rebuild_tree(table: ReplayTable, work: Workload, settings: Settings) -> Sequ
     pool = None if given.sample is None else build_pool(view, tuple(given.sample.values))
     if pool is None or not wanted:
         return ()
-    tree = tree_for(pool, wanted, settings.target_bytes, settings.trees, settings.seed)
-    if tree is None:
+    found = found_for(pool, wanted, settings.target_bytes, settings.trees, settings.seed)
+    if found is None:
         return ()
     every = np.arange(len(given.table), dtype=np.int64)
-    return _sorted(given.table, every, by_tree(tree), settings)
+    return _sorted(given.table, every, by_tree(found.tree), settings)
 
 
 def _sorted(files: FileTable, rows: Int64, ordering: Ordering, settings: Settings) -> list[Action]:

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from reconciler.plan.actions.set_block_column import SetBlockColumn, holds
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.spark.actions.metadata_change import MetadataExecutor
+from reconciler.spark.session import iceberg
 from reconciler.table import block_ids
 from reconciler.table.block_ids import BlockTree
-from reconciler.table.metadata import TableMetadata, tops_of
+from reconciler.table.metadata import tops_of
 
 
 class BlockColumnExecutor(MetadataExecutor[SetBlockColumn]):
     def state(self, action: SetBlockColumn, facts: Facts) -> ActionState:
-        return action.judge(replace(facts, metadata=self._described(facts.metadata)))
+        return action.judge(replace(facts, metadata=facts.metadata.with_schema(self._schema())))
 
-    def _described(self, known: TableMetadata) -> TableMetadata:
-        """Return the metadata with the columns of the table as last refreshed."""
-        body = schema_of(self.run.spark, self.run.table)
-        found = frozenset(int(one) for one in body.get("identifier-field-ids") or ())
-        return replace(known, tops=tops_of(body), identifiers=found)
+    def _schema(self) -> dict[str, Any]:
+        """Return the schema of the table as last refreshed."""
+        return iceberg.schema_document(self.run.spark, self.run.table.schema())
 
     def changed(self, base: Any, action: SetBlockColumn) -> Any:
         core, properties = self.run.spark._jvm.org.apache.iceberg, dict(base.properties())
         builder = core.TableMetadata.buildFrom(base)
-        tops = tops_of(schema_of(self.run.spark, self.run.table))
+        body = self._schema()
         owned = properties.get(block_ids.COLUMN)
         wanted = dict[str, str]()
-        if str(owned) not in {str(number) for number, _ in tops.values()}:
+        if str(owned) not in {str(number) for number, _ in tops_of(body).values()}:
             kind = core.types.Types.IntegerType.get()
             update = self.run.table.updateSchema()
             schema = update.addColumn(action.column, kind, block_ids.DOC).apply()
@@ -39,7 +37,7 @@ class BlockColumnExecutor(MetadataExecutor[SetBlockColumn]):
             wanted[block_ids.COLUMN] = str(field_id)
             wanted[block_ids.SINCE] = str(base.lastSequenceNumber())
             wanted[block_ids.METRICS + action.column] = "full"
-        types = _types(schema_of(self.run.spark, self.run.table)["fields"])
+        types = _types(body["fields"])
         for tree in action.kept:
             if not holds(properties, tree):
                 text = BlockTree(tree, {one: types[one] for one in tree.of_column}).text
@@ -61,12 +59,6 @@ class BlockColumnExecutor(MetadataExecutor[SetBlockColumn]):
             else "int",
             "trees": str(sum(name.startswith(block_ids.TREE) for name in names)),
         }
-
-
-def schema_of(spark: Any, table: Any) -> dict[str, Any]:
-    """Return the table's schema as the specification writes it in JSON."""
-    parser = spark._jvm.org.apache.iceberg.SchemaParser
-    return dict(json.loads(str(parser.toJson(table.schema()))))
 
 
 def _types(fields: Any) -> dict[int, str]:

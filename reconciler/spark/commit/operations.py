@@ -51,15 +51,15 @@ class Operation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RewriteFiles:
-    """Data files with the same rows take the place of others.
-
-    tasks: the inputs, with the deletes that were applied to them. sequence_number: of the snapshot
-    that was read; the outputs keep it, so that later deletes apply to them too.
-    """
+    """Data files with the same rows take the place of others."""
 
     tasks: ScanTasks
+    """The inputs, with the deletes that were applied to them."""
     added: Sequence[Any]
+    """The new files, as Iceberg's DataFile."""
     sequence_number: int
+    """Of the snapshot that was read; the outputs keep it, so that later deletes apply to them
+    too."""
     trees: tuple[str, ...] = field(default=(), kw_only=True)
     """Keys of the trees by which all block ids of the new files are true."""
 

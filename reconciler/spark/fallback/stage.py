@@ -107,8 +107,7 @@ def _shown(spark: Any, table: Any) -> Any:
     """The table, or a copy of it as of now for its metadata tables, which have columns of its
     columns' types: those that Spark does not have are replaced by ones with equal bounds and
     partition values."""
-    parser = spark._jvm.org.apache.iceberg.SchemaParser
-    schemas = [json.loads(str(parser.toJson(it))) for it in iceberg.java_values(table.schemas())]
+    schemas = [iceberg.schema_document(spark, it) for it in iceberg.java_values(table.schemas())]
     if schemas == [_known(one) for one in schemas]:
         return table
     core = spark._jvm.org.apache.iceberg

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.witness import Table
@@ -12,7 +10,7 @@ from reconciler.spark.schedule import witnessing
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.table.block_ids import TREE, base_of, block_tree_of, key_of, owned_column
 from reconciler.table.cut_tree import NotATree, Tree
-from reconciler.table.metadata import TableMetadata, tops_of
+from reconciler.table.metadata import TableMetadata
 
 
 def blocks_of(attempt: Attempt, action: Rewrite) -> Blocks | None:
@@ -33,10 +31,7 @@ def blocks_of(attempt: Attempt, action: Rewrite) -> Blocks | None:
 
 
 def _metadata(attempt: Attempt) -> TableMetadata:
-    body = witnessing.schema_of(attempt)
-    found = frozenset(int(one) for one in body.get("identifier-field-ids") or ())
-    facts = metadata.facts(attempt.table)
-    return replace(facts.metadata, tops=tops_of(body), identifiers=found)
+    return metadata.facts(attempt.table).metadata.with_schema(witnessing.schema_of(attempt))
 
 
 def _is_kept(known: TableMetadata, table: Table, tree: Tree) -> bool:

@@ -7,9 +7,7 @@ driver, as the witness opens it. What is refused is recorded, so that no plan ta
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from reconciler.catalog import file_forms
@@ -23,6 +21,7 @@ from reconciler.spark.schedule import witnessing
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.schedule.task_file import TaskFile
+from reconciler.spark.session import iceberg
 from reconciler.table.physical import (
     NAME_MAPPING,
     POSITION_DELETES,
@@ -85,9 +84,8 @@ def foreign(run: Run, files: Collection[File]) -> list[File]:
 
 
 def _columns(run: Run) -> Expected:
-    parser = run.spark._jvm.org.apache.iceberg.SchemaParser
     mapping = run.table.properties().get(NAME_MAPPING)
-    return Expected(json.loads(str(parser.toJson(run.table.schema()))), mapping)
+    return Expected(iceberg.schema_document(run.spark, run.table.schema()), mapping)
 
 
 def _refusals(forms: Mapping[str, Form], tables: Mapping[str, Expected]) -> list[Refusal]:
@@ -117,8 +115,9 @@ def _opener(files: Iterable[File], asked: Callable[[], Opening]) -> Callable[[st
 
     def opened(path: str) -> Any:
         here = local_path(path)
-        if here is not None or opening is None:
-            return (here or Path(path)).open("rb")
+        if here is not None:
+            return here.open("rb")
+        assert opening is not None  # asked for, since a file is not local
         return opening.open(path).new_input(path).open()
 
     return opened

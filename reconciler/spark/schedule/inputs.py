@@ -3,7 +3,6 @@ rewrite."""
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,8 +42,8 @@ def refuse_table(spark: Any, table: Any, name: str) -> None:
             f"has columns with names that Iceberg reserves: {', '.join(reserved)}",
             "rename them, or leave it out of the policy (tables.exclude)",
         )
-    parser = spark._jvm.org.apache.iceberg.SchemaParser
-    alike = names_alike(json.loads(str(parser.toJson(table.schema()))))
+    schema = iceberg.schema_document(spark, table.schema())
+    alike = names_alike(schema)
     if alike:
         raise _refusal(
             name,
@@ -53,7 +52,7 @@ def refuse_table(spark: Any, table: Any, name: str) -> None:
         )
     given = table.properties()
     properties = {str(key): str(given.get(key)) for key in iceberg.each(given.keySet())}
-    columns = leaves(columns_of(json.loads(str(parser.toJson(table.schema())))))
+    columns = leaves(columns_of(schema))
     refuse_types(spark, table, name, why_left_to_spark(columns, properties))
 
 

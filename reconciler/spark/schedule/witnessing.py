@@ -114,19 +114,15 @@ def table_of(attempt: Attempt) -> Table:
 
 
 def _described(spark: Any, table: Any) -> Table:
-    columns = columns_of(_schema(spark, table.schema()))
+    columns = columns_of(iceberg.schema_document(spark, table.schema()))
     ways: dict[int, tuple[Column, ...]] = {}
     for schema in iceberg.java_values(table.schemas()):
-        known = columns_of(_schema(spark, schema))
+        known = columns_of(iceberg.schema_document(spark, schema))
         ways |= {way[-1].field_id: way for way in every(known)}
     ways |= {way[-1].field_id: way for way in every(columns)}
     mapping = table.properties().get(MAPPING)
     lineage = iceberg.format_version(table) >= stage.LINEAGE_VERSION
     return Table(columns, ways, None if mapping is None else str(mapping), lineage)
-
-
-def _schema(spark: Any, schema: Any) -> Any:
-    return json.loads(str(spark._jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
 
 
 def live_deletes(attempt: Attempt) -> Deletes:
@@ -532,7 +528,9 @@ def form_of(attempt: Attempt) -> Expected:
 
 def schema_of(attempt: Attempt) -> dict[str, Any]:
     """Return the schema of the attempt's table as the specification writes it in JSON."""
-    return attempt.once("schema", lambda: dict(_schema(attempt.spark, attempt.table.schema())))
+    return attempt.once(
+        "schema", lambda: iceberg.schema_document(attempt.spark, attempt.table.schema())
+    )
 
 
 def same_deletes(

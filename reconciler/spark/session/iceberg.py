@@ -262,6 +262,12 @@ def added_since(metadata: Any, base: int) -> Iterator[Any]:
         yield snapshot
 
 
+def schema_document(spark: Any, schema: Any) -> dict[str, Any]:
+    """Return a schema in the JSON form of the specification."""
+    parser = spark._jvm.org.apache.iceberg.SchemaParser
+    return dict(json.loads(str(parser.toJson(schema))))
+
+
 def format_version(table: Any) -> int:
     """Return the format version of the table as last loaded or refreshed."""
     return int(table.operations().current().formatVersion())

@@ -9,7 +9,7 @@ import pytest
 from bench.sessions import SCHEMA, People, flights, settings_of
 from reconciler.advisor.advice import TreeSettings
 from reconciler.advisor.judge.runs import _in_order
-from reconciler.advisor.qdtree.building import tree_for
+from reconciler.advisor.qdtree.building import found_for
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.plan.ordering import Lexicographic, by_tree
@@ -31,12 +31,12 @@ def _trees(table, settings, random):
     found = []
     for week in (0, 7):
         asked = batch_fragments(people.sessions(random, week, 7))
-        tree = tree_for(
+        made = found_for(
             pool, demands(asked, SCHEMA, settings.horizon_ms), settings.target_bytes,
             TreeSettings(steps=20), week,
         )  # fmt: skip
-        assert tree is not None
-        found.append(by_tree(tree))
+        assert made is not None
+        found.append(by_tree(made.tree))
     return found
 
 

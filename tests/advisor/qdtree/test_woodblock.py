@@ -8,7 +8,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from reconciler.advisor.qdtree import networks, woodblock
 from reconciler.advisor.qdtree.building import better
 from reconciler.advisor.qdtree.climbing import best_greedy, climbed
 from reconciler.advisor.qdtree.codes import codes_of, planted
@@ -33,17 +32,7 @@ def training(world, episodes, seed=0, steps=0, least=LEAST):
     return Training(made, least, start, episodes, seed)
 
 
-@pytest.fixture(autouse=True)
-def small_networks(monkeypatch):
-    """The paper's width takes time and shows nothing more."""
-    monkeypatch.setattr(networks, "HIDDEN", 64)
-    monkeypatch.setattr(woodblock, "IMITATIONS", 2)
-
-
-@pytest.fixture
-def extra():
-    pytest.importorskip("jax")
-    pytest.importorskip("optax")
+pytestmark = pytest.mark.usefixtures("small_networks")
 
 
 @pytest.mark.parametrize("seed", range(2))

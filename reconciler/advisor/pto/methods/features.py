@@ -70,9 +70,8 @@ def training(space: Space, seed: int) -> tuple[CandidateLayout, ...]:
     random = np.random.default_rng(seed)
     paired = [
         CandidateLayout(spec, ordering, sizes[int(random.integers(len(sizes)))])
-        for spec in range(len(space.partitionings))
+        for spec, sizes in enumerate(map(space.sizes_of, range(len(space.partitionings))))
         for ordering in space.schemes_of(spec)
-        for sizes in (space.sizes_of(spec),)
     ]
     every = space.candidates
     drawn = (every[int(number)] for number in random.permutation(len(every)))
