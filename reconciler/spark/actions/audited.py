@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from reconciler.engines.snapshots import short
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, Event, Outcome
@@ -123,7 +124,7 @@ class PublishExecutor(Executor[Publish]):
         """Return the batch as the ledger records it: nothing is read or written."""
         io = self.run.table.io()
         added = _added(snapshot, io)
-        title = f"{action.verb} snapshot {iceberg.short(action.snapshot_id)}"
+        title = f"{action.verb} snapshot {short(action.snapshot_id)}"
         paths = dict.fromkeys(str(file.location()) for file in added)
         return Part(key, title, Event("verified", title, key), action.inputs, tuple(paths),
                     0, 0, 0, 0.0, 0.0, 0.0)  # fmt: skip

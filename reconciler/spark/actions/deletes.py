@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from reconciler.engines.delete_file import DeleteFile, Place, of_paths
 from reconciler.format import count, iec
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
@@ -27,11 +28,9 @@ from reconciler.spark.commit import batch, standing
 from reconciler.spark.commit.batch import Part
 from reconciler.spark.commit.operations import Operation, RemoveDeletes, RowDelta
 from reconciler.spark.deletes import compact, convert, delete_files, left_out, replacement
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.deletes.replacement import Replacement
 from reconciler.spark.schedule import input_forms, refused, scan, vanished, witnessing
 from reconciler.spark.schedule.attempt import Attempt
-from reconciler.spark.schedule.partitions import Place
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.session import metrics
 
@@ -82,11 +81,11 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         return frozenset()
 
     def input_bytes(self, paths: Sequence[str]) -> int:
-        return sum(file.size for file in delete_files.of_paths(self.files, paths))
+        return sum(file.size for file in of_paths(self.files, paths))
 
     def needed(self, head: int, paths: Sequence[str]) -> Iterable[str]:
         run = self.run
-        live = delete_files.of_paths(delete_files.live(run.spark, run.table, head), paths)
+        live = of_paths(delete_files.live(run.spark, run.table, head), paths)
         inputs = [file.path for file in live]
         return [*inputs, *scan.tasks_under(run.spark, run.table, head, inputs)]
 
@@ -119,13 +118,10 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         """Yield the actions of each commit. Deletes that apply to every partition make it one: a
         data file must not get a delete file from two batches that do not know of each other."""
         rows = [
-            sum(file.rows for file in delete_files.of_paths(self.files, action.inputs))
-            for _, action in pending
+            sum(file.rows for file in of_paths(self.files, action.inputs)) for _, action in pending
         ]
         inputs = [path for _, action in pending for path in action.inputs]
-        shared = any(
-            file.everywhere and file.keys for file in delete_files.of_paths(self.files, inputs)
-        )
+        shared = any(file.everywhere and file.keys for file in of_paths(self.files, inputs))
         least = BATCH_ROWS if not self.run.conflicts else 1
         most = max(least, -(-sum(rows) // max(1, self.run.request.max_commits - 1)))
         items: list[tuple[str, SomeDeletes]] = []
@@ -177,7 +173,7 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
 class RemoveDanglingExecutor(DeleteExecutor[RemoveDanglingDeletes]):
     def applying(self, head: int) -> frozenset[str]:
         inputs = [path for _, action in self.items for path in action.inputs]
-        files = delete_files.of_paths(self.files, inputs)
+        files = of_paths(self.files, inputs)
         left = delete_files.dangling(self.run.spark, self.run.table, head, files)
         return frozenset(file.path for file in files) - _only(left, files)
 
@@ -189,7 +185,7 @@ class RemoveDanglingExecutor(DeleteExecutor[RemoveDanglingDeletes]):
         self, attempt: Attempt, number: int, items: Items[RemoveDanglingDeletes]
     ) -> bool:
         inputs = [path for _, action in items for path in action.inputs]
-        removed = delete_files.of_paths(self.files, inputs)
+        removed = of_paths(self.files, inputs)
         proof = f"{count(len(removed))} apply to no data file"
         made = Replacement(removed=removed, proof=proof)
         return self._send(attempt, number, items, RemoveDeletes(removed), made)
@@ -211,7 +207,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
 
     def _inputs(self) -> list[DeleteFile]:
         paths = [path for _, action in self.items for path in action.inputs]
-        return delete_files.of_paths(self.files, paths)
+        return of_paths(self.files, paths)
 
     @abstractmethod
     def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
@@ -220,7 +216,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
     def _carried_out(self, attempt: Attempt, number: int, items: Items[SomeDeletes]) -> bool:
         run = self.run
         paths = [path for _, action in items for path in action.inputs]
-        inputs = delete_files.of_paths(self.files, paths)
+        inputs = of_paths(self.files, paths)
         base = f"{attempt.id}/{number}"
         size = sum(self.begun.values())
         title = f"{items[0][1].verb}  {count(len(paths))} delete files {iec(size)}"
@@ -240,7 +236,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         try:
             made = self.make(attempt, base, inputs)
             assert made.tasks is not None
-            with replacement.uncommitted(attempt, [file.java for file in made.added]):
+            with replacement.uncommitted(attempt, [file.entry for file in made.added]):
                 hidden, verified = witnessing.same_deletes(
                     attempt, base, made.tasks, self.files, made.added, made.removed
                 )
@@ -308,7 +304,7 @@ class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
         no attempt has read as they are."""
         run = self.run
         head = int(run.table.currentSnapshot().snapshotId())
-        files = delete_files.of_paths(self.files, paths)
+        files = of_paths(self.files, paths)
         return super().input_bytes(paths) + convert.key_bytes(
             run.spark, run.table, head, files, self.files, self.seen
         )
@@ -359,6 +355,6 @@ def _owners(items: Items[Any], files: Sequence[DeleteFile]) -> dict[Place, str]:
     partition it is the first action that has some."""
     owners: dict[Place, str] = {}
     for key, action in items:
-        for file in delete_files.of_paths(files, action.inputs):
+        for file in of_paths(files, action.inputs):
             owners.setdefault(file.place, key)
     return owners

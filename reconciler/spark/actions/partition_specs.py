@@ -6,6 +6,7 @@ from abc import ABC
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from reconciler.engines.snapshots import until
 from reconciler.plan.actions.partition_specs import AddSpec, SpecChange, SwitchSpec
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.spark.actions.metadata_change import MetadataExecutor
@@ -29,7 +30,7 @@ class _SpecExecutor(MetadataExecutor[SomeChange], ABC):
     def _since(self) -> list[Mapping[str, str]]:
         """Return the summaries of other writers' snapshots since the plan."""
         base = self.run.request.base_snapshot_id
-        newer = [] if base is None else iceberg.ancestors_until(self.run.table, base)[0]
+        newer = [] if base is None else until(iceberg.ancestors(self.run.table), base)[0]
         return [s.summary for s in newer if summary_keys.ATTEMPT_ID not in s.summary]
 
 

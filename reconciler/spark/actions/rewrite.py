@@ -7,6 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
+from reconciler.engines.delete_file import DeleteFile, of_paths
+from reconciler.engines.snapshots import changed_lately
+from reconciler.engines.task_file import Deletes
 from reconciler.format import count, iec, plural
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import ActionState
@@ -16,7 +19,6 @@ from reconciler.spark.commit import batch, metadata, standing
 from reconciler.spark.commit.batch import Part
 from reconciler.spark.commit.operations import RewriteFiles
 from reconciler.spark.deletes import delete_files
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import (
     damage,
@@ -31,7 +33,6 @@ from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.group import Group, batches, make_groups
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.schedule.scan import ScanTasks, scan_tasks
-from reconciler.spark.schedule.task_file import Deletes
 from reconciler.spark.schedule.write import Written
 from reconciler.spark.session import iceberg
 from reconciler.table.block_ids import key_of
@@ -73,7 +74,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             return []
         run = self.run
         head = standing.judged_snapshot(run.table, run.request, run.shown)
-        return delete_files.of_paths(delete_files.live(run.spark, run.table, head), paths)
+        return of_paths(delete_files.live(run.spark, run.table, head), paths)
 
     def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
         run = self.run
@@ -93,7 +94,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         pending, run = super()._pending(), self.run
         if not run.conflicts or not pending:
             return pending
-        lately = iceberg.changed_lately(run.table, HOT_MILLISECONDS, run.attempts)
+        lately = changed_lately(iceberg.ancestors(run.table), HOT_MILLISECONDS, run.attempts)
         hot = scan.touched_by(run.spark, self.tasks, lately) if lately else frozenset()
         left = [
             (key, replace(action, inputs=tuple(p for p in action.inputs if p not in hot)))

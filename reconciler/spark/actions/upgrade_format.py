@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.engines.snapshots import until
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.spark.actions.metadata_change import MetadataExecutor
@@ -31,7 +32,7 @@ class UpgradeExecutor(MetadataExecutor[UpgradeFormat]):
         base = self.run.request.base_snapshot_id
         if base is None:
             return False
-        newer, _ = iceberg.ancestors_until(self.run.table, base)
+        newer, _ = until(iceberg.ancestors(self.run.table), base)
         return any(
             s.operation == REPLACE and summary_keys.ATTEMPT_ID not in s.summary for s in newer
         )

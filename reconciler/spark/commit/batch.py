@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.engines.snapshots import short
 from reconciler.errors import (
     AuditFailedError,
     BlockedError,
@@ -165,7 +166,7 @@ def _committed(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part]
     run.own.add(snapshot_id)
     run.own_since_read.add(snapshot_id)
     run.done_ids.update(intent.action_ids)
-    _report(run, intent, snapshot_id, parts, COMMITTED, f"commit {iceberg.short(snapshot_id)}")
+    _report(run, intent, snapshot_id, parts, COMMITTED, f"commit {short(snapshot_id)}")
 
 
 def _report(

@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.engines.snapshots import SnapshotInfo, short, until
 from reconciler.errors import AccessDeniedError
 from reconciler.plan.execution import Intent
 from reconciler.spark.commit import history, metadata_files, standing
@@ -22,7 +23,7 @@ from reconciler.spark.commit.history import Committed
 from reconciler.spark.commit.metadata_files import Prepared
 from reconciler.spark.commit.operations import Operation
 from reconciler.spark.session import iceberg
-from reconciler.spark.session.iceberg import LiveTable, SnapshotInfo
+from reconciler.spark.session.iceberg import LiveTable
 from reconciler.spark.session.translate import (
     CLEANABLE,
     is_unwritable,
@@ -167,7 +168,7 @@ class Guard:
         """Return what our checks find about a conflict that Iceberg found first; "" if nothing."""
         table, base_id = self.live.table, self.batch.base.snapshot_id
         table.refresh()
-        newer, _ = iceberg.ancestors_until(table, base_id)
+        newer, _ = until(iceberg.ancestors(table), base_id)
         base = table.snapshot(base_id)
         line = [*newer, *([iceberg.snapshot_info(base)] if base is not None else [])]
         return self._check(line) if line else ""
@@ -198,7 +199,7 @@ class Guard:
         missing = set(self.batch.own) - {snapshot.id for snapshot in newer}
         if missing:
             self.rolled_back = True
-            return f"commit {iceberg.short(missing.pop())} of this plan was rolled back"
+            return f"commit {short(missing.pop())} of this plan was rolled back"
         metadata = table.operations().current()
         if metadata.uuid() != base.table_uuid:
             return "the table was dropped and created again"

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.engines.snapshots import until
 from reconciler.errors import BlockedError, UnavailableError
 from reconciler.format import count, iec
 from reconciler.plan.execution import (
@@ -172,7 +173,7 @@ def _fenced(table: Any, catalog: CatalogConfig, sender_gone: bool, asserted: int
     head = table.currentSnapshot()
     if asserted is None or head is None or int(head.snapshotId()) == asserted:
         return False
-    return iceberg.ancestors_until(table, asserted)[1]
+    return until(iceberg.ancestors(table), asserted)[1]
 
 
 def is_local_sqlite(catalog: CatalogConfig) -> bool:
@@ -183,7 +184,7 @@ def is_local_sqlite(catalog: CatalogConfig) -> bool:
 
 def _marked(table: Any, intent: Intent) -> bool:
     """Whether history already shows that the batch is fenced."""
-    newer, _ = iceberg.ancestors_until(table, intent.base_snapshot_id)
+    newer, _ = until(iceberg.ancestors(table), intent.base_snapshot_id)
     return any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer)
 
 

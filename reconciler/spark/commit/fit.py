@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reconciler.engines.delete_file import Place
 from reconciler.errors import InternalError
 from reconciler.spark.commit.operations import MoveFiles, Operation, RewriteFiles, RowDelta
 from reconciler.spark.schedule import partitions, scan
@@ -68,7 +69,7 @@ def _delete_files(spark: Any, table: Any, operation: RowDelta) -> Iterator[str]:
     seen: set[str] = set()
     for file in operation.added:
         of = file.data_file
-        if file.keys or str(file.java.content()) != POSITIONS:
+        if file.keys or str(file.entry.content()) != POSITIONS:
             yield f"{file.path} does not delete by position"
         elif of not in places:
             yield f"{file.path} is of {of or 'no data file'}, which was not read"
@@ -86,5 +87,5 @@ def _delete_files(spark: Any, table: Any, operation: RowDelta) -> Iterator[str]:
         seen.add(of)
 
 
-def _placed(spark: Any, table: Any, files: Sequence[Any]) -> Iterator[tuple[Any, partitions.Place]]:
+def _placed(spark: Any, table: Any, files: Sequence[Any]) -> Iterator[tuple[Any, Place]]:
     return zip(files, partitions.of_files(spark, table, files), strict=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.spark.fallback import stage
 from reconciler.spark.session import iceberg, streams
-from reconciler.spark.session.iceberg import SnapshotInfo
 
 COMPARED = (
     "content", "file_path", "spec_id", "record_count", "file_size_in_bytes", "content_offset",

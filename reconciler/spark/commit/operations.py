@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.snapshots import SnapshotInfo, short
 from reconciler.format import plural
 from reconciler.plan.actions.partition_specs import same_spec
 from reconciler.spark.commit import specs
 from reconciler.spark.deletes import delete_files
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.schedule.scan import ScanTasks, scan_tasks, tasks_under
-from reconciler.spark.session import iceberg
-from reconciler.spark.session.iceberg import SnapshotInfo
 from reconciler.table import summary_keys
 from reconciler.table.schema import SpecField, spec_terms
 
@@ -153,9 +152,9 @@ class RowDelta:
         update.validateDeletedFiles()  # a delete file to be removed must still be there
         self.tasks.require_in(update)
         for file in self.added:
-            update.addDeletes(file.java)
+            update.addDeletes(file.entry)
         for file in self.removed:
-            update.removeDeletes(file.java)
+            update.removeDeletes(file.entry)
 
     def unfit(self, table: Any) -> str:
         return ""
@@ -192,7 +191,7 @@ class RemoveDeletes:
         update.validateFromSnapshot(base_snapshot_id)
         update.validateDeletedFiles()
         for file in self.files:
-            update.removeDeletes(file.java)
+            update.removeDeletes(file.entry)
 
     def unfit(self, table: Any) -> str:
         return ""
@@ -207,4 +206,4 @@ def describe(snapshot: SnapshotInfo) -> str:
     """Return a short description of another writer's snapshot."""
     verb = {"overwrite": "an overwrite or MERGE", "delete": "a DELETE", "replace": "a rewrite"}
     what = verb.get(snapshot.operation, snapshot.operation)
-    return f"{what} (snapshot {iceberg.short(snapshot.id)})"
+    return f"{what} (snapshot {short(snapshot.id)})"

@@ -11,6 +11,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from reconciler.engines.snapshots import until
+from reconciler.engines.task_file import Deletes, TaskFile
 from reconciler.errors import BlockedError, LiveBranchesError, RolledBackError, StalePlanError
 from reconciler.format import plural
 from reconciler.plan.actions.base import Action
@@ -18,7 +20,6 @@ from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.plan.standing import Fallen, base_text, fallen_base
 from reconciler.spark.schedule.scan import ScanTasks, scan_tasks
-from reconciler.spark.schedule.task_file import Deletes, TaskFile
 from reconciler.spark.session import iceberg
 from reconciler.table import audits, branches, summary_keys
 from reconciler.table.clock import REMEDY, ahead_text
@@ -47,7 +48,7 @@ def fallen_on(table: Any, request: ExecutionRequest) -> Fallen | None:
     base = request.base_snapshot_id
     if base is None:
         return None
-    history = {base} if iceberg.ancestors_until(table, base)[1] else set()
+    history = {base} if until(iceberg.ancestors(table), base)[1] else set()
     return fallen_base(base, history, {base} if table.snapshot(base) is not None else set())
 
 
@@ -227,6 +228,6 @@ def unless_fallen(
 def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:
     """Return the ids of the request's actions in commits of main's history since the plan."""
     base = request.base_snapshot_id
-    newer = [] if base is None else iceberg.ancestors_until(table, base)[0]
+    newer = [] if base is None else until(iceberg.ancestors(table), base)[0]
     pairs = frozenset().union(*(audits.carried_out(snapshot.summary) for snapshot in newer))
     return frozenset(action for plan, action in pairs if plan == request.plan_id)

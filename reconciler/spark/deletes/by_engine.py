@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.engines.delete_file import DeleteFile
 from reconciler.errors import TableDamagedError, UnsupportedError
 from reconciler.rewrite import hidden
 from reconciler.rewrite.deletes import Delete
@@ -21,7 +22,7 @@ from reconciler.rewrite.hidden import Found, Group, Target, Task, Written
 from reconciler.rewrite.storage import PARQUET, Opening, local_path
 from reconciler.rewrite.task import ATTEMPT, NUMBER
 from reconciler.spark.deletes import replacement
-from reconciler.spark.deletes.delete_files import DELETE, DeleteFile
+from reconciler.spark.deletes.delete_files import DELETE
 from reconciler.spark.schedule import damage, native, scan, witnessing, write
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.scan import ScanTasks
@@ -311,7 +312,7 @@ def _require_readable(
     smallest: most readers of the table have it, and neither engine nor witness does."""
     one = min(new, key=lambda each: (each.rows, each.path, each.offset))
     (file,) = (f for f in files if f.identity == (one.path, one.offset))
-    own = iceberg.java_list(attempt.spark, [file.java])
+    own = iceberg.java_list(attempt.spark, [file.entry])
     index = _loader(attempt.spark, table).loadPositionDeletes(own, one.data_file)
     if int(index.cardinality()) != one.rows or not all(map(index.isDeleted, one.sample)):
         raise replacement.mismatch(attempt, "Iceberg reads other positions than were written")
@@ -374,7 +375,7 @@ def _copied(spark: Any, table: Any, file: DeleteFile) -> str:
     )
     read = iceberg.private_method(spark, LOADER, "openDeletes", *kinds)
     bound = read.bindTo(_loader(spark, table))
-    rows = bound.invokeWithArguments(iceberg.java_list(spark, [file.java, schema]))
+    rows = bound.invokeWithArguments(iceberg.java_list(spark, [file.entry, schema]))
     parquet = core.FileFormat.PARQUET
     factory = core.data.GenericFileWriterFactory.Builder(table).dataFileFormat(parquet)
     to = core.io.OutputFileFactory.builderFor(table, 0, 0).format(parquet).suffix("copy").build()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reconciler.engines.delete_file import DeleteFile
 from reconciler.spark.deletes import by_engine
 from reconciler.spark.deletes.by_engine import VECTORS_VERSION, Wanted
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.deletes.replacement import Replacement
 from reconciler.spark.schedule import scan
 from reconciler.spark.schedule.attempt import Attempt

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError
 from reconciler.spark.deletes import by_engine
 from reconciler.spark.deletes.by_engine import Wanted
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.deletes.replacement import Replacement
 from reconciler.spark.schedule import scan
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.inputs import refuse_partitions
 from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.schedule.task_file import TaskFile
 
 
 @dataclass

@@ -1,59 +1,19 @@
-"""The delete files of a snapshot, read from its manifests: also those that apply to nothing.
-
-Their scope follows the reader's rule (Apache Iceberg table specification, "Scan planning"): a
-delete file of one data file names it, a position delete file of a partition applies to its data
-files of at most its own sequence number, an equality delete file to those of lower ones, in its
-partition or, if its spec is unpartitioned, in all of them.
-"""
+"""The delete files of a snapshot, read from its manifests: also those that apply to nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.engines import delete_file
+from reconciler.engines.delete_file import DeleteFile
 from reconciler.spark.deletes import delete_scope
 from reconciler.spark.schedule import partitions, scan
-from reconciler.spark.schedule.partitions import Place
 from reconciler.spark.session import iceberg, streams
 
 DELETE = "org.apache.iceberg.DeleteFile"
 FILE = "org.apache.iceberg.ContentFile"
-PUFFIN = "PUFFIN"
 EQUALITY = "EQUALITY_DELETES"
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteFile:
-    """A delete file, or a vector in one, as a manifest entry describes it."""
-
-    java: Any = field(compare=False, repr=False)
-    """The org.apache.iceberg.DeleteFile."""
-    path: str
-    """Path of the file, which several vectors may share."""
-    offset: int
-    """First byte of a vector in its file; 0 for other delete files."""
-    place: Place
-    """Its partition: spec id, and key of the partition's values."""
-    everywhere: bool
-    """Whether its spec is unpartitioned."""
-    sequence: int
-    """Its data sequence number; 0 until it is committed."""
-    data_file: str
-    """Path of the only data file that it applies to; "" for a wider scope."""
-    keys: tuple[int, ...]
-    """Field ids that an equality delete file compares; () for position deletes."""
-    vector: bool
-    """Whether it is a deletion vector, in a Puffin file."""
-    rows: int
-    """Number of its deleted positions or of its equality deletes."""
-    size: int
-    """Stored bytes of the file; of a vector its own."""
-
-    @property
-    def identity(self) -> tuple[str, int]:
-        """As in `task_file.Deletes.positions`."""
-        return self.path, self.offset
 
 
 def live(spark: Any, table: Any, snapshot_id: int) -> list[DeleteFile]:
@@ -75,16 +35,11 @@ def written(spark: Any, table: Any, files: Sequence[Any]) -> list[DeleteFile]:
     return found
 
 
-def of_paths(files: Iterable[DeleteFile], paths: Iterable[str]) -> list[DeleteFile]:
-    wanted = frozenset(paths)
-    return [file for file in files if file.path in wanted]
-
-
 def require_once(table: Any, files: Iterable[DeleteFile]) -> None:
     """Raise UnsupportedError if one of the delete files is in two manifest entries."""
     entries: dict[tuple[str, int], list[Any]] = {}
     for file in files:
-        entries.setdefault(file.identity, []).append(file.java)
+        entries.setdefault(file.identity, []).append(file.entry)
     for identity in sorted(one for one, own in entries.items() if len(own) > 1):
         raise scan.listed_twice(table, identity[0], entries[identity])
 
@@ -94,18 +49,7 @@ def dangling(
 ) -> list[DeleteFile]:
     """Return those of the files that apply to no live data file of the snapshot."""
     ages = scan.ages(spark, table, snapshot_id, {file.data_file for file in files})
-    return [file for file in files if not _applies(file, ages)]
-
-
-def _applies(file: DeleteFile, ages: scan.Ages) -> bool:
-    if file.data_file:
-        age = ages.of_path.get(file.data_file)
-        return age is not None and age <= file.sequence
-    if file.keys and file.everywhere:
-        oldest = min(ages.oldest.values(), default=None)
-    else:
-        oldest = ages.oldest.get(file.place)
-    return oldest is not None and oldest <= file.sequence - bool(file.keys)
+    return delete_file.dangling(files, ages)
 
 
 def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
@@ -119,7 +63,7 @@ def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
         found.append(
             DeleteFile(
                 java, path, _number(offset), (spec_id, key), everywhere, _number(sequence),
-                "" if named == "null" else named, delete_scope.key_ids(keys), kind == PUFFIN,
+                "" if named == "null" else named, delete_scope.key_ids(keys), kind,
                 int(count), _number(length) or int(size),
             )
         )  # fmt: skip

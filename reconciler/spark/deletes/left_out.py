@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.engines.delete_file import DeleteFile
 from reconciler.rewrite.places import FLOATS
 from reconciler.spark.deletes import delete_scope
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.schedule import input_forms, scan
 from reconciler.spark.schedule.run import Run
 from reconciler.spark.session import iceberg

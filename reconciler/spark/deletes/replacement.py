@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.engines.delete_file import DeleteFile
 from reconciler.errors import VerificationError
 from reconciler.format import count
 from reconciler.spark.deletes import delete_files
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import write
 from reconciler.spark.schedule.attempt import Attempt

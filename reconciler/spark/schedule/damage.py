@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from reconciler.catalog.listing import changed_ms
+from reconciler.engines.task_file import Deletes
 from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
 from reconciler.rewrite.storage import local_path
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.schedule.task_file import Deletes
 from reconciler.spark.session.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
 from reconciler.table.refusals import DAMAGED, Refusal
 

@@ -12,15 +12,15 @@ from typing import Any
 
 from reconciler.catalog import file_forms
 from reconciler.catalog.file_forms import File, read_forms
+from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.task_file import TaskFile
 from reconciler.errors import RefusedInputsError
 from reconciler.format import plural
 from reconciler.plan.execution import plan_of_file
 from reconciler.rewrite.storage import Opening, local_path
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.schedule import witnessing
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.run import Run
-from reconciler.spark.schedule.task_file import TaskFile
 from reconciler.spark.session import iceberg
 from reconciler.table.physical import (
     NAME_MAPPING,

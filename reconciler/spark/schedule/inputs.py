@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError, unsupported_format
 from reconciler.queries import transforms
 from reconciler.rewrite.columns import columns_of, leaves
 from reconciler.spark.schedule.group import InputFile
-from reconciler.spark.schedule.task_file import TaskFile
 from reconciler.spark.session import iceberg
 from reconciler.spark.session.translate import java_exception
 from reconciler.table.left_to_spark import why_left_to_spark

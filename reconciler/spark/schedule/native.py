@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.listing import changed_ms
+from reconciler.engines.task_file import NO_DELETES
 from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
@@ -50,7 +51,6 @@ from reconciler.spark.schedule.damage import DamagedInputError
 from reconciler.spark.schedule.group import Group
 from reconciler.spark.schedule.refused import EngineError
 from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.schedule.task_file import NO_DELETES
 from reconciler.spark.session import iceberg, resources
 from reconciler.spark.session.translate import LEFT_ALONE, RESTORE, translate
 from reconciler.table.left_to_spark import (

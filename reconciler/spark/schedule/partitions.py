@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from reconciler.engines.delete_file import Place
 from reconciler.spark.session import iceberg, streams
-
-Place = tuple[int, str]
-"""Id of a partition spec, and the key of a partition of it."""
 
 _FILE = "org.apache.iceberg.ContentFile"
 _STRUCT = "org.apache.iceberg.StructLike"

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from reconciler.engines.backend import Tasks
+from reconciler.engines.delete_file import Ages, Place
+from reconciler.engines.task_file import TaskFile, task_file
 from reconciler.errors import UnsupportedError
 from reconciler.spark.deletes import delete_scope
 from reconciler.spark.schedule import partitions
-from reconciler.spark.schedule.partitions import Place
-from reconciler.spark.schedule.task_file import TaskFile, task_file
 from reconciler.spark.session import iceberg, streams
 from reconciler.spark.session.translate import java_exception
 
@@ -27,7 +27,7 @@ MOST_ENTRIES = 3
 """Manifest entries of one file that an error names."""
 
 
-class ScanTasks(Mapping[str, TaskFile]):
+class ScanTasks(Tasks):
     """Files by path, in order of path, with their org.apache.iceberg.FileScanTask in the JVM."""
 
     def __init__(self, spark: Any, tasks: Any, files: Mapping[str, TaskFile]) -> None:
@@ -214,15 +214,6 @@ def touched_by(spark: Any, tasks: ScanTasks, sequences: Collection[int]) -> froz
         for path, text in zip(paths, texts, strict=True)
         if tasks[path].sequence in sequences or not wanted.isdisjoint(text.split("\x1e"))
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Ages:
-    """Data sequence numbers of live data files. oldest: the lowest by partition. of_path: of the
-    files asked for."""
-
-    oldest: Mapping[Place, int]
-    of_path: Mapping[str, int]
 
 
 def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages:

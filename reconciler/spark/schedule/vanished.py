@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from reconciler.engines.task_file import TaskFile
 from reconciler.errors import ReconcilerError, TableDamagedError
-from reconciler.spark.schedule.task_file import TaskFile
 from reconciler.spark.session.translate import (
     LEFT_ALONE,
     RESTORE,

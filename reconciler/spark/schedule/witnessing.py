@@ -20,6 +20,8 @@ from typing import Any
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import Verification
 from reconciler.api.task_memory import Limits
+from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.task_file import NO_DELETES
 from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
@@ -45,12 +47,10 @@ from reconciler.rewrite.witness import (
     witnessed,
 )
 from reconciler.spark.deletes import delete_files
-from reconciler.spark.deletes.delete_files import DeleteFile
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import partitions, scan
 from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.schedule.task_file import NO_DELETES
 from reconciler.spark.session import iceberg, resources
 from reconciler.spark.session.metrics import TaskMetrics
 from reconciler.table.physical import Expected
@@ -143,7 +143,7 @@ def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
     """sequence: of a file that is not committed yet."""
     return Delete(
         path=file.path,
-        format="PUFFIN" if file.vector else str(file.java.format().name()),
+        format=file.format,
         sequence=file.sequence if sequence is None else sequence,
         place=file.place,
         everywhere=file.everywhere,

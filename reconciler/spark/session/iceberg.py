@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.table.summary_keys import ATTEMPT_ID, FENCE
+from reconciler.engines.snapshots import SnapshotInfo
 
 _LEVELS = re.compile("`((?:[^`]|``)*)`|([^`.]+)")
 
@@ -190,21 +190,6 @@ def as_lambda(spark: Any, interface: str, handle: Any) -> Any:
     return proxies.asInterfaceInstance(java_class(spark, interface), handle)
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotInfo:
-    """One snapshot of the ancestry. summary: only our own keys and the counts we report."""
-
-    id: int
-    parent: int | None
-    operation: str
-    summary: Mapping[str, str]
-
-    def fences(self, attempt_id: str, batch: int) -> bool:
-        """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch
-        0)."""
-        return self.summary.get(FENCE) in (f"{attempt_id}/{batch}", f"{attempt_id}/0")
-
-
 def snapshot_info(snapshot: Any) -> SnapshotInfo:
     """Read it from Iceberg's own JSON: one call, where its summary takes three per entry."""
     from py4j.java_gateway import JavaClass
@@ -214,8 +199,9 @@ def snapshot_info(snapshot: Any) -> SnapshotInfo:
     summary = dict(body.get("summary") or {})
     operation = summary.pop("operation", "")
     return SnapshotInfo(
-        int(body["snapshot-id"]), body.get("parent-snapshot-id"), str(operation), summary
-    )
+        int(body["snapshot-id"]), body.get("parent-snapshot-id"), str(operation), summary,
+        int(body.get("sequence-number", 0)), int(body["timestamp-ms"]), body.get("schema-id"),
+    )  # fmt: skip
 
 
 def ancestors(table: Any) -> Iterator[SnapshotInfo]:
@@ -226,30 +212,6 @@ def ancestors(table: Any) -> Iterator[SnapshotInfo]:
         info = snapshot_info(snapshot)
         yield info
         snapshot = None if info.parent is None else table.snapshot(info.parent)
-
-
-def changed_lately(table: Any, milliseconds: int, attempts: Collection[str]) -> frozenset[int]:
-    """Return the sequence numbers of the snapshots of so long before the head that change or delete
-    rows; attempts: ids of our own, whose snapshots do not count."""
-    found: set[int] = set()
-    snapshot = table.currentSnapshot()
-    since = 0 if snapshot is None else int(snapshot.timestampMillis()) - milliseconds
-    while snapshot is not None and int(snapshot.timestampMillis()) >= since:
-        info = snapshot_info(snapshot)
-        if info.operation != "append" and info.summary.get(ATTEMPT_ID) not in attempts:
-            found.add(int(snapshot.sequenceNumber()))
-        snapshot = None if info.parent is None else table.snapshot(info.parent)
-    return frozenset(found)
-
-
-def ancestors_until(table: Any, base: int) -> tuple[list[SnapshotInfo], bool]:
-    """Return the ancestors newer than `base`, newest first; False if the walk did not reach it."""
-    newer: list[SnapshotInfo] = []
-    for info in ancestors(table):
-        if info.id == base:
-            return newer, True
-        newer.append(info)
-    return newer, False
 
 
 def added_since(metadata: Any, base: int) -> Iterator[Any]:
@@ -276,9 +238,3 @@ def format_version(table: Any) -> int:
 def jvm_pid(spark: Any) -> int | None:
     process = getattr(spark.gateway, "proc", None)
     return process.pid if process is not None else None
-
-
-def short(snapshot_id: int | None) -> str:
-    """Return a snapshot id as progress shows it: 7318…221."""
-    text = str(snapshot_id)
-    return text if len(text) <= 8 else f"{text[:4]}…{text[-3:]}"

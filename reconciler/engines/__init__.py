@@ -1,0 +1,1 @@
+"""How a plan is carried out, whatever engine does it: `backend` says what an engine answers."""
