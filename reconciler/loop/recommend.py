@@ -38,6 +38,7 @@ from reconciler.state.sketch import (
     sample_table,
     sampled_files,
 )
+from reconciler.table.block_ids import owned_column
 from reconciler.table.filetable import FileTable
 from reconciler.table.left_to_spark import OTHER_FORMAT, why_left_to_spark
 from reconciler.table.metrics_modes import unbounded_columns
@@ -196,10 +197,18 @@ def gathered(
         seed=options.seed,
         keep_partitioning=options.keep_partitioning,
         windows=_windows(evidence.workload, seen, options),
-        unbounded=unbounded_columns(seen.schema, seen.properties, seen.metadata.sorted_columns),
+        unbounded=unbounded(seen),
         by_spark=by_spark(seen),
     )
     return Gathered(target, seen, evidence, options, sample, throughput(history.entries), given)
+
+
+def unbounded(seen: Observation) -> frozenset[int]:
+    """Return the columns by which nothing is laid out: those without bounds, and that of block ids,
+    which names the leaves of a present tree."""
+    owned = owned_column(seen.metadata)
+    found = unbounded_columns(seen.schema, seen.properties, seen.metadata.sorted_columns)
+    return found if owned is None else found | {owned}
 
 
 def by_spark(seen: Observation) -> str:

@@ -24,7 +24,7 @@ from reconciler.api.policy_edit import edited
 from reconciler.catalog.deletes import apply_deletes
 from reconciler.format import iec
 from reconciler.loop.ports import CoverageInfo, Evidence, Target
-from reconciler.loop.recommend import Options, Recommended
+from reconciler.loop.recommend import Options, Recommended, unbounded
 from reconciler.loop.recommendation_document import (
     RECOMMENDATION_SCHEMA,
     described,
@@ -38,6 +38,7 @@ from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.render import recommend_html, recommend_markdown, recommend_text
 from reconciler.state.sketch import TableSample
+from reconciler.table.block_ids import COLUMN
 from reconciler.table.deletes import NO_DELETE_FILES
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
@@ -86,6 +87,7 @@ def mixed(seed: int = 3) -> Workload:
 def recommended(
     work: Workload, *, times: int = MANY, commit_files: float = 0.0, deletes: bool = False,
     options: Options = DEFAULTS, rho: float = 4.0, by_spark: str = "its rows hold a type of Spark",
+    without_bounds: frozenset[int] = frozenset(),
 ) -> Recommended:  # fmt: skip
     """The recommendation for 10 files of 560 kB x `times`, whose days and parts are anywhere."""
     random = np.random.default_rng(3)
@@ -98,7 +100,7 @@ def recommended(
         table_view(seen.files, None, sample, 128 << 20), PartitionSpec(0), wanted, CHEAP, rho,
         MONTH_MS, ingest, options.method, options.seed,
         options.keep_partitioning, (("the first half of the log", wanted[:1]),),
-        by_spark=by_spark,
+        by_spark=by_spark, unbounded=without_bounds,
     )  # fmt: skip
     return Recommended(
         Target(CatalogConfig("warehouse", "sql", {}), seen.identifier), seen,
@@ -359,6 +361,23 @@ def test_where_spark_writes_no_tree_is_a_candidate_and_the_reason_is_said(kept):
     (why,) = (item["why"] for item in body["refused"] if item["what"] == TREE_OF_CUTS)
     assert "Spark" in why
     assert all(item["curve"] != "QdTree" for item in body["layouts"])
+
+
+def test_the_column_of_block_ids_cuts_no_tree_and_is_no_key():
+    """Its ids name the leaves of the present tree: queries that were routed have conditions on
+    it."""
+    seen = _observed(claiming(arrived(np.random.default_rng(3), 1_000, 100).file_table(), MANY),
+                     deletes=False)  # fmt: skip
+    assert unbounded(seen) == frozenset()
+    metadata = replace(seen.metadata, properties={COLUMN: str(PART)}, tops={"part": (PART, "int")})
+    owned = unbounded(replace(seen, metadata=metadata))
+    assert owned == {PART}
+    made = recommended(mixed(), by_spark="", without_bounds=owned)
+    chosen = made.recommendation.chosen
+    assert chosen is not None
+    assert PART not in {column.field_id for column in chosen.ordering.key}
+    tree = chosen.ordering.tree
+    assert tree is None or PART not in tree.columns
 
 
 def _short(body: dict[str, Any]) -> dict[str, Any]:
