@@ -23,9 +23,9 @@ from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Settings
 from reconciler.advisor.choose import trees
 from reconciler.advisor.decide import decide
 from reconciler.plan.actions.base import Action
+from reconciler.queries.forecasts.decay import decayed_forecast
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
-from reconciler.queries.rates import decayed_forecast
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.shape import Shape, Workload
 from reconciler.replay.policies.fixed import do_nothing, sort_everything

@@ -20,7 +20,8 @@ from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.plan.sentence import Sentence
 from reconciler.plan.trial import Trial
-from reconciler.queries.rates import NO_OUTLOOK, Outlook, RateForecast, regime_forecast
+from reconciler.queries.forecasts.chosen import chosen_forecast
+from reconciler.queries.rates import NO_OUTLOOK, Outlook, RateForecast
 from reconciler.queries.rewrite_cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import OPEN_BYTES
@@ -211,7 +212,7 @@ class Settings:
     """Time of the decision, in epoch milliseconds."""
     horizon_ms: int = HORIZON_MS
     """Payback horizon in milliseconds: savings of later queries do not count."""
-    forecast: RateForecast = regime_forecast
+    forecast: RateForecast = chosen_forecast
     """How the rates over the horizon follow from the recorded queries."""
     rho: Rho = PRIOR_RHO
     """Cost of a rewritten byte in bytes of reading, with its source."""

@@ -117,6 +117,7 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
         "openBytes": proposal.settings.open_bytes,
         "openings": proposal.settings.openings,
         "openedMs": proposal.settings.opened_ms,
+        "rates": (proposal.plan.evidence.get("workload") or {}).get("rates") or {},
         "writeModes": modes_document(proposal.advice.modes, proposal.advice.notes) or None,
         **candidates(seen.files, proposal.advice),
     }

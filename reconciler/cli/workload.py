@@ -508,9 +508,10 @@ def _rates_per_day(workload: Workload) -> dict[tuple[str, bool], float]:
     import numpy as np
 
     from reconciler.advisor.advice import HORIZON_MS
-    from reconciler.queries.rates import forecast_rates, regime_forecast
+    from reconciler.queries.forecasts.chosen import chosen_forecast
+    from reconciler.queries.rates import forecast_rates
 
-    expected = forecast_rates(workload, HORIZON_MS, regime_forecast).executions
+    expected = forecast_rates(workload, HORIZON_MS, chosen_forecast).executions
     parts = np.split(expected, np.cumsum([len(batch) for batch in workload.shapes])[:-1])
     return {
         (batch.shape_id, batch.full_scan): float(part.sum()) * DAY_MS / HORIZON_MS

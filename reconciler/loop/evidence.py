@@ -33,7 +33,7 @@ from reconciler.plan.reasons import QUIET_PERIOD
 from reconciler.plan.rejected import partitions_of, parts
 from reconciler.plan.totals import Quantity, named
 from reconciler.queries.predicate import Literal, render
-from reconciler.queries.rates import Outlook
+from reconciler.queries.rates import Outlook, Score
 from reconciler.queries.shape import Shape, Workload
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
@@ -200,13 +200,44 @@ def rates_document(outlook: Outlook, workload: Workload) -> dict[str, Any]:
         "presentSinceMs": outlook.since_ms,
         "changes": outlook.changes,
         "presentPercent": whole(100.0 * outlook.present_share),
-        "text": _rates_text(outlook),
+        "forecasts": [
+            {
+                "method": score.method,
+                "percent": whole(100.0 * score.weight),
+                "lossMilliBits": _milli_bits(score.loss),
+                "valuesPercent": whole(100.0 * score.values_weight),
+                "valuesLossMilliBits": _milli_bits(score.values_loss),
+            }
+            for score in outlook.scores
+        ],
+        "text": _mix_text(outlook) + _scores_text(outlook.scores),
     }
 
 
-def _rates_text(outlook: Outlook) -> str:
-    if outlook.method != "regime":
-        return "the mean of the log, in which a query's weight halves every 7 days"
+def _milli_bits(nats: float) -> int:
+    return whole(1000.0 * nats / math.log(2.0))
+
+
+def _scores_text(scores: Sequence[Score]) -> str:
+    """Return which forecasts count, and how well each predicted the last weeks; "" where none was
+    judged."""
+    parts = []
+    for what, judged in (
+        ("columns", [(score.weight, score.loss, score.method) for score in scores]),
+        ("values", [(score.values_weight, score.values_loss, score.method) for score in scores]),
+    ):
+        if any(loss > 0.0 for _, loss, _ in judged):
+            each = [
+                f"{method} {100.0 * weight:.0f} % ({_milli_bits(loss) / 1000:.1f})"
+                for weight, loss, method in sorted(judged, key=lambda one: (-one[0], one[1:]))
+            ]
+            parts.append(f"{what} {', '.join(each)}")
+    if not parts:
+        return ""
+    return f"; forecasts by their bits of surprise a query: {'; '.join(parts)}"
+
+
+def _mix_text(outlook: Outlook) -> str:
     if not outlook.changes:
         return "as in the last days; the log shows no change in the mix of queries"
     days = round((outlook.until_ms - outlook.since_ms) / DAY_MS)

@@ -155,7 +155,11 @@ _EVIDENCE = {
             coveragePercent=_INTEGER, coverageBasis=_TEXT, skipped=_INTEGER, warning=_NOTE,
             skippedBy={"type": "object", "additionalProperties": _INTEGER},
             rates=_object(method=_TEXT, presentSinceMs=_INTEGER, changes=_INTEGER,
-                          presentPercent=_INTEGER, text=_TEXT),
+                          presentPercent=_INTEGER, text=_TEXT,
+                          forecasts=_list(_row(("method", "percent"), method=_TEXT,
+                                               percent=_INTEGER, lossMilliBits=_INTEGER,
+                                               valuesPercent=_INTEGER,
+                                               valuesLossMilliBits=_INTEGER))),
         ),
         "totals": _list(
             _row(("name", "unit", "now"), name=_TEXT, measure={"enum": list(MEASURES.values())},

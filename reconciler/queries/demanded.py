@@ -15,10 +15,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.predicate import Predicate, fields_of
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import resolve_moving, simplify
-from reconciler.queries.rates import forecast_rates, regime_forecast
+from reconciler.queries.rates import forecast_rates
 from reconciler.queries.shape import Shape, Workload, merge
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import Schema
@@ -51,7 +52,7 @@ def demands(
     """Return each shape with what is expected of it, equal literals merged.
 
     expected: float64[queries], executions over the horizon in the order of the shapes; None for the
-    regime forecast. keeps_up: the table receives rows as time goes on, so that moving windows count
+    chosen forecast. keeps_up: the table receives rows as time goes on, so that moving windows count
     at the end of the log, at their own time of day, and not in the future.
     """
     if workload.empty:
@@ -59,7 +60,7 @@ def demands(
     lengths = [len(shape) for shape in workload.shapes]
     total = sum(lengths)
     if expected is None:
-        expected = forecast_rates(workload, horizon_ms, regime_forecast).executions
+        expected = forecast_rates(workload, horizon_ms, chosen_forecast).executions
     parts = np.split(expected, np.cumsum(lengths)[:-1])
     return tuple(
         _demand(shape, part, workload.until_ms, schema, horizon_ms,

@@ -1,13 +1,14 @@
 """Forecasts how often each recorded query will be executed over the coming horizon.
 
 Every forecast has one interface: the recorded weights per time bucket go in, the executions that
-are expected over the horizon come out. `regime_forecast` looks for changes of the mix of queries;
-`decayed_forecast` is a mean in which old executions fade. The reference time of both is the end of
-the recorded queries, never the clock, so that an old log gives the same plan today.
+are expected over the horizon come out. `forecasts` holds the implementations; `forecasts.chosen`
+weighs them by how well each predicted the log. The reference time is the end of the recorded
+queries, never the clock, so that an old log gives the same plan today.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,29 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.queries.predicate import fields_of
-from reconciler.queries.shape import MIN_SPAN_MS, Workload
+from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
 from reconciler.table.times import DAY_MS
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 WEEK_MS = 7 * DAY_MS
-HALF_LIFE_MS = WEEK_MS
 
 LEAST_WEIGHT = 8.0
 """Executions that a bucket needs: fewer say too little about the mix of queries."""
 
-NEW_MIX = 0.35
-"""Distance in total variation, beyond that of chance, at which a bucket starts a new regime."""
-
-SLOWEST = 0.2
-"""Least weight of a new bucket in the mean mix of its regime."""
-
-PRIOR_BUCKETS = 12.0
-"""Buckets without a change that are assumed before the first one of the log."""
-
-HALF_LIFE_BUCKETS = 4.0
-"""Buckets of the present regime after which a query's share in it halves."""
+PARTS, SPLIT_SHAPES = 8, 16
+"""Parts of the values that a shape's queries ask for, by which forecasts are judged, and the number
+of shapes that are split so: those of the greatest weight."""
 
 RECENT_BUCKETS = 3
 """Least buckets whose mean weight is the present rate of all queries together; those of the last
@@ -56,6 +48,9 @@ class RateHistory:
     """int64[queries]: number of the time bucket."""
     group: Int64
     """int64[queries]: number that queries with conditions on the same columns share."""
+    part: Int64
+    """int64[queries]: number that queries of one group share that ask for the same values: one of
+    PARTS parts of a shape, or any of the group's rare shapes."""
     start_ms: Int64
     """int64[buckets]: start of the bucket in epoch milliseconds."""
     length_ms: Float64
@@ -67,11 +62,31 @@ class RateHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class Score:
+    """How well a forecast predicted the last weeks of the log: the columns of the queries'
+    conditions, and the values that they ask for."""
+
+    method: str
+    """Name of the forecast."""
+    weight: float
+    """Its share in the forecast of the columns; the shares of all forecasts add up to 1."""
+    loss: float
+    """Mean of -ln of the probability that it gave to the columns of each execution, in nats; 0 if
+    there was nothing to judge by."""
+    values_weight: float
+    """Its share in the forecast of the values; the shares of all forecasts add up to 1."""
+    values_loss: float
+    """Mean of -ln of the probability that it gave to the part of the values that each execution
+    asked for, given its columns, in nats; 0 if there was nothing to judge by."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outlook:
     """Why the rates are what they are."""
 
     method: str
-    """The forecast's method: "regime" or "decay"; "none" without queries."""
+    """The forecast, or that of the greatest weight: "regime", "decay" or "window"; "none" without
+    queries."""
     since_ms: int
     """When the present mix of queries began, in epoch milliseconds."""
     until_ms: int
@@ -83,6 +98,8 @@ class Outlook:
     present_share: float = 1.0
     """Share of the horizon for which the present mix is expected to last. The rest is forecast as
     the mean of the whole log."""
+    scores: tuple[Score, ...] = ()
+    """The forecasts that were compared; () where there was no choice."""
 
 
 NO_OUTLOOK = Outlook("none", 0, 0)
@@ -128,11 +145,40 @@ def history_of(workload: Workload) -> RateHistory:
         event_ms=event_ms,
         bucket=bucket_of_day[of_day.reshape(-1)],
         group=group.astype(np.int64),
+        part=_parts(workload.shapes, group),
         start_ms=start_ms,
         length_ms=_lengths(start_ms, workload.until_ms),
         since_ms=workload.since_ms,
         until_ms=workload.until_ms,
     )
+
+
+def _parts(shapes: Sequence[Shape], group: Int64) -> Int64:
+    """Return the part of the values that each query asks for, int64[queries]."""
+    weight = [float(shape.weight.sum()) for shape in shapes]
+    split = sorted(range(len(shapes)), key=lambda place: (-weight[place], place))[:SPLIT_SHAPES]
+    part, start = group.astype(np.int64), 0
+    for place, shape in enumerate(shapes):
+        end = start + len(shape)
+        if place in split:
+            part[start:end] = int(group.max()) + 1 + PARTS * place + _part_of_shape(shape)
+        start = end
+    return np.unique(part, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _part_of_shape(shape: Shape) -> Int64:
+    """Return one of PARTS parts of equal weight for each query, by its first literal, or by the
+    literal's distance to the time of the query."""
+    values = shape.literals[0] if shape.literals else ()
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "if":
+        return np.zeros(len(shape), dtype=np.int64)
+    away = shape.offsets[0]
+    asked = np.where(np.isnan(away), values.astype(np.float64), away)
+    order = np.argsort(asked, kind="stable")
+    passed = np.cumsum(shape.weight[order]) / max(float(shape.weight.sum()), 1e-300)
+    ends = np.searchsorted(passed, np.arange(1, PARTS) / PARTS)
+    edges = asked[order][np.minimum(ends, len(order) - 1)]
+    return np.searchsorted(edges, asked, side="left").astype(np.int64)
 
 
 def _filled(per_day: Float64) -> Int64:
@@ -165,78 +211,15 @@ def _lengths(start_ms: Int64, until_ms: int) -> Float64:
     return length
 
 
-def decayed_forecast(history: RateHistory, horizon_ms: int) -> Forecast:
-    """Return a mean in which executions fade with a half-life of 7 days.
-
-    rate = decayed weight / decayed span; the span is at least 24 h.
-    """
-    tau = HALF_LIFE_MS / np.log(2.0)
-    span = float(max(history.until_ms - history.since_ms, MIN_SPAN_MS))
-    decayed_span = tau * (1.0 - np.exp(-span / tau))
-    age = (history.until_ms - history.event_ms).astype(np.float64)
-    executions = history.weight * np.exp(-age / tau) / decayed_span * horizon_ms
-    bucket_ms = float(history.length_ms.mean())
-    return Forecast(executions, Outlook("decay", history.since_ms, history.until_ms, bucket_ms))
+def weights_by_bucket(history: RateHistory) -> Float64:
+    """Return the executions of each bucket, float64[buckets]."""
+    return np.bincount(history.bucket, history.weight, len(history.start_ms)).astype(np.float64)
 
 
-def regime_forecast(history: RateHistory, horizon_ms: int) -> Forecast:
-    """Return a mixture of the present mix of queries and that of the whole log.
-
-    The mix changes with the hazard p = (changes + 1) / (buckets + 1 + PRIOR_BUCKETS) per bucket. Of
-    the K buckets of the horizon the present mix is expected to last for the share
-        (1 - p) (1 - (1 - p)^K) / (p K),   or all of it if the mix never changed.
-    All queries together keep their mean rate of the last week, or of RECENT_BUCKETS if longer.
-    """
-    buckets = len(history.start_ms)
-    total = np.bincount(history.bucket, history.weight, buckets).astype(np.float64)
-    start, changes = _present_regime(history, total)
-    hazard = (changes + 1.0) / (buckets + 1.0 + PRIOR_BUCKETS)
-    ahead = max(horizon_ms / float(history.length_ms.mean()), 1.0)
-    share = 1.0
-    if start > 0:
-        share = (1.0 - hazard) * (1.0 - (1.0 - hazard) ** ahead) / (hazard * ahead)
+def recent_executions(history: RateHistory, horizon_ms: int) -> float:
+    """Return the executions of all queries together over the horizon: at the mean rate of the last
+    week, or of RECENT_BUCKETS if that is longer."""
     week = int((history.start_ms >= history.until_ms - WEEK_MS).sum())
-    recent_buckets = max(RECENT_BUCKETS, week)
-    span = max(float(history.length_ms[-recent_buckets:].sum()), float(MIN_SPAN_MS))
-    expected = float(total[-recent_buckets:].sum()) / span * horizon_ms
-    age = buckets - 1 - history.bucket
-    fading = history.weight * 0.5 ** (age / HALF_LIFE_BUCKETS)
-    recent = np.where(history.bucket >= start, fading, 0.0)
-    mixture = share * recent / max(float(recent.sum()), 1e-300)
-    mixture += (1.0 - share) * history.weight / max(float(history.weight.sum()), 1e-300)
-    outlook = Outlook(
-        "regime", int(history.start_ms[start]), history.until_ms, float(history.length_ms.mean()),
-        changes, min(share, 1.0),
-    )  # fmt: skip
-    return Forecast(expected * mixture, outlook)
-
-
-def _present_regime(history: RateHistory, total: Float64) -> tuple[int, int]:
-    """Return the first bucket of the present mix of queries, and how often the mix changed.
-
-    A bucket starts a new regime if its mix differs from the regime's by more than NEW_MIX in total
-    variation, plus what chance explains: sqrt(k / (2 pi n)) for n executions of k groups, in the
-    bucket and in the regime's mean.
-    """
-    groups = int(history.group.max()) + 1
-    counts = np.zeros((len(total), groups))
-    np.add.at(counts, (history.bucket, history.group), history.weight)
-    mixes = counts / np.maximum(total, 1e-300)[:, None]
-    mean, start, changes, behind = mixes[0], 0, 0, float(total[0])
-    for number in range(1, len(total)):
-        mix = mixes[number]
-        alive = int(((mix > 0.0) | (mean > 0.0)).sum())
-        own_weight = float(total[number])
-        chance = _by_chance(alive, own_weight) + _by_chance(alive, behind)
-        if 0.5 * float(np.abs(mix - mean).sum()) > NEW_MIX + chance:
-            mean, start, changes, behind = mix, number, changes + 1, own_weight
-        else:
-            own = max(1.0 / (number - start + 1), SLOWEST)
-            mean = (1.0 - own) * mean + own * mix
-            behind = min(behind + own_weight, own_weight / SLOWEST)
-    return start, changes
-
-
-def _by_chance(groups: int, executions: float) -> float:
-    """Return the mean distance between the shares of `groups` and those of a sample of them."""
-    return float(np.sqrt(groups / (2.0 * np.pi * max(executions, 1e-300))))
+    recent = max(RECENT_BUCKETS, week)
+    span = max(float(history.length_ms[-recent:].sum()), float(MIN_SPAN_MS))
+    return float(weights_by_bucket(history)[-recent:].sum()) / span * horizon_ms

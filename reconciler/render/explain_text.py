@@ -59,6 +59,8 @@ def render_tree(tree: Document, width: int) -> str:
 def render_table(body: Document, width: int) -> str:
     """Return every candidate with its numbers: those chosen and those rejected."""
     lines = [*wrapped(body["table"], width), ""]
+    if body["rates"]:
+        lines += [*wrapped(f"Rates: {body['rates']['text']}", width), ""]
     if body["chosen"]:
         rows = [["CHOSEN", "FILES", "COST", "SAVES", "AT LEAST", "ESTIMATE"]]
         for item in body["chosen"]:

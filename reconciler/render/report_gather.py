@@ -115,6 +115,7 @@ def _facts(sources: Sources) -> tuple[tuple[str, str], ...]:
         ("Data files", f"{count(len(seen.files))}, {iec(seen.files.total_bytes)}"),
         ("Policy", str(sources.plan["policy"])),
         ("Recorded queries", queries),
+        ("Expected queries", (work.get("rates") or {}).get("text", "") or "-"),
         ("Plan", sources.plan["planId"] if sources.plan["actions"] else "nothing to do"),
     )
 

@@ -207,7 +207,9 @@ def reading(
         return 0.0, 0.0
     view = _view(table, settings)
     size = cost = 0.0
-    for demand in demands(workload_of(queries), view.files.schema, settings.horizon_ms):
+    work = workload_of(queries)
+    as_recorded = np.concatenate([shape.weight for shape in work.shapes])
+    for demand in demands(work, view.files.schema, settings.horizon_ms, as_recorded):
         found = read_shape(view, demand)
         size += float(demand.weight @ found.bytes)
         cost += float(demand.weight @ found.cost)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reconciler.queries.rates import WEEK_MS, forecast_rates, regime_forecast
+from reconciler.queries.forecasts.regime import regime_forecast
+from reconciler.queries.rates import WEEK_MS, forecast_rates
 from reconciler.queries.shape import Workload
 
 if TYPE_CHECKING:

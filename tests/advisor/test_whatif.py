@@ -16,8 +16,9 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.queries.demanded import MAX_QUERIES, demands
+from reconciler.queries.forecasts.regime import regime_forecast
 from reconciler.queries.pruning import may_match
-from reconciler.queries.rates import forecast_rates, regime_forecast
+from reconciler.queries.rates import forecast_rates
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import table_view
 from reconciler.table.hilbert import hilbert_index

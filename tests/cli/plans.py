@@ -100,9 +100,16 @@ def single() -> dict[str, Any]:
                 "rates": {
                     "method": "regime", "presentSinceMs": 11 * 86_400_000, "changes": 1,
                     "presentPercent": 84,
+                    "forecasts": [
+                        {"method": "regime", "percent": 97, "lossMilliBits": 910,
+                         "valuesPercent": 20, "valuesLossMilliBits": 2_410},
+                        {"method": "decay", "percent": 3, "lossMilliBits": 1_240,
+                         "valuesPercent": 80, "valuesLossMilliBits": 2_390},
+                    ],
                     "text": "the queries in the log changed 3 days before its end (2026-11-17); "
                     "the new mix is expected for 84 % of the next 7 days, the mix of the whole log "
-                    "for the rest",
+                    "for the rest; forecasts by their bits of surprise a query: columns regime "
+                    "97 % (0.9), decay 3 % (1.2); values decay 80 % (2.4), regime 20 % (2.4)",
                 },
             },
             "totals": [

@@ -72,7 +72,10 @@ def _file(index: int, width: int, folder: str = "s3://lake/t/data") -> str:
 def _table(width: int) -> str:
     seen = observations.lineitem(24, 4)
     found = explain.candidates(seen.files, plans.advice(seen))
-    body = {"table": seen.name, "planId": plans.PLAN_ID, "dataFiles": 24, **found}
+    rates = plans.single()["evidence"]["workload"]["rates"]
+    body = {
+        "table": seen.name, "planId": plans.PLAN_ID, "dataFiles": 24, "rates": rates, **found
+    }  # fmt: skip
     return explain_text.render(body, width)
 
 

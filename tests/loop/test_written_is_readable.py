@@ -31,7 +31,7 @@ from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.sentence import sentence
 from reconciler.queries.machine_speed import Speed
-from reconciler.queries.rates import Outlook
+from reconciler.queries.rates import Outlook, Score
 from reconciler.queries.shape import Workload
 from tests.cli.observations import lineitem
 from tests.examples import examples
@@ -93,6 +93,10 @@ advices = st.builds(
     outlook=st.builds(
         Outlook, st.sampled_from(["regime", "decay"]), TIMES, TIMES, changes=st.integers(0, 400),
         present_share=st.floats(0, 1),
+        scores=st.lists(
+            st.builds(Score, st.sampled_from(["regime", "decay"]), *[st.floats(0, 1)] * 4),
+            max_size=2,
+        ).map(tuple),
     ),
 )  # fmt: skip
 EQUALITY_DELETES_STAY = ObjectiveJudgement(

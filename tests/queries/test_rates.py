@@ -7,23 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.queries.forecasts.chosen import chosen_forecast
+from reconciler.queries.forecasts.decay import decayed_forecast
+from reconciler.queries.forecasts.regime import regime_forecast
+from reconciler.queries.forecasts.window import window_forecast
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import Comparison, Ref
-from reconciler.queries.rates import (
-    Forecast,
-    RateForecast,
-    decayed_forecast,
-    forecast_rates,
-    history_of,
-    regime_forecast,
-)
+from reconciler.queries.rates import Forecast, RateForecast, forecast_rates, history_of
 from reconciler.queries.shape import Workload
 from reconciler.table.times import DAY_MS
 
 START, WEEK = 1_700_006_400_000, 7 * DAY_MS
 """START: midnight of a day in UTC."""
 
-FORECASTS = [decayed_forecast, regime_forecast]
+FORECASTS = [decayed_forecast, regime_forecast, window_forecast, chosen_forecast]
 
 
 def asked(column: int, position: int, at_ms: int, weight: float = 1.0) -> Fragment:

@@ -1,0 +1,188 @@
+"""The forecast that a table's own log speaks for: a mixture of all, by how well each predicted it.
+
+The last weeks of the log are gone through once more. Before each round of executions every forecast
+says from the log up to then which queries the next week brings: on which columns their conditions
+are, and which values they ask for. An execution of that week to which a forecast gave the
+probability p costs it -ln p. A round counts as much as it has executions, whatever its week has: L
+is the sum over the rounds of (executions of the round) * (mean loss of its week as far as the log
+has it). The weights are proportional to exp(-L): multiplicative weights for log loss (Vovk,
+"Aggregating Strategies", 1990), for the columns and for the values given the columns.
+
+The bound. Let P be the mean over the N forecasts of exp(-L), the probability that the mixture
+gives to all judged weeks. P is at least 1/N of its greatest term, so -ln P <= min L + ln N: the
+mixture loses at most ln N more than the best forecast of the columns, and as much for the values.
+Nothing is assumed of the queries. A forecast that lost x more than the best one has at most the
+weight e^-x. A prediction made in the middle of these weeks does not have this bound, since the week
+after it is not known yet.
+
+The weights follow from the recorded queries alone: the same log gives the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from reconciler.queries.forecasts.decay import decayed_forecast
+from reconciler.queries.forecasts.regime import regime_forecast
+from reconciler.queries.forecasts.window import window_forecast
+from reconciler.queries.rates import (
+    LEAST_WEIGHT,
+    WEEK_MS,
+    Float64,
+    Forecast,
+    Int64,
+    RateForecast,
+    RateHistory,
+    Score,
+    recent_executions,
+)
+from reconciler.table.times import DAY_MS
+
+FORECASTS: Mapping[str, RateForecast] = {
+    "regime": regime_forecast,
+    "decay": decayed_forecast,
+    "window": window_forecast,
+}
+"""The forecasts that are compared, by name."""
+
+EVIDENCE_MS = 28 * DAY_MS
+"""Length of the part of the log that forecasts are judged by."""
+
+AHEAD_MS = WEEK_MS
+"""Time after a round that forecasts predict: as long as a rewrite has to pay back."""
+
+MOST_ROUNDS = 32
+"""Rounds into which that part is cut, each of at least LEAST_WEIGHT executions."""
+
+UNSEEN = 0.01
+"""Probability that every forecast spreads evenly, so that nothing is impossible to it."""
+
+
+def chosen_forecast(history: RateHistory, horizon_ms: int) -> Forecast:
+    """Return the mixture of all forecasts by their weights, at the present rate of all queries.
+
+    rate = sum_i weight_i P_i(columns) * sum_j values_weight_j P_j(query | columns). The outlook is
+    that of the changes of the mix; it names the forecast of the greatest weight.
+    """
+    found = {name: one(history, horizon_ms) for name, one in FORECASTS.items()}
+    judged = scores(history)
+    groups = int(history.group.max()) + 1
+    columns, within = np.zeros(groups), np.zeros(len(history.weight))
+    for score in judged:
+        own = found[score.method].executions
+        mix = np.bincount(history.group, own, groups)
+        columns += score.weight * mix / max(float(mix.sum()), 1e-300)
+        within += score.values_weight * own / np.maximum(mix, 1e-300)[history.group]
+    share = np.bincount(history.group, within, groups)
+    expected = columns[history.group] * within / np.maximum(share, 1e-300)[history.group]
+    best = max(judged, key=lambda score: score.weight)
+    outlook = replace(found["regime"].outlook, method=best.method, scores=judged)
+    return Forecast(recent_executions(history, horizon_ms) * expected, outlook)
+
+
+def scores(history: RateHistory) -> tuple[Score, ...]:
+    """Return each forecast's weights, and its losses for each execution it was judged by.
+
+    The weights are equal where all queries are alike, or the log has one round only.
+    """
+    kinds, rounds = _summary(history)
+    group_of = np.zeros(int(kinds.part.max()) + 1, dtype=np.int64)
+    group_of[kinds.part] = kinds.group
+    numbers = np.unique(rounds)[1:].tolist() if len(group_of) > 1 else []
+    loss, judged = np.zeros((len(FORECASTS), 2)), 0.0
+    for number in numbers:
+        before = _before(kinds, rounds, number)
+        part, weight = _week_from(kinds, rounds, number)
+        came = np.bincount(part, weight, len(group_of)).astype(np.float64)
+        for place, forecast in enumerate(FORECASTS.values()):
+            loss[place] += _losses(forecast(before, AHEAD_MS).executions, before, came, group_of)
+        judged += float(weight.sum())
+    shares, mean = _weights(loss), loss / max(judged, 1e-300)
+    return tuple(
+        Score(
+            name, weight=float(shares[place, 0]), loss=float(mean[place, 0]),
+            values_weight=float(shares[place, 1]), values_loss=float(mean[place, 1]),
+        )
+        for place, name in enumerate(FORECASTS)
+    )  # fmt: skip
+
+
+def _weights(loss: Float64) -> Float64:
+    """Return the weights that are proportional to exp(-loss), float64[forecasts, 2]."""
+    found = np.exp(loss.min(axis=0) - loss)
+    return found / found.sum(axis=0)
+
+
+def _losses(executions: Float64, before: RateHistory, came: Float64, group_of: Int64) -> Float64:
+    """Return -ln of the probability that was given to the columns of what came, and to its values
+    given the columns: float64[2].
+
+    executions: float64[queries of `before`], the forecast. came: float64[parts]. group_of:
+    int64[parts].
+    """
+    groups = int(group_of.max()) + 1
+    expected = np.bincount(before.part, executions, len(group_of))
+    mix = np.bincount(group_of, expected, groups)
+    size = np.bincount(group_of, minlength=groups)[group_of]
+    known = mix[group_of] > 0.0
+    values = np.where(known, expected / np.where(known, mix[group_of], 1.0), 1.0 / size)
+    columns = mix / max(float(mix.sum()), 1e-300)
+    of_columns = np.log((1.0 - UNSEEN) * columns + UNSEEN / groups)
+    of_values = np.log((1.0 - UNSEEN) * values + UNSEEN / size)
+    return -np.array([came @ of_columns[group_of], came @ of_values])
+
+
+def _week_from(history: RateHistory, rounds: Int64, number: int) -> tuple[Int64, Float64]:
+    """Return the parts that are asked for from a round on, for AHEAD_MS, and their weights, which
+    add up to that of the round."""
+    own = rounds == number
+    end = int(history.event_ms[own].min()) + AHEAD_MS
+    week = (rounds >= number) & (own | (history.event_ms < end))
+    weight = history.weight[week]
+    return history.part[week], weight * float(history.weight[own].sum()) / float(weight.sum())
+
+
+def _summary(history: RateHistory) -> tuple[RateHistory, Int64]:
+    """Return the history with one query for all of a kind, bucket and round, and the round of each.
+
+    Round 0 is what came before the part that forecasts are judged by.
+    """
+    order = np.lexsort((history.part, history.event_ms))
+    event_ms, weight = history.event_ms[order], history.weight[order]
+    judged = event_ms > history.until_ms - EVIDENCE_MS
+    passed = np.cumsum(np.where(judged, weight, 0.0))
+    each = max(LEAST_WEIGHT, float(passed[-1]) / MOST_ROUNDS)
+    number = np.ceil(passed / each - 1e-9).astype(np.int64)
+    bucket, part = history.bucket[order], history.part[order]
+    cell = (number * (bucket.max() + 1) + bucket) * (part.max() + 1) + part
+    _, first, place = np.unique(cell, return_index=True, return_inverse=True)
+    total = np.bincount(place, weight).astype(np.float64)
+    mean_ms = np.bincount(place, weight * (event_ms - history.since_ms)) / total
+    summed = replace(
+        history, weight=total, bucket=bucket[first], part=part[first],
+        group=history.group[order][first],
+        event_ms=history.since_ms + mean_ms.astype(np.int64),
+    )  # fmt: skip
+    return summed, number[first]
+
+
+def _before(history: RateHistory, rounds: Int64, number: int) -> RateHistory:
+    """Return the history as it was before a round. Executions at its end that do not fill a bucket
+    belong to the last one before."""
+    kept = rounds < number
+    cut = replace(
+        history, weight=history.weight[kept], event_ms=history.event_ms[kept],
+        bucket=history.bucket[kept], group=history.group[kept],
+        part=history.part[kept],
+    )  # fmt: skip
+    last = int(cut.bucket.max())
+    if last and float(cut.weight[cut.bucket == last].sum()) < LEAST_WEIGHT:
+        cut = replace(cut, bucket=np.minimum(cut.bucket, last - 1))
+        last -= 1
+    return replace(
+        cut, start_ms=cut.start_ms[: last + 1], length_ms=cut.length_ms[: last + 1],
+        until_ms=int(cut.event_ms.max()),
+    )  # fmt: skip

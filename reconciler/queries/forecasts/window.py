@@ -1,0 +1,69 @@
+"""The adaptive window of Liu, Zhou, Yan and Zhang ("Workload-Aware Incremental Reclustering in
+Cloud Data Warehouses", section 4.2) as a forecast: the last W queries come again.
+
+After each W queries the paper compares the savings that the W queries before them promised with
+what these brought: more, and the window doubles; otherwise it halves. Here a layout is taken to
+serve each kind of query in proportion to its share p in the window. Then p . p was promised, and
+p . q came, for the shares q of the next window. The paper names no least or greatest window.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reconciler.queries.rates import (
+    Float64,
+    Forecast,
+    Int64,
+    Outlook,
+    RateHistory,
+    recent_executions,
+)
+
+LEAST_QUERIES, MOST_QUERIES = 16, 512
+"""Executions of the smallest and of the largest window; a log begins with the smallest."""
+
+REMEMBERED = 4 * MOST_QUERIES
+"""Executions at the end of the log from which the size follows: enough for any size."""
+
+
+def next_window(window: int, promised: float, came: float) -> int:
+    """Return the size of the next window (section 4.2). A window that brought what was promised to
+    the last bit, as where all queries are alike, was stable too."""
+    if came >= promised:
+        return min(2 * window, MOST_QUERIES)
+    return max(window // 2, LEAST_QUERIES)
+
+
+def window_size(group: Int64, weight: Float64) -> int:
+    """Return the window after these queries, in executions.
+
+    group: int64[queries], the kind of each, from 0, in the order of time. weight: float64[queries].
+    """
+    passed = np.cumsum(weight)
+    first = int(np.searchsorted(passed, passed[-1] - REMEMBERED)) if len(group) else 0
+    size, start, before = LEAST_QUERIES, first, float(passed[first - 1]) if first else 0.0
+    promised: Float64 | None = None
+    groups = int(group.max()) + 1 if len(group) else 0
+    while len(group) and passed[-1] - before >= size:
+        end = int(passed.searchsorted(before + size)) + 1
+        counts = np.bincount(group[start:end], weight[start:end], groups)
+        mix = counts / counts.sum()
+        if promised is not None:
+            size = next_window(size, float(promised @ promised), float(promised @ mix))
+        start, before, promised = end, float(passed[end - 1]), mix
+    return size
+
+
+def window_forecast(history: RateHistory, horizon_ms: int) -> Forecast:
+    """Return the mix of the last W executions, at the present rate of all queries together."""
+    order = np.lexsort((history.group, history.event_ms))
+    weight = history.weight[order]
+    size = window_size(history.group[order], weight)
+    behind = float(weight.sum()) - np.cumsum(weight)
+    inside = np.zeros(len(weight))
+    inside[order] = np.where(behind < size, weight, 0.0)
+    mixture = inside / max(float(inside.sum()), 1e-300)
+    since = int(history.event_ms[inside > 0.0].min())
+    outlook = Outlook("window", since, history.until_ms, float(history.length_ms.mean()))
+    return Forecast(recent_executions(history, horizon_ms) * mixture, outlook)

@@ -1,0 +1,133 @@
+"""Forecasts are weighed by how well each predicted the table's own last weeks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.queries.forecasts import chosen
+from reconciler.queries.forecasts.chosen import FORECASTS, chosen_forecast, scores
+from reconciler.queries.forecasts.decay import decayed_forecast
+from reconciler.queries.forecasts.regime import regime_forecast
+from reconciler.queries.rates import Forecast, Outlook, RateHistory, forecast_rates, history_of
+from tests.queries.test_rates import WEEK, days, shares
+
+
+def weights(*columns: int) -> dict[str, float]:
+    return {score.method: score.weight for score in scores(history_of(days(*columns)))}
+
+
+def test_columns_that_never_change_speak_for_no_forecast() -> None:
+    assert weights(*[1] * 20) == pytest.approx(dict.fromkeys(FORECASTS, 1 / len(FORECASTS)))
+
+
+def test_one_round_of_queries_speaks_for_no_forecast() -> None:
+    assert len(set(weights(1).values())) == 1
+
+
+def test_a_change_that_stays_speaks_for_the_forecast_that_saw_it_on_its_first_day() -> None:
+    changed = (*[1] * 12, 2)
+    assert weights(*changed)["regime"] > 0.99
+    assert shares(days(*changed), chosen_forecast) == pytest.approx(
+        shares(days(*changed), regime_forecast), abs=0.01
+    )
+
+
+def test_a_day_that_returns_each_week_speaks_against_following_it() -> None:
+    # Every seventh day asks for something else: the mean of the log predicts a week better.
+    weekly = [2 if day % 7 == 6 else 1 for day in range(28)]
+    found = weights(*weekly)
+    assert found["decay"] > 0.9
+    assert shares(days(*weekly), chosen_forecast) == pytest.approx(
+        shares(days(*weekly), decayed_forecast), abs=0.05
+    )
+
+
+def test_evidence_older_than_the_judged_weeks_does_not_count() -> None:
+    found = weights(*[1] * 5, *[2] * 5, *[1] * 40)
+    assert found["regime"] < 0.6
+
+
+def losses(history: RateHistory) -> np.ndarray:
+    """Each forecast's loss over all rounds, for columns and for values: float64[forecasts, 2]."""
+    kinds, rounds = chosen._summary(history)
+    judged = float(kinds.weight[rounds > rounds.min()].sum())
+    return judged * np.array([(one.loss, one.values_loss) for one in scores(history)])
+
+
+@given(columns=st.lists(st.integers(1, 3), min_size=2, max_size=25))
+def test_the_mixture_loses_at_most_ln_n_more_than_the_best_forecast(columns: list[int]) -> None:
+    """The mixture's probability of all that came is the mean of the forecasts' probabilities."""
+    history = history_of(days(*columns, per_day=8))
+    found = losses(history)
+    mixed = -np.log(np.exp(found.min(axis=0) - found).mean(axis=0)) + found.min(axis=0)
+    assert (mixed <= found.min(axis=0) + math.log(len(FORECASTS)) + 1e-9).all()
+    shares = np.exp(mixed - found) / len(FORECASTS)
+    stated = np.array([(one.weight, one.values_weight) for one in scores(history)])
+    assert stated == pytest.approx(shares)
+
+
+def test_losses_are_those_of_an_account_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two columns, one round of eight before a round of eight others: ln of what was given."""
+
+    def even(history: RateHistory, horizon_ms: int) -> Forecast:
+        return Forecast(history.weight, Outlook("even", 0, 0))
+
+    monkeypatch.setattr(chosen, "FORECASTS", {"even": even})
+    (one,) = scores(history_of(days(1, 2, per_day=8)))
+    assert one.loss == pytest.approx(-math.log(chosen.UNSEEN / 2))
+    (one,) = scores(history_of(days(1, 2, 1, 1, per_day=8)))
+    # Before each round: rounds of column 1, and all. After it come 2 1 1, then 1 1, then 1.
+    given = [(1, 1), (1, 2), (2, 3)]
+    came = [(2 / 3, 1 / 3), (1.0, 0.0), (1.0, 0.0)]
+    by_hand = 0.0
+    for (first, every), (ones, twos) in zip(given, came, strict=True):
+        share = 0.99 * first / every + 0.005
+        by_hand -= ones * math.log(share) + twos * math.log(1.0 - share)
+    assert one.loss == pytest.approx(by_hand / 3)
+
+
+def test_a_forecast_is_judged_by_what_it_said_before_it_knew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that knew the log's later days would have no loss; it is shown only what came before."""
+    seen: list[int] = []
+
+    def honest(history: RateHistory, horizon_ms: int) -> Forecast:
+        seen.append(int(history.event_ms.max()))
+        return regime_forecast(history, horizon_ms)
+
+    history = history_of(days(1, 2, 1, 2))
+    monkeypatch.setattr(chosen, "FORECASTS", {"honest": honest})
+    scores(history)
+    assert seen == sorted(seen)
+    assert max(seen) < history.until_ms
+
+
+def test_columns_and_values_are_forecast_by_the_best_of_each() -> None:
+    """The values move on from day to day, so that forecasts that forget predict them better."""
+    work = days(*[1] * 30)
+    judged = {one.method: one for one in scores(history_of(work))}
+    assert judged["window"].values_loss > judged["decay"].values_loss
+    assert judged["window"].values_weight < 0.01
+    assert judged["window"].weight == pytest.approx(1 / len(FORECASTS))
+    expected = forecast_rates(work, WEEK, chosen_forecast).executions
+    assert expected.sum() == pytest.approx(7 * 20, rel=0.02)
+
+
+def test_the_outlook_names_the_best_forecast_and_the_changes_of_the_mix() -> None:
+    outlook: Outlook = forecast_rates(days(*[1] * 12, 2), WEEK, chosen_forecast).outlook
+    assert (outlook.method, outlook.changes) == ("regime", 1)
+    assert sum(score.weight for score in outlook.scores) == pytest.approx(1.0)
+    assert min(outlook.scores, key=lambda score: score.loss).method == "regime"
+
+
+def test_a_large_log_is_judged_in_few_rounds() -> None:
+    history = history_of(days(*[1, 2] * 14, per_day=200))
+    kinds, rounds = chosen._summary(history)
+    assert len(np.unique(rounds)) <= chosen.MOST_ROUNDS + 1
+    assert float(kinds.weight.sum()) == pytest.approx(28 * 200)
