@@ -53,11 +53,11 @@ def decide(given: AdviceInput) -> Advice:
     writes = Writes() if situation.facts.refused else planned_writes(situation)
     upkeep = housekeeping(situation)
     orderings = [item.candidate.ordering for item in verdict.chosen]
-    turned = (
+    rejections = (
         *_refused_whole(situation), *_held_back(situation), *verdict.rejected,
         *refused_blocks(situation, orderings), *writes.rejected, *upkeep.rejected,
     )  # fmt: skip
-    advice = advice_of(situation, verdict, turned, writes, upkeep)
+    advice = advice_of(situation, verdict, rejections, writes, upkeep)
     return replace(
         advice,
         wanted_sketches=wanted,
@@ -75,8 +75,8 @@ def _audited(situation: Situation, found: Audited) -> Advice:
     nothing = Verdict((), ())
     why = "a branch holds work that waits for approval, or is to be dropped"
     every = np.zeros(0, dtype=np.int64)
-    turned = rejected(situation, "anything else", reasons.BRANCH_WAITS, why, every)
-    advice = advice_of(situation, nothing, (turned,), Writes(), Upkeep())
+    rejections = rejected(situation, "anything else", reasons.BRANCH_WAITS, why, every)
+    advice = advice_of(situation, nothing, (rejections,), Writes(), Upkeep())
     after = situation.given.published
     if after is not None and any(one.action.consent is Consent.PERSON for one in found.actions):
         then = look(after)
@@ -91,12 +91,12 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
     spent.
     """
     chosen: list[Chosen] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     minors: list[Minor] = []
     for decision in DECISIONS:
         verdict = _without_repeats(situation, decision(situation))
         chosen += verdict.chosen
-        turned += verdict.rejected
+        rejections += verdict.rejected
         minors += verdict.minors
         taken = situation.spent.taken.copy()
         for item in verdict.chosen:
@@ -107,7 +107,7 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
         )
         after = replace(situation.spent, taken=taken, cost=spent, exposed=exposed)
         situation = situation.after(after)
-    return Verdict(tuple(chosen), tuple(turned), tuple(minors)), situation
+    return Verdict(tuple(chosen), tuple(rejections), tuple(minors)), situation
 
 
 def _refused_whole(situation: Situation) -> list[Rejected]:
@@ -150,15 +150,15 @@ def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
     """Drop rewrites of exactly the files that the same rewrite produced: they would change
     nothing."""
     chosen: list[Chosen] = []
-    turned = list(verdict.rejected)
+    rejections = list(verdict.rejected)
     for item in verdict.chosen:
         if _repeats(situation, item):
             made, schema = item.candidate, situation.table.schema
             title = item.kind.title(made.ordering, schema)
-            turned.append(rejected(situation, title, reasons.SAME_AGAIN, "", made.rows, made))
+            rejections.append(rejected(situation, title, reasons.SAME_AGAIN, "", made.rows, made))
         else:
             chosen.append(item)
-    return Verdict(tuple(chosen), tuple(turned), verdict.minors)
+    return Verdict(tuple(chosen), tuple(rejections), verdict.minors)
 
 
 def _repeats(situation: Situation, item: Chosen) -> bool:
@@ -172,7 +172,7 @@ def _repeats(situation: Situation, item: Chosen) -> bool:
 
 def migrate(situation: Situation) -> Verdict:
     """Move files of other partition specs to the declared one."""
-    found, turned = move_candidates(situation)
+    found, rejections = move_candidates(situation)
     wanted = situation.settings.migration
     moved: dict[str, Any] = {"partition": ()}
     if wanted is not None:
@@ -182,7 +182,7 @@ def migrate(situation: Situation) -> Verdict:
     chosen = tuple(
         Chosen(c, Migrate, evidence, why, moved, shows_reason=why != DECLARED) for c, why in found
     )
-    return Verdict(chosen, tuple(turned))
+    return Verdict(chosen, tuple(rejections))
 
 
 def workload_aware(situation: Situation) -> Verdict:
@@ -209,10 +209,10 @@ def declared(situation: Situation) -> Verdict:
     """Cluster files that have drifted from the Declared key."""
     if situation.settings.mode != "Declared" or not situation.settings.ordering.key:
         return Verdict((), ())
-    found, turned = declared_candidates(situation)
+    found, rejections = declared_candidates(situation)
     chosen = [Chosen(c, Cluster, "drift", why) for c, why in found]
     chosen += [Chosen(c, Cluster, "workload", why) for c, why in resized(situation)]
-    return Verdict(tuple(chosen), tuple(turned))
+    return Verdict(tuple(chosen), tuple(rejections))
 
 
 def bin_pack(situation: Situation) -> Verdict:
@@ -228,17 +228,17 @@ def apply_deletes(situation: Situation) -> Verdict:
     """Rewrite files without the many rows of them that are deleted."""
     if situation.facts.refused:
         return Verdict((), ())
-    found, turned = major_candidates(situation)
+    found, rejections = major_candidates(situation)
     chosen = tuple(Chosen(m.candidate, ApplyDeletes, m.evidence, m.why) for m in found)
-    return Verdict(chosen, tuple(turned))
+    return Verdict(chosen, tuple(rejections))
 
 
 def maintain_deletes(situation: Situation) -> Verdict:
     """Compact, convert and remove delete files, beside the rewrites of the plan."""
     if situation.facts.refused:
         return Verdict((), ())
-    found, turned = minor_candidates(situation)
-    return Verdict((), tuple(turned), tuple(found))
+    found, rejections = minor_candidates(situation)
+    return Verdict((), tuple(rejections), tuple(found))
 
 
 DECISIONS: tuple[Decide, ...] = (

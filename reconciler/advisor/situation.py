@@ -118,8 +118,8 @@ class AlreadySpent:
     cost: float = 0.0
     """Cost of the actions that earlier decisions chose, in bytes of reading."""
     exposed: float = 0.0
-    """What the chosen actions add to the table's exposure (`room.Stake.exposure`), in bytes of
-    reading."""
+    """What the chosen actions add to the table's exposure, in bytes of reading
+    (`room.PossibleLoss.exposure`)."""
     sliced: Sliced = NOT_SLICED
     """How a budget cuts the files that are being judged."""
 

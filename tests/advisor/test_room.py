@@ -10,7 +10,7 @@ import pytest
 from bench.replay.table import arriving
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
 from reconciler.advisor.judge.candidate import planned_layout, readings_of, weigh, what_if
-from reconciler.advisor.judge.room import admitted, room_left, stake
+from reconciler.advisor.judge.room import admitted, possible_loss, room_left
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.situation import Situation, look
 from reconciler.plan import reasons
@@ -96,7 +96,7 @@ def test_a_stake_is_the_cost_and_what_queries_in_the_order_of_the_files_would_lo
     ]
     assert set().union(*guarded) == {KEY, DATE}
     scattering, keeping = (
-        stake(situation, _sorted_by(situation, column)) for column in (PART, KEY)
+        possible_loss(situation, _sorted_by(situation, column)) for column in (PART, KEY)
     )
     assert keeping.exposure < 0.2 * scattering.exposure
     assert scattering.total == scattering.cost + scattering.exposure
@@ -126,10 +126,10 @@ def _rewritten(situation: Situation, files: np.ndarray, column: int):
     return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
 
 
-def test_what_one_rewrite_after_the_other_puts_at_stake_adds_up() -> None:
+def test_what_one_rewrite_after_the_other_may_lose_adds_up() -> None:
     untouched, half = _situation(_asked(200)), _laid_out(_asked(200), PART, 10)
-    first = stake(untouched, _rewritten(untouched, np.arange(20) < 10, PART))
-    second = stake(half, _rewritten(half, ~half.table.layout_written, PART))
+    first = possible_loss(untouched, _rewritten(untouched, np.arange(20) < 10, PART))
+    second = possible_loss(half, _rewritten(half, ~half.table.layout_written, PART))
     assert first.standing == 0.0
     assert second.standing == pytest.approx(first.exposure, rel=0.2)
     assert second.exposure == pytest.approx(2.0 * first.exposure, rel=0.2)
@@ -142,11 +142,11 @@ def test_turning_back_to_the_order_of_arrival_needs_no_room() -> None:
         range_workload(np.random.default_rng(2), KEY, 20, 400, 40_000, start=500),
     )
     situation = _laid_out(asked_again, PART, 16)
-    back = stake(situation, _rewritten(situation, situation.table.layout_written, KEY))
+    back = possible_loss(situation, _rewritten(situation, situation.table.layout_written, KEY))
     assert back.exposure < 0.4 * back.standing
     assert admitted(back, room=0.0)
     untouched = _situation(_asked(200))
-    assert not admitted(stake(untouched, _sorted_by(untouched, PART)), room=0.0)
+    assert not admitted(possible_loss(untouched, _sorted_by(untouched, PART)), room=0.0)
 
 
 def test_the_room_grows_with_reading_and_savings_and_shrinks_with_cost_and_changes() -> None:

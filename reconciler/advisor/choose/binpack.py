@@ -66,13 +66,13 @@ def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Pac
     )  # fmt: skip
     found: list[tuple[Candidate, str]] = []
     in_order: list[Candidate] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     for decision in decisions:
         if not decision.rewrite:
             continue
         lead = [column.field_id for column in ordering.key]
         parts = slices(situation, decision.files, lead, min(2, len(decision.files)))
-        turned += oversized(situation, decision.files, parts, "bin-pack")
+        rejections += oversized(situation, decision.files, parts, "bin-pack")
         for part in parts:
             candidate, why_not = _best(situation, np.sort(part), ordering, forced, spent)
             better = _sorted_instead(situation, candidate, why_not, spent)
@@ -88,9 +88,9 @@ def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Pac
                 spent += candidate.cost
             else:
                 title = sentence("bin-pack ", str(len(part)), " files")
-                turned.append(rejected(situation, title, *why_not, part, candidate))
-    turned += _left_alone(situation, [d for d in decisions if not d.rewrite])
-    return Packed(tuple(found), tuple(in_order), tuple(turned))
+                rejections.append(rejected(situation, title, *why_not, part, candidate))
+    rejections += _left_alone(situation, [d for d in decisions if not d.rewrite])
+    return Packed(tuple(found), tuple(in_order), tuple(rejections))
 
 
 def _sorted_instead(
@@ -177,13 +177,13 @@ def merge_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Cand
 
 def _left_alone(situation: Situation, refused: Sequence[Drift]) -> list[Rejected]:
     """Return the small files that are not merged, one entry per reason."""
-    turned = []
+    rejections = []
     for why in dict.fromkeys(drift.reason for drift in refused):
         group = [drift for drift in refused if drift.reason == why]
         rows = np.sort(np.concatenate([drift.files for drift in group]))
         title = f"{len(rows)} small files in {len(group)} partition" + "s" * (len(group) > 1)
-        turned.append(rejected(situation, title, reasons.TOO_FEW_FILES, why, rows))
-    return turned
+        rejections.append(rejected(situation, title, reasons.TOO_FEW_FILES, why, rows))
+    return rejections
 
 
 def small_files_mask(situation: Situation) -> Bool:

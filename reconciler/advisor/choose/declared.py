@@ -46,32 +46,34 @@ def declared_candidates(
     """Return (candidate, why) per drifted set, and what is left alone."""
     settings = situation.settings
     found: list[tuple[Candidate, str]] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     free, quiet = allowed(situation), is_quiet(situation)
     moved = situation.facts.moving | situation.spent.taken
     title = f"cluster by {settings.ordering.text(situation.table.schema)}"
     for rows in _unsorted_inside(situation):
         parts = slices(situation, rows)
-        turned += oversized(situation, rows, parts, title)
+        rejections += oversized(situation, rows, parts, title)
         for part in parts:
             why = f"the row groups of {plural(len(part), 'file')} overlap"
             found.append((declared_what_if(situation, np.sort(part), settings.ordering), why))
     for decision in situation.facts.drifts.between:
         rows = decision.files[free[decision.files]]
         if not decision.rewrite:
-            turned.append(rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows))
+            rejections.append(
+                rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows)
+            )
         elif len(rows) < MIN_FILES:
             if not (quiet | moved)[decision.files].any():  # else it is reported elsewhere
                 reason = reasons.NOT_REWRITABLE
-                turned.append(rejected(situation, title, reason, "", decision.files))
+                rejections.append(rejected(situation, title, reason, "", decision.files))
         else:
             lead = [column.field_id for column in settings.ordering.key]
             parts = slices(situation, rows, lead, MIN_FILES)
-            turned += oversized(situation, rows, parts, title)
+            rejections += oversized(situation, rows, parts, title)
             for part in parts:
                 made = declared_what_if(situation, np.sort(part), settings.ordering)
                 found.append((made, decision.reason))
-    return found, turned
+    return found, rejections
 
 
 def resized(situation: Situation) -> list[tuple[Candidate, str]]:

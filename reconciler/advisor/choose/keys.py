@@ -88,10 +88,10 @@ def ranked(
     chosen = _finalists(situation, scored)
     finalists = [_judged(situation, candidate, full, before, passes) for candidate in chosen]
     finalists.sort(key=lambda item: -_rated(situation, item[0]))
-    best, played = finalists[0]
+    best, simulated = finalists[0]
     # The sample's own error only lowers the bound: what is refused without it is refused with it.
-    if played is not None and passes(best):
-        best = sharpen(situation, best, *played, full)
+    if simulated is not None and passes(best):
+        best = sharpen(situation, best, *simulated, full)
     others = [candidate for candidate, _ in finalists[1:]]
     rest = [candidate for candidate in scored if not any(candidate is one for one in chosen)]
     return [best, *others, *rest[:1]]

@@ -24,7 +24,7 @@ from reconciler.advisor.judge.candidate import (
     rejected,
     spending_room,
 )
-from reconciler.advisor.judge.room import added_by, room_left, stake
+from reconciler.advisor.judge.room import added_by, possible_loss, room_left
 from reconciler.advisor.judge.runs import SETTLED, grows, merged_runs, nothing_new, tiers
 from reconciler.advisor.measure import unprunable
 from reconciler.advisor.measure.totals import amplification
@@ -67,7 +67,7 @@ def recluster(situation: Situation) -> Proposals:
     saving = np.where(allowed(situation), situation.foreseen.savings.saving, 0.0)
     chosen = cut(saving, situation.cost, situation.settings.alpha, spending_room(situation))
     candidates: list[Candidate] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     partitions = _partitions(situation, chosen.chosen, saving)
     judged, cuts = 0, slicings(situation, partitions, keys.wanted_columns(situation))
     for options in cuts:
@@ -77,15 +77,15 @@ def recluster(situation: Situation) -> Proposals:
         tried = [_in_slices(situation, option, saving, spent, most) for option in options]
         found = max(tried, key=lambda one: one.net)
         candidates += found.candidates
-        turned += found.rejected
+        rejections += found.rejected
         judged += len(options[0].parts)
         situation = _exposing(situation, found.candidates)
     parts = [part for options in cuts for part in options[0].parts]
-    turned += oversized(situation, chosen.chosen, parts, "recluster")
-    turned += _left_out(situation, chosen, saving)
+    rejections += oversized(situation, chosen.chosen, parts, "recluster")
+    rejections += _left_out(situation, chosen, saving)
     if not candidates:
-        turned = _nothing_to_gain(situation, turned)
-    return Proposals(tuple(candidates), tuple(turned))
+        rejections = _nothing_to_gain(situation, rejections)
+    return Proposals(tuple(candidates), tuple(rejections))
 
 
 def _in_slices(
@@ -93,7 +93,7 @@ def _in_slices(
 ) -> Proposals:
     """Return what passes of one partition's slices. most: how many are judged once one passes."""
     candidates: list[Candidate] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     situation = situation.after(replace(situation.spent, sliced=slicing.sliced))
     for count, rows in enumerate(slicing.parts):
         if (candidates or spent) and count >= most:
@@ -101,9 +101,9 @@ def _in_slices(
         found, refused = _partition(situation, rows, saving, spent)
         candidates += found
         spent += sum(candidate.cost for candidate in found)
-        turned += refused
+        rejections += refused
         situation = _exposing(situation, found)
-    return Proposals(tuple(candidates), tuple(turned))
+    return Proposals(tuple(candidates), tuple(rejections))
 
 
 def allowed(situation: Situation) -> npt.NDArray[np.bool_]:
@@ -275,9 +275,9 @@ def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusa
 
 def _fitting(situation: Situation, candidate: Candidate, spent: float) -> float:
     """Return the share of a rewrite that the room admits, if its parts were all alike."""
-    at_stake = stake(situation, candidate)
-    free = room_left(situation, spent) - at_stake.standing
-    return max(free, 0.0) / max(at_stake.total - at_stake.standing, 1e-9)
+    possible = possible_loss(situation, candidate)
+    free = room_left(situation, spent) - possible.standing
+    return max(free, 0.0) / max(possible.total - possible.standing, 1e-9)
 
 
 def sorted_together(situation: Situation, rows: Int64, spent: float) -> Candidate | None:
@@ -335,24 +335,24 @@ def _window_moved(situation: Situation) -> bool:
     return spared_moving > 0.5 * spared and recorded > 0.0 and expected < 0.5 * recorded
 
 
-def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejected]:
+def _nothing_to_gain(situation: Situation, rejections: list[Rejected]) -> list[Rejected]:
     """Return the rejections, preceded by the reason that explains them all: the queries need all
     they read, their window has moved past the data, or the layout already serves them.
     """
     if situation.facts.refused:
-        return turned
+        return rejections
     useless = unprunable.why_nothing_helps(situation)
     message: Sentence | str = ""
     if _window_moved(situation):
         reason = reasons.WINDOW_MOVED
     elif useless:
         reason, message = reasons.NOT_PRUNABLE, useless
-    elif _served(situation) or not (turned or is_quiet(situation).any()):
+    elif _served(situation) or not (rejections or is_quiet(situation).any()):
         reason = reasons.WELL_CLUSTERED
     else:
-        return turned
+        return rejections
     nothing = np.zeros(0, dtype=np.int64)
-    return [rejected(situation, "recluster", reason, message, nothing), *turned]
+    return [rejected(situation, "recluster", reason, message, nothing), *rejections]
 
 
 def _served(situation: Situation) -> bool:

@@ -43,45 +43,46 @@ FILES = 8 << 20, 512 << 20
 ROUNDED = 1.5
 """How much smaller than its target a file may be where the number of files is rounded."""
 
-Played = tuple[Candidate, Layout, Outcome]
+Simulated = tuple[Candidate, Layout, Outcome]
+"""A rewrite, the layout that was simulated for it, and what queries would read then."""
 
 
 def sized(
     situation: Situation,
-    played: Played,
+    simulated: Simulated,
     pool: Pool,
     *,
     files: bool = True,
     refused: Callable[[Candidate], bool] = lambda made: False,
-) -> Played:
+) -> Simulated:
     """Return the rewrite in the sizes that its queries read least of.
 
     files: whether the size of files may be another one. refused: whether a rewrite does not pass;
     what other queries than the expected ones may read counts there too.
     """
-    found, settings = played, situation.settings
+    found, settings = simulated, situation.settings
     if settings.row_group_auto:
         found = _least(situation, found, _in_row_groups(situation, found, pool), NEARLY_IN_GROUPS)
     if settings.target_auto and files:
         found = _least(situation, found, _in_files(situation, found, pool), NEARLY)
     found = _in_ranges(situation, found, pool)
-    if found is not played and refused(found[0]) and not refused(played[0]):
-        return played
+    if found is not simulated and refused(found[0]) and not refused(simulated[0]):
+        return simulated
     return found
 
 
-def in_parts(situation: Situation, played: Played, pool: Pool) -> Played:
+def in_parts(situation: Situation, simulated: Simulated, pool: Pool) -> Simulated:
     """Return the rewrite by a tree with several row groups a file, where that reads less: each is a
     part of a leaf's rows in the order of the leaf's own column."""
-    candidate, layout, _ = played
+    candidate, layout, _ = simulated
     size = 1 << ((layout.target_bytes // PARTS).bit_length() - 1)
     if candidate.ordering.tree is None or not situation.settings.row_group_auto:
-        return played
+        return simulated
     if not SMALLEST <= size < layout.row_group_bytes:
-        return played
+        return simulated
     made = _played(situation, candidate, replace(layout, row_group_bytes=size), pool)
     if made is None or left_to_read(situation, made[0]) >= left_to_read(situation, candidate):
-        return played
+        return simulated
     return replace(made[0], row_group_configured=size), *made[1:]
 
 
@@ -95,18 +96,20 @@ def in_words(made: Candidate) -> str:
     return f" in {' and '.join(sizes)}" if sizes else ""
 
 
-def _least(situation: Situation, played: Played, others: Iterable[Played], nearly: float) -> Played:
+def _least(
+    situation: Situation, simulated: Simulated, others: Iterable[Simulated], nearly: float
+) -> Simulated:
     """Return the first that leaves nearly the least to read if the least is clearly less, else the
     rewrite as it was."""
     found = [(one, left_to_read(situation, one[0])) for one in others]
     least = min((left for _, left in found), default=0.0)
-    if not found or least > CLEARLY * left_to_read(situation, played[0]):
-        return played
+    if not found or least > CLEARLY * left_to_read(situation, simulated[0]):
+        return simulated
     return next(one for one, left in found if left <= nearly * least)
 
 
-def _in_row_groups(situation: Situation, played: Played, pool: Pool) -> Iterator[Played]:
-    candidate, layout, _ = played
+def _in_row_groups(situation: Situation, simulated: Simulated, pool: Pool) -> Iterator[Simulated]:
+    candidate, layout, _ = simulated
     for size in row_group_sizes(situation, candidate, pool):
         other = replace(layout, row_group_bytes=size)
         made = _played(situation, candidate, other, pool)
@@ -114,8 +117,8 @@ def _in_row_groups(situation: Situation, played: Played, pool: Pool) -> Iterator
             yield replace(made[0], row_group_configured=size), *made[1:]
 
 
-def _in_files(situation: Situation, played: Played, pool: Pool) -> Iterator[Played]:
-    candidate, layout, _ = played
+def _in_files(situation: Situation, simulated: Simulated, pool: Pool) -> Iterator[Simulated]:
+    candidate, layout, _ = simulated
     rows, configured = candidate.rows, candidate.row_group_configured
     written = situation.table.live_bytes[rows] * candidate.written_share
     most = min(max(len(rows), candidate.files_out), len(pool) / SAMPLED_ROWS)
@@ -133,31 +136,31 @@ def _in_files(situation: Situation, played: Played, pool: Pool) -> Iterator[Play
             yield found, *made[1:]
 
 
-def _in_ranges(situation: Situation, played: Played, pool: Pool) -> Played:
+def _in_ranges(situation: Situation, simulated: Simulated, pool: Pool) -> Simulated:
     """Return a slice of a budget in a multiple of as many files as its key has ranges, so that
     later slices can merge one range of all runs; as it is if queries would read more of files that
     are much smaller than their target.
     """
-    candidate, layout, _ = played
+    candidate, layout, _ = simulated
     lead, sliced = candidate.ordering.lead, situation.spent.sliced
     follows = lead is None or lead.field_id == sliced.along
     ranges = int(np.ceil(sliced.whole * candidate.written_share))  # slices of all that is written
     if ranges < 2 or follows or candidate.groups > 1:
-        return played
+        return simulated
     count = candidate.files_out
     wanted = ranges * _nearest(count / ranges)
     if wanted == count:
-        return played
+        return simulated
     written = situation.table.live_bytes[candidate.rows].sum() * candidate.written_share
     size = max(1, round(float(written) / wanted))
     other = planned_layout(situation, candidate.rows, candidate.ordering, size)
     other = replace(other, row_group_bytes=layout.row_group_bytes)
     made = _played(situation, candidate, other, pool)
     if made is None:
-        return played
+        return simulated
     most = NEARLY * left_to_read(situation, candidate)
     if wanted > ROUNDED * count and left_to_read(situation, made[0]) > most:
-        return played
+        return simulated
     configured = candidate.row_group_configured
     return replace(made[0], target_configured=size, row_group_configured=configured), *made[1:]
 
@@ -175,7 +178,7 @@ def _files_of(layout: Layout, written: Float64) -> int:
 
 def _played(
     situation: Situation, candidate: Candidate, layout: Layout, pool: Pool
-) -> Played | None:
+) -> Simulated | None:
     outcome = what_if(situation, candidate.rows, layout, pool)
     if outcome is None:
         return None

@@ -52,21 +52,21 @@ def major_candidates(situation: Situation) -> tuple[list[Major], list[Rejected]]
     forced = forced_files(situation, free, beyond)
     spared = _spared(situation, beyond)
     found: list[Major] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     spent = situation.spent.cost
     for rows, must in _partitions(situation, free, forced, spared, beyond):
         parts = slices(situation, rows)
-        turned += oversized(situation, rows, parts, "apply deletes")
+        rejections += oversized(situation, rows, parts, "apply deletes")
         for part in parts:
             passed, refused = _pieces(situation, np.sort(part), free, must, spent, spared)
-            turned += refused
+            rejections += refused
             for made in passed:
                 found.append(Major(made, _why(situation, made.rows), _evidence(situation, must)))
                 spent += made.cost
     chosen = np.zeros(len(table), dtype=np.bool_)
-    for item in (*(m.candidate.rows for m in found), *(_rows_of(situation, r) for r in turned)):
+    for item in (*(m.candidate.rows for m in found), *(_rows_of(situation, r) for r in rejections)):
         chosen[item] = True
-    return found, turned + _too_few(situation, free & ~chosen, spared)
+    return found, rejections + _too_few(situation, free & ~chosen, spared)
 
 
 def _rows_of(situation: Situation, item: Rejected) -> Int64:
@@ -189,15 +189,15 @@ def _pieces(
     parts = [_what_if(situation, run, spared) for run in runs]
     together = sum(max(0.0, made.saving_low) for made in parts)
     passed: list[Candidate] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     for made in parts:
         why_not = _refusal(situation, made, forced, spent, together)
         if why_not is None:
             passed.append(made)
             spent += made.cost
         else:
-            turned.append(rejected(situation, _title(made.rows), *why_not, made.rows, made))
-    return passed, turned
+            rejections.append(rejected(situation, _title(made.rows), *why_not, made.rows, made))
+    return passed, rejections
 
 
 def _neighbours(situation: Situation, rows: Int64) -> list[Int64]:

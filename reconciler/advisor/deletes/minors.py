@@ -103,7 +103,7 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
     if not len(situation.given.deletes) or situation.settings.deletes.compaction == "Disabled":
         return [], _switched_off(situation)
     found: list[Minor] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     converted = np.zeros(len(situation.table), dtype=np.bool_)
     if situation.settings.deletes.minors:
         for one in conversions(situation):
@@ -113,7 +113,7 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
                 found.append(_explained(situation, made))
                 converted[made.rows] = True
             else:
-                turned.append(_turned(situation, made, *why_not))
+                rejections.append(_rejection(situation, made, *why_not))
         for made in _compactions(situation):
             why_not = _refusal(situation, made)
             if converted[made.rows].any():
@@ -122,16 +122,16 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
             if why_not is None:
                 parts, left = _in_slices(situation, _explained(situation, made))
                 found += parts
-                turned += left
+                rejections += left
             else:
-                turned.append(_turned(situation, made, *why_not))
+                rejections.append(_rejection(situation, made, *why_not))
     for made in _dangling(situation):
         why_not = _unnamed(situation, made)
         if why_not is None:
             found.append(made)
         else:
-            turned.append(_turned(situation, made, *why_not))
-    return found, turned
+            rejections.append(_rejection(situation, made, *why_not))
+    return found, rejections
 
 
 def _switched_off(situation: Situation) -> list[Rejected]:
@@ -190,18 +190,18 @@ def _in_slices(situation: Situation, whole: Minor) -> tuple[list[Minor], list[Re
     """
     files = situation.table
     cuts = cut(situation, whole.inputs)
-    turned = []
+    rejections = []
     if len(cuts.oversized):
         alone = _compaction(situation, cuts.oversized, reached(situation, cuts.oversized))
         why = sentence(reasons.SENTENCES[reasons.LARGER_THAN_BUDGET])
-        turned.append(_turned(situation, alone, reasons.LARGER_THAN_BUDGET, why))
+        rejections.append(_rejection(situation, alone, reasons.LARGER_THAN_BUDGET, why))
     if [len(part) for part in cuts.slices] == [len(whole.inputs)]:
-        return [whole], turned
+        return [whole], rejections
     found = []
     for inputs in cuts.slices:
         made, files = _slice(situation, whole, inputs, files)
         found.append(replace(made, slices=len(cuts.slices)))
-    return found, turned
+    return found, rejections
 
 
 def _slice(
@@ -456,7 +456,7 @@ def _explained(situation: Situation, made: Minor) -> Minor:
     return replace(made, evidence=evidence, why="; ".join(parts))
 
 
-def _turned(situation: Situation, made: Minor, reason: str, why: Sentence) -> Rejected:
+def _rejection(situation: Situation, made: Minor, reason: str, why: Sentence) -> Rejected:
     count = len(made.inputs)
     what = sentence(f"{made.kind.verb}, 1 file")
     if count != 1:

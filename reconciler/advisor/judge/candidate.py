@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.judge.room import admitted, room_left, stake
+from reconciler.advisor.judge.room import admitted, possible_loss, room_left
 from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
@@ -229,8 +229,8 @@ def refusal(
     if cost > spending_room(situation) - spent:
         return reasons.ALLOWANCE, sentence(reasons.SENTENCES[reasons.ALLOWANCE])
     room = room_left(situation, spent)
-    if room < np.inf and not admitted(at_stake := stake(situation, candidate), room):
-        return reasons.NOT_EARNED, reasons.not_earned(at_stake.total, room, cost)
+    if room < np.inf and not admitted(possible := possible_loss(situation, candidate), room):
+        return reasons.NOT_EARNED, reasons.not_earned(possible.total, room, cost)
     return None
 
 

@@ -1,12 +1,12 @@
 """Bounds what may be spent on a table before it has paid for it
 (docs/design/decisions.md#first-do-no-harm).
 
-A rewrite is a bet that the queries stay as they are. What is at stake is its cost, and what queries
-of another kind would read more than of a table that nobody rewrote, until the layout follows them.
-A layout is exposed to them as a whole: each of many small rewrites adds to what those before it
-have put at stake. All of it must fit the room that the table has earned: a share of what its
-queries read, plus what past rewrites saved, minus what they cost. A rewrite that lowers the stake,
-because it turns files back to what the queries ask for, needs no room.
+A rewrite is a bet that the queries stay as they are. If they change, its cost is lost. Until the
+layout follows, other queries may also read more than of a table that nobody rewrote. The limit
+applies to the whole layout: every small rewrite adds to what those before it may lose. The sum must
+fit the room that the table has earned: a share of what its queries read, plus what past rewrites saved,
+minus what they cost. A rewrite that lowers the possible loss, because it brings files back to what
+the queries ask for, needs no room.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stake:
-    """What may be lost, in bytes of reading. cost: of the rewrite. exposure: what other queries
-    would read more than of the untouched table, with the rewrite; standing: without it."""
+class PossibleLoss:
+    """What may be lost if the queries change, in bytes of reading."""
 
     cost: float
+    """What the rewrite costs."""
     exposure: float
+    """What other queries would read more than of the untouched table, after the rewrite."""
     standing: float
+    """What they would read more without the rewrite."""
 
     @property
     def total(self) -> float:
@@ -78,7 +80,7 @@ def room_left(situation: Situation, spent: float) -> float:
     return max(0.0, earned - spent - situation.spent.exposed)
 
 
-def stake(situation: Situation, candidate: Change) -> Stake:
+def possible_loss(situation: Situation, candidate: Change) -> PossibleLoss:
     """Return the candidate's cost, and the exposure of the table with and without it."""
     table = situation.table
     written = table.layout_written.copy()
@@ -88,26 +90,26 @@ def stake(situation: Situation, candidate: Change) -> Stake:
     written[candidate.rows] = True
     losses = (asked.loss + _more(situation, candidate, asked) for asked in situation.foreseen.asked)
     exposure = _exposure(situation, losses, float(table.bytes[written].sum()))
-    return Stake(candidate.cost, exposure, standing)
+    return PossibleLoss(candidate.cost, exposure, standing)
 
 
-def admitted(at_stake: Stake, room: float) -> bool:
-    """Whether the stake fits the room, or is less than what the table has at stake anyway."""
-    return at_stake.total <= max(room, at_stake.standing)
+def admitted(possible: PossibleLoss, room: float) -> bool:
+    """Whether the loss fits the room, or is less than the table may lose without the rewrite."""
+    return possible.total <= max(room, possible.standing)
 
 
 def added_by(situation: Situation, candidates: Iterable[Change]) -> float:
     """Return what the candidates add to the exposure of the table, if it matters."""
     if situation.settings.early_share is None:
         return 0.0
-    return sum(stake(situation, candidate).added for candidate in candidates)
+    return sum(possible_loss(situation, candidate).added for candidate in candidates)
 
 
 def _exposure(situation: Situation, losses: Iterable[float], written: float) -> float:
     """Return the loss, at the present rate of all queries, if the worst of the losses becomes the
-    loss of each: until the log shows it, and until it has cost as much as turning back the files.
+    loss of each: until the log shows it, and until it has cost as much as another rewrite.
 
-    written: bytes of files that would have to be turned back.
+    written: bytes of files that would have to be rewritten once more.
     """
     settings = situation.settings
     executions = sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)

@@ -131,8 +131,8 @@ def runs_of(situation: Situation, rows: Int64) -> list[Int64]:
 
 
 def _plans(situation: Situation, rows: Int64) -> Int64:
-    """Return a number for the plan that wrote each file. Files of one commit have one plan, and
-    are told apart by their time where their path does not show it."""
+    """Return a number for the plan that wrote each file. Files of one commit have one plan;
+    their time shows the commit where their path does not."""
     table, number = situation.table, dict[str, int]()
     times, first, inverse = np.unique(table.added_ms[rows], return_index=True, return_inverse=True)
     of_time = np.zeros(len(times), dtype=np.int64)

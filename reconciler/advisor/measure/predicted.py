@@ -47,11 +47,11 @@ HOUR_MS = 3_600_000
 def advice_of(
     situation: Situation,
     verdict: Verdict,
-    turned: Sequence[Rejected],
+    rejections: Sequence[Rejected],
     writes: Writes,
     upkeep: Upkeep,
 ) -> Advice:
-    """Return the verdict with its numbers. turned: all that was rejected, by whichever decision."""
+    """Return the verdict with its numbers. rejections: those of all decisions."""
     candidates = [item.candidate for item in verdict.chosen]
     effects: list[Candidate | Minor] = [*candidates, *verdict.minors]
     sums = totals(situation, effects)
@@ -76,7 +76,7 @@ def advice_of(
             *_switched(situation),
             *upkeep.actions,
         ),
-        rejected=tuple(turned),
+        rejected=tuple(rejections),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
         read_after=around(read_now, window_bytes(situation, sums.bytes_after)),

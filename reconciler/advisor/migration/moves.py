@@ -100,15 +100,15 @@ def move_candidates(situation: Situation) -> tuple[list[tuple[Candidate, str]], 
     if _trial_first(situation, migration):
         return _trial(situation, migration, title, free)
     found: list[tuple[Candidate, str]] = []
-    turned: list[Rejected] = []
+    rejections: list[Rejected] = []
     lead = lead_field(migration.fields)
     for own in _by_spec(situation.table, free):
         parts = slices(situation, own, [lead.source_id] if lead is not None else [])
-        turned += oversized(situation, own, parts, title)
+        rejections += oversized(situation, own, parts, title)
         for part in parts:
             made = move_what_if(situation, np.sort(part), migration)
             found.append((made, _why(situation, migration)))
-    return found, turned
+    return found, rejections
 
 
 def _trial(

@@ -120,7 +120,7 @@ class Problem:
         return float(self.weight.sum() * self.cost.sum())
 
     def cut(self, code: int) -> Cut:
-        """Return the cut that a code stands for."""
+        """Return the cut of a code."""
         number = int(self.column[code])
         place = int(self.places[number][code - self.first[code]])
         return cut_at(self.boxes, number, place)
