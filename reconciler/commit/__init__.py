@@ -1,0 +1,1 @@
+"""Commits in Python over pyiceberg's catalogs: one request each, without a JVM."""

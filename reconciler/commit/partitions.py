@@ -1,0 +1,111 @@
+"""Partition values as manifests store them: bounds of a manifest's partitions, and their names."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote_plus
+
+from reconciler.commit import fields
+from reconciler.commit.fields import PartitionField
+
+
+class Summary:
+    """What a manifest list says about the partitions of one manifest."""
+
+    def __init__(self, partition: Sequence[PartitionField]) -> None:
+        self._partition = partition
+        self._seen: dict[tuple[Any, ...], Mapping[int, Any]] = {}
+
+    def update(self, values: Mapping[int, Any]) -> None:
+        """Count the partition of one file, by field id."""
+        self._seen[tuple(values.values())] = values
+
+    def fields(self) -> list[dict[int, Any]]:
+        """Return the summary of each field of the spec, by the field ids of a manifest list."""
+        return [
+            _of_field(one.type, [values.get(one.field_id) for values in self._seen.values()])
+            for one in self._partition
+        ]
+
+
+def _of_field(kind: str, values: Sequence[Any]) -> dict[int, Any]:
+    known = [value for value in values if value is not None]
+    numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
+    order = _order(kind)
+    lower = min(numbers, key=order) if numbers else None
+    upper = max(numbers, key=order) if numbers else None
+    return {
+        fields.P_NULL: len(known) < len(values),
+        fields.P_NAN: len(numbers) < len(known),
+        fields.P_LOWER: None if lower is None else bound(kind, lower),
+        fields.P_UPPER: None if upper is None else bound(kind, upper),
+    }
+
+
+def _order(kind: str) -> Callable[[Any], Any]:
+    """Return the key by which Iceberg's Java library orders values of a type."""
+    if kind.startswith("decimal"):
+        return lambda value: int.from_bytes(value, "big", signed=True)
+    if kind == "uuid":
+        return lambda value: struct.unpack(">qq", value)
+    if kind in ("float", "double"):
+        return lambda value: (value, math.copysign(1.0, value))
+    return lambda value: value
+
+
+_NUMBERS = {"boolean": "<?", "int": "<i", "date": "<i", "float": "<f", "double": "<d"}
+
+
+def bound(kind: str, value: Any) -> bytes:
+    """Return a value as bounds store it ("Binary single-value serialization")."""
+    if kind == "string":
+        return str(value).encode()
+    if kind.startswith("decimal"):
+        return minimal(int.from_bytes(value, "big", signed=True))
+    if kind in ("uuid", "binary") or kind.startswith("fixed"):
+        return bytes(value)
+    return struct.pack(_NUMBERS.get(kind, "<q"), value)
+
+
+def minimal(value: int) -> bytes:
+    """Return the least bytes of a number's two's complement, the highest first."""
+    return value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def key(partition: Mapping[int, Any]) -> tuple[str, ...]:
+    """Return what tells partitions of one spec apart; NaN is one value, -0.0 another than 0.0."""
+    return tuple(map(repr, partition.values()))
+
+
+def path(partition: Sequence[PartitionField], values: Mapping[int, Any]) -> str:
+    """Return the name of a partition as summaries and directories have it."""
+    return "/".join(
+        f"{quote_plus(one.name)}={quote_plus(_text(one, values.get(one.field_id)))}"
+        for one in partition
+    )
+
+
+def _text(one: PartitionField, value: Any) -> str:
+    from pydantic import TypeAdapter
+    from pyiceberg.transforms import parse_transform
+    from pyiceberg.types import IcebergType
+
+    if value is None:
+        return "null"
+    kind = TypeAdapter(IcebergType).validate_python(one.type)
+    return str(parse_transform(one.transform).to_human_string(kind, _python(one.type, value)))
+
+
+def _python(kind: str, value: Any) -> Any:
+    """Return a value as pyiceberg's transforms take it."""
+    import uuid
+    from decimal import Decimal
+
+    decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", kind)
+    if decimal:
+        return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-int(decimal[2]))
+    return uuid.UUID(bytes=bytes(value)) if kind == "uuid" else value

@@ -1,0 +1,218 @@
+"""Sends one request that holds only on the state it was made for, and types the answer.
+
+Nothing is sent twice here: a request that is late, repeated or doubled fails, because it names the
+state of the table that it was made for. To a SQL catalog it is one UPDATE that holds only while the
+catalog names the metadata file that was read. To a REST catalog it is a set of requirements.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.commit import metadata
+from reconciler.commit.metadata import InvalidUpdate, Update
+from reconciler.commit.table import LiveTable, State
+from reconciler.errors import first_line
+
+Requirement = dict[str, Any]
+"""A requirement as the REST specification writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The catalog said that it committed. Who needs certainty looks the change up."""
+
+    location: str
+    """The new metadata file, "" if the answer does not name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRace:
+    """Nothing was committed: the table is not in the state that the request was made for."""
+
+    why: str
+    """What the catalog said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Nothing was committed: this user may not."""
+
+    why: str
+    """What the catalog said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """Nothing was committed: the request is none that the catalog accepts."""
+
+    why: str
+    """What is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """Nothing was committed: the request did not leave, as the storage took no metadata file or the
+    database no statement."""
+
+    error: Exception
+    """Why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The request may have been committed, or may yet be."""
+
+    why: str
+    """What happened to it."""
+
+
+Answer = Accepted | LostRace | Denied | Invalid | Unsent | Unknown
+
+DENIED_STATES = ("42501", "42000")
+"""SQLSTATEs of a statement that was not executed for want of a privilege."""
+
+
+def requirements(state: State, branch: str = metadata.MAIN) -> list[Requirement]:
+    """Return what makes a request hold on this state alone."""
+    body = state.metadata
+    return [
+        {"type": "assert-table-uuid", "uuid": state.uuid},
+        {"type": "assert-ref-snapshot-id", "ref": branch, "snapshot-id": state.head(branch)},
+        {"type": "assert-current-schema-id", "current-schema-id": body["current-schema-id"]},
+        {"type": "assert-default-spec-id", "default-spec-id": body["default-spec-id"]},
+        {"type": "assert-default-sort-order-id",
+         "default-sort-order-id": body["default-sort-order-id"]},
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """One change of a table's metadata."""
+
+    base: State
+    """The state that it was made for."""
+    updates: Sequence[Update]
+    """What changes, as the REST specification writes it."""
+    requirements: Sequence[Requirement]
+    """What a REST catalog has to check; a SQL catalog holds to the whole state."""
+    uuid: str
+    """In the name of the metadata file that the client writes."""
+
+    def metadata_file(self) -> str:
+        """Return the metadata file that the request writes to a SQL catalog's table."""
+        return metadata.next_file(self.base.metadata, self.base.location, self.uuid)
+
+
+def send(table: LiveTable, request: Request) -> Answer:
+    """Send the request once."""
+    if table.config.type == "sql":
+        return _to_sql(table, request)
+    return _to_rest(table, request)
+
+
+# SQL
+
+
+def _to_sql(table: LiveTable, request: Request) -> Answer:
+    base, path = request.base, request.metadata_file()
+    try:
+        made = metadata.applied(
+            base.metadata, request.updates, base.location, int(time.time() * 1000)
+        )
+    except InvalidUpdate as error:
+        return Invalid(str(error))
+    try:
+        table.write(path, _encoded(path, made))
+    except Exception as error:
+        return Unsent(error)
+    answer = _swapped(table, base.location, path)
+    if isinstance(answer, Accepted):
+        for old in metadata.removed_files(base.metadata, made):
+            table.delete(old)
+    elif not isinstance(answer, Unknown):
+        table.delete(path)
+    return answer
+
+
+def _encoded(path: str, made: Any) -> bytes:
+    data = json.dumps(made, separators=(",", ":")).encode()
+    if not path.endswith(".gz.metadata.json"):
+        return data
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress(data) + packer.flush()
+
+
+def _swapped(table: LiveTable, old: str, new: str) -> Answer:
+    """Move the table's pointer if it is still the old one. Whatever fails before the transaction
+    ends has changed nothing; if its end is not confirmed, nobody knows."""
+    from sqlalchemy import text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    query = text(
+        "UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :old "
+        "WHERE catalog_name = :catalog AND table_namespace = :namespace AND table_name = :name "
+        "AND metadata_location = :old"
+    )
+    ending = False
+    try:
+        with table.catalog.engine.connect() as connection:  # type: ignore[attr-defined]
+            done = connection.execute(query, {**table.sql_key(), "new": new, "old": old})
+            if done.rowcount != 1:
+                connection.rollback()
+                return LostRace("the table was changed by another commit")
+            ending = True
+            connection.commit()
+    except SQLAlchemyError as error:
+        if ending:
+            return Unknown(first_line(error))
+        if _is_denied(error):
+            return Denied(first_line(error))
+        return Unsent(error)
+    return Accepted(new)
+
+
+def _is_denied(error: Any) -> bool:
+    original = getattr(error, "orig", None)
+    if getattr(original, "pgcode", None) in DENIED_STATES:
+        return True
+    return "readonly database" in str(original)
+
+
+# REST
+
+
+def _to_rest(table: LiveTable, request: Request) -> Answer:
+    from pydantic import TypeAdapter
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    updates = tuple(TypeAdapter(TableUpdate).validate_python(dict(one)) for one in request.updates)
+    required = tuple(
+        TypeAdapter(TableRequirement).validate_python(dict(one)) for one in request.requirements
+    )
+    return _answered(lambda: _posted(table, required, updates))
+
+
+def _posted(table: LiveTable, required: Any, updates: Any) -> Accepted:
+    response = table.catalog.commit_table(table.loaded, required, updates)
+    return Accepted(str(response.metadata_location or ""))
+
+
+def _answered(post: Callable[[], Accepted]) -> Answer:
+    from pyiceberg import exceptions as known
+
+    try:
+        return post()
+    except known.CommitFailedException as error:
+        return LostRace(first_line(error))
+    except (known.ForbiddenError, known.UnauthorizedError) as error:
+        return Denied(first_line(error))
+    except (known.NoSuchTableError, known.BadRequestError, known.ValidationError) as error:
+        return Invalid(first_line(error))
+    except Exception as error:
+        return Unknown(first_line(error) or type(error).__name__)
