@@ -13,6 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def _parse(data: bytes, subject: str) -> Container:
         at = end + 16
     if total > size_in_all:
         raise CorruptContainer(f"its {total} entries have fewer bytes than that")
-    _require_sized_items(json.loads(metadata["avro.schema"]))
+    _require_sized_items(metadata["avro.schema"])
     return Container(metadata, total, b"".join(bodies))
 
 
@@ -156,10 +157,11 @@ def _decompress(codec: str, block: bytes, most: int, subject: str) -> bytes:
 _STREAMED = {"zstandard": "zstd", "bzip2": "bz2"}
 
 
-def _require_sized_items(schema: Any) -> None:
+@lru_cache(maxsize=256)
+def _require_sized_items(schema: bytes) -> None:
     """Raise CorruptContainer if an array of the schema has items without bytes: a few bytes would
-    then announce any number of them."""
-    nodes = list(_types(schema, 0))
+    then announce any number of them. Most manifests of a table have one schema."""
+    nodes = list(_types(json.loads(schema), 0))
     named = {node["name"]: node for node in nodes if isinstance(node.get("name"), str)}
     for node in nodes:
         if node.get("type") == "array" and not _has_bytes(node.get("items"), named):

@@ -137,6 +137,14 @@ def _path_bound(found: DeleteFiles, side: str, row: int) -> bytes | None:
     return bytes(bounds.data[row, : bounds.length[row]])
 
 
+def named_file(found: DeleteFiles, row: int) -> str:
+    """Return the one data file that a position delete file names, "" if it has a wider scope."""
+    if found.entries.referenced[row]:
+        return str(found.entries.referenced[row])
+    lower, upper = (_path_bound(found, side, row) for side in ("lower", "upper"))
+    return lower.decode() if lower is not None and lower == upper else ""
+
+
 def _named_rows(files: FileTable, found: DeleteFiles) -> Int64:
     """Return, per delete file, the row of the one data file that it names.
 
@@ -145,10 +153,7 @@ def _named_rows(files: FileTable, found: DeleteFiles) -> Int64:
     entries = found.entries
     rows = np.full(len(entries), NO_FILE, dtype=np.int64)
     for row in np.flatnonzero(entries.content == POSITION).tolist():
-        named = entries.referenced[row]
-        if not named:
-            lower, upper = (_path_bound(found, side, row) for side in ("lower", "upper"))
-            named = lower.decode() if lower is not None and lower == upper else ""
+        named = named_file(found, row)
         if named:
             rows[row] = files.row_of.get(named, NOT_LIVE)
     return rows

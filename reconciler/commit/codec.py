@@ -8,9 +8,11 @@ encoding" and "Object container files".
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
@@ -213,23 +215,41 @@ def _numbers_of(items: Any) -> tuple[int, bool] | None:
     return None
 
 
+@lru_cache(maxsize=1024)
+def _varints(count: int) -> Callable[[bytes, int], Any]:
+    """Return what matches so many varints: one call for a whole list."""
+    return re.compile(rb"(?:[\x80-\xff]*+[\x00-\x7f]){%d}" % count, re.DOTALL).match
+
+
 def _skip_numbers(varints: int, sized: bool) -> Skipper:
-    def skip(data: bytes, at: int) -> int:
+    def skip_plain(data: bytes, at: int) -> int:
         count, at = _blocks(data, at)
         while count:
-            plain = varints - sized
+            found = _varints(count * varints)(data, at)
+            if found is None:
+                raise IndexError("a list ends too early")
+            at = found.end()
+            count, at = _blocks(data, at)
+        return at
+
+    def skip_sized(data: bytes, at: int) -> int:
+        count, at = _blocks(data, at)
+        while count:
             for _ in range(count):
-                for _ in range(plain):
+                for _ in range(varints - 1):
                     while data[at] > 0x7F:
                         at += 1
                     at += 1
-                if sized:
+                byte = data[at]
+                if byte < 0x80:
+                    at += 1 + (byte >> 1)
+                else:
                     size, at = read_long(data, at)
                     at += size
             count, at = _blocks(data, at)
         return at
 
-    return skip
+    return skip_sized if sized else skip_plain
 
 
 def _skip_long(data: bytes, at: int) -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 import struct
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote_plus
 
 from reconciler.commit import fields
 from reconciler.commit.fields import PartitionField
+from reconciler.table.values import EXACT
 
 
 class Summary:
@@ -90,22 +93,52 @@ def path(partition: Sequence[PartitionField], values: Mapping[int, Any]) -> str:
 
 
 def _text(one: PartitionField, value: Any) -> str:
-    from pydantic import TypeAdapter
     from pyiceberg.transforms import parse_transform
-    from pyiceberg.types import IcebergType
 
     if value is None:
         return "null"
-    kind = TypeAdapter(IcebergType).validate_python(one.type)
-    return str(parse_transform(one.transform).to_human_string(kind, _python(one.type, value)))
+    held = _python(one.type, value)
+    return str(parse_transform(one.transform).to_human_string(_type(one.type), held))
+
+
+def from_json(kind: str, value: Any) -> Any:
+    """Return a partition value as Avro stores it. value: as the specification writes single values
+    in JSON."""
+    from pyiceberg import conversions
+
+    held = conversions.from_json(_type(kind), value)
+    return from_bound(kind, conversions.to_bytes(_type(kind), held))
+
+
+def to_json(kind: str, value: Any) -> Any:
+    """Return a partition value of Avro as the specification writes single values in JSON."""
+    from pyiceberg import conversions
+
+    return conversions.to_json(_type(kind), _python(kind, value))
+
+
+def from_bound(kind: str, data: bytes) -> Any:
+    """Return a value of the form of bounds as Avro stores it."""
+    if kind == "string":
+        return data.decode()
+    if kind.startswith("decimal"):
+        size = fields.decimal_bytes(int(kind[len("decimal(") :].split(",")[0]))
+        return int.from_bytes(data, "big", signed=True).to_bytes(size, "big", signed=True)
+    if kind in ("uuid", "binary") or kind.startswith("fixed"):
+        return data
+    return struct.unpack(_NUMBERS.get(kind, "<q"), data)[0]
+
+
+def _type(kind: str) -> Any:
+    from pydantic import TypeAdapter
+    from pyiceberg.types import IcebergType
+
+    return TypeAdapter(IcebergType).validate_python(kind)
 
 
 def _python(kind: str, value: Any) -> Any:
-    """Return a value as pyiceberg's transforms take it."""
-    import uuid
-    from decimal import Decimal
-
+    """Return a value as pyiceberg takes it."""
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", kind)
     if decimal:
-        return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-int(decimal[2]))
+        return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-int(decimal[2]), EXACT)
     return uuid.UUID(bytes=bytes(value)) if kind == "uuid" else value

@@ -3,7 +3,7 @@ needed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from reconciler import __version__
 from reconciler.commit import request
 from reconciler.commit.metadata import Update
 from reconciler.commit.request import Accepted, Answer, LostRace, Request, Unknown, Unsent
-from reconciler.commit.snapshot import Change, Missing, Names, Producer
+from reconciler.commit.snapshot import Change, Made, Missing, Names, Producer
 from reconciler.commit.table import LiveTable, State
 from reconciler.errors import UnsupportedError
 
@@ -43,17 +43,23 @@ def require_version(state: State, name: str) -> None:
         )
 
 
-def commit(table: LiveTable, change: Change, names: Names) -> Sent:
+def commit(
+    table: LiveTable,
+    change: Change,
+    names: Names,
+    make: Callable[[Producer], Made] = Producer.make,
+) -> Sent:
     """Write and send one change, made for the table's state as last refreshed.
 
-    names: recorded before, so that what was written is found after a crash. Raises UnsupportedError
+    names: recorded before, so that what was written is found after a crash. make: writes the
+    snapshot, where manifests are not those of a change of files. Raises UnsupportedError
     and what reading the table raises, having removed what it wrote.
     """
     state = table.state
     require_version(state, table.name)
     producer = Producer(table, change, names, ENGINE)
     try:
-        made = producer.make()
+        made = make(producer)
     except Missing as error:
         _remove(table, producer)
         return Sent(LostRace(str(error)), names.snapshot_id, state)

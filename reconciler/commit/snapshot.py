@@ -129,7 +129,7 @@ class Producer:
 
     def make(self) -> Made:
         """Write the manifests and the manifest list. Raises Missing, UnsupportedError, OSError."""
-        metadata, change = self.state.metadata, self.change
+        change = self.change
         head = self.state.head(change.branch)
         if head is None and change.branch != MAIN:
             head = self.state.head()
@@ -143,18 +143,13 @@ class Producer:
         created = sum(one[fields.M_SNAPSHOT] == self.names.snapshot_id for one in lines)
         numbers = summary.manifests(created, len(lines) - created, replaced)
         limit = int(self.state.properties.get(summary.PARTITION_LIMIT, "0"))
-        return self._listed(
-            lines, head, {**change.summary, **numbers, **counts.fields(limit)}, metadata
-        )
+        return self.listed(lines, head, {**change.summary, **numbers, **counts.fields(limit)})
 
-    def _listed(
-        self,
-        lines: Sequence[ManifestFile],
-        parent: int | None,
-        found: Mapping[str, str],
-        metadata: Mapping[str, Any],
+    def listed(
+        self, lines: Sequence[ManifestFile], parent: int | None, found: Mapping[str, str]
     ) -> Made:
-        version = self.state.version
+        """Write the manifest list and return the snapshot. found: its summary without totals."""
+        version, metadata = self.state.version, self.state.metadata
         sequence = 0 if version == 1 else int(metadata.get("last-sequence-number", 0)) + 1
         path = self.names.list(metadata)
         data = manifest.write_list(version, lines, self.names.snapshot_id, parent, sequence)

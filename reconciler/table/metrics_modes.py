@@ -18,6 +18,7 @@ INFERRED_COLUMNS = 100
 _PREFIX = "write.metadata.metrics."
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 _UNBOUNDED = ("none", "counts")
+_TRUNCATED = f"truncate({DEFAULT_TRUNCATION})"
 
 
 def truncation_of(properties: Mapping[str, str], field: Field) -> int:
@@ -35,16 +36,32 @@ def unbounded_columns(
     sorted_ids: columns of the table's sort order, which have bounds unless their own property says
     otherwise.
     """
-    given = properties.get(f"{_PREFIX}default", "")
+    found = modes(schema, properties, sorted_ids).items()
+    return frozenset(field_id for field_id, mode in found if mode in _UNBOUNDED)
+
+
+def modes(
+    schema: Schema, properties: Mapping[str, str], sorted_ids: Collection[int] = ()
+) -> dict[int, str]:
+    """Return the metrics mode of each leaf column: none, counts, truncate(n) or full.
+
+    sorted_ids: columns of the table's sort order, whose values have bounds by default.
+    """
+    given = properties.get(f"{_PREFIX}default", "").strip().lower()
     beyond = frozenset() if given else _beyond_limit(schema, properties)
-    found = set()
+    given = given if _is_mode(given) else _TRUNCATED
+    found = {}
     for field in schema.fields:
         default = "none" if field.field_id in beyond else given
-        if field.field_id in sorted_ids:
-            default = ""
-        if _mode(properties, field, default) in _UNBOUNDED:
-            found.add(field.field_id)
-    return frozenset(found)
+        if field.field_id in sorted_ids and default in _UNBOUNDED:
+            default = _TRUNCATED
+        mode = _mode(properties, field, default)
+        found[field.field_id] = mode if _is_mode(mode) else default
+    return found
+
+
+def _is_mode(text: str) -> bool:
+    return text in (*_UNBOUNDED, "full") or _TRUNCATE.fullmatch(text) is not None
 
 
 def _mode(properties: Mapping[str, str], field: Field, default: str) -> str:

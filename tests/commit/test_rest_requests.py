@@ -1,0 +1,162 @@
+"""Requests to a REST catalog that answers late, twice, wrongly or not at all."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.commit import changes
+from reconciler.commit.request import Accepted, Denied, LostRace, Request, Unknown, send
+from reconciler.commit.request import requirements as required
+from reconciler.commit.sending import commit
+from reconciler.commit.snapshot import Change, Names
+from reconciler.commit.table import LiveTable
+from tests.commit.rest import RestCatalog
+from tests.commit.test_requests import Table, merged
+
+
+class Server(Table):
+    """The table of a SQL catalog, behind a REST catalog."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.rest = RestCatalog(self.catalog)
+        properties = {"type": "rest", "uri": self.rest.uri}
+        self.asked = CatalogConfig("rec", "rest", properties, source="test")
+
+    def live(self, config: CatalogConfig | None = None) -> LiveTable:
+        return super().live(config or self.asked)
+
+    def snapshots(self) -> list[int]:
+        return [one.snapshot_id for one in self.catalog.load_table("jobs.t").metadata.snapshots]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path / "own")
+    yield made
+    made.rest.stop()
+
+
+def test_a_replacement(server: Server) -> None:
+    live = server.live()
+    sent = commit(live, merged(live), Names())
+    assert isinstance(sent.answer, Accepted)
+    assert server.snapshots()[-1] == sent.snapshot_id
+    assert server.rows() == [0, 1, 2]
+
+
+def test_a_foreign_append_before_the_request_arrives(server: Server) -> None:
+    live = server.live()
+    change, before = merged(live), server.written()
+    server.rest.before = lambda: server.append(9)
+    sent = commit(live, change, Names())
+    assert isinstance(sent.answer, LostRace)
+    assert server.rows() == [0, 1, 2, 9]
+    named = [name for name in server.written() - before if "-m0" in name or "snap-" in name]
+    assert len(named) == 2  # of the append alone
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+@pytest.mark.parametrize("arrives", [True, False])
+def test_an_answer_that_leaves_the_outcome_unknown(
+    server: Server, status: int, arrives: bool
+) -> None:
+    live, names = server.live(), Names()
+    server.rest.status, server.rest.arrives = status, arrives
+    sent = commit(live, merged(live), names)
+    assert isinstance(sent.answer, Unknown)
+    assert any(names.uuid in name for name in server.written())  # they may be needed
+    assert (sent.snapshot_id in server.snapshots()) == arrives
+    assert server.rows() == [0, 1, 2]
+    assert (sent.snapshot_id in live.refresh().snapshots) == arrives
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_user_without_the_right(server: Server, status: int) -> None:
+    live, before = server.live(), server.written()
+    server.rest.status, server.rest.arrives = status, False
+    assert isinstance(commit(live, merged(live), Names()).answer, Denied)
+    assert server.written() == before
+
+
+def test_a_success_without_a_commit_is_seen_when_it_is_looked_up(server: Server) -> None:
+    live = server.live()
+    server.rest.arrives = False
+    sent = commit(live, merged(live), Names())
+    assert isinstance(sent.answer, Accepted)
+    assert sent.snapshot_id not in live.refresh().snapshots
+    assert server.rows() == [0, 1, 2]
+
+
+def test_a_request_that_is_delivered_again_fails(server: Server) -> None:
+    live = server.live()
+    assert isinstance(commit(live, merged(live), Names()).answer, Accepted)
+    code, _ = server.rest.commit("t", server.rest.bodies[0])
+    assert code in (400, 409)
+    assert len(server.snapshots()) == 4
+
+
+def test_a_late_request_fails_after_the_mark(server: Server) -> None:
+    live = server.live()
+    server.rest.arrives = False
+    server.rest.status = 504
+    commit(live, merged(live), Names())
+    late = server.rest.bodies[-1]
+    server.rest.arrives, server.rest.status = True, 0
+    live.refresh()
+    assert isinstance(commit(live, changes.append_nothing(), Names()).answer, Accepted)
+    code, _ = server.rest.commit("t", late)
+    assert code in (400, 409)
+    assert server.rows() == [0, 1, 2]
+
+
+def test_a_request_for_a_table_that_was_made_anew_fails(server: Server) -> None:
+    live = server.live()
+    state = live.state
+    schema = server.catalog.load_table("jobs.t").schema()
+    server.catalog.drop_table("jobs.t")
+    server.catalog.create_table("jobs.t", schema, location=str(state.metadata["location"]) + "2")
+    request = Request(
+        state, [{"action": "set-properties", "updates": {"a": "b"}}], required(state), "u"
+    )
+    assert not isinstance(send(live, request), Accepted)
+    assert "a" not in server.catalog.load_table("jobs.t").properties
+
+
+def test_two_requests_for_one_state(server: Server) -> None:
+    one, other = server.live(), server.live()
+    assert isinstance(commit(one, changes.append_nothing(), Names()).answer, Accepted)
+    assert isinstance(commit(other, changes.append_nothing(), Names()).answer, LostRace)
+
+
+def test_what_is_sent_names_the_state(server: Server) -> None:
+    import json
+
+    live = server.live()
+    commit(live, Change("append", fast=True), Names())
+    body: dict[str, Any] = json.loads(server.rest.bodies[0])
+    found = {one["type"]: one for one in body["requirements"]}
+    assert found["assert-table-uuid"]["uuid"] == live.state.uuid
+    assert found["assert-ref-snapshot-id"]["snapshot-id"] == live.state.head()
+    assert {"assert-current-schema-id", "assert-default-spec-id"} <= found.keys()
+
+
+def test_a_gateway_that_sends_twice(server: Server) -> None:
+    """The second delivery finds itself refused; what is in the table is there once."""
+    live = server.live()
+    sent = commit(live, changes.append_nothing(), Names())
+    request = urllib.request.Request(
+        f"{server.rest.uri}/v1/namespaces/jobs/tables/t",
+        data=server.rest.bodies[0],
+        headers={"Content-Type": "application/json"},
+        method="POST",
+    )
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(request)
+    assert server.snapshots().count(sent.snapshot_id) == 1
