@@ -237,6 +237,8 @@ class Settings:
     early_share: float | None = None
     """Limit of what may be lost before it is earned, as a share of what queries read so far, where
     plans may run without an approval; None without a limit."""
+    replaced: tuple[FileTable, ...] = ()
+    """Files of other writers that past rewrites replaced; () where no limit depends on them."""
     objectives: Objectives = NO_OBJECTIVES
     """The policy's objectives."""
     calibration: Calibration = PRIOR_CALIBRATION

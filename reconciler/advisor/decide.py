@@ -17,6 +17,7 @@ from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected
 from reconciler.advisor.choose.binpack import bin_pack_candidates, forced_by_objectives
 from reconciler.advisor.choose.blocks import refused_blocks
 from reconciler.advisor.choose.declared import declared_candidates, footers_to_read, resized
+from reconciler.advisor.choose.put_back import WHY, put_back
 from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.choose.sketching import files_to_sketch
 from reconciler.advisor.choose.upkeep import Upkeep, housekeeping
@@ -24,7 +25,7 @@ from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
 from reconciler.advisor.judge.candidate import Candidate, rejected
-from reconciler.advisor.judge.room import added_by
+from reconciler.advisor.judge.room import added_by, reserve_is_due
 from reconciler.advisor.judge.runs import authors
 from reconciler.advisor.measure.predicted import advice_of
 from reconciler.advisor.measure.publication import once_published
@@ -186,7 +187,8 @@ def migrate(situation: Situation) -> Verdict:
 
 
 def workload_aware(situation: Situation) -> Verdict:
-    """Recluster files where it pays back under the recorded workload (WAIR)."""
+    """Recluster files where it pays back under the recorded workload (WAIR), or put them back
+    before they lose more than is promised."""
     if not situation.settings.by_workload:
         return Verdict((), ())
     nothing = np.zeros(0, dtype=np.int64)
@@ -197,6 +199,9 @@ def workload_aware(situation: Situation) -> Verdict:
         message = f"{share}, and {100 * situation.settings.min_coverage:.0f} % are needed"
         low = rejected(situation, "recluster", reasons.LOW_COVERAGE, message, nothing)
         return Verdict((), (low,))
+    back = put_back(situation) if reserve_is_due(situation) else ()
+    if chosen := tuple(Chosen(c, Recluster, "workload", WHY, shows_reason=True) for c in back):
+        return Verdict(chosen, ())
     found = recluster(situation)
     return Verdict(tuple(map(_reclustered, found.candidates)), found.rejected)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.deletes.burden import Burden, burden_of
-from reconciler.advisor.measure.untouched import Asked, asked_of
+from reconciler.advisor.measure.untouched import Asked, Untouched, asked_of, untouched_table
 from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, risks
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.format import plural
@@ -99,9 +99,16 @@ class Foreseen:
     asked: tuple[Asked, ...]
     """What queries read of the table and of an untouched one, by their columns; empty where no
     limit depends on it."""
+    untouched: Untouched | None
+    """The table that nobody had rewritten; None where no limit depends on it."""
     basis: str
     """Digest of the queries and of the settings by which files are laid out for them; equal if
     neither has changed."""
+
+    @property
+    def guarded(self) -> tuple[int, ...]:
+        """Columns whose queries must not lose, whether or not anybody asks for them."""
+        return () if self.untouched is None else self.untouched.guarded
 
     @property
     def readings(self) -> tuple[tuple[Shape, ShapeReading], ...]:
@@ -363,6 +370,8 @@ def _foreseen(given: AdviceInput, view: TableView) -> Foreseen:
     horizon_reads = sum(float(demand.executions @ reading.cost) for demand, reading in read)
     window_reads = sum(float(demand.weight @ reading.cost) for demand, reading in read)
     span = max(workload.until_ms - workload.since_ms, MIN_SPAN_MS)
+    limited = settings.early_share is not None
+    untouched = untouched_table(view, settings.replaced) if limited else None
     return Foreseen(
         demands=wanted,
         savings=savings,
@@ -370,7 +379,8 @@ def _foreseen(given: AdviceInput, view: TableView) -> Foreseen:
         yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
         yearly_mean=window_reads * YEAR_MS / span,
         outlook=rates.outlook,
-        asked=() if settings.early_share is None else asked_of(view, wanted, savings.readings),
+        asked=() if untouched is None else asked_of(view, wanted, savings.readings, untouched),
+        untouched=untouched,
         basis=_basis(given),
     )
 

@@ -16,7 +16,13 @@ from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
 from reconciler.advisor.decide import decide
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import FileMissingError
-from reconciler.loop.decision_settings import Searched, orphan_search, settings_for, specs_unused_ms
+from reconciler.loop.decision_settings import (
+    Searched,
+    orphan_search,
+    settings_for,
+    specs_unused_ms,
+    unattended,
+)
 from reconciler.loop.file_checks import files_read
 from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
@@ -107,6 +113,8 @@ def _advised_on(
     evidence = ports.evidence(seen)
     history = ports.history(seen.uuid)
     history = replace(history, credits=ports.saved(seen, evidence, history))
+    if unattended(policy.spec.approval):
+        history = replace(history, replaced=ports.replaced(seen, history))
     seen, orphans = _with_orphans(seen, target, policy, ports, now)
     seen = _with_unused_specs(seen, target, policy, ports, now)
     settings = settings_for(

@@ -128,6 +128,22 @@ def _rewrites(
     return rewrites_of(Kept(batches, inputs, written), observation, now_ms)
 
 
+def replaced_files(
+    store: Store, observation: Observation, entries: Sequence[LedgerEntry], now_ms: int
+) -> tuple[FileTable, ...]:
+    """Return the data files of other writers that past rewrites of a table replaced, as far as the
+    ledger keeps their bounds."""
+    if not any(entry.written for entry in entries):
+        return ()
+    rewrites = _rewrites(store, observation, entries, now_ms).values()
+    parts = [
+        files.take(np.flatnonzero(~files.layout_written))
+        for one in rewrites
+        for files in one.before
+    ]
+    return tuple(part for part in parts if len(part))
+
+
 def record_written(store: Store, observation: Observation, now_ms: int) -> None:
     """Store the data files that commits of ours added, as far as they are in the table and not
     stored yet: a later rewrite may replace them before anybody asks what they saved."""

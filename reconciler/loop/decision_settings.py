@@ -107,6 +107,7 @@ def settings_for(
         opened_ms=history.open_price.measured_ms,
         throughput=throughput(history.entries, history.runs),
         debt=debt(history, rho),
+        replaced=history.replaced,
         written=written_layouts(history.entries),
         bases=written_bases(history.entries),
         calibration=read_calibration(history.checks),
@@ -160,7 +161,7 @@ def _asked_for(
         most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
         most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),
         budget_ms=_shortest_ms(spec.budgets),
-        early_share=EARLY_SHARE if _unattended(spec.approval) else None,
+        early_share=EARLY_SHARE if unattended(spec.approval) else None,
         objectives=_objectives(spec),
         deletes=DeletePolicy(
             mode=spec.deletes.mode.value,
@@ -361,10 +362,10 @@ def debt(history: History, rho: Rho) -> Debt:
     spent = sum(rho.value * entry.outcome.read_bytes for entry in judged)
     plans = {entry.plan_id for entry in judged}
     realised = sum(one.table_least for plan, one in history.credits.items() if plan in plans)
-    return Debt(float(spent), max(0.0, realised))
+    return Debt(float(spent), float(realised))
 
 
-def _unattended(approval: Approval) -> bool:
+def unattended(approval: Approval) -> bool:
     """Whether plans may run without anybody's approval."""
     return approval.mode is ApprovalMode.AUTOMATIC or approval.automatic_up_to is not None
 

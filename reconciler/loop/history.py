@@ -13,6 +13,7 @@ from reconciler.plan.ledger import (
 )
 from reconciler.queries.open_price import PRESET, OpenPrice
 from reconciler.queries.rewrite_cost import RunTimes
+from reconciler.table.filetable import FileTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +34,5 @@ class History:
     """Conflicts with other writers in a row until now."""
     credits: Mapping[str, Credit] = field(default_factory=dict)
     """What later queries did not read, by plan id; a plan is absent where that is unknown."""
+    replaced: tuple[FileTable, ...] = ()
+    """Files of other writers that past rewrites replaced, as far as the ledger keeps them."""

@@ -16,7 +16,7 @@ from reconciler.plan.execution import Intent
 from reconciler.plan.plan import Plan
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.shape import Workload
-from reconciler.table.filetable import Int64
+from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import RECENT_MS, Observation
 from reconciler.table.orphans import Orphans, Search
 from reconciler.table.refusals import Refusal
@@ -109,6 +109,11 @@ class Ports(Protocol):
         self, observation: Observation, evidence: Evidence, history: History
     ) -> Mapping[str, Credit]:
         """Return what later queries did not read because of past rewrites, by plan id."""
+        ...
+
+    def replaced(self, observation: Observation, history: History) -> tuple[FileTable, ...]:
+        """Return the files of other writers that past rewrites replaced, as far as the ledger keeps
+        them."""
         ...
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None: ...

@@ -27,7 +27,7 @@ from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.sketch_reader import ReadSketches, read_directly
 from reconciler.catalog.spec_use import unused_specs
-from reconciler.loop.credit_record import past_credits, record_written
+from reconciler.loop.credit_record import past_credits, record_written, replaced_files
 from reconciler.loop.file_checks import MOST_FOOTERS, Checked, refused_forms, sizes_of
 from reconciler.loop.history import History
 from reconciler.loop.ports import CoverageInfo, Evidence, OpenWork, Target
@@ -208,6 +208,9 @@ class Reader:
         return past_credits(
             self.store, observation, history.entries, evidence.workload.shapes, price, now_ms()
         )
+
+    def replaced(self, observation: Observation, history: History) -> tuple[FileTable, ...]:
+        return replaced_files(self.store, observation, history.entries, now_ms())
 
     def _conflicts(self, table_uuid: str) -> Conflicts:
         read = partial(typed, Conflicts)

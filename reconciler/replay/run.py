@@ -105,53 +105,6 @@ class Replay(Generic[Table]):
         return float((ours[known] / none[known]).max()) if known.any() else None
 
 
-def replay(
-    table: Table,
-    steps: Sequence[Step[Table]],
-    policy: Policy[Table],
-    settings: Settings,
-    *,
-    before: Sequence[Shape] = (),
-    done: Callable[[int], None] = lambda _: None,
-) -> Replay[Table]:
-    """Run every step: rows arrive, queries run, the policy decides, rewrites run.
-
-    The decision sees only queries that ran before it. before: queries from before the first step.
-    done: is called with the number of finished steps.
-    """
-    twin, log = table, list(before)
-    past: list[Rewrite] = []
-    spans: list[_Costs] = []
-    price = Price(settings.open_bytes, settings.row_group_bytes)
-    realised = spent = 0.0
-    for step in steps:
-        if step.arrive is not None:
-            same = twin is table
-            table = step.arrive(table)
-            twin = table if same else step.arrive(twin)
-        size, read = reading(table, step.queries, settings)
-        untouched = read if twin is table else reading(twin, step.queries, settings)[1]
-        log = [*(one.since(step.now_ms - HISTORY_MS) for one in log), *step.queries]
-        realised += sum(credit_of(one, step.queries, price).table_least for one in past)
-        now = replace(settings, now_ms=step.now_ms, debt=Debt(spent, max(0.0, realised)))
-        actions = policy(table, workload_of(log), now)
-        table, moved, past = carry_out(table, actions, now, past)
-        spent += settings.rho.value * sum(moved)
-        spans.append(_Costs(read, size, sum(moved), len(moved), len(table.file_table()), untouched))
-        done(len(spans))
-    rewritten = np.array([one.moved for one in spans], dtype=np.float64)
-    return Replay(
-        read=np.array([one.read for one in spans]),
-        read_bytes=np.array([one.size for one in spans]),
-        rewritten=settings.rho.value * rewritten,
-        rewritten_bytes=rewritten,
-        actions=np.array([one.actions for one in spans], dtype=np.int64),
-        files=np.array([one.files for one in spans], dtype=np.int64),
-        untouched=np.array([one.untouched for one in spans]),
-        table=table,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Costs:
     """What one step took."""
@@ -168,6 +121,95 @@ class _Costs:
     """Number of files after them."""
     untouched: float
     """Cost of its queries on the table that nobody rewrites."""
+
+
+class Running(Generic[Table]):
+    """A replay that is under way: a table under a policy, and its twin that nobody rewrites."""
+
+    def __init__(
+        self,
+        table: Table,
+        policy: Policy[Table],
+        settings: Settings,
+        before: Sequence[Shape] = (),
+    ) -> None:
+        self.table = table
+        """The table as it is now."""
+        self.twin = table
+        """The same rows in the files in which they arrived."""
+        self.excess = 0.0
+        """Cost so far beyond that of the twin, in bytes of reading; negative if less."""
+        self._policy = policy
+        self._settings = settings
+        self._log = list(before)
+        self.debt = Debt()
+        """What the ledger knows of cost and savings so far."""
+        self._past: list[Rewrite] = []
+        self._price = Price(settings.open_bytes, settings.row_group_bytes)
+        self._costs: list[_Costs] = []
+
+    def advance(self, step: Step[Table]) -> None:
+        """Let rows arrive and queries run, decide, and carry the decision out.
+
+        The decision sees only queries that ran before it.
+        """
+        settings = self._settings
+        if step.arrive is not None:
+            same = self.twin is self.table
+            self.table = step.arrive(self.table)
+            self.twin = self.table if same else step.arrive(self.twin)
+        table, queries = self.table, step.queries
+        size, read = reading(table, queries, settings)
+        untouched = read if self.twin is table else reading(self.twin, queries, settings)[1]
+        self._log = [*(one.since(step.now_ms - HISTORY_MS) for one in self._log), *queries]
+        earned = sum(credit_of(one, queries, self._price).table_least for one in self._past)
+        self.debt = replace(self.debt, realised=self.debt.realised + earned)
+        replaced = _missing(self.twin, table)
+        now = replace(settings, now_ms=step.now_ms, debt=self.debt, replaced=replaced)
+        actions = self._policy(table, workload_of(self._log), now)
+        table, moved, self._past = carry_out(table, actions, now, self._past)
+        self.table = table
+        spent = settings.rho.value * sum(moved)
+        self.debt = replace(self.debt, spent=self.debt.spent + spent)
+        self.excess += read + spent - untouched
+        self._costs.append(
+            _Costs(read, size, sum(moved), len(moved), len(table.file_table()), untouched)
+        )
+
+    def costs(self) -> Replay[Table]:
+        """Return what the steps so far took."""
+        spans = self._costs
+        rewritten = np.array([one.moved for one in spans], dtype=np.float64)
+        return Replay(
+            read=np.array([one.read for one in spans]),
+            read_bytes=np.array([one.size for one in spans]),
+            rewritten=self._settings.rho.value * rewritten,
+            rewritten_bytes=rewritten,
+            actions=np.array([one.actions for one in spans], dtype=np.int64),
+            files=np.array([one.files for one in spans], dtype=np.int64),
+            untouched=np.array([one.untouched for one in spans]),
+            table=self.table,
+        )
+
+
+def replay(
+    table: Table,
+    steps: Sequence[Step[Table]],
+    policy: Policy[Table],
+    settings: Settings,
+    *,
+    before: Sequence[Shape] = (),
+    done: Callable[[int], None] = lambda _: None,
+) -> Replay[Table]:
+    """Run every step: rows arrive, queries run, the policy decides, rewrites run.
+
+    before: queries from before the first step. done: is called with the number of finished steps.
+    """
+    running = Running(table, policy, settings, before)
+    for number, step in enumerate(steps, start=1):
+        running.advance(step)
+        done(number)
+    return running.costs()
 
 
 def carry_out(
@@ -189,6 +231,13 @@ def carry_out(
             made = written("replay", settings.now_ms, (files.take(taken),), after.take(new))
             past.append(made)
     return table, moved, past
+
+
+def _missing(twin: ReplayTable, table: ReplayTable) -> tuple[FileTable, ...]:
+    """Return the files of the twin that the table does not have any more."""
+    arrived = twin.file_table()
+    gone = ~np.isin(arrived.path.astype(str), table.file_table().path.astype(str))
+    return (arrived.take(np.flatnonzero(gone)),) if gone.any() else ()
 
 
 def _replaced(rewrite: Rewrite, inputs: Sequence[str], now_ms: int) -> Rewrite:

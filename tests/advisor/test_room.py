@@ -1,4 +1,4 @@
-"""What unattended plans may stake, and that a table never loses much more than it earned."""
+"""What unattended plans may risk, and that a table never loses much more than it earned."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 
 from bench.replay.table import arriving
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
+from reconciler.advisor.choose.put_back import WHY
+from reconciler.advisor.decide import decide
 from reconciler.advisor.judge.candidate import planned_layout, readings_of, weigh, what_if
-from reconciler.advisor.judge.room import admitted, possible_loss, room_left
+from reconciler.advisor.judge.room import admitted, possible_loss, promised, room_left
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.situation import Situation, look
 from reconciler.plan import reasons
-from reconciler.plan.actions.rewrite import Cluster
+from reconciler.plan.actions.rewrite import Cluster, Recluster
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.predicate import fields_of
@@ -84,12 +86,17 @@ def test_where_no_prefix_fits_the_room_the_reason_is_that_it_is_not_earned() -> 
     assert item.saving_low > item.cost
 
 
+def _with_debt(situation: Situation, debt: Debt) -> Situation:
+    given = replace(situation.given, settings=replace(situation.settings, debt=debt))
+    return replace(situation, given=given)
+
+
 def _with_changes(situation: Situation, changes: int) -> Situation:
     outlook = replace(situation.foreseen.outlook, changes=changes)
     return replace(situation, foreseen=replace(situation.foreseen, outlook=outlook))
 
 
-def test_a_stake_is_the_cost_and_what_queries_in_the_order_of_the_files_would_lose() -> None:
+def test_the_possible_loss_is_the_cost_and_what_queries_in_file_order_lose() -> None:
     situation = _situation(_asked(200))
     guarded = [
         fields_of(a.guard.predicate) for a in situation.foreseen.asked if a.guard is not None
@@ -101,9 +108,9 @@ def test_a_stake_is_the_cost_and_what_queries_in_the_order_of_the_files_would_lo
     assert keeping.exposure < 0.2 * scattering.exposure
     assert scattering.total == scattering.cost + scattering.exposure
     a_day = _earning(situation) / 10.0  # of ten days, in which every file is read
-    until_seen = scattering.exposure - scattering.cost  # turning back costs the rewrite once more
+    until_seen = scattering.exposure - scattering.cost  # putting back costs the rewrite once more
     assert a_day < until_seen < 1.5 * a_day  # their condition's column is read as well
-    assert scattering.standing == 0.0  # nobody has rewritten a file yet
+    assert scattering.standing == scattering.spare == 0.0  # nobody has rewritten a file yet
 
 
 def _laid_out(work: Workload, column: int, count: int) -> Situation:
@@ -136,17 +143,27 @@ def test_what_one_rewrite_after_the_other_may_lose_adds_up() -> None:
     assert not admitted(second, room=1.1 * first.total)
 
 
-def test_turning_back_to_the_order_of_arrival_needs_no_room() -> None:
+def test_putting_back_to_the_order_of_arrival_needs_no_room() -> None:
     asked_again = workload(
         range_workload(np.random.default_rng(1), PART, 200, 1_000, 100_000),
         range_workload(np.random.default_rng(2), KEY, 20, 400, 40_000, start=500),
     )
-    situation = _laid_out(asked_again, PART, 16)
+    situation = _with_debt(_laid_out(asked_again, PART, 16), Debt(realised=1e9))
     back = possible_loss(situation, _rewritten(situation, situation.table.layout_written, KEY))
     assert back.exposure < 0.4 * back.standing
     assert admitted(back, room=0.0)
     untouched = _situation(_asked(200))
     assert not admitted(possible_loss(untouched, _sorted_by(untouched, PART)), room=0.0)
+    assert not admitted(back, room=0.0, spent=back.spare)
+
+
+def test_where_losses_have_used_up_the_reserve_only_the_cost_of_putting_back_is_left() -> None:
+    situation = _with_debt(_laid_out(_asked(200), PART, 16), Debt(realised=1e9))
+    again = _rewritten(situation, situation.table.layout_written, KEY)
+    assert possible_loss(situation, again).spare == possible_loss(situation, again).standing
+    found = possible_loss(_with_debt(situation, Debt(spent=1e9)), again)
+    assert found.spare == pytest.approx(again.cost)
+    assert found.spare < found.standing
 
 
 def test_the_room_grows_with_reading_and_savings_and_shrinks_with_cost_and_changes() -> None:
@@ -154,10 +171,8 @@ def test_the_room_grows_with_reading_and_savings_and_shrinks_with_cost_and_chang
     first = room_left(situation, 0.0)
     assert first == pytest.approx(EARLY_SHARE * _earning(situation))
     assert room_left(situation, first) == 0.0
-    earned = replace(situation.settings.debt, realised=1e6, spent=4e5)
-    given = replace(situation.given, settings=replace(situation.settings, debt=earned))
-    with_debt = room_left(replace(situation, given=given), 0.0)
-    assert with_debt == pytest.approx(first + EARLY_SHARE * 1e6 + 6e5)
+    with_debt = room_left(_with_debt(situation, Debt(realised=2e8, spent=4e5)), 0.0)
+    assert with_debt == pytest.approx(EARLY_SHARE * 2e8 + 2e8 - 4e5)  # more than queries show
     restless = _with_changes(situation, 3)
     assert room_left(restless, 0.0) == pytest.approx(first / 4)
     wild = _with_changes(situation, 99)
@@ -165,6 +180,52 @@ def test_the_room_grows_with_reading_and_savings_and_shrinks_with_cost_and_chang
     approved = replace(situation.settings, early_share=None)
     free = replace(situation, given=replace(situation.given, settings=approved))
     assert room_left(free, 0.0) == float("inf")
+
+
+def test_losses_of_past_rewrites_shrink_the_room_and_are_never_forgiven() -> None:
+    situation = _situation(_asked(200))
+    lost = _with_debt(situation, Debt(spent=1e5, realised=-3e5))
+    assert room_left(situation, 0.0) - room_left(lost, 0.0) == pytest.approx(4e5)
+
+
+def _with_replaced(situation: Situation, count: int) -> Situation:
+    """The same, with the files known that were replaced by those of `_laid_out`."""
+    before = _table().file_table().take(np.arange(count))
+    chosen = replace(situation.settings, replaced=(before,))
+    return look(replace(situation.given, settings=chosen))
+
+
+def test_what_nobody_rewrote_is_known_from_the_files_that_were_replaced() -> None:
+    by_keys = workload(range_workload(np.random.default_rng(1), KEY, 60, 400, 40_000))
+    now, before = _laid_out(by_keys, PART, 16), _situation(by_keys)
+    known = _with_replaced(now, 16)
+    asked = sum(one.weight * one.untouched for one in known.foreseen.asked)
+    assert asked == pytest.approx(_earning(before))
+    assert promised(known) == pytest.approx(EARLY_SHARE * asked)
+    assert known.foreseen.untouched is not None
+    assert known.foreseen.untouched.natural == (KEY, DATE)
+    short = _with_replaced(now, 15)  # what is not known whole is estimated
+    assert short.foreseen.untouched is not None
+    assert short.foreseen.untouched.replaced == ()
+
+
+def _put_back(debt: Debt, column: int) -> list[int]:
+    """Numbers of files that a plan turns back to the order of arrival."""
+    work = workload(range_workload(np.random.default_rng(1), column, 60, 400, 40_000))
+    situation = _with_replaced(_laid_out(work, PART, 16), 16)
+    return [
+        len(item.action.inputs)
+        for item in decide(_with_debt(situation, debt).given).actions
+        if isinstance(item.action, Recluster)
+        and item.action.ordering.key == (SortColumn(KEY),)
+        and item.predicted.reason == WHY
+    ]
+
+
+def test_files_are_put_back_when_no_more_loss_is_admitted_and_only_then() -> None:
+    assert _put_back(Debt(spent=1e7), KEY) == [16]
+    assert _put_back(Debt(realised=1e9), KEY) == []
+    assert _put_back(Debt(spent=1e7), PART) == []  # these queries gain by the order of parts
 
 
 def test_past_queries_do_not_get_dearer_because_files_were_rewritten_for_others() -> None:

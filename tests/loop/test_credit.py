@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.advisor.measure.credit import Credit, Price
-from reconciler.loop.credit_record import OPEN_MS, past_credits, record_written
+from reconciler.loop.credit_record import OPEN_MS, past_credits, record_written, replaced_files
 from reconciler.plan.execution import COMMITTED, Intent, Outcome
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Ref
@@ -295,6 +295,16 @@ def test_what_was_earned_stays_when_the_queries_are_no_longer_kept(world: World)
     gone = past_credits(world.store, world.seen(), world.store.ledger("u"), [], Price(0), later)
     assert gone[plan].least == earned
     assert world.look(later)[plan].least == earned
+
+
+def test_the_files_of_others_that_rewrites_replaced_are_found_once_each(world: World) -> None:
+    arrived = sorted(world.model.files)
+    world.rewrite(arrived[:4], X, 2)
+    world.rewrite([*(n for n in world.model.files if n.startswith("layout")), arrived[4]], Y, 3)
+    parts = replaced_files(world.store, world.seen(), world.store.ledger("u"), world.now)
+    assert sorted(str(path) for part in parts for path in part.path) == arrived[:5]
+    live = world.seen().files
+    assert sum(int(part.records.sum()) for part in parts) == live.records[live.layout_written].sum()
 
 
 OURS = ("append", "rewrite", "ask", "ask", "import", "look", "restart")

@@ -151,7 +151,8 @@ def declared_what_if(
 def _pool(situation: Situation, rows: Int64, ordering: Ordering) -> Pool | None:
     if not situation.foreseen.demands:
         return None
-    columns = sorted({*wanted_columns(situation), *(column.field_id for column in ordering.key)})
+    asked = {*wanted_columns(situation), *situation.foreseen.guarded}
+    columns = sorted({*asked, *(column.field_id for column in ordering.key)})
     return build_pool(situation.part(rows), columns, FULL_ROWS)
 
 

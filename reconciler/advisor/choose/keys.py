@@ -59,7 +59,7 @@ def ranked(
     sample. Where the policy asks for trees alone, only those.
     """
     part = situation.part(rows)
-    wanted = wanted_columns(situation)
+    wanted = sorted({*wanted_columns(situation), *situation.foreseen.guarded})
     quick = build_pool(part, wanted, QUICK_ROWS)
     before = readings_of(situation, rows)
     scored = _scored(

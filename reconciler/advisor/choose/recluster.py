@@ -212,7 +212,7 @@ def _best_prefix(
     fractions = list(FRACTIONS)
     while fractions:
         fraction = fractions.pop(0)
-        count = int(np.ceil(len(rows) * fraction))
+        count = int(np.ceil(len(rows) * fraction - 1e-9))
         if count < 1 or (fraction < 1.0 and count < 2):
             break
         part = np.sort(rows[:count])
@@ -241,7 +241,8 @@ def _best_prefix(
             fractions = []  # less data of the same runs grows no more
         elif verdict[0] == reasons.NOT_EARNED and fraction == 1.0:
             fits = FITTING * _fitting(situation, ranked[0], spent)
-            fractions = [share for share in (fits, *FRACTIONS) if 0.0 < share <= fits]
+            fits = np.floor(fits * len(rows)) / len(rows)  # files are whole
+            fractions = [share for share in (fits, *FRACTIONS, fits / 2) if 0.0 < share <= fits]
         if not refused:
             reason, why = verdict
             if ranked[0].label == "bound":

@@ -229,7 +229,7 @@ def refusal(
     if cost > spending_room(situation) - spent:
         return reasons.ALLOWANCE, sentence(reasons.SENTENCES[reasons.ALLOWANCE])
     room = room_left(situation, spent)
-    if room < np.inf and not admitted(possible := possible_loss(situation, candidate), room):
+    if room < np.inf and not admitted(possible := possible_loss(situation, candidate), room, spent):
         return reasons.NOT_EARNED, reasons.not_earned(possible.total, room, cost)
     return None
 

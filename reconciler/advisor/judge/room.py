@@ -1,12 +1,11 @@
-"""Bounds what may be spent on a table before it has paid for it
-(docs/design/decisions.md#first-do-no-harm).
+"""Bounds what may be spent on a table before it has paid for it (docs/design/no-harm.md).
 
 A rewrite is a bet that the queries stay as they are. If they change, its cost is lost. Until the
 layout follows, other queries may also read more than of a table that nobody rewrote. The limit
 applies to the whole layout: every small rewrite adds to what those before it may lose. The sum must
-fit the room that the table has earned: a share of what its queries read, plus what past rewrites saved,
-minus what they cost. A rewrite that lowers the possible loss, because it brings files back to what
-the queries ask for, needs no room.
+fit the room that the table has earned: a share of what doing nothing would have read, minus what
+rewrites have cost more than they saved. A part of it is held back to put files back in the order in
+which rows arrive.
 """
 
 from __future__ import annotations
@@ -19,9 +18,11 @@ import numpy as np
 
 from reconciler.advisor.measure.untouched import Asked
 from reconciler.advisor.situation import Situation
+from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading, read_layout, read_shape
 from reconciler.queries.table_view import TableView
-from reconciler.table.filetable import Int64
+from reconciler.table.filetable import Bool, Int64
+from reconciler.table.times import YEAR_MS
 
 
 class Change(Protocol):
@@ -29,6 +30,8 @@ class Change(Protocol):
 
     @property
     def rows(self) -> Int64: ...
+    @property
+    def ordering(self) -> Ordering: ...
     @property
     def before(self) -> tuple[ShapeReading, ...]: ...
     @property
@@ -41,14 +44,17 @@ class Change(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PossibleLoss:
-    """What may be lost if the queries change, in bytes of reading."""
+    """What may be lost, in bytes of reading."""
 
     cost: float
-    """What the rewrite costs."""
+    """Cost of the rewrite."""
     exposure: float
-    """What other queries would read more than of the untouched table, after the rewrite."""
+    """What other queries would read more than of the untouched table with the rewrite."""
     standing: float
-    """What they would read more without the rewrite."""
+    """What they would read more without it."""
+    spare: float
+    """What is held back for it anyway: `standing`, or the cost of putting files back alone where
+    past losses have used up the rest."""
 
     @property
     def total(self) -> float:
@@ -60,42 +66,99 @@ class PossibleLoss:
         return max(0.0, self.exposure - self.standing)
 
 
+def promised(situation: Situation) -> float:
+    """Return what the table may have lost by now, in bytes of reading; infinite without the limit.
+
+    It is `early_share` of what doing nothing would have read, and at most `debt_share` of a year's
+    reading. Two lower bounds of what doing nothing would have read are known: what the recorded
+    queries read of the untouched table, and what was saved of it (docs/design/no-harm.md). Where
+    the untouched table is an estimate, the present reading counts if it is less.
+    """
+    settings, untouched = situation.settings, situation.foreseen.untouched
+    if settings.early_share is None or untouched is None:
+        return float("inf")
+    known = untouched.known_of(situation.table)
+    read = sum(
+        asked.weight * (asked.untouched if known else min(asked.now, asked.untouched))
+        for asked in situation.foreseen.asked
+    )
+    so_far = max(read, settings.debt.realised)
+    yearly = max(min(situation.foreseen.yearly, situation.foreseen.yearly_mean), so_far)
+    return min(settings.early_share * so_far, settings.debt_share * yearly)
+
+
 def room_left(situation: Situation, spent: float) -> float:
-    """Return what may be lost now: a share of the reading so far + savings - spent.
+    """Return what may be lost now: the promised share of the reading so far - what is lost already.
 
     The share is `early_share` while the log shows one mix of queries. Each change that it shows
     makes another one likelier: after n of them the share is early_share / (n + 1), but at least
-    `debt_share`. The reading counts as of the untouched table where that is less: past queries do
-    not get dearer because files were rewritten for others. spent: cost of the plan's actions
-    already chosen.
+    `debt_share`. spent: cost of the plan's actions already chosen.
     """
     settings = situation.settings
     if settings.early_share is None:
         return float("inf")
-    read = sum(asked.weight * min(asked.now, asked.untouched) for asked in situation.foreseen.asked)
-    share = max(
-        settings.debt_share, settings.early_share / (1 + situation.foreseen.outlook.changes)
-    )
-    earned = share * (read + settings.debt.realised) - settings.debt.outstanding
+    part = 1.0 / (1.0 + situation.foreseen.outlook.changes)
+    part = max(part, settings.debt_share / settings.early_share)
+    earned = min(part, 1.0) * promised(situation) - settings.debt.outstanding
     return max(0.0, earned - spent - situation.spent.exposed)
+
+
+def standing(situation: Situation) -> float:
+    """Return what other queries would read more of the present layout: the exposure that it has."""
+    losses = (asked.loss for asked in situation.foreseen.asked)
+    return _exposure(situation, losses, _displaced(situation))
+
+
+def _displaced(situation: Situation) -> Bool:
+    untouched = situation.foreseen.untouched
+    if untouched is None:
+        return np.zeros(len(situation.table), dtype=np.bool_)
+    return untouched.displaced
+
+
+def reserve_is_due(situation: Situation) -> bool:
+    """Whether what is lost already, with what the layout can still lose until it is put back,
+    exceeds the promise, while the present queries lose."""
+    if not _displaced(situation).any():
+        return False
+    possible = situation.settings.debt.outstanding + standing(situation)
+    return possible > promised(situation) and _present_loss(situation) > 0.0
+
+
+def _present_loss(situation: Situation) -> float:
+    """Return what the expected queries read more than of the untouched table."""
+    found = 0.0
+    for asked in situation.foreseen.asked:
+        count = sum(float(situation.foreseen.demands[n].executions.sum()) for n in asked.members)
+        found += count * asked.loss if asked.guard is None else 0.0
+    return found
 
 
 def possible_loss(situation: Situation, candidate: Change) -> PossibleLoss:
     """Return the candidate's cost, and the exposure of the table with and without it."""
-    table = situation.table
-    written = table.layout_written.copy()
-    standing = _exposure(
-        situation, (a.loss for a in situation.foreseen.asked), float(table.bytes[written].sum())
-    )
-    written[candidate.rows] = True
-    losses = (asked.loss + _more(situation, candidate, asked) for asked in situation.foreseen.asked)
-    exposure = _exposure(situation, losses, float(table.bytes[written].sum()))
-    return PossibleLoss(candidate.cost, exposure, standing)
+    displaced = _displaced(situation).copy()
+    displaced[candidate.rows] = not _as_they_arrive(situation, candidate.ordering)
+    losses = (_loss_with(situation, candidate, asked) for asked in situation.foreseen.asked)
+    exposure = _exposure(situation, losses, displaced)
+    now = standing(situation)
+    kept = situation.settings.debt.outstanding + now <= promised(situation)
+    back = min(_putting_back(situation, _displaced(situation)), now)
+    return PossibleLoss(candidate.cost, exposure, now, now if kept else back)
 
 
-def admitted(possible: PossibleLoss, room: float) -> bool:
-    """Whether the loss fits the room, or is less than the table may lose without the rewrite."""
-    return possible.total <= max(room, possible.standing)
+def _as_they_arrive(situation: Situation, ordering: Ordering) -> bool:
+    """Whether the order of rows is that in which they arrive."""
+    untouched = situation.foreseen.untouched
+    lead = ordering.lead
+    if untouched is None or not untouched.natural or lead is None:
+        return False
+    return lead.field_id == untouched.natural[0]
+
+
+def admitted(possible: PossibleLoss, room: float, spent: float = 0.0) -> bool:
+    """Whether the loss fits the room, or what is held back for the present layout. spent: cost of
+    the plan's actions already chosen."""
+    return possible.total <= max(room, possible.spare - spent)
 
 
 def added_by(situation: Situation, candidates: Iterable[Change]) -> float:
@@ -105,25 +168,32 @@ def added_by(situation: Situation, candidates: Iterable[Change]) -> float:
     return sum(possible_loss(situation, candidate).added for candidate in candidates)
 
 
-def _exposure(situation: Situation, losses: Iterable[float], written: float) -> float:
+def _exposure(situation: Situation, losses: Iterable[float], displaced: Bool) -> float:
     """Return the loss, at the present rate of all queries, if the worst of the losses becomes the
-    loss of each: until the log shows it, and until it has cost as much as another rewrite.
+    loss of each: until the log shows it, and what putting back the files costs then.
 
-    written: bytes of files that would have to be rewritten once more.
+    A layout that loses less in a year than turning it back costs is kept. displaced: bool[files],
+    those that would have to be put back.
     """
     settings = situation.settings
     executions = sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)
     until_seen = executions * situation.foreseen.outlook.bucket_ms / settings.horizon_ms
     worst = max([*losses, 0.0])
-    return until_seen * worst + min(executions * worst, settings.rho.value * written)
+    yearly = executions * YEAR_MS / settings.horizon_ms
+    return until_seen * worst + min(yearly * worst, _putting_back(situation, displaced))
 
 
-def _more(situation: Situation, candidate: Change, asked: Asked) -> float:
-    """Return what the queries read more with the candidate, per execution."""
+def _putting_back(situation: Situation, displaced: Bool) -> float:
+    return situation.settings.rho.value * float(situation.table.bytes[displaced].sum())
+
+
+def _loss_with(situation: Situation, candidate: Change, asked: Asked) -> float:
+    """Return what an execution reads more than of the untouched table with the candidate: the
+    worst range of a guard, the mean of recorded queries."""
     if asked.guard is not None:
-        after = sum(float(read_layout(v, asked.guard).cost.sum()) for v in candidate.views)
+        after = sum(read_layout(view, asked.guard).cost for view in candidate.views)
         before = read_shape(situation.part(candidate.rows), asked.guard).cost
-        return (after - float(before.sum())) / len(asked.guard)
+        return float((asked.each + after - before).max())
     more = sum(
         float(
             situation.foreseen.demands[n].weight
@@ -131,4 +201,4 @@ def _more(situation: Situation, candidate: Change, asked: Asked) -> float:
         )
         for n in asked.members
     )
-    return more / np.maximum(asked.weight, 1e-9)
+    return asked.loss + more / max(asked.weight, 1e-9)

@@ -1,25 +1,30 @@
 """What queries would read of a table that nobody had rewritten.
 
-Harm is measured against such a table, which does not exist and is estimated. Files that a writer
-added and we did not touch show it in part: columns in whose order rows arrive are those whose
-values are in few of these files. What queries of other columns read of these files, they would read
-of the rest as well.
+Harm is measured against such a table. It consists of the files that a writer added and we did not
+touch, and of those that our rewrites replaced, of which the ledger keeps the bounds. Where it does
+not, the rest is estimated: what queries read of the files that we did not touch, they would read of
+the others as well, and less of columns in whose order rows arrive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.plan.drift import declared_drift
+from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.predicate import And, Comparison, Ref, fields_of
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.shape import Shape, asked
-from reconciler.queries.table_view import TableView, projected_bytes
-from reconciler.table.filetable import Array, Float64, Int64
+from reconciler.queries.table_view import TableView, projected_bytes, table_view
+from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64
+from reconciler.table.joined import joined_files
 from reconciler.table.overlap_depth import depth_of, ranges_of
+from reconciler.table.schema import SortColumn
 
 NATURAL = 0.33
 """Rows arrive in the order of a column if a file's range of it holds at most this share of the
@@ -47,22 +52,87 @@ class Asked:
     """Mean cost of an execution on the present table, in bytes of reading."""
     untouched: float
     """Mean cost of an execution on the table that nobody had rewritten, in bytes of reading."""
+    each: Float64 = field(default_factory=lambda: np.zeros(0))
+    """float64[ranges]: what each range of a guard reads more than of the untouched table; empty for
+    recorded queries."""
 
     @property
     def loss(self) -> float:
-        """What an execution reads more than of the untouched table; negative if it reads less."""
-        return self.now - self.untouched
+        """What an execution reads more than of the untouched table, of a guard the worst one;
+        negative if it reads less."""
+        return float(self.each.max()) if len(self.each) else self.now - self.untouched
+
+
+@dataclass(frozen=True)
+class Untouched:
+    """The table that nobody had rewritten, as far as it is known."""
+
+    rest: TableView | None
+    """The files that we did not write; None if there are none."""
+    replaced: tuple[TableView, ...]
+    """The files that rewrites of ours replaced and that a writer had added; () where they are not
+    all known."""
+    natural: tuple[int, ...]
+    """Field ids of the columns in whose order rows arrive, those whose files hold the least
+    first."""
+    displaced: Bool
+    """bool[files]: those that we wrote and that are not in the order of the first of them."""
+
+    @property
+    def guarded(self) -> tuple[int, ...]:
+        """The natural columns whose queries are guarded."""
+        return self.natural[:MOST_NATURAL]
+
+    def known_of(self, files: FileTable) -> bool:
+        """Whether all of it is known, and not estimated, of the table of these files."""
+        return bool(self.replaced) or not files.layout_written.any()
+
+
+def untouched_table(view: TableView, replaced: Sequence[FileTable]) -> Untouched:
+    """Return what is known of it. replaced: the files that our rewrites replaced and that a writer
+    had added; they count if they hold as many rows as the files that we wrote."""
+    files = view.files
+    ours = np.flatnonzero(files.layout_written)
+    own = np.flatnonzero(~files.layout_written)
+    rest = view.take(own) if len(own) else None
+    same = sum(int(one.records.sum()) for one in replaced) == int(files.records[ours].sum())
+    before = tuple(
+        table_view(one, None, None, view.row_group_bytes, view.open_bytes)
+        for one in (replaced if same and len(ours) else ())
+    )
+    arrived = [] if rest is None else [rest.files]
+    arrived += [one.files for one in before]
+    natural = _natural_columns(_together(arrived) if arrived else files, view)
+    return Untouched(rest, before, natural, _displaced(files, ours, natural))
+
+
+def _together(parts: Sequence[FileTable]) -> FileTable:
+    """Return the files of all parts, of whatever partitions."""
+    plain = [
+        replace(one, partitions=((0, ()),), partition=np.zeros_like(one.partition)) for one in parts
+    ]
+    return reduce(joined_files, plain)
+
+
+def _displaced(files: FileTable, ours: Int64, natural: Sequence[int]) -> Bool:
+    """Return which of the files that we wrote are not in the order in which rows arrive."""
+    found = np.zeros(len(files), dtype=np.bool_)
+    if not natural or not len(ours):
+        return found
+    for drift in declared_drift(files.take(ours), Lexicographic((SortColumn(natural[0]),)), 2):
+        found[ours[drift.files]] = drift.rewrite
+    return found
 
 
 def asked_of(
-    view: TableView, demands: Sequence[Shape], readings: Sequence[ShapeReading]
+    view: TableView,
+    demands: Sequence[Shape],
+    readings: Sequence[ShapeReading],
+    untouched: Untouched,
 ) -> tuple[Asked, ...]:
     """Return the recorded queries by the columns of their conditions, and the guarded ranges."""
     if not len(view.files) or not demands:
         return ()
-    natural = natural_columns(view)
-    own = np.flatnonzero(~view.files.layout_written)
-    rest = view.take(own) if 0 < len(own) < len(view.files) else None
     by_columns: dict[tuple[int, ...], list[int]] = {}
     for number, demand in enumerate(demands):
         by_columns.setdefault(tuple(sorted(fields_of(demand.predicate))), []).append(number)
@@ -71,31 +141,47 @@ def asked_of(
         weight = sum(float(demands[number].weight.sum()) for number in members)
         if weight <= 0.0:
             continue
-        ordered = any(column in natural for column in columns)
-        now = untouched = 0.0
+        ordered = any(column in untouched.natural for column in columns)
+        now = before = 0.0
         for number in members:
             demand, reading = demands[number], readings[number]
             now += float(demand.weight @ reading.cost)
-            untouched += float(demand.weight @ _untouched(view, rest, demand, reading, ordered))
-        found.append(Asked(tuple(members), None, weight, now / weight, untouched / weight))
-    for column in natural[:MOST_NATURAL]:
+            before += float(demand.weight @ _cost(untouched, view, demand, reading, ordered))
+        found.append(Asked(tuple(members), None, weight, now / weight, before / weight))
+    for column in untouched.guarded:
         guard = _ranges(view, demands, column)
         reading = read_shape(view, guard)
-        left = _untouched(view, rest, guard, reading, True)
+        left = _cost(untouched, view, guard, reading, True)
         mean = float(reading.cost.mean()), float(left.mean())
-        found.append(Asked((), guard, 0.0, *mean))
+        found.append(Asked((), guard, 0.0, *mean, reading.cost - left))
     return tuple(found)
 
 
-def _untouched(
+def _cost(
+    untouched: Untouched, view: TableView, demand: Shape, reading: ShapeReading, ordered: bool
+) -> Float64:
+    """Return the cost of each query of the untouched table. ordered: rows arrive in the order of a
+    column of its conditions."""
+    if not view.files.layout_written.any():
+        return reading.cost
+    if not untouched.replaced:
+        return _estimated(view, untouched.rest, demand, reading, ordered)
+    rest = () if untouched.rest is None else (untouched.rest,)
+    total = np.zeros(len(demand))
+    for part in (*rest, *untouched.replaced):
+        total += read_shape(part, demand).cost
+    return total
+
+
+def _estimated(
     view: TableView, rest: TableView | None, demand: Shape, reading: ShapeReading, ordered: bool
 ) -> Float64:
-    """Return the cost of each query of the untouched table. rest: the files that we did not write,
-    None if these are all or none: of such a table the present reading is all that is known.
+    """Return the cost of each query of the untouched table where the ledger does not show it.
 
     Had the files that we wrote been left in the order of arrival, a query of a natural column would
     read the rows that it wants of them, and a file at the end of its range. Any other query would
-    read as much of them as it does of the rest.
+    read as much of them as it does of the rest; without a rest, the present reading is all that is
+    known.
     """
     if rest is None:
         return reading.cost
@@ -112,31 +198,26 @@ def _untouched(
     return np.minimum(here.cost + read, np.maximum(reading.cost, here.cost))
 
 
-def natural_columns(view: TableView) -> list[int]:
-    """Return the columns in whose order rows arrive, those whose files hold the least first.
-
-    It shows in the files that we did not write; if there are none, in all of them.
-    """
-    files = view.files
-    own = np.flatnonzero(~files.layout_written)
-    arrived = files.take(own) if 0 < len(own) < len(files) else files
+def _natural_columns(arrived: FileTable, view: TableView) -> tuple[int, ...]:
+    """Return the columns in whose order these files arrived. view: the table, of which sampled rows
+    show how much of it a file's range holds."""
     rows = np.maximum(arrived.records, 0).astype(np.float64)
     held = []
-    for field, column in sorted(arrived.columns.items()):
+    for column_id, column in sorted(arrived.columns.items()):
         if not column.bounded.all() or not len(arrived):
             continue
-        values = _sampled(view, field)
+        values = _sampled(view, column_id)
         if len(values):
             first = np.searchsorted(values, column.lower, side="left")
             last = np.searchsorted(values, column.upper, side="right")
             share = float(np.average((last - first) / len(values), weights=np.maximum(rows, 1.0)))
         else:
-            ranges = ranges_of(arrived, field)
+            ranges = ranges_of(arrived, column_id)
             judged = np.flatnonzero(ranges.known)
             share = depth_of(ranges, judged, arrived.records).mean / len(arrived)
         if share <= NATURAL:
-            held.append((share, field))
-    return [field for _, field in sorted(held)]
+            held.append((share, column_id))
+    return tuple(column_id for _, column_id in sorted(held))
 
 
 def _sampled(view: TableView, column: int) -> Array:

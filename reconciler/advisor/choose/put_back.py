@@ -1,0 +1,39 @@
+"""Puts files back to the order in which rows arrive (docs/design/no-harm.md).
+
+An order that queries paid for may be the wrong one for those that come next. What that can cost is
+bounded by a reserve: before it is used up, the files that we wrote are sorted by the column in
+whose order rows arrive, so that no query reads much more of them than if nobody had touched them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from reconciler.advisor.choose.declared import declared_what_if
+from reconciler.advisor.choose.recluster import allowed
+from reconciler.advisor.choose.slices import slices
+from reconciler.advisor.judge.candidate import Candidate
+from reconciler.advisor.situation import Situation
+from reconciler.plan.ordering import Lexicographic
+from reconciler.table.schema import SortColumn
+
+WHY = "queries read more than before it was rewritten, and no more loss is admitted"
+
+
+def put_back(situation: Situation) -> Iterator[Candidate]:
+    """Yield the rewrites of the files that are not in the order in which rows arrive, where
+    the expected queries then read less."""
+    untouched = situation.foreseen.untouched
+    if untouched is None or not untouched.natural:
+        return
+    lead = untouched.natural[0]
+    free = allowed(situation) & untouched.displaced
+    for _, _, rows in situation.facts.groups:
+        for part in slices(situation, rows[free[rows]], [lead]):
+            if not len(part):
+                continue
+            made = declared_what_if(situation, np.sort(part), Lexicographic((SortColumn(lead),)))
+            if made.saving > 0.0:
+                yield made
