@@ -130,6 +130,7 @@ def _to_sql(table: LiveTable, request: Request) -> Answer:
     try:
         table.write(path, _encoded(path, made))
     except Exception as error:
+        table.delete(path)  # a full disk may hold a part of it
         return Unsent(error)
     answer = _swapped(table, base.location, path)
     if isinstance(answer, Accepted):
@@ -195,7 +196,19 @@ def _to_rest(table: LiveTable, request: Request) -> Answer:
     required = tuple(
         TypeAdapter(TableRequirement).validate_python(dict(one)) for one in request.requirements
     )
-    return _answered(lambda: _posted(table, required, updates))
+    answer = _answered(lambda: _posted(table, required, updates))
+    if isinstance(answer, Invalid) and _has_moved(table, request.base):
+        return LostRace(answer.why)
+    return answer
+
+
+def _has_moved(table: LiveTable, base: State) -> bool:
+    """Whether another commit changed the table. A server may then find a request wrong that names
+    the state before, for example by its sequence number."""
+    try:
+        return table.refresh().location != base.location
+    except Exception:  # the answer to the request counts
+        return False
 
 
 def _posted(table: LiveTable, required: Any, updates: Any) -> Accepted:

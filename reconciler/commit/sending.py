@@ -4,8 +4,7 @@ needed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from reconciler import __version__
 from reconciler.commit import request
@@ -31,6 +30,8 @@ class Sent:
     """Of the snapshot, committed or not."""
     base: State
     """The state that it was made for."""
+    written: tuple[str, ...] = ()
+    """Manifests and the manifest list that were written, and not removed."""
 
 
 def require_version(state: State, name: str) -> None:
@@ -49,11 +50,36 @@ def commit(
     names: Names,
     make: Callable[[Producer], Made] = Producer.make,
 ) -> Sent:
-    """Write and send one change, made for the table's state as last refreshed.
+    """Write and send one change, made for the table's state as last refreshed; remove what it wrote
+    if nothing of it can arrive.
 
     names: recorded before, so that what was written is found after a crash. make: writes the
     snapshot, where manifests are not those of a change of files. Raises UnsupportedError
     and what reading the table raises, having removed what it wrote.
+    """
+    sent = sent_once(table, change, names, make)
+    if isinstance(sent.answer, Accepted | Unknown):
+        return sent
+    found = arrived(table, sent)
+    if found is None:
+        why = "it was refused, and whether it arrived before cannot be seen"
+        return replace(sent, answer=Unknown(why))
+    if found:
+        return replace(sent, answer=Accepted(table.state.location))
+    for path in sent.written:
+        table.delete(path)
+    return replace(sent, written=())
+
+
+def sent_once(
+    table: LiveTable,
+    change: Change,
+    names: Names,
+    make: Callable[[Producer], Made] = Producer.make,
+) -> Sent:
+    """Write and send one change as `commit`, and remove nothing, whatever the answer is.
+
+    A request that was delivered twice is refused because of itself: history decides.
     """
     state = table.state
     require_version(state, table.name)
@@ -61,27 +87,36 @@ def commit(
     try:
         made = make(producer)
     except Missing as error:
-        _remove(table, producer)
-        return Sent(LostRace(str(error)), names.snapshot_id, state)
+        answer: Answer = LostRace(str(error))
     except OSError as error:
-        _remove(table, producer)
-        return Sent(Unsent(error), names.snapshot_id, state)
+        answer = Unsent(error)
     except BaseException:
-        _remove(table, producer)
+        for path in producer.written:
+            table.delete(path)
         raise
-    ref: dict[str, Any] = {"snapshot-id": names.snapshot_id, "type": "branch"}
-    ref |= {k: v for k, v in state.refs.get(change.branch, {}).items() if k not in ref}
-    updates: list[Update] = [
+    else:
+        required = request.requirements(state, change.branch)
+        updates = _updates(state, change, names, made)
+        answer = request.send(table, Request(state, updates, required, names.uuid))
+    return Sent(answer, names.snapshot_id, state, tuple(producer.written))
+
+
+def _updates(state: State, change: Change, names: Names, made: Made) -> list[Update]:
+    known = state.refs.get(change.branch, {})
+    ref = {"type": "branch", **known, "snapshot-id": names.snapshot_id}
+    return [
         {"action": "add-snapshot", "snapshot": made.snapshot},
         {"action": "set-snapshot-ref", "ref-name": change.branch, **ref},
     ]
-    required = request.requirements(state, change.branch)
-    answer = request.send(table, Request(state, updates, required, names.uuid))
-    if not isinstance(answer, Accepted | Unknown):
-        _remove(table, producer)
-    return Sent(answer, names.snapshot_id, state)
 
 
-def _remove(table: LiveTable, producer: Producer) -> None:
-    for path in producer.written:
-        table.delete(path)
+def arrived(table: LiveTable, sent: Sent) -> bool | None:
+    """Whether the snapshot is in the table as it is now; None if that cannot be seen: the catalog
+    does not answer, or snapshots have expired since."""
+    try:
+        state = table.refresh()
+    except Exception:
+        return None
+    if sent.snapshot_id in state.snapshots:
+        return True
+    return False if sent.base.snapshots.keys() <= state.snapshots.keys() else None

@@ -11,10 +11,12 @@ from typing import Any
 
 class RestCatalog:
     """status: of the answer to a commit, whatever became of it; 0 for what is true. arrives:
-    whether commits reach the catalog. before: called before each commit."""
+    whether commits reach the catalog. twice: whether they reach it twice, and the second answer
+    counts. deaf: whether tables are not loaded. before: called before each commit."""
 
     def __init__(self, catalog: Any) -> None:
         self.catalog, self.status, self.arrives = catalog, 0, True
+        self.twice = self.deaf = False
         self.before: Callable[[], object] = lambda: None
         self.bodies: list[bytes] = []
         handler = type("Handler", (_Handler,), {"rest": self})
@@ -65,13 +67,18 @@ class _Handler(BaseHTTPRequestHandler):
         parts = [part for part in self.path.partition("?")[0].split("/") if part]
         if parts[1:] == ["config"]:
             self._answer(200, {"defaults": {}, "overrides": {}})
+        elif self.rest.deaf:
+            self._answer(503, said("a fault"))
         else:
             self._answer(200, self.rest.table(parts[-1]))
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         name = [part for part in self.path.partition("?")[0].split("/") if part][-1]
-        self._answer(*self.rest.commit(name, body))
+        answer = self.rest.commit(name, body)
+        if self.rest.twice:
+            answer = self.rest.commit(name, body)
+        self._answer(*answer)
 
     def _answer(self, code: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()

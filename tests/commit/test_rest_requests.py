@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,15 +147,21 @@ def test_what_is_sent_names_the_state(server: Server) -> None:
 
 
 def test_a_gateway_that_sends_twice(server: Server) -> None:
-    """The second delivery finds itself refused; what is in the table is there once."""
-    live = server.live()
-    sent = commit(live, changes.append_nothing(), Names())
-    request = urllib.request.Request(
-        f"{server.rest.uri}/v1/namespaces/jobs/tables/t",
-        data=server.rest.bodies[0],
-        headers={"Content-Type": "application/json"},
-        method="POST",
-    )
-    with pytest.raises(urllib.error.HTTPError):
-        urllib.request.urlopen(request)
+    """The second delivery is refused because of the first: its files must stay."""
+    live, names = server.live(), Names()
+    server.rest.twice = True
+    sent = commit(live, merged(live), names)
+    assert isinstance(sent.answer, Accepted)
+    assert len(server.rest.bodies) == 2
     assert server.snapshots().count(sent.snapshot_id) == 1
+    assert server.rows() == [0, 1, 2]
+
+
+def test_a_refusal_that_cannot_be_checked_is_unknown(server: Server) -> None:
+    live, names = server.live(), Names()
+    change = merged(live)
+    server.rest.twice = server.rest.deaf = True
+    sent = commit(live, change, names)
+    assert isinstance(sent.answer, Unknown)
+    assert any(names.uuid in name for name in server.written())
+    assert server.rows() == [0, 1, 2]

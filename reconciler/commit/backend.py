@@ -1,0 +1,244 @@
+"""A table as `engines.backend` asks for it, without a JVM: its files, their manifests, and commits.
+
+A commit is asked of its guard on the metadata that the request names, so that what was judged is
+what the request replaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.catalog.listing import files_below
+from reconciler.commit import fields, metadata
+from reconciler.commit.history import History, snapshot_info
+from reconciler.commit.live import LiveFiles
+from reconciler.commit.manifest import ADDED, DELETED, EQUALITY_DELETES
+from reconciler.commit.request import Accepted, Denied, Invalid, LostRace, Unsent
+from reconciler.commit.request import Answer as Found
+from reconciler.commit.sending import Sent, sent_once
+from reconciler.commit.snapshot import Change, Made, Names, Producer
+from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import ACCEPTED, Answer, Kind
+from reconciler.engines.backend import Guard, Tasks
+from reconciler.engines.delete_file import Ages, DeleteFile, Place
+from reconciler.engines.task_file import TaskFile
+from reconciler.errors import UnsupportedError, first_line
+
+
+class LiveTasks(Tasks):
+    """Live data files of a snapshot by path."""
+
+    def __init__(
+        self, live: LiveFiles, rows: Mapping[str, int], files: Mapping[str, TaskFile]
+    ) -> None:
+        self.live, self.rows, self._files = live, rows, files
+
+    def __getitem__(self, path: str) -> TaskFile:
+        return self._files[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def subset(self, paths: Iterable[str]) -> LiveTasks:
+        chosen = [path for path in sorted(set(paths)) if path in self._files]
+        rows = {path: self.rows[path] for path in chosen}
+        return LiveTasks(self.live, rows, {path: self._files[path] for path in chosen})
+
+
+class Table(History):
+    """A table of a catalog. cache: root of the cache of manifests."""
+
+    def __init__(self, table: LiveTable, cache: Path) -> None:
+        super().__init__(table)
+        self.cache = cache
+        self._live: tuple[tuple[str, int], LiveFiles] | None = None
+
+    def fresh(self) -> Table:
+        """Return the table of this name, loaded anew from the catalog: it may be another one."""
+        return Table(LiveTable(self.table.config, self.table.identifier), self.cache)
+
+    # Storage
+
+    def location(self) -> str:
+        return str(self.state.metadata["location"])
+
+    def metadata_directory(self) -> str:
+        return metadata.directory(self.state.metadata)
+
+    def delete_file(self, path: str) -> None:
+        self.table.io.delete(path)
+
+    def has_file(self, path: str) -> bool:
+        return bool(self.table.io.new_input(path).exists())
+
+    def listed(self, directory: str) -> dict[str, tuple[int, int]]:
+        """Return the bytes, and the time of writing in ms, by path of the files below a
+        directory."""
+        with contextlib.suppress(UnsupportedError):
+            found = files_below(self.table.io, directory)
+            return {one.path: (one.size, one.changed_ms) for one in found}
+        return {}
+
+    # Manifests
+
+    def live(self, snapshot_id: int) -> LiveFiles:
+        """Return the live files of a snapshot; those of the last one asked for are kept."""
+        key = self.state.location, snapshot_id
+        if self._live is None or self._live[0] != key:
+            self._live = key, LiveFiles(self.table, snapshot_id, self.cache)
+        return self._live[1]
+
+    def tasks(
+        self,
+        snapshot_id: int,
+        paths: Iterable[str],
+        columns: Collection[int] = (),
+        bare: bool = False,
+    ) -> LiveTasks:
+        live = self.live(snapshot_id)
+        rows = live.rows(paths)
+        return LiveTasks(live, rows, live.task_files(rows, columns, bare))
+
+    def tasks_under(self, snapshot_id: int, deletes: Iterable[str]) -> LiveTasks:
+        return self.tasks(snapshot_id, self.live(snapshot_id).under(deletes), bare=True)
+
+    def places(self, tasks: LiveTasks) -> dict[str, Place]:
+        return {path: tasks.live.place(row) for path, row in tasks.rows.items()}
+
+    def ages(self, snapshot_id: int, paths: Iterable[str]) -> Ages:
+        return self.live(snapshot_id).ages(paths)
+
+    def touched_by(self, tasks: LiveTasks, sequences: Collection[int]) -> frozenset[str]:
+        return tasks.live.touched_by(tasks.rows, sequences)
+
+    def delete_files(self, snapshot_id: int) -> list[DeleteFile]:
+        return self.live(snapshot_id).delete_files()
+
+    def partitioned_equality(self, snapshot_id: int) -> int:
+        """Return the number of equality delete files of partitioned specs that the snapshot added;
+        a spec that was removed since counts as partitioned."""
+        plain = {
+            int(one["spec-id"]) for one in self.state.metadata["partition-specs"]
+            if all(field["transform"] == "void" for field in one["fields"])
+        }  # fmt: skip
+        own = [
+            one for one in self.table.manifests(snapshot_id)
+            if one[fields.M_CONTENT] and one[fields.M_SNAPSHOT] == snapshot_id
+            and one[fields.M_SPEC] not in plain
+        ]  # fmt: skip
+        return sum(
+            entry.status == ADDED
+            and entry.snapshot_id == snapshot_id
+            and entry.file.content == EQUALITY_DELETES
+            for entries in self.table.entries(own)
+            for entry in entries
+        )
+
+    def metadata_files(self, snapshot_id: int) -> dict[str, int]:
+        """Return the snapshot's manifests by path with the snapshot that added each, and its
+        manifest list with the snapshot itself."""
+        manifests = self.table.manifests(snapshot_id)
+        listed = str(self.state.snapshots[snapshot_id]["manifest-list"])
+        found = {str(one[fields.M_PATH]): int(one[fields.M_SNAPSHOT]) for one in manifests}
+        return {**found, listed: snapshot_id}
+
+    def referenced(self, prefix: str) -> set[str]:
+        """Return the files below the prefix that a snapshot of any branch or tag refers to, as the
+        catalog has them now: their paths relative to it."""
+        marker = f"/{prefix.rpartition('/')[2]}/"
+        return {
+            entry_path.partition(marker)[2]
+            for entry_path, _ in self._every_entry()
+            if marker in entry_path
+        }
+
+    def added_by(self, paths: Collection[str]) -> Iterator[int]:
+        """Yield the ids of snapshots, as the catalog has them now, that added one of these content
+        files; they may have expired."""
+        wanted = set(paths)
+        for path, snapshot_id in self._every_entry():
+            if path in wanted:
+                yield snapshot_id
+
+    def _every_entry(self) -> Iterator[tuple[str, int]]:
+        """Yield path and snapshot of each live entry of every snapshot's manifests."""
+        present = self.fresh().table
+        manifests = {
+            str(one[fields.M_PATH]): one
+            for snapshot_id in present.state.snapshots
+            for one in present.manifests(snapshot_id)
+        }
+        for entries in present.entries(list(manifests.values())):
+            for entry in entries:
+                if entry.status != DELETED:
+                    yield entry.file.path, int(entry.snapshot_id or 0)
+
+    # Commits
+
+    def prepared(
+        self, change: Change, make: Callable[[Producer], Made] = Producer.make
+    ) -> Prepared:
+        """Return a commit of the change, on the table as last refreshed."""
+        return Prepared(self, change, Names(), self.head() or 0, make)
+
+
+@dataclass
+class Prepared:
+    """One commit, which may be sent once. The names of all that it writes have its `uuid`."""
+
+    of: Table
+    """The table that is committed to."""
+    change: Change
+    """What its snapshot does."""
+    names: Names
+    """Of its files."""
+    base: int
+    """The head before it, 0 if there is none."""
+    make: Callable[[Producer], Made]
+    """Writes its snapshot."""
+    sent: Sent | None = None
+    """What became of it, None before it was sent."""
+
+    @property
+    def uuid(self) -> str:
+        return self.names.uuid
+
+    def send(self, summary: Mapping[str, str], guard: Guard | None) -> Answer:
+        """Send it, with `summary` in the snapshot's summary. The guard is asked on the metadata
+        that the request names. Raises nothing."""
+        try:
+            table = self.of.table
+            state = table.refresh()
+            line = [snapshot_info(one) for one in state.line(state.head(self.change.branch))]
+            allowed = True if guard is None else guard.allows(line)
+            if allowed is None:
+                return Answer(Kind.UNKNOWN, "the table has it already")
+            if not allowed:
+                return Answer(Kind.REFUSED, "a check refused it")
+            change = replace(self.change, summary={**self.change.summary, **summary})
+            self.sent = sent_once(table, change, self.names, self.make)
+            return _answer(self.sent.answer)
+        except Exception as error:
+            return Answer(Kind.UNSENT, first_line(error), error)
+
+    def unwanted(self) -> tuple[str, ...]:
+        """Return the metadata files that it wrote and that its snapshot does not need: none of them
+        if it was accepted."""
+        if self.sent is None or isinstance(self.sent.answer, Accepted):
+            return ()
+        return self.sent.written
+
+
+def _answer(found: Found) -> Answer:
+    if isinstance(found, Accepted):
+        return ACCEPTED
+    if isinstance(found, Unsent):
+        return Answer(Kind.REFUSED, first_line(found.error), found.error)
+    kinds = {LostRace: Kind.LOST_RACE, Denied: Kind.DENIED, Invalid: Kind.INVALID}
+    return Answer(kinds.get(type(found), Kind.UNKNOWN), found.why)

@@ -1,0 +1,144 @@
+"""A table's metadata as values, as `engines.backend.History` asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.commit.manifest import schema_of
+from reconciler.commit.table import LiveTable, Snapshot, State
+from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.plan.actions.set_sort_order import sort_term
+from reconciler.plan.actions.state import Facts
+from reconciler.table.metadata import TableMetadata
+from reconciler.table.retention import Ref, SnapshotLog, snapshot_log
+from reconciler.table.schema import SpecField, spec_terms
+
+
+class History:
+    """Reads the state of a live table as last refreshed."""
+
+    def __init__(self, table: LiveTable) -> None:
+        self.table = table
+        self.name = table.name
+
+    @property
+    def state(self) -> State:
+        return self.table.state
+
+    def refresh(self) -> None:
+        self.table.refresh()
+
+    def uuid(self) -> str:
+        return self.state.uuid
+
+    def format_version(self) -> int:
+        return self.state.version
+
+    def schema_id(self) -> int:
+        return int(self.state.metadata["current-schema-id"])
+
+    def head(self) -> int | None:
+        return self.state.head()
+
+    def snapshot(self, snapshot_id: int) -> SnapshotInfo | None:
+        found = self.state.snapshots.get(snapshot_id)
+        return None if found is None else snapshot_info(found)
+
+    def added_since(self, base: int) -> Iterator[SnapshotInfo]:
+        """Yield the snapshots of every branch added after `base`, newest first; all if it
+        expired."""
+        for one in reversed(self.state.snapshots.values()):
+            if int(one["snapshot-id"]) == base:
+                return
+            yield snapshot_info(one)
+
+    def ancestors(self) -> Iterator[SnapshotInfo]:
+        return (snapshot_info(one) for one in self.state.line(self.head()))
+
+    def is_ancestor(self, head: int, snapshot_id: int) -> bool:
+        return any(int(one["snapshot-id"]) == snapshot_id for one in self.state.line(head))
+
+    def refs(self) -> Mapping[str, Ref]:
+        return {ref.name: ref for ref in self.log().refs}
+
+    def properties(self) -> Mapping[str, str]:
+        return self.state.properties
+
+    def facts(self) -> Facts:
+        """Return what actions that change metadata are judged by."""
+        body = self.state.metadata
+        schema = schema_of(body)
+        return Facts(
+            metadata=TableMetadata(
+                dict(self.properties()),
+                self._sort_terms(),
+                self.format_version(),
+                {int(one["spec-id"]): _terms(one) for one in body["partition-specs"]},
+                int(body["default-spec-id"]),
+                self.log(),
+                columns=frozenset(_ids(schema)),
+            ).with_schema(schema)
+        )
+
+    def log(self) -> SnapshotLog:
+        return snapshot_log(self.state.metadata)
+
+    def latest_ms(self) -> int:
+        """Return the newest time in the metadata, in epoch milliseconds."""
+        log = self.state.metadata.get("snapshot-log") or ()
+        times = [int(entry["timestamp-ms"]) for entry in log[-1:]]
+        return max([int(self.state.metadata["last-updated-ms"]), *times])
+
+    def schema(self) -> dict[str, Any]:
+        return dict(schema_of(self.state.metadata))
+
+    def schemas(self) -> list[dict[str, Any]]:
+        return [dict(one) for one in self.state.metadata["schemas"]]
+
+    def _sort_terms(self) -> tuple[str, ...]:
+        body = self.state.metadata
+        default = body["default-sort-order-id"]
+        order = next(one for one in body["sort-orders"] if one["order-id"] == default)
+        return tuple(
+            sort_term(
+                str(one["transform"]), int(one["source-id"]), str(one["direction"]).upper(),
+                str(one["null-order"]),
+            )
+            for one in order["fields"]
+        )  # fmt: skip
+
+
+def snapshot_info(body: Snapshot) -> SnapshotInfo:
+    summary = dict(body.get("summary") or {})
+    parent, schema = body.get("parent-snapshot-id"), body.get("schema-id")
+    return SnapshotInfo(
+        int(body["snapshot-id"]),
+        None if parent is None else int(parent),
+        str(summary.pop("operation", "")),
+        summary,
+        int(body.get("sequence-number") or 0),
+        int(body["timestamp-ms"]),
+        None if schema is None else int(schema),
+    )
+
+
+def _terms(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    return spec_terms(
+        SpecField(int(one["source-id"]), str(one["transform"]))
+        for one in spec["fields"]
+        if one["transform"] != "void"
+    )
+
+
+def _ids(kind: Any) -> list[int]:
+    """Return the ids of all fields of a schema."""
+    if isinstance(kind, str):
+        return []
+    found = [int(field["id"]) for field in kind.get("fields", ())]
+    for field in kind.get("fields", ()):
+        found += _ids(field["type"])
+    for part in ("element", "key", "value"):
+        if part in kind:
+            found += [int(kind[f"{part}-id"]), *_ids(kind[part])]
+    return found
