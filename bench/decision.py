@@ -254,7 +254,7 @@ def protocol() -> None:
     unattended = replace(plain, early_share=EARLY_SHARE)
     policies: list[tuple[str, Policy, Settings]] = [
         ("no reclustering", do_nothing, plain),
-        ("literal WAIR, W 16, k_max 128", in_pool(literal_wair(COLUMNS, 16, 128)), plain),
+        ("literal WAIR", in_pool(literal_wair()), plain),
         ("ours, decayed mean", in_pool(ours), replace(plain, forecast=decayed_forecast)),
         ("ours, regime forecast", in_pool(ours), plain),
         ("ours, regime forecast, unattended", in_pool(ours), unattended),

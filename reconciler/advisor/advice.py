@@ -42,12 +42,13 @@ HORIZON_MS = 7 * DAY_MS
 EARLY_SHARE = 0.10
 """`Settings.early_share` of plans that run without an approval."""
 
-AGGRESSIVENESS: Mapping[str, tuple[float, float | None]] = {
-    "Conservative": (2.0, None),
-    "Balanced": (1.0, None),
-    "Aggressive": (0.5, 10.0),
+AGGRESSIVENESS: Mapping[str, tuple[float, float | None, float]] = {
+    "Conservative": (2.0, None, 0.0),
+    "Balanced": (1.0, None, 0.0),
+    "Aggressive": (0.5, 10.0, 1.0),
 }
-"""alpha of Eq. 4, and the per-query allowance c of Eq. 5 (None: Eq. 5 is not applied)."""
+"""alpha of Eq. 4, the per-query allowance c of Eq. 5 in readings of a file (None: Eq. 5 is not
+applied), and beta of Eq. 6 in openings of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,11 @@ class Settings:
     """Factor of Eq. 4: a rewrite must save more than this multiple of its cost."""
     allowance: float | None = None
     """Allowance c of Eq. 5 for each query, in readings of one file; None: Eq. 5 is not applied."""
+    literal: bool = False
+    """Whether the paper's own formulas decide what is reclustered, without a what-if."""
+    beta_openings: float = 0.0
+    """Price beta of Eq. 6 for a file that a query skips, in openings of a file. Only the literal
+    method adds it; the what-if counts each opening by its price anyway."""
     target_bytes: int = 512 << 20
     """Target size of data files in bytes."""
     row_group_bytes: int = 128 << 20

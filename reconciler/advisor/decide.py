@@ -17,6 +17,7 @@ from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected
 from reconciler.advisor.choose.binpack import bin_pack_candidates, forced_by_objectives
 from reconciler.advisor.choose.blocks import refused_blocks
 from reconciler.advisor.choose.declared import declared_candidates, footers_to_read, resized
+from reconciler.advisor.choose.literal import literal
 from reconciler.advisor.choose.put_back import WHY, put_back
 from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.choose.sketching import files_to_sketch
@@ -199,6 +200,9 @@ def workload_aware(situation: Situation) -> Verdict:
         message = f"{share}, and {100 * situation.settings.min_coverage:.0f} % are needed"
         low = rejected(situation, "recluster", reasons.LOW_COVERAGE, message, nothing)
         return Verdict((), (low,))
+    if situation.settings.literal:
+        found = literal(situation)
+        return Verdict(tuple(map(_reclustered, found.candidates)), found.rejected)
     back = put_back(situation) if reserve_is_due(situation) else ()
     if chosen := tuple(Chosen(c, Recluster, "workload", WHY, shows_reason=True) for c in back):
         return Verdict(chosen, ())

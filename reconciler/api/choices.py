@@ -43,6 +43,11 @@ class Curve(StrEnum):
     HILBERT = "Hilbert"
 
 
+class ReclusterMethod(StrEnum):
+    ADAPTIVE = "Adaptive"
+    LITERAL = "Literal"
+
+
 class Aggressiveness(StrEnum):
     CONSERVATIVE = "Conservative"
     BALANCED = "Balanced"

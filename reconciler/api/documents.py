@@ -26,6 +26,7 @@ from reconciler.api.choices import (
     ManifestRewrite,
     MigrationRisk,
     PartitioningMode,
+    ReclusterMethod,
     ResultApproval,
     SourceType,
     TreeMethod,
@@ -125,7 +126,10 @@ class PolicyLayout:
 
 @dataclass(frozen=True, slots=True)
 class Recluster:
+    method: ReclusterMethod
+    """What decides which files are rewritten: what-ifs, or the formulas of WAIR's paper alone."""
     aggressiveness: Aggressiveness
+    """How much a rewrite must save for its cost, and how far it may be paid in advance."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ def register(app: typer.Typer) -> None:
             typer.Option(
                 "--baseline",
                 metavar="NAME",
-                help="Compare with sort-all, sort-new, literal-wair or new-tree; may be repeated.",
+                help="Compare with sort-all, sort-new, literal-wair, literal-wair-one-key or "
+                "new-tree; may be repeated.",
             ),
         ] = None,
         days: Annotated[

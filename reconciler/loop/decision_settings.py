@@ -24,6 +24,7 @@ from reconciler.api.choices import (
     DistributionMode,
     FormatVersion,
     ManifestRewrite,
+    ReclusterMethod,
     TreeMethod,
 )
 from reconciler.api.documents import (
@@ -51,6 +52,8 @@ from reconciler.plan.ledger import (
 )
 from reconciler.plan.ordering import ordering_of
 from reconciler.plan.small_files import declared_target_bytes
+from reconciler.queries.forecasts.chosen import chosen_forecast
+from reconciler.queries.forecasts.window import window_once
 from reconciler.queries.rewrite_cost import Rho, rho_from
 from reconciler.queries.shape import Workload
 from reconciler.table.observation import Observation, RecentWrite
@@ -138,8 +141,9 @@ def _asked_for(
     """Return the settings that follow from the policy and the table's properties."""
     spec, properties = policy.spec, observation.properties
     clustering, files = spec.layout.clustering, spec.layout.files
-    alpha, allowance = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
+    alpha, allowance, beta = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
     distribution = files.distribution_mode
+    literal = spec.recluster.method is ReclusterMethod.LITERAL
     return Settings(
         mode=clustering.mode.value,
         trees=_trees(clustering.qd_tree),
@@ -147,6 +151,9 @@ def _asked_for(
         apply_to_writes=clustering.apply_to_writes,
         alpha=alpha,
         allowance=allowance,
+        beta_openings=beta,
+        literal=literal,
+        forecast=window_once if literal else chosen_forecast,
         target_bytes=target_bytes,
         target_explicit=files.target_bytes is not None,
         target_auto=files.target_bytes is None and not declared_target_bytes(properties),

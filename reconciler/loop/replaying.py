@@ -49,8 +49,6 @@ MOST_SAMPLED = 2_000
 """Files of which footers and rows are read; others are taken to be like the nearest of these."""
 MOST_BATCHES = 1_000
 """Batches of one replay: a decision after each takes a second or so."""
-LITERAL_WINDOW, LITERAL_FILES = 16, 128
-"""Queries that the literal reading of WAIR remembers, and files of one of its sorts (section 6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +312,8 @@ BASELINES: dict[str, Callable[[Observation, Workload], Policy[ReplayTable]]] = {
     "none": lambda seen, workload: do_nothing,
     "sort-all": lambda seen, workload: sort_everything(_most_filtered(seen, workload)),
     "sort-new": lambda seen, workload: sort_new_data(_most_filtered(seen, workload)),
-    "literal-wair": lambda seen, workload: literal_wair(
-        _columns(seen, workload), LITERAL_WINDOW, LITERAL_FILES
-    ),
+    "literal-wair": lambda seen, workload: literal_wair(),
+    "literal-wair-one-key": lambda seen, workload: literal_wair(hybrid=False),
     "new-tree": lambda seen, workload: rebuild_tree,
 }
 """Policies that the advisor does not decide, by the names that `replay --baseline` takes."""

@@ -82,7 +82,7 @@ def recluster(situation: Situation) -> Proposals:
         situation = _exposing(situation, found.candidates)
     parts = [part for options in cuts for part in options[0].parts]
     rejections += oversized(situation, chosen.chosen, parts, "recluster")
-    rejections += _left_out(situation, chosen, saving)
+    rejections += left_out(situation, chosen, saving)
     if not candidates:
         rejections = _nothing_to_gain(situation, rejections)
     return Proposals(tuple(candidates), tuple(rejections))
@@ -168,13 +168,18 @@ def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
         predicate_columns(demand.predicate, situation.table.schema)
         for demand in situation.foreseen.demands
     ]
-    files = situation.part(rows).known
-    columns = sorted(
-        column
-        for column in {c for shape in used for c in shape}
-        if column in files.columns and _varies(files, files.columns[column])
-    )
+    columns = varying_columns(situation, rows)
     return signatures(situation.foreseen.savings.by_shape[:, rows], used, columns), columns
+
+
+def varying_columns(situation: Situation, rows: Int64) -> list[int]:
+    """Return the filtered columns of which these files, of one partition, may hold two values."""
+    files = situation.part(rows).known
+    return [
+        column
+        for column in keys.wanted_columns(situation)
+        if column in files.columns and _varies(files, files.columns[column])
+    ]
 
 
 def _varies(files: FileTable, column: ColumnBounds) -> bool:
@@ -301,7 +306,7 @@ def _key_text(situation: Situation, candidate: Candidate) -> str:
     return candidate.ordering.text(situation.table.schema)
 
 
-def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Rejected]:
+def left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Rejected]:
     """Return the boundary files beyond the cut, with their saving relative to their cost."""
     rest = np.sort(chosen.order[len(chosen.chosen) :])
     if not len(rest):

@@ -277,19 +277,26 @@ def cost_limit(situation: Situation) -> float:
 def spending_room(situation: Situation) -> float:
     """Return what Eq. 2 and, if the policy has an allowance, Eq. 5 leave to spend."""
     settings = situation.settings
-    credit = None
-    if settings.allowance is not None:
-        queries = sum(float(demand.weight.sum()) for demand in situation.foreseen.demands)
-        credit = allowance_credit(
-            settings.debt.realised, settings.debt.spent, settings.allowance, queries,
-            _file_reading(situation),
-        )  # fmt: skip
     return spending_limit(
-        settings.debt.outstanding, settings.debt_share * situation.foreseen.yearly, credit
+        settings.debt.outstanding,
+        settings.debt_share * situation.foreseen.yearly,
+        credit_left(situation),
     )
 
 
-def _file_reading(situation: Situation) -> float:
+def credit_left(situation: Situation) -> float | None:
+    """Return what Eq. 5 leaves to spend; None if the policy has no allowance."""
+    settings = situation.settings
+    if settings.allowance is None:
+        return None
+    queries = sum(float(demand.weight.sum()) for demand in situation.foreseen.demands)
+    return allowance_credit(
+        settings.debt.realised, settings.debt.spent, settings.allowance, queries,
+        file_reading(situation),
+    )  # fmt: skip
+
+
+def file_reading(situation: Situation) -> float:
     """Return the mean cost of one file read by one query: the unit of Eq. 5's allowance c."""
     opened = cost = 0.0
     for demand, reading in situation.foreseen.readings:

@@ -121,6 +121,13 @@ def anchor(centroid: Float64) -> tuple[int, ...]:
     return best
 
 
+def scattered(centroid: Float64) -> bool:
+    """Whether no anchor is near: the savings come from more columns than a curve serves well."""
+    vector = np.zeros((1, len(centroid)))
+    vector[0, list(anchor(centroid))] = 1.0
+    return float(cosine_distance(vector, centroid[None, :])[0, 0]) > EPS
+
+
 MAX_CURVE_COLUMNS = 6
 """Columns of the longest curve that is tried: each leaves the others fewer bits of the position."""
 

@@ -55,15 +55,30 @@ def window_size(group: Int64, weight: Float64) -> int:
     return size
 
 
-def window_forecast(history: RateHistory, horizon_ms: int) -> Forecast:
-    """Return the mix of the last W executions, at the present rate of all queries together."""
+def in_window(history: RateHistory) -> Float64:
+    """Return the executions of each query that are in the window at the end, float64[queries]."""
     order = np.lexsort((history.group, history.event_ms))
     weight = history.weight[order]
     size = window_size(history.group[order], weight)
     behind = float(weight.sum()) - np.cumsum(weight)
     inside = np.zeros(len(weight))
     inside[order] = np.where(behind < size, weight, 0.0)
+    return inside
+
+
+def window_forecast(history: RateHistory, horizon_ms: int) -> Forecast:
+    """Return the mix of the last W executions, at the present rate of all queries together."""
+    inside = in_window(history)
     mixture = inside / max(float(inside.sum()), 1e-300)
+    return Forecast(recent_executions(history, horizon_ms) * mixture, _outlook(history, inside))
+
+
+def window_once(history: RateHistory, horizon_ms: int) -> Forecast:
+    """Return the last W executions once more, as the paper counts savings; there is no horizon."""
+    inside = in_window(history)
+    return Forecast(inside, _outlook(history, inside))
+
+
+def _outlook(history: RateHistory, inside: Float64) -> Outlook:
     since = int(history.event_ms[inside > 0.0].min())
-    outlook = Outlook("window", since, history.until_ms, float(history.length_ms.mean()))
-    return Forecast(recent_executions(history, horizon_ms) * mixture, outlook)
+    return Outlook("window", since, history.until_ms, float(history.length_ms.mean()))
