@@ -1,0 +1,151 @@
+"""Metrics of written files, beside what pyarrow computes from the same rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pydantic import TypeAdapter
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import IcebergType
+
+from reconciler.commit import fields
+from reconciler.commit.entries import Entries
+from reconciler.rewrite import arrow
+from reconciler.rewrite.columns import columns_of
+from reconciler.rewrite.task import Output, Writer
+from reconciler.rewrite.write import FileWriter
+
+KINDS = {
+    1: ("b", "boolean"), 2: ("i", "int"), 3: ("l", "long"), 4: ("f", "float"), 5: ("d", "double"),
+    6: ("small", "decimal(9, 2)"), 7: ("wide", "decimal(38, 6)"), 8: ("day", "date"),
+    9: ("at", "timestamp"), 10: ("s", "string"), 11: ("raw", "binary"),
+}  # fmt: skip
+LONG = "ä" * 5000
+ROWS: dict[str, list[Any]] = {
+    "b": [True, False, None, True],
+    "i": [5, -7, None, 3],
+    "l": [1 << 40, -1, None, 0],
+    "f": [1.5, float("nan"), None, -2.5],
+    "d": [float("nan"), float("nan"), None, float("nan")],
+    "small": [Decimal("1.25"), Decimal("-99.99"), None, Decimal("0.00")],
+    "wide": [Decimal("1.000001"), Decimal("-12345678901234567890.5"), None, Decimal("7")],
+    "day": [dt.date(1969, 12, 31), dt.date(2020, 2, 29), None, dt.date(1, 1, 1)],
+    "at": [dt.datetime(2020, 1, 1, 0, 0, 0, 1), dt.datetime(1900, 1, 1), None,
+           dt.datetime(2000, 1, 1)],
+    "s": ["b", LONG, None, "a"],
+    "raw": [b"\x00", b"\xff" * 20, None, b"\x01"],
+}  # fmt: skip
+
+
+def metadata(properties: dict[str, str], order: list[int]) -> dict[str, Any]:
+    body = [
+        {"id": key, "name": name, "required": False, "type": kind}
+        for key, (name, kind) in KINDS.items()
+    ]
+    sort = [{"source-id": one, "transform": "identity", "direction": "asc",
+             "null-order": "nulls-first"} for one in order]  # fmt: skip
+    return {
+        "format-version": 2, "current-schema-id": 0, "default-sort-order-id": 1,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": body}],
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "sort-orders": [{"order-id": 1, "fields": sort}], "properties": properties,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Output:
+    """A file of two row groups."""
+    columns = columns_of(metadata({}, [])["schemas"][0])
+    path = tmp_path_factory.mktemp("metrics") / "file.parquet"
+    writer = FileWriter(path, columns, Writer())
+    table = pa.table(ROWS, schema=arrow.schema_of(columns))
+    writer.write(table.slice(0, 2))
+    writer.write(table.slice(2))
+    writer.close()
+    return writer.output("file:///x.parquet")
+
+
+def made(output: Output, properties: dict[str, str], order: tuple[int, ...] = ()) -> Any:
+    body = metadata(properties, list(order))
+    return Entries(body, properties, 0, 1).of(output, {}).file.values()
+
+
+def value(key: int, raw: bytes) -> Any:
+    return from_bytes(TypeAdapter(IcebergType).validate_python(KINDS[key][1]), raw)
+
+
+def test_bounds_and_counts_are_those_of_the_rows(output: Output) -> None:
+    found = made(output, {"write.metadata.metrics.default": "full"})
+    assert found[fields.RECORDS] == 4
+    assert found[fields.VALUES] == dict.fromkeys(KINDS, 4)
+    assert found[fields.NULLS] == dict.fromkeys(KINDS, 1)
+    assert found[fields.NANS] == {4: 1, 5: 3}
+    assert 5 not in found[fields.LOWER]  # no number
+    for key, (name, kind) in KINDS.items():
+        if key == 5:
+            continue
+        known = [one for one in ROWS[name] if one is not None]
+        known = [one for one in known if not (isinstance(one, float) and math.isnan(one))]
+        ends = [value(key, found[side][key]) for side in (fields.LOWER, fields.UPPER)]
+        assert [_plain(one) for one in ends] == [_plain(min(known)), _plain(max(known))], kind
+
+
+def _plain(one: Any) -> Any:
+    if isinstance(one, dt.datetime):
+        return pc.cast(pa.scalar(one, pa.timestamp("us")), pa.int64()).as_py()
+    if isinstance(one, dt.date):
+        return (one - dt.date(1970, 1, 1)).days
+    return one
+
+
+def test_sizes_are_those_of_the_chunks(output: Output) -> None:
+    found = made(output, {})
+    assert found[fields.COLUMN_SIZES].keys() == KINDS.keys()
+    assert 0 < sum(found[fields.COLUMN_SIZES].values()) < output.size
+    assert found[fields.SPLITS] == list(output.split_offsets)
+
+
+def test_texts_are_cut_to_characters(output: Output) -> None:
+    found = made(output, {"write.metadata.metrics.default": "truncate(3)"})
+    assert found[fields.LOWER][10].decode() == "a"
+    upper = found[fields.UPPER][10].decode()
+    assert len(upper) == 3
+    assert upper > LONG
+    assert found[fields.LOWER][11] == b"\x00"
+    assert 11 not in found[fields.UPPER]  # nothing short is above
+
+
+@pytest.mark.parametrize(
+    ("properties", "order", "bounded", "counted"),
+    [
+        ({"write.metadata.metrics.default": "counts"}, (), set(), set(KINDS)),
+        ({"write.metadata.metrics.default": "counts"}, (2,), {2}, set(KINDS)),
+        ({"write.metadata.metrics.default": "none"}, (), set(), set()),
+        ({"write.metadata.metrics.column.i": "none"}, (), set(KINDS) - {2, 5, 11},
+         set(KINDS) - {2}),
+        ({"write.metadata.metrics.default": "none", "write.metadata.metrics.column.l": "full"}, (),
+         {3}, {3}),
+        ({"write.metadata.metrics.max-inferred-column-defaults": "3"}, (), {1, 2, 3}, {1, 2, 3}),
+        ({"write.metadata.metrics.max-inferred-column-defaults": "3"}, (8,), {1, 2, 3, 8},
+         {1, 2, 3, 8}),
+        ({"write.metadata.metrics.column.i": "nonsense"}, (), set(KINDS) - {5, 11}, set(KINDS)),
+    ],
+)  # fmt: skip
+def test_modes(
+    output: Output,
+    properties: dict[str, str],
+    order: tuple[int, ...],
+    bounded: set[int],
+    counted: set[int],
+) -> None:
+    found = made(output, properties, order)
+    assert set(found[fields.UPPER]) == bounded
+    assert set(found[fields.VALUES]) == counted
+    assert set(found[fields.COLUMN_SIZES]) == counted
+    assert set(found[fields.NANS]) == counted & {4, 5}

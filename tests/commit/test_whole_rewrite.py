@@ -1,0 +1,120 @@
+"""Files are rewritten and committed without a JVM, and readers see the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reconciler.commit import changes
+from reconciler.commit.backend import Table as EngineTable
+from reconciler.commit.entries import Entries
+from reconciler.commit.request import Accepted
+from reconciler.commit.sending import commit
+from reconciler.commit.snapshot import Names
+from reconciler.engines.delete_file import DeleteFile
+from reconciler.rewrite import rewriting
+from reconciler.rewrite.columns import columns_of
+from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.task import Key, Made, Order, Resources, Task
+from reconciler.rewrite.witness import DataFile
+from tests.commit.test_requests import Table
+from tests.delete_commits import delete_equal
+from tests.rewrite.model import table_of
+
+
+class Numbers(Table):
+    """Ten files of a hundred rows each."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        for n in range(1, 8):
+            self.append(*range(n * 100, n * 100 + 100))
+
+    def visible(self) -> list[int]:
+        """The rows that a reader sees, by the rule of the specification over the files that
+        pyiceberg's manifests name: it reads no equality deletes itself."""
+        table = self.catalog.load_table("jobs.t")
+        data, keys = [], []
+        for manifest in table.current_snapshot().manifests(table.io):
+            for entry in manifest.fetch_manifest_entry(table.io):
+                place = entry.data_file.file_path.removeprefix("file://")
+                ids = pq.read_table(place).column("id").to_pylist()
+                (keys if int(entry.data_file.content) == 2 else data).append(
+                    (int(entry.sequence_number), ids)
+                )
+        return sorted(
+            one
+            for sequence, ids in data
+            for one in ids
+            if not any(one in gone and sequence < later for later, gone in keys)
+        )
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Numbers:
+    return Numbers(tmp_path / "own")
+
+
+def rewritten(engine: EngineTable, directory: Path, head: int) -> tuple[Made, list[str]]:
+    """All live files in one, in descending order."""
+    shape = table_of(columns_of(engine.schema()))
+    live = engine.live(head)
+    tasks = engine.tasks(head, live.files.path.tolist())
+    known = {file.path: delete_of(file) for file in engine.delete_files(head)}
+    inputs = tuple(
+        DataFile(
+            path, file.rows, file.size, file.sequence,
+            deletes=tuple(known[one] for one in sorted(file.deletes.equality)),
+        )
+        for path, file in tasks.items()
+    )  # fmt: skip
+    order = Order((Key(1, descending=True),))
+    paths = (f"file://{directory}/rewritten.parquet",)
+    task = Task(shape, inputs, order, paths, group_rows=400)
+    return rewriting.rewritten(task, None, Resources(1 << 30)), list(tasks)
+
+
+def delete_of(file: DeleteFile) -> Delete:
+    return Delete(file.path, file.format, file.sequence, file.place, file.everywhere, file.rows,
+                  file.data_file, file.keys, file.offset, file.size)  # fmt: skip
+
+
+def head_of(engine: EngineTable) -> int:
+    head = engine.head()
+    assert head is not None
+    return head
+
+
+def test_a_rewrite_beside_a_writer_that_deletes(table: Numbers, tmp_path: Path) -> None:
+    """A delete that is committed between reading and the commit applies to the new files too."""
+    delete_equal(table.catalog.load_table("jobs.t"), "id", [150, 250])
+    engine = EngineTable(table.live(), tmp_path / "cache")
+    head = head_of(engine)
+    sequence = engine.live(head).files.sequence.max()
+    read = engine.snapshot(head)
+    assert read is not None
+    assert read.sequence_number > sequence
+    made, inputs = rewritten(engine, tmp_path, head)
+    delete_equal(table.catalog.load_table("jobs.t"), "id", [151])
+    table.append(9_999)
+    before = table.visible()
+    assert not {150, 250, 151} & set(before)
+    engine.refresh()
+    entries = Entries(engine.state.metadata, engine.properties(), 0, 0)
+    added = [entries.of(file, {}) for file in made.files]
+    live = engine.live(head_of(engine))
+    change = changes.replace_files(live, inputs, added, read.sequence_number)
+    assert isinstance(commit(engine.table, change, Names()).answer, Accepted)
+    assert table.visible() == before
+    engine.refresh()
+    after: Any = engine.tasks(head_of(engine), [file.path for file in made.files])
+    (file,) = after.values()
+    assert file.sequence == read.sequence_number
+    assert len(file.deletes.equality) == 1
+    stored = pq.read_table(tmp_path / "rewritten.parquet").column("id").to_pylist()
+    assert stored == sorted(stored, reverse=True)
+    assert pa.array(stored).null_count == 0
