@@ -1,4 +1,4 @@
-"""`layoutctl demo`: the whole loop on generated data, in one directory, in about five minutes."""
+"""`layoutctl demo`: the whole loop on generated data, in one directory, in a few minutes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def register(app: typer.Typer) -> None:
         ] = False,
     ) -> None:
         """Run the whole loop on TPC-H data: observe, plan, apply, compare, again."""
-        from reconciler.demo import data, script
+        from reconciler.demo import choose, data, script
 
         place = data.prepare(directory)
         scale = data.QUICK if quick else data.FULL
-        script.run(script.Demo(place, scale, typer.echo))
+        script.run(script.Demo(place, scale, typer.echo, *choose.team_of(place)))

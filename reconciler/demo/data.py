@@ -81,7 +81,7 @@ class Place:
 
     @property
     def logs(self) -> Path:
-        return self.root / "spark-events"
+        return self.root / "query-logs"
 
 
 def prepare(root: Path) -> Place:

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.demo import data, measure, reporting, tpch, witness
+from reconciler.demo import compare, data, measure, tpch, witness
 from reconciler.demo.measure import Reading
-from reconciler.demo.reporting import QueryRun
+from reconciler.demo.team import QueryRun, Team
 from reconciler.demo.tpch import Query
-from reconciler.errors import EXIT_OK, InternalError, UnavailableError
-from reconciler.format import count, duration, iec, percent
+from reconciler.errors import EXIT_OK, InternalError
+from reconciler.format import duration, iec
 from reconciler.plan.ledger import ReadCheck
+from reconciler.spark.session import runtime
 from reconciler.table.schema import Schema
 
 ROUND_SEED, SHIFT_SEED = 1, 2
@@ -64,10 +65,14 @@ class Demo:
     """How much data it makes."""
     say: Callable[[str], None]
     """Receives the demo's text, line by line."""
+    team: Team
+    """Runs the queries."""
+    why: str
+    """Says why it is this team."""
     started: float = field(default_factory=time.monotonic)
     """Monotonic time of the start, in seconds."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """Numbers for bench/: planned bytes by layout, checksums that differ, seconds."""
+    """Numbers for bench/: planned bytes by layout, results that stayed the same, seconds."""
 
     @property
     def config(self) -> CatalogConfig:
@@ -83,8 +88,20 @@ class Demo:
         self.say(f"\n=== {text}   [{clock}]\n")
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the queries read from the tables as they are laid out at one time."""
+
+    round: list[Reading]
+    """Of the first round's queries, in their order."""
+    all_22: list[Reading]
+    """Of all TPC-H queries, in their order."""
+
+
 def run(demo: Demo) -> Mapping[str, Any]:
     """Run the whole demo. Raises ReconcilerError if a step cannot be carried out."""
+    runtime.spark_home()  # `apply` needs both; better now than after minutes of work
+    runtime.check_java()
     opening(demo)
     generated = arrival(demo)
     verb(demo, "observe", "demo.tpch.lineitem")
@@ -92,12 +109,15 @@ def run(demo: Demo) -> Mapping[str, Any]:
     queries = tpch.draw(tpch.ROUND_ONE, ROUND_SEED, demo.scale.largest_order)
     before = first_round(demo, queries)
     first_plan(demo)
-    layouts = {"before": _readings(demo, queries, others), "22 before": _all_22(demo, others)}
+    layouts = {"before": _layout(demo, queries, others)}
     stood = locations(demo)
-    _copy_for_iceberg(demo)
+    sorting = _copy_for_iceberg(demo)
     apply_first(demo)
-    again(demo, queries, before, layouts, others)
-    second_reader(demo, queries, (stood, layouts["before"]), (locations(demo), layouts["after"]))
+    again(demo, queries, before, layouts, others, sorting)
+    if demo.team.engine != witness.ENGINE:
+        places = (stood, locations(demo))
+        planned = (layouts["before"].round, layouts["after"].round)
+        demo.facts |= compare.second_reader(demo.say, queries, *zip(places, planned, strict=True))
     second_reconcile(demo, generated)
     ending(demo)
     return demo.facts
@@ -108,22 +128,20 @@ def opening(demo: Demo) -> None:
     demo.title("What will happen")
     demo.say(
         f"TPC-H at scale {demo.scale.scale_factor:g} arrives in an embedded Iceberg catalog in "
-        "the order its generator makes it.\nA reporting team queries it with Spark. layoutctl "
-        "reads the event log, plans, rewrites and checks itself.\n"
+        f"the order its generator makes it.\nA reporting team queries it with {demo.team.engine}. "
+        "layoutctl reads the query log, plans, rewrites and checks itself.\n"
     )
     demo.say(f"Directory  {demo.place.root}  (all of it may be deleted afterwards)")
     demo.say(f"Disk       about {iec(DISK_BYTES * demo.scale.scale_factor)}; {iec(free)} free")
-    demo.say(f"Versions   {_versions()}")
+    demo.say(f"Team       {demo.team.engine}: {demo.why}")
+    demo.say(f"Versions   {_versions(demo.team)}")
 
 
-def _versions() -> str:
+def _versions(team: Team) -> str:
     from importlib.metadata import version
 
-    from reconciler.spark.session import runtime
-
-    runtime.check_java()
-    parts = [f"{name} {version(name)}" for name in ("pyspark", "pyiceberg", "tpchgen-cli")]
-    return ", ".join([*parts, f"Iceberg {runtime.ICEBERG_RUNTIME.revision}"])
+    parts = [f"{name} {version(name)}" for name in ("pyiceberg", "tpchgen-cli")]
+    return ", ".join([*parts, *team.versions()])
 
 
 def arrival(demo: Demo) -> Path:
@@ -156,20 +174,16 @@ def write_documents(demo: Demo) -> None:
 
 
 def first_round(demo: Demo, queries: Sequence[Query]) -> tuple[QueryRun, ...]:
-    demo.title("A day of queries, in Spark")
-    runs, log = reporting.run_round(demo.place, queries, "reporting")
-    by_name = _by_name(runs)
-    rows = [
-        (name, count(len(group)), _mean_files(group), iec(sum(run.bytes for run in group)))
-        for name, group in by_name.items()
-    ]
-    _table(demo, ("TEMPLATE", "RUNS", "FILES OPENED / RUN", "SPARK bytesRead"), rows)
-    demo.say(
-        "Spark's bytesRead is a rough measure: it misses column chunks that Iceberg reads on\n"
-        "threads of its own, and counts gaps read along. Planned bytes, from footers, lead below.\n"
-    )
-    verb(demo, "workload", "import", str(log))
+    demo.title(f"A day of queries, in {demo.team.engine}")
+    runs, log = demo.team.run_round(queries)
+    compare.opened(demo.say, runs, demo.team.bytes_name)
+    demo.say(demo.team.caution)
+    _import(demo, log)
     return runs
+
+
+def _import(demo: Demo, log: Path) -> None:
+    verb(demo, "workload", "import", *demo.team.import_options, str(log))
 
 
 def first_plan(demo: Demo) -> None:
@@ -179,9 +193,14 @@ def first_plan(demo: Demo) -> None:
     verb(demo, "plan", "-f", "layouts", "demo.tpch.orders")
 
 
-def _copy_for_iceberg(demo: Demo) -> None:
-    """Create a second table over the present files, for Iceberg's own procedure."""
-    data.copy_of(data.open_catalog(demo.place), "lineitem", ICEBERG_SORT)
+def _copy_for_iceberg(demo: Demo) -> tuple[str, ...]:
+    """Create a second table over the present files, for Iceberg's own procedure; return the
+    statements that call it, () if the team's engine has none."""
+    copy = f"{data.NAMESPACE}.{ICEBERG_SORT}"
+    statements = demo.team.iceberg_sort(copy, demo.scale.target_bytes)
+    if statements:
+        data.copy_of(data.open_catalog(demo.place), "lineitem", ICEBERG_SORT)
+    return statements
 
 
 def apply_first(demo: Demo) -> None:
@@ -209,81 +228,31 @@ def again(
     demo: Demo,
     queries: Sequence[Query],
     before: tuple[QueryRun, ...],
-    layouts: dict[str, list[Reading]],
+    layouts: dict[str, Layout],
     others: Mapping[str, Schema],
+    sorting: Sequence[str],
 ) -> None:
-    demo.title("The same queries in another order, and Iceberg's own sort of a copy")
-    layouts["after"] = _readings(demo, queries, others)
-    layouts["22 after"] = _all_22(demo, others)
+    """Run the queries again and compare. sorting: statements by which Iceberg sorts the copy."""
+    beside = ", and Iceberg's own sort of a copy" if sorting else ""
+    demo.title(f"The same queries in another order{beside}")
+    layouts["after"] = _layout(demo, queries, others)
     shuffled = tpch.reordered(queries, ROUND_SEED + 100)
-    after, _ = reporting.run_round(demo.place, shuffled, "reporting", (_iceberg_sort(demo),))
-    copies = {"lineitem": ICEBERG_SORT}
-    layouts["iceberg"] = _readings(demo, queries, others, copies)
-    layouts["22 iceberg"] = _all_22(demo, others, copies)
-    _checksums(demo, before, after)
-    _compare(demo, queries, before, after, layouts)
-    _compare_22(demo, layouts)
-
-
-def _iceberg_sort(demo: Demo) -> str:
-    table, target = f"{data.NAMESPACE}.{ICEBERG_SORT}", demo.scale.target_bytes
-    return (
-        f"call {data.CATALOG}.system.rewrite_data_files(table => '{table}', strategy => 'sort', "
-        "sort_order => 'l_shipdate', options => map('rewrite-all', 'true', "
-        f"'target-file-size-bytes', '{target}'))"
-    )
-
-
-def _checksums(demo: Demo, before: Sequence[QueryRun], after: Sequence[QueryRun]) -> None:
-    results = {run.label: run.checksum for run in after}
-    differing = [run.label for run in before if results[run.label] != run.checksum]
-    demo.facts["differing results"] = differing
-    if differing:
-        raise InternalError(
-            f"{len(differing)} of {len(before)} results changed after the rewrite",
-            details=tuple(differing[:5]),
-        )
-    demo.say(f"Results: all {len(before)} checksums equal.\n")
-
-
-def _compare(
-    demo: Demo,
-    queries: Sequence[Query],
-    before: Sequence[QueryRun],
-    after: Sequence[QueryRun],
-    layouts: Mapping[str, list[Reading]],
-) -> None:
-    """Print planned bytes per template in three layouts, and the files that Spark opened."""
-    runs_before, runs_after = _by_name(before), _by_name(after)
-    rows: list[Sequence[str]] = []
-    for name in runs_before:
-        mine = [number for number, query in enumerate(queries) if query.name == name]
-        now, later, theirs = (
-            sum(layouts[key][number].bytes for number in mine)
-            for key in ("before", "after", "iceberg")
-        )
-        files = f"{_mean_files(runs_before[name])} -> {_mean_files(runs_after[name])}"
-        worse = "worse" if later > 1.01 * now else ""
-        rows.append((name, files, iec(now), iec(later), iec(theirs), worse))
-    totals = {key: sum(r.bytes for r in layouts[key]) for key in ("before", "after", "iceberg")}
-    rows.append(("all", "", *(iec(totals[key]) for key in ("before", "after", "iceberg")), ""))
-    heads = ("TEMPLATE", "FILES OPENED / RUN", "PLANNED BEFORE", "AFTER", "ICEBERG SORT", "")
-    _table(demo, heads, rows, text=(0, 5))
-    opened = [sum(run.bytes for run in runs) for runs in (before, after)]
-    demo.say(
-        f"After / before: {percent(totals['after'] / totals['before'])} of the planned bytes; "
-        f"Iceberg's sort, given the column: {percent(totals['iceberg'] / totals['before'])}.\n"
-        f"Spark's own bytesRead fell from {iec(opened[0])} to {iec(opened[1])}."
-    )
-    demo.facts |= {f"planned {key}": value for key, value in totals.items()}
-    demo.facts["spark before"], demo.facts["spark after"] = opened
-    demo.facts["files agree"] = _files_agree(queries, before, layouts["before"]) and _files_agree(
-        queries, after, layouts["after"]
-    )
-
-
-Planned = tuple[Mapping[str, str], Sequence[Reading]]
-"""Where tables' metadata is, by name, and what each query was planned to read there."""
+    after, _ = demo.team.run_round(shuffled, sorting)
+    if sorting:
+        layouts["iceberg"] = _layout(demo, queries, others, {"lineitem": ICEBERG_SORT})
+    demo.facts["same results"] = compare.same_results(before, after)
+    demo.say(f"Results: all {demo.facts['same results']} checksums equal.\n")
+    rounds = {key: layout.round for key, layout in layouts.items()}
+    demo.facts |= compare.templates(demo.say, queries, (before, after), rounds)
+    if demo.team.bytes_name:
+        counted = [sum(run.bytes or 0 for run in runs) for runs in (before, after)]
+        demo.say(f"{demo.team.bytes_name} went from {' to '.join(iec(n) for n in counted)}.")
+        demo.facts["counted"] = counted
+    demo.facts["files agree"] = compare.files_agree(
+        queries, before, rounds["before"]
+    ) and compare.files_agree(queries, after, rounds["after"])
+    every = {key: layout.all_22 for key, layout in layouts.items()}
+    demo.facts |= compare.all_22(demo.say, every)
 
 
 def locations(demo: Demo) -> dict[str, str]:
@@ -294,81 +263,14 @@ def locations(demo: Demo) -> dict[str, str]:
     }
 
 
-def second_reader(demo: Demo, queries: Sequence[Query], *layouts: Planned) -> None:
-    """Print how many files DuckDB opens for one query of each template, in layouts of the same
-    rows."""
-    try:
-        connection = witness.connect()
-    except UnavailableError as error:
-        demo.say(f"No second reader: {error.what}.")
-        return
-    first = {query.name: number for number, query in reversed(list(enumerate(queries)))}
-    rows: list[set[str]] = [set() for _ in first]
-    counts = []
-    for tables, planned in layouts:
-        opened = 0
-        for number, seen in zip(sorted(first.values()), rows, strict=True):
-            found = witness.opened(connection, queries[number].sql, measure.DIALECT, tables)
-            opened += sum(found.files[name] for name in data.FACTS)
-            seen.add(found.checksum)
-        expected = sum(round(planned[number].files) for number in first.values())
-        counts.append((opened, expected))
-    same = sum(len(checksums) == 1 for checksums in rows)
-    opened_files = ", then ".join(
-        f"{opened} files where {plan} were planned" for opened, plan in counts
-    )
-    demo.say(
-        f"DuckDB, which shares no code with Spark or layoutctl, ran a query of each template on\n"
-        f"both layouts. It opened {opened_files}; {same} of {len(rows)} returned the same rows."
-    )
-    demo.facts["second reader"] = {"files": counts, "same rows": same, "queries": len(rows)}
-
-
-def _files_agree(
-    queries: Sequence[Query], runs: Sequence[QueryRun], planned: Sequence[Reading]
-) -> bool:
-    """Whether Spark opened exactly the data files that were planned, in every execution.
-
-    Spark may skip more: it filters by values that a join finds at run time.
-    """
-    expected = {
-        query.label: round(plan.files) for query, plan in zip(queries, planned, strict=True)
-    }
-    return all(run.files <= expected[run.label] for run in runs)
-
-
-def _compare_22(demo: Demo, layouts: Mapping[str, list[Reading]]) -> None:
-    """Print the planned bytes of all 22 TPC-H queries, whether or not a layout can help them."""
-    demo.say("\nAll 22 TPC-H queries, planned bytes of lineitem and orders (not executed):")
-    cells = []
-    for number, query in enumerate(tpch.all_22()):
-        now, later, theirs = (
-            layouts[f"22 {key}"][number].bytes for key in ("before", "after", "iceberg")
-        )
-        if now:
-            cells.append(f"{query.name} {later / now:.2f}/{theirs / now:.2f}")
-    for start in range(0, len(cells), 6):
-        demo.say("  " + "  ".join(cell.ljust(14) for cell in cells[start : start + 6]).rstrip())
-    sums = {
-        key: sum(reading.bytes for reading in layouts[f"22 {key}"])
-        for key in ("before", "after", "iceberg")
-    }
-    demo.say(
-        f"  after / before and, behind the slash, Iceberg's sort / before; all 22 together "
-        f"{sums['after'] / sums['before']:.2f}/{sums['iceberg'] / sums['before']:.2f}"
-    )
-    demo.facts |= {f"planned 22 {key}": value for key, value in sums.items()}
-
-
 def second_reconcile(demo: Demo, generated: Path) -> None:
     demo.title("A new batch, and people ask for something else")
     catalog = data.open_catalog(demo.place)
     data.arrive(catalog, generated, demo.scale.last_parts)
     queries = tpch.draw(tpch.ROUND_TWO, SHIFT_SEED, demo.scale.largest_order)
-    runs, log = reporting.run_round(demo.place, queries, "reporting")
-    rows = [(name, count(len(group)), _mean_files(group)) for name, group in _by_name(runs).items()]
-    _table(demo, ("TEMPLATE", "RUNS", "FILES OPENED / RUN"), rows)
-    verb(demo, "workload", "import", str(log))
+    runs, log = demo.team.run_round(queries)
+    compare.opened(demo.say, runs)
+    _import(demo, log)
     verb(demo, "plan", "-f", "layouts", "demo.tpch.lineitem")
     verb(demo, "apply", "-f", "layouts", "--until-converged", "--auto-approve")
     demo.title("And now?")
@@ -436,57 +338,21 @@ def _shorter(demo: Demo, argument: str) -> str:
     return argument.replace(f"{demo.place.root}/", "")
 
 
-def _readings(
+def _layout(
     demo: Demo,
     queries: Sequence[Query],
     others: Mapping[str, Schema],
     copies: Mapping[str, str] | None = None,
-) -> list[Reading]:
+) -> Layout:
+    """Measure the tables as they are now. others: schemas that queries join; copies: name in
+    queries -> the table that is measured in its place."""
     tables = {name: (data.NAMESPACE, (copies or {}).get(name, name)) for name in data.FACTS}
     views = measure.views_of(demo.config, tables, demo.cache)
-    return measure.readings(views, queries, others)
-
-
-def _all_22(
-    demo: Demo, others: Mapping[str, Schema], copies: Mapping[str, str] | None = None
-) -> list[Reading]:
-    return _readings(demo, tpch.all_22(), others, copies)
+    found = measure.readings(views, (*queries, *tpch.all_22()), others)
+    return Layout(found[: len(queries)], found[len(queries) :])
 
 
 def _schema(demo: Demo, name: str) -> Schema:
     from reconciler.catalog.observe import observe_table
 
     return observe_table(demo.config, (data.NAMESPACE, name), demo.cache).schema
-
-
-def _by_name(runs: Sequence[QueryRun]) -> dict[str, list[QueryRun]]:
-    """Return the runs by template, in the order of the mixes."""
-    order = list(dict.fromkeys(name for name, _ in (*tpch.ROUND_ONE, *tpch.ROUND_TWO)))
-    grouped: dict[str, list[QueryRun]] = {}
-    for run in sorted(runs, key=lambda run: (order.index(run.name), run.label)):
-        grouped.setdefault(run.name, []).append(run)
-    return grouped
-
-
-def _mean_files(runs: Sequence[QueryRun]) -> str:
-    opened = sum(run.files for run in runs) / len(runs)
-    held = max(run.scanned for run in runs)
-    return f"{opened:,.0f} of {count(held)}"
-
-
-def _table(
-    demo: Demo,
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    text: Sequence[int] = (0,),
-) -> None:
-    """Print aligned columns; those in `text` to the left."""
-    every = [heads, *rows]
-    widths = [max(len(row[column]) for row in every) for column in range(len(heads))]
-    for row in every:
-        cells = [
-            cell.ljust(width) if column in text else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        demo.say("  ".join(cells).rstrip())
-    demo.say("")

@@ -22,6 +22,7 @@ import numpy as np
 from reconciler.errors import UnavailableError
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 
+ENGINE = "DuckDB"
 EXTENSIONS = ("avro", "iceberg")
 """In the order of loading: DuckDB reads manifests, which are Avro files, by the first."""
 
@@ -32,10 +33,14 @@ DATE_UNITS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """One query: files: data files opened, by table; checksum: of its rows as a multiset."""
+    """What DuckDB did for one query."""
 
     files: Mapping[str, int]
+    """Number of data files that it opened, by table."""
+    scans: Mapping[str, int]
+    """Number of times that it scanned each table."""
     checksum: str
+    """Hash of the rows as a multiset."""
 
 
 def connect() -> Any:
@@ -56,6 +61,7 @@ def connect() -> Any:
             connection.execute(f"load '{path}'")
         except duckdb.Error as error:
             raise _unavailable(f"DuckDB {version} does not load {path.name}: {error}") from error
+    connection.execute("pragma enable_profiling = 'no_output'")  # `opened` asks for the profile
     return connection
 
 
@@ -82,14 +88,16 @@ def opened(connection: Any, sql: str, dialect: str, tables: Mapping[str, str]) -
     its metadata file; other tables are DuckDB's own."""
     text = _on_tables(sql, dialect, tables)
     rows = connection.execute(text).fetchall()
-    explained = connection.execute(f"explain (analyze, format json) {text}").fetchall()
-    files = dict.fromkeys(tables, 0)
-    for scan in _scans(json.loads(explained[0][1])):
+    profile = json.loads(connection.get_profiling_information())
+    files, scans = dict.fromkeys(tables, 0), dict.fromkeys(tables, 0)
+    for scan in _scans(profile):
         for name, location in tables.items():
             if _data_directory(location) in str(scan.get("Filename(s)", "")):
                 files[name] += int(scan[FILES_READ])
+                scans[name] += 1
     lines = sorted(repr(row) for row in rows)
-    return Opened(files, hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12])
+    checksum = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+    return Opened(files, scans, checksum)
 
 
 def as_duckdb_prunes(files: FileTable) -> FileTable:

@@ -13,7 +13,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from reconciler.catalog.metadata import schema_of
 from reconciler.catalog.observe import observe_table
-from reconciler.demo import data, script, tpch, witness
+from reconciler.demo import compare, data, script, tpch, witness
+from reconciler.demo.duckdb_team import DuckDbTeam
 from reconciler.errors import UnavailableError
 from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
@@ -124,13 +125,13 @@ def test_an_extension_that_is_not_installed_is_one_clear_error(
 def test_the_demo_counts_what_duckdb_opens_beside_what_was_planned(tmp_path: Path) -> None:
     said: list[str] = []
     scale = data.Scale(scale_factor=0.001, parts=4, late_parts=1, target_bytes=1 << 20)
-    demo = script.Demo(data.prepare(tmp_path), scale, said.append)
+    place = data.prepare(tmp_path)
+    demo = script.Demo(place, scale, said.append, DuckDbTeam(place), "the test asks for it")
     script.arrival(demo)
     queries = tpch.draw((("Q6", 2), ("order lookup", 1)), 1, scale.largest_order)
     others = {name: script._schema(demo, name) for name in data.OTHERS}
-    layout = script.locations(demo), script._readings(demo, queries, others)
-    script.second_reader(demo, queries, layout, layout)
-    found = demo.facts["second reader"]
+    layout = script.locations(demo), script._layout(demo, queries, others).round
+    found = compare.second_reader(said.append, queries, layout, layout)["second reader"]
     assert found["same rows"] == found["queries"] == 2
     opened, planned = found["files"][0]
     assert opened == planned > 0

@@ -1,4 +1,5 @@
-"""The demo's reporting team: runs queries in a plain Spark SQL shell and reads its event log.
+"""The reporting team that has a JDK: runs queries in a plain Spark SQL shell and reads its event
+log.
 
 This is the user's side of the demo, so it uses none of our code: `spark-sql` with Iceberg's
 catalog, an event log, and a comment in front of each statement that names its template. Bytes and
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.demo.data import CATALOG, NAMESPACE, Place
+from reconciler.demo.team import QueryRun
 from reconciler.demo.tpch import Query
 from reconciler.errors import UnavailableError
 from reconciler.spark.session import class_archive, runtime
@@ -32,60 +34,66 @@ and a concurrent collector cost such a round half of its CPU time and save nothi
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRun:
-    """The result of one execution and its figures from Spark's event log."""
+class SparkTeam:
+    """Runs each round in one `spark-sql`."""
 
-    label: str
-    """The name of this execution, unique in its round."""
-    name: str
-    """The name of the query."""
-    checksum: str
-    """Hash of the rows that it returned."""
-    bytes: int
-    """Sum of Bytes Read over its tasks, of all tables."""
-    files: int
-    """Number of data files that its scans of the fact tables opened."""
-    scanned: int
-    """Number of data files that these tables held."""
-    seconds: float
-    """Wall-clock time in seconds."""
+    place: Place
+    """The directory of the demo."""
+    engine: str = "Spark"
+    bytes_name: str = "SPARK bytesRead"
+    caution: str = (
+        "Spark's bytesRead is a rough measure: it misses column chunks that Iceberg reads on\n"
+        "threads of its own, and counts gaps read along. Planned bytes, from footers, lead below.\n"
+    )
+    import_options: tuple[str, ...] = ()
 
+    def versions(self) -> tuple[str, ...]:
+        from importlib.metadata import version
 
-def run_round(
-    place: Place, queries: Sequence[Query], title: str, afterwards: Sequence[str] = ()
-) -> tuple[tuple[QueryRun, ...], Path]:
-    """Run the queries in the given order; return the result of each, and the event log's path.
+        return (f"pyspark {version('pyspark')}", f"Iceberg {runtime.ICEBERG_RUNTIME.revision}")
 
-    afterwards: further statements of the same session, which are not measured.
-    """
-    before = set(place.logs.iterdir())
-    statements = [_statement(query) for query in queries]
-    statements += [f"select '{MARK}{AFTERWARDS}';\n{extra};\n" for extra in afterwards]
-    printed = spark_sql(place, statements, title)
-    log = _new_log(before, place.logs)
-    recorded = read_event_log(log)
-    checksums = _checksums(printed)
-    runs = []
-    for query in queries:
-        measured = recorded.get(query.label)
-        if measured is None or query.label not in checksums:
-            raise UnavailableError(
-                f"Spark recorded nothing of {query.label} in {log}", do="run the demo again"
-            )
-        runs.append(QueryRun(query.label, query.name, checksums[query.label], *measured))
-    return tuple(runs), log
+    def run_round(
+        self, queries: Sequence[Query], afterwards: Sequence[str] = ()
+    ) -> tuple[tuple[QueryRun, ...], Path]:
+        """Run the queries in this order; return the result of each, and the event log's path.
+
+        Raises UnavailableError if Spark fails or recorded nothing of a query.
+        """
+        before = set(self.place.logs.iterdir())
+        statements = [_statement(query) for query in queries]
+        statements += [f"select '{MARK}{AFTERWARDS}';\n{extra};\n" for extra in afterwards]
+        printed = spark_sql(self.place, statements, "reporting")
+        log = _new_log(before, self.place.logs)
+        recorded = read_event_log(log)
+        checksums = _checksums(printed)
+        runs = []
+        for query in queries:
+            measured = recorded.get(query.label)
+            if measured is None or query.label not in checksums:
+                raise UnavailableError(
+                    f"Spark recorded nothing of {query.label} in {log}", do="run the demo again"
+                )
+            runs.append(QueryRun(query.label, query.name, checksums[query.label], *measured))
+        return tuple(runs), log
+
+    def iceberg_sort(self, table: str, target_bytes: int) -> tuple[str, ...]:
+        return (
+            f"call {CATALOG}.system.rewrite_data_files(table => '{table}', strategy => 'sort', "
+            "sort_order => 'l_shipdate', options => map('rewrite-all', 'true', "
+            f"'target-file-size-bytes', '{target_bytes}'))",
+        )
 
 
 def _statement(query: Query) -> str:
     return f"select '{MARK}{query.label}';\n/* {query.label} */ {query.sql};\n"
 
 
-def spark_sql(place: Place, statements: Sequence[str], title: str, log: bool = True) -> str:
+def spark_sql(place: Place, statements: Sequence[str], title: str) -> str:
     """Run statements in `spark-sql` and return its standard output."""
     script = place.root / "round.sql"
     script.write_text("\n".join(statements))
     home = runtime.spark_home()
-    conf = spark_conf(place, title, log)
+    conf = spark_conf(place, title)
     command = [str(home / "bin" / "spark-sql"), "--master", "local[*]"]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
@@ -110,7 +118,7 @@ def _telling(text: str) -> list[str]:
     return (errors or lines)[:4]
 
 
-def spark_conf(place: Place, title: str, log: bool) -> dict[str, str]:
+def spark_conf(place: Place, title: str) -> dict[str, str]:
     """Return the settings of an Iceberg catalog over the demo's SQLite file, and one uncompressed
     event log."""
     prefix = f"spark.sql.catalog.{CATALOG}"
@@ -133,7 +141,7 @@ def spark_conf(place: Place, title: str, log: bool) -> dict[str, str]:
         f"{prefix}.uri": f"jdbc:sqlite:{place.database}?busy_timeout=30000",
         f"{prefix}.warehouse": place.warehouse.as_uri(),
         f"{prefix}.jdbc.schema-version": "V1",
-        "spark.eventLog.enabled": str(log).lower(),
+        "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": place.logs.as_uri(),
         "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.compress": "false",
@@ -172,17 +180,15 @@ def _checksums(printed: str) -> dict[str, str]:
     }
 
 
-def read_event_log(log: Path) -> dict[str, tuple[int, int, int, float]]:
-    """Return, per labelled execution, (bytes read, files opened, files of its tables, seconds)."""
-    reader = _Recorded({}, {}, {}, {}, {}, {}, {})
+def read_event_log(log: Path) -> dict[str, tuple[int, int, int]]:
+    """Return, per labelled execution, (files opened, files of its tables, bytes read)."""
+    reader = _Recorded({}, {}, {}, {}, {})
     for event in _events(log):
         _take(reader, event)
     measured = {}
     for execution, label in reader.labels.items():
         files, skipped = reader.files.get(execution, (0, 0))
-        seconds = (reader.ended.get(execution, 0) - reader.started[execution]) / 1000.0
-        size = reader.bytes.get(execution, 0)
-        measured[label] = (size, files, files + skipped, seconds)
+        measured[label] = (files, files + skipped, reader.bytes.get(execution, 0))
     return measured
 
 
@@ -193,10 +199,6 @@ class _Recorded:
 
     labels: dict[int, str]
     """The label of the execution."""
-    started: dict[int, int]
-    """Start in epoch milliseconds."""
-    ended: dict[int, int]
-    """End in epoch milliseconds."""
     stages: dict[int, int]
     """Execution id by stage id."""
     bytes: dict[int, int]
@@ -219,12 +221,9 @@ def _take(reader: _Recorded, event: Mapping[str, Any]) -> None:
         found = re.match(r"\s*/\* (.+?) \*/", event["description"])
         if found:
             reader.labels[event["executionId"]] = found.group(1)
-            reader.started[event["executionId"]] = event["time"]
         _metrics(event["sparkPlanInfo"], reader.metrics)
     elif kind == "SparkListenerSQLAdaptiveExecutionUpdate":
         _metrics(event["sparkPlanInfo"], reader.metrics)
-    elif kind == "SparkListenerSQLExecutionEnd":
-        reader.ended[event["executionId"]] = event["time"]
     elif kind == "SparkListenerJobStart":
         execution = event.get("Properties", {}).get("spark.sql.execution.id")
         if execution is not None:

@@ -1,0 +1,69 @@
+"""Spark's team plays where Spark can run, DuckDB's everywhere else."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.demo import choose, data
+from reconciler.demo.duckdb_team import DuckDbTeam
+from reconciler.demo.spark_team import SparkTeam
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> data.Place:
+    return data.prepare(tmp_path)
+
+
+def java(directory: Path, modules: str) -> None:
+    program = directory / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\nprintf '{modules}'\n")
+    program.chmod(0o755)
+
+
+def test_with_a_jdk_the_team_is_sparks(
+    place: data.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java(tmp_path / "jdk", r"java.base@17.0.2\njdk.incubator.vector@17.0.2\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    chosen, _ = choose.team_of(place)
+    assert isinstance(chosen, SparkTeam)
+
+
+def test_an_old_java_is_not_enough(
+    place: data.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java(tmp_path / "jdk", r"java.base@11.0.2\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    chosen, why = choose.team_of(place)
+    assert isinstance(chosen, DuckDbTeam)
+    assert "JDK 17" in why
+
+
+def test_without_java_the_team_is_duckdbs(
+    place: data.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    chosen, why = choose.team_of(place)
+    assert isinstance(chosen, DuckDbTeam)
+    assert "JDK 17" in why
+
+
+def test_without_spark_the_team_is_duckdbs(
+    place: data.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+
+    def without(name: str, *rest: Any) -> Any:
+        return None if name == "pyspark" else found(name, *rest)
+
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", without)
+    chosen, why = choose.team_of(place)
+    assert isinstance(chosen, DuckDbTeam)
+    assert "Spark" in why
