@@ -59,7 +59,7 @@ def connect(config: CatalogConfig, timeout: float = 30.0) -> Catalog:
         )
 
     def build() -> Catalog:
-        from reconciler.catalog.border import open_catalog
+        from reconciler.catalog.opening import open_catalog
 
         quiet_pyiceberg()
         properties = pyiceberg_properties(config)

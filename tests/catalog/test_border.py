@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,7 +144,7 @@ def test_a_class_that_nobody_of_ours_named_is_refused_by_name(marker: Path) -> N
     from pyiceberg.catalog.rest.auth import AuthManagerFactory
     from pyiceberg.io import load_file_io
 
-    import reconciler.catalog.border  # noqa: F401
+    import reconciler.catalog.border_rest  # noqa: F401
 
     calls = (
         lambda: load_file_io({"py-io-impl": EVIL}),
@@ -153,6 +154,42 @@ def test_a_class_that_nobody_of_ours_named_is_refused_by_name(marker: Path) -> N
     for call in calls:
         with pytest.raises(UserError, match="hostile_code"):
             call()
+
+
+def imported(statements: str) -> str:
+    """Run statements in a process of their own, which has `config`; return what they print."""
+    code = f"""
+import sys
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.catalog import load
+{statements}
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_an_sql_catalog_does_not_wait_for_what_only_rest_needs(
+    config: CatalogConfig, catalog: Any
+) -> None:
+    catalog.create_namespace_if_not_exists("sales")
+    opening = (
+        f"config = CatalogConfig({config.name!r}, 'sql', {dict(config.properties)!r}, 'test')\n"
+        "print(load.connect(config).list_namespaces() != [], "
+        "[name for name in ('requests', 'pyiceberg.catalog.rest') if name in sys.modules])"
+    )
+    assert imported(opening) == "True []"
+
+
+def test_a_file_io_that_asks_a_signer_reads_bounded_answers() -> None:
+    asking = (
+        "from pyiceberg.io import FSSPEC_FILE_IO\n"
+        "from reconciler.catalog import border\n"
+        "border.load_file_io({'py-io-impl': FSSPEC_FILE_IO})\n"
+        "from requests.adapters import HTTPAdapter\n"
+        "from reconciler.catalog import answers\n"
+        "print(HTTPAdapter.send is answers._bounded_send)"
+    )
+    assert imported(asking) == "True"
 
 
 def test_these_are_all_the_places_where_pyiceberg_imports_a_name() -> None:

@@ -1,0 +1,103 @@
+"""The border to REST catalogs: their servers set only what is listed, their answers are bounded,
+and they name no class that authenticates.
+
+Importing it takes long, so that `opening` does it only for such a catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import auth as rest_auth
+from pyiceberg.io import FileIO
+from pyiceberg.table import StagedTable, Table
+
+from reconciler.api import served_properties as served
+from reconciler.catalog import answers
+from reconciler.catalog.border import file_io, permitted, refuse
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import TableResponse
+    from pyiceberg.typedef import Identifier
+
+_create_auth_manager = rest_auth.AuthManagerFactory.create
+
+
+class GuardedRestCatalog(RestCatalog):
+    """A REST catalog whose server sets only what api.served_properties lists."""
+
+    def __init__(self, name: str, **properties: Any):
+        self._own = dict(properties)
+        super().__init__(name, **properties)
+
+    def _fetch_config(self) -> None:
+        super()._fetch_config()
+        merged = self.properties
+        sent = {key: merged[key] for key in merged if self._own.get(key) != merged[key]}
+        origin = str(self._own["uri"])
+        self.properties = {**self._own, **served.catalog_config(sent, origin)}
+        self.uri = self.properties["uri"]
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        with answers.one_listing():
+            found: list[Identifier] = super().list_tables(namespace)
+            return found
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        with answers.one_listing():
+            found: list[Identifier] = super().list_namespaces(namespace)
+            return found
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: Any) -> Table:
+        config, io = self._accepted(table_response)
+        return Table(
+            identifier=identifier_tuple,
+            metadata_location=table_response.metadata_location,
+            metadata=table_response.metadata,
+            io=io,
+            catalog=self,
+            config=config,
+        )
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: Any
+    ) -> StagedTable:
+        _, io = self._accepted(table_response)
+        return StagedTable(
+            identifier=identifier_tuple,
+            metadata_location=table_response.metadata_location,
+            metadata=table_response.metadata,
+            io=io,
+            catalog=self,
+        )
+
+    def _accepted(self, response: TableResponse) -> tuple[dict[str, str], FileIO]:
+        """Return the table's config and its FileIO, from the listed properties of the server's
+        answer."""
+        location = response.metadata_location
+        config = served.table_config(response.config, self.uri)
+        vended = self._resolve_storage_credentials(response.storage_credentials, location)
+        return config, self._load_file_io(
+            {**config, **served.table_config(vended, self.uri)}, location
+        )
+
+    def _load_file_io(
+        self, properties: Mapping[str, Any] | None = None, location: str | None = None
+    ) -> FileIO:
+        merged = {**self.properties, **(properties or {})}
+        if self._auth_manager:
+            merged[rest_auth.AUTH_MANAGER] = self._auth_manager
+        return file_io(merged, location)
+
+
+def _guarded_auth_manager(class_or_name: str, config: dict[str, Any]) -> Any:
+    registered = class_or_name in rest_auth.AuthManagerFactory._registry
+    if not registered and not permitted(class_or_name):
+        raise refuse(class_or_name)
+    return _create_auth_manager(class_or_name, config)
+
+
+answers.bound_answers()
+rest_auth.AuthManagerFactory.create = staticmethod(_guarded_auth_manager)  # type: ignore[method-assign]
