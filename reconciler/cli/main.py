@@ -6,6 +6,7 @@ end here, as one message and a documented exit code, never as a traceback.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -48,8 +49,14 @@ VERBS = (
 )
 """Modules in the order of the help: Look, Decide, Act, Run."""
 
+GARBAGE_AFTER = 50_000
+"""Objects made between two searches for unreachable ones. Importing makes hundreds of thousands
+that stay, and Python's own number of 700 has them searched again and again."""
 
-def build() -> typer.Typer:
+
+def build(asked: str = "") -> typer.Typer:
+    """Return the program with all verbs, or with the one that is asked for: the others would only
+    be imported."""
     app = typer.Typer(
         name="layoutctl",
         help="Plan, apply and maintain the physical layout of Apache Iceberg tables.",
@@ -57,16 +64,22 @@ def build() -> typer.Typer:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for verb in VERBS:
+    app.callback()(_program)  # without it, a program of one verb would take no verb's name
+    for verb in (asked,) if asked in VERBS else VERBS:
         importlib.import_module(f"reconciler.cli.{verb}").register(app)
     return app
+
+
+def _program() -> None:
+    pass
 
 
 def main() -> None:
     """The console script. Ends the process with one of the documented exit codes."""
     unread = _is_unread()
+    gc.set_threshold(GARBAGE_AFTER)
     try:
-        code = build()(standalone_mode=False)
+        code = build(sys.argv[1] if len(sys.argv) > 1 else "")(standalone_mode=False)
     except ReconcilerError as error:
         _say(error.render())
         code = error.exit_code
