@@ -1,7 +1,7 @@
 """What docs, docstrings and comments cite exists: documents, modules, and names in them.
 
 A citation is a path of a document (docs/design/map.md#an-anchor), a path below the project or the
-package in backticks (`spark/commit/fence`), or a dotted name (`plan.grouping`, loop.step.Step) that
+package in backticks (`engines/commit/fence`), or a dotted name (`plan.grouping`, loop.step.Step) that
 begins with a package or a module of ours.
 """
 
@@ -208,7 +208,7 @@ def test_modules_that_docstrings_name_by_one_word_exist() -> None:
 def test_broken_citations_are_found() -> None:
     text = (
         "`spark/commit/fenced`, `plan.grouping.nothing` and plan.nowhere, docs/design/none.md, "
-        "docs/design/map.md#none, definitions: Plan; but `spark/commit/fence`, `plan.grouping`, "
+        "docs/design/map.md#none, definitions: Plan; but `engines/commit/fence`, `plan.grouping`, "
         "plan.grouping.Extents, `Prediction.document`, `write.wap.enabled` and docs/design/map.md"
     )
     assert list(broken(text, ROOT / "README.md", prose=True)) == [

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.tables.play import NAMESPACE, Place, Seen
+from reconciler.engines.schedule import execute
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.plan.ordering import Ordering
-from reconciler.spark.schedule import execute
+from reconciler.spark.engine import JavaBackend
 from reconciler.table.filetable import Int64
 from tests.spark.ledger import FileLease, FileLedger
 
@@ -49,8 +50,8 @@ def carry_out(place: Place, name: str, seen: Seen, actions: Sequence[Action], pl
     )
     ledger = place.root / f"ledger-{name}.db"
     done = execute.execute(
-        request, place.spark, FileLedger(ledger), FileLease(ledger), lambda event: None,
-        lambda: False,
+        request, JavaBackend(place.spark), FileLedger(ledger), FileLease(ledger),
+        lambda event: None, lambda: False,
     )  # fmt: skip
     if not done.done:
         raise RuntimeError(f"{name}: {plan} was not carried out: {done}")

@@ -1,7 +1,7 @@
 """Says why a query of spec.safety.check is refused: it may read its own table and nothing else.
 
 Whether the query returns a row becomes known to whoever reads the table's status, so that a query
-over other tables would tell about them. `spark.commit.audit` asks again for the plan that Spark
+over other tables would tell about them. `spark.commit.query` asks again for the plan that Spark
 makes of it, which also knows what this release of sqlglot does not.
 """
 

@@ -38,11 +38,8 @@ class Answer:
     """What the catalog or the library said, one line, "" if it was accepted."""
     error: Exception | None = None
     """What was raised, None if it was accepted."""
-
-    @property
-    def cannot_arrive(self) -> bool:
-        """Whether nothing of the commit is or will be in the table, unless it arrived twice."""
-        return self.kind not in (Kind.ACCEPTED, Kind.UNKNOWN, Kind.LOST)
+    cannot_arrive: bool = False
+    """Whether nothing of it can be in the table later, unless it arrived twice."""
 
 
 ACCEPTED = Answer(Kind.ACCEPTED)

@@ -8,18 +8,21 @@ it. A method that reads a snapshot may raise the engine's own errors; `Errors` s
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines.answers import Answer
 from reconciler.engines.delete_file import Ages, DeleteFile, Place
 from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import ReconcilerError
 from reconciler.plan.actions.state import Facts
-from reconciler.table.retention import Ref, SnapshotLog
+from reconciler.table.retention import MAIN, Ref, SnapshotLog
+from reconciler.table.schema import SpecField
 
 
 class Errors(Protocol):
@@ -64,6 +67,8 @@ class History(Protocol):
 
     name: str
     """The table's name in the engine, quoted as there."""
+    shown: str
+    """The table's name as the catalog shows it."""
 
     def refresh(self) -> None:
         """Read the newest metadata from the catalog."""
@@ -80,6 +85,10 @@ class History(Protocol):
         ...
 
     def snapshot(self, snapshot_id: int) -> SnapshotInfo | None: ...
+
+    def snapshots(self) -> Iterable[SnapshotInfo]:
+        """Return all snapshots, of main or not, in the order in which they were added."""
+        ...
 
     def added_since(self, base: int) -> Iterator[SnapshotInfo]:
         """Yield the snapshots of every branch added after `base`, newest first; all if it
@@ -114,6 +123,27 @@ class History(Protocol):
 
     def schema(self) -> dict[str, Any]:
         """Return the present schema as the specification writes it in JSON."""
+        ...
+
+    def spec_fields(self, spec_id: int) -> tuple[SpecField, ...] | None:
+        """Return what a spec partitions by, void fields left out; None if there is no such spec."""
+        ...
+
+    def specs_without_columns(self) -> frozenset[int]:
+        """Return the ids of specs with a dropped source column, also of a void field."""
+        ...
+
+    def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
+        """Return the terms (`plan.actions.set_sort_order.sort_term`) of each sort order by its
+        id."""
+        ...
+
+    def metadata_log(self) -> list[str]:
+        """Return the present metadata file, and those before it that the metadata name."""
+        ...
+
+    def columns_unknown_to_spark(self) -> list[str]:
+        """Return the columns, with their types, that what writes in the engine's place cannot."""
         ...
 
     def schemas(self) -> Sequence[dict[str, Any]]:
@@ -173,6 +203,31 @@ class WrittenFile:
     """Its partition, as its entry says."""
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a snapshot added and removed."""
+
+    added: Sequence[WrittenFile]
+    """Data files that it added."""
+    removed: Sequence[str]
+    """Paths of data files that it removed."""
+    added_deletes: Sequence[DeleteFile]
+    """Delete files that it added."""
+    removed_deletes: Sequence[DeleteFile]
+    """Delete files that it removed."""
+
+
+class Rows(Protocol):
+    """What a query returns."""
+
+    @property
+    def beyond(self) -> str:
+        """Return what it reads beyond the rows of its table, "" for nothing."""
+        ...
+
+    def is_empty(self) -> bool: ...
+
+
 class Manifests(Protocol):
     """What the manifests of a snapshot say."""
 
@@ -191,9 +246,58 @@ class Manifests(Protocol):
         """
         ...
 
-    def tasks_under(self, snapshot_id: int, deletes: Iterable[str]) -> Tasks:
+    def tasks_under(
+        self, snapshot_id: int, deletes: Iterable[str], columns: Collection[int] = ()
+    ) -> Tasks:
         """Return the live data files to which one of these delete files applies, without their
-        deletes."""
+        deletes. columns: as in `tasks`."""
+        ...
+
+    def applied(self, tasks: Tasks, files: Sequence[DeleteFile]) -> dict[str, list[DeleteFile]]:
+        """Return which of the delete files apply to each data file, as the engine's own scan
+        found."""
+        ...
+
+    def require_once(self, files: Iterable[DeleteFile]) -> None:
+        """Raise UnsupportedError if one of the delete files is in two manifest entries."""
+        ...
+
+    def content_of(self, snapshot_id: int) -> Content: ...
+
+    def added_paths(self, snapshot_id: int) -> list[str]:
+        """Return the data files, then the delete files, that the snapshot added."""
+        ...
+
+    def used_specs(self) -> frozenset[int]:
+        """Return the ids of the specs that a manifest of any snapshot has."""
+        ...
+
+    def manifest_sizes(self) -> dict[str, int]:
+        """Return the bytes of each manifest of the head by its path."""
+        ...
+
+    def grouped(self, groups: int) -> Any:
+        """Return which live data files are to share a manifest, in runs of equal length in the
+        order of the partitions; a value for `NewManifests` alone."""
+        ...
+
+    def entries(self) -> tuple[int, str]:
+        """Return the number of the head's live entries, and a sum of their hashes, which does not
+        depend on their order."""
+        ...
+
+    def frozen(self) -> Any:
+        """Return the table as it is now, which no commit changes, for `unneeded`."""
+        ...
+
+    def unneeded(self, before: Any) -> dict[str, int]:
+        """Return the files that the table referred to when it was `frozen` and does not now: bytes
+        by path, -1 where no metadata holds them."""
+        ...
+
+    def mentioned(self, paths: Collection[str]) -> list[str]:
+        """Return what any snapshot refers to and may mean one of the paths, however it is
+        spelled."""
         ...
 
     def places(self, tasks: Tasks) -> dict[str, Place]:
@@ -219,9 +323,8 @@ class Manifests(Protocol):
         a spec that was removed since counts as partitioned."""
         ...
 
-    def metadata_files(self, snapshot_id: int) -> Mapping[str, int]:
-        """Return the snapshot's manifests by path with the snapshot that added each, and its
-        manifest list with the snapshot itself."""
+    def manifests(self, snapshot_id: int) -> Mapping[str, int]:
+        """Return the snapshot's manifests by path, with the snapshot that added each."""
         ...
 
     def referenced(self, prefix: str) -> set[str]:
@@ -238,20 +341,36 @@ class Manifests(Protocol):
 class Change(Protocol):
     """One commit, which may be sent once. The names of all that it writes have its `uuid`."""
 
-    uuid: str
-    """In the names of the manifests and manifest lists that it writes, "" if unknown."""
-    base: int
-    """The head before it, 0 if there is none; only later snapshots can need its files."""
+    @property
+    def uuid(self) -> str:
+        """Return what the names of its manifests and manifest lists have in common, "" if
+        unknown."""
+        ...
+
+    @property
+    def base(self) -> int:
+        """Return the head before it, 0 if there is none; only later snapshots can need its
+        files."""
+        ...
 
     def send(
-        self, operation: Any, base_snapshot_id: int, summary: Mapping[str, str], guard: Guard
+        self,
+        operation: Any,
+        base_snapshot_id: int,
+        summary: Mapping[str, str],
+        guard: Guard | None,
     ) -> Answer:
         """Send the operation, with `summary` in the snapshot's summary.
 
         base_snapshot_id: the snapshot that the work was made from. Right before each request, on
-        the metadata that it replaces, the guard is asked. The request must fail where the catalog
-        has other metadata by then. It deletes no file by itself, and raises nothing.
+        the metadata that it replaces, the guard is asked, if there is one. The request must fail
+        where the catalog has other metadata by then. It deletes no file by itself, and raises
+        nothing.
         """
+        ...
+
+    def entries(self, operation: Any, base_snapshot_id: int) -> tuple[int, str]:
+        """Return `Manifests.entries` as they would be after the operation, which is not sent."""
         ...
 
     def unwanted(self) -> Collection[str]:
@@ -262,7 +381,12 @@ class Change(Protocol):
 class Guard(Protocol):
     """Judges a commit on the metadata that it would replace."""
 
-    def allows(self, line: Sequence[SnapshotInfo]) -> bool | None:
+    @property
+    def refusal(self) -> str:
+        """Return why the last call refused, "" if it did not."""
+        ...
+
+    def allows(self, line: Iterable[SnapshotInfo]) -> bool | None:
         """Return whether it may be sent; None if it is in the table already.
 
         line: the ancestors of the head that it would replace, newest first, at least as far as the
@@ -274,10 +398,15 @@ class Guard(Protocol):
 class MetadataChange(Protocol):
     """A change of the metadata as last refreshed, not yet sent."""
 
-    before: Mapping[str, str]
-    """What it changes, by name, as people write it."""
-    after: Mapping[str, str]
-    """The same after it."""
+    @property
+    def before(self) -> Mapping[str, str]:
+        """Return what it changes, by name, as people write it."""
+        ...
+
+    @property
+    def after(self) -> Mapping[str, str]:
+        """Return the same after it."""
+        ...
 
     def send(self) -> Answer:
         """Send it: the catalog must refuse it on any other metadata. Raises nothing."""
@@ -294,10 +423,119 @@ class Table(History, Storage, Manifests, Protocol):
         """Return the table of this name, loaded anew from the catalog: it may be another one."""
         ...
 
-    def begin(self, operation: Any) -> Change:
-        """Return an empty commit for an operation, on the table as last refreshed."""
+    def begin(self, operation: Any, branch: str = MAIN) -> Change:
+        """Return an empty commit for an operation, on the table as last refreshed. branch: it
+        starts at main's head unless it exists."""
         ...
 
-    def begin_on_branch(self, operation: Any, branch: str) -> Change:
-        """Return the same for a branch, which starts at main's head unless it exists."""
+    def change(self, action: Any) -> MetadataChange:
+        """Return the change of metadata that an action asks for. Raises VerificationError if it
+        would do more than the action says."""
         ...
+
+    def without(
+        self, heads: Mapping[str, int | None], snapshots: Collection[int]
+    ) -> MetadataChange:
+        """Return the removal of snapshots, and of branches or their newest snapshots. heads: the
+        snapshot that each branch gets, None to drop it. It is refused once any ref has moved."""
+        ...
+
+    def keep_on_branch(self, branch: str, snapshots: int) -> None:
+        """Let every expiry keep so many snapshots of a branch."""
+        ...
+
+    def query(self, text: str, versions: Mapping[str, int]) -> Rows:
+        """Ask a query of a policy. versions: by names in the text, the snapshots that they mean."""
+        ...
+
+
+class Backend(Protocol):
+    """An engine on this machine or in a cluster. An attempt is a `schedule.attempt.Attempt`, which
+    has its engine."""
+
+    errors: Errors
+    """What its errors mean."""
+
+    @property
+    def cores(self) -> int:
+        """Return how many groups it rewrites at the same time."""
+        ...
+
+    def process_id(self) -> int | None:
+        """Return the process beside this one that sends commits, None if there is none."""
+        ...
+
+    def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> Table: ...
+
+    def cancel(self, names: Iterable[str]) -> None:
+        """End the work of these names: attempt/number/step."""
+        ...
+
+    def spent(self, name: str) -> Any:
+        """Return what the engine's own jobs of a name took (`schedule.written.TaskMetrics`)."""
+        ...
+
+    def rewrite_group(
+        self,
+        attempt: Any,
+        number: int,
+        group: Any,
+        tasks: Tasks,
+        begun: Callable[[int], None],
+        threads: int,
+    ) -> Any:
+        """Write the rows of `tasks` to new files under the attempt's prefix, and verify them;
+        return a `schedule.written.Written`.
+
+        begun: is called before rows are read, with the memory that this takes as predicted, 0 if it
+        is not known. threads: of this process that no other group uses.
+        """
+        ...
+
+    def pinpointed(self, attempt: Any, number: int, tasks: Tasks, error: Exception) -> Any:
+        """Return the error of group `number` with the file that caused it, found by reading its
+        inputs again; None if no file causes it, or if the error names the file."""
+        ...
+
+    def write_deletes(
+        self,
+        attempt: Any,
+        base: str,
+        tasks: Tasks,
+        wanted: Mapping[str, Any],
+        keep: bool = False,
+    ) -> Any:
+        """Write the hidden rows of data files (`deletes.wanted.Wanted` by path), one delete file
+        for each that has some; return a `deletes.wanted.Hidden`. keep: whether the rows are handed
+        back too."""
+        ...
+
+    def same_deletes(
+        self,
+        attempt: Any,
+        base: str,
+        tasks: Tasks,
+        files: Sequence[DeleteFile],
+        added: Sequence[DeleteFile],
+        removed: Sequence[DeleteFile],
+    ) -> Any:
+        """Return how many rows are deleted, before and after delete files are replaced, and what it
+        took to compare them. files: all of the attempt's snapshot. Raises NotVerified unless the
+        same rows are deleted."""
+        ...
+
+    def refuse_left_out(self, run: Any, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:
+        """Raise RefusedInputsError if a manifest entry is wrong by which the engine's scan leaves
+        one of these delete files out of a data file."""
+        ...
+
+
+@contextlib.contextmanager
+def translated(errors: Errors, doing: str) -> Iterator[None]:
+    """Run a block; `doing` ("rewrite sales.lineitem") is the subject of any error."""
+    try:
+        yield
+    except ReconcilerError:
+        raise
+    except Exception as error:
+        raise errors.translate(error, doing) from error

@@ -26,6 +26,8 @@ class SnapshotInfo:
     """When it was made, in epoch milliseconds."""
     schema_id: int | None = None
     """The schema that it was written under, None if its writer does not say."""
+    manifest_list: str = ""
+    """Where its manifest list lies, "" in a table of format 1 that has none."""
 
     def fences(self, attempt_id: str, batch: int) -> bool:
         """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch

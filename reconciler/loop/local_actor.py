@@ -61,14 +61,17 @@ class LocalActor(Reader):
         should_stop: Callable[[], bool],
     ) -> ExecutionResult:
         from reconciler.catalog.load import refuse_read_only
-        from reconciler.spark.schedule.execute import execute
+        from reconciler.engines.schedule.execute import execute
+        from reconciler.spark.engine import JavaBackend
 
         refuse_read_only(request.catalog)
         read = next((path for action in request.actions for path in action.inputs), "")
         began = None if self.spark is not None else time.monotonic()
         session = self.session(request.catalog, request.table[-1], read)
         start = None if began is None else time.monotonic() - began
-        done = execute(request, session, self.store, self.store.lease(), on_event, should_stop)
+        done = execute(
+            request, JavaBackend(session), self.store, self.store.lease(), on_event, should_stop
+        )
         return replace(done, start_seconds=start)
 
     def resume(
@@ -80,12 +83,13 @@ class LocalActor(Reader):
         """
         if not self.store.open_intents(observation.uuid):
             return 0
-        from reconciler.spark.schedule.execute import resume
+        from reconciler.engines.schedule.execute import resume
+        from reconciler.spark.engine import JavaBackend
 
         return resume(
             target.catalog,
             target.identifier,
-            self.session(target.catalog, target.identifier[-1], observation.location),
+            JavaBackend(self.session(target.catalog, target.identifier[-1], observation.location)),
             self.store,
             self.store.lease(),
             on_event,

@@ -1,6 +1,6 @@
 """The input, the result and the ports of an execution of a plan: values and protocols, no I/O.
 
-`reconciler.spark` executes requests; `reconciler.state` implements the ports (ledger and lease);
+`reconciler.engines` executes requests; `reconciler.state` implements the ports (ledger and lease);
 `reconciler.loop` and the CLI wire them together. spark and state do not import each other.
 """
 
@@ -122,7 +122,7 @@ class Intent:
     outputs: tuple[str, ...]
     """Paths of the content files to be added, verbatim."""
     writer: str = ""
-    """The processes that may still send the commit, in a form that only `spark/session/processes`
+    """The processes that may still send the commit, in a form that only `engines/schedule/processes`
     reads."""
     commits: tuple[str, ...] = ()
     """UUIDs in the names of the metadata files that its commits write."""

@@ -2,7 +2,7 @@
 (write-audit-publish).
 
 One question for every reader: of a plan (on an observation), and of a job, before it works and
-again at its commit (on the live table, spark.commit.standing).
+again at its commit (on the live table, engines.commit.standing).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from reconciler.advisor.choose.properties import (
 )
 from reconciler.advisor.decide import decide
 from reconciler.advisor.situation import look
+from reconciler.engines.schedule.group import InputFile, make_groups
 from reconciler.plan import drift, reasons
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster
@@ -26,7 +27,6 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder, wanted_terms
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
 from reconciler.queries.predicate import TRUE
-from reconciler.spark.schedule.group import InputFile, make_groups
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, Refusal
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, SortColumn

@@ -23,15 +23,17 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect
 from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.properties import spark_conf
+from reconciler.engines.backend import translated
+from reconciler.engines.commit import commit, history
+from reconciler.engines.schedule import execute, processes
+from reconciler.engines.schedule.refused import NotVerified
 from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, UserError
 from reconciler.loop.driver_job import drive, load_plan
 from reconciler.loop.local_actor import LocalActor
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.rewrite import rewriting
-from reconciler.spark.commit import commit, history
-from reconciler.spark.schedule import execute, witnessing
-from reconciler.spark.session import processes
-from reconciler.spark.session.translate import translated
+from reconciler.spark.engine import JavaBackend
+from reconciler.spark.session import translate
 from reconciler.table.orphans import Search
 from tests.cli.in_process import Cli, runner
 from tests.loop.runs import prepared
@@ -219,7 +221,7 @@ def test_what_a_crash_left_on_s3_is_removed(
     begun.flush()
     mark = len(s3_store.requests())
     settled = execute.resume(
-        config, request.table, on_s3, bench.ledger, bench.lease, bench.events.append
+        config, request.table, JavaBackend(on_s3), bench.ledger, bench.lease, bench.events.append
     )
     assert settled == 1
     ended = [one for one in s3_store.requests()[mark:] if one.operation == ABORTED]
@@ -280,7 +282,7 @@ def test_what_differs_is_not_stored(
 
     monkeypatch.setattr(rewriting, "compared", altered)
     mark = len(s3_store.requests())
-    with pytest.raises(witnessing.NotVerified) as caught:
+    with pytest.raises(NotVerified) as caught:
         bench.run(bench.request(name, bench.action(name, Cluster, "id")))
     assert '"s"' in caught.value.what and '"id"' not in caught.value.what
     written = [one for one in s3_store.requests()[mark:] if "Multipart" in one.operation]
@@ -350,7 +352,7 @@ def test_what_spark_is_refused_is_the_users_error(
     name = "_".join(["s3", *case.split()])
     spark.open_catalogs(spark_conf(replace(config, name=name, properties=properties)))
     spark._jvm.java.lang.System.setProperty("aws.disableEc2Metadata", "true")
-    with pytest.raises(kind) as raised, translated("rewrite sales.t"):
+    with pytest.raises(kind) as raised, translated(translate, "rewrite sales.t"):
         spark.table(f"{name}.sales.{'_'.join(['spark', *case.split()])}").collect()
     assert raised.value.exit_code == EXIT_USER
     assert remedy in raised.value.render()

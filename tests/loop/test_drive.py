@@ -14,6 +14,7 @@ import pytest
 from reconciler import errors
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
+from reconciler.engines.schedule import processes
 from reconciler.kube.termination_message import Cause
 from reconciler.loop import advised as advised_module
 from reconciler.loop.driver_job import (
@@ -31,7 +32,6 @@ from reconciler.loop.step import Step
 from reconciler.plan.conflicts import NO_CONFLICTS, Conflicts
 from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import Reservation
-from reconciler.spark.session import processes
 from reconciler.state.plan_store import PlanStore
 from reconciler.table.summary_keys import PLAN_ID
 from tests.loop.runs import OWNER, Prepared, prepared

@@ -20,6 +20,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.conditions import ConditionType
 from reconciler.catalog import file_forms
 from reconciler.catalog.listing import changed_ms
+from reconciler.engines.schedule.input_forms import foreign
 from reconciler.loop import reader as reader_module
 from reconciler.loop.file_checks import sizes_of
 from reconciler.loop.ports import CoverageInfo, Evidence, Target
@@ -32,7 +33,6 @@ from reconciler.loop.waiting import excepted
 from reconciler.plan.execution import Intent
 from reconciler.plan.reasons import NOT_REWRITABLE, REFUSED_FILES
 from reconciler.render import markdown, plan_text
-from reconciler.spark.schedule.input_forms import foreign
 from reconciler.state.state import StateStore
 from reconciler.table import refusals
 from reconciler.table.deletes import DeleteTable, Scope

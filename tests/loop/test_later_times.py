@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.engines.commit.standing import refuse_later_times
 from reconciler.errors import BlockedError
 from reconciler.loop.reader import Reader
 from reconciler.loop.remaining import shown_document
 from reconciler.loop.step import PENDING, state_of
-from reconciler.spark.commit.standing import refuse_later_times
+from reconciler.spark.commit.table import JavaTable
 from reconciler.table.clock import REMEDY, TOLERATED_MS, ahead_text
 from tests.loop.test_file_checks import (  # noqa: F401 (fixtures)
     add,
@@ -61,9 +62,11 @@ def _table(updated_ms: int, *log_ms: int) -> Any:
     log = [SimpleNamespace(timestampMillis=lambda at=at: at) for at in log_ms]
     history = SimpleNamespace(size=lambda: len(log), get=lambda n: log[n])
     now = SimpleNamespace(lastUpdatedMillis=lambda: updated_ms)
-    return SimpleNamespace(
-        history=lambda: history, operations=lambda: SimpleNamespace(current=lambda: now)
-    )
+    java = SimpleNamespace(
+        name=lambda: "t", history=lambda: history,
+        operations=lambda: SimpleNamespace(current=lambda: now),
+    )  # fmt: skip
+    return JavaTable(None, "t", java)
 
 
 def test_an_execution_is_refused_before_anything_is_written() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.actions.one_by_one import OneByOneExecutor
+from reconciler.engines.commit import metadata, reachable
 from reconciler.loop import reader
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_until_converged
-from reconciler.spark.actions.one_by_one import OneByOneExecutor
-from reconciler.spark.commit import metadata, reachable
 from reconciler.state.state import StateStore
 from tests.loop.conftest import rows_of
 from tests.loop.test_step import EVERYTHING, multiset, never, quiet, step_of

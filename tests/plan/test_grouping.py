@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.engines.schedule.group import InputFile, make_groups
+from reconciler.engines.schedule.inputs import decode_bound
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.grouping import (
     SMALL_SHARE,
@@ -20,8 +22,6 @@ from reconciler.plan.grouping import (
     unbounded,
 )
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
-from reconciler.spark.schedule.group import InputFile, make_groups
-from reconciler.spark.schedule.inputs import decode_bound
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import SortColumn
 from reconciler.table.values import cut_bound

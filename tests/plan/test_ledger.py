@@ -114,10 +114,10 @@ def test_charges_are_never_below_what_was_read_nor_above_read_and_reserved(
 
 
 def test_the_id_of_an_attempt_tells_when_it_began():
-    from reconciler.spark.schedule.attempt import new_id
+    from reconciler.engines.schedule.attempt import new_id
 
     class Table:
-        def currentSnapshot(self) -> None:  # as Iceberg names it
+        def head(self) -> None:
             return None
 
     began = attempt_started_ms(new_id("p-00000000000000000000", Table()))

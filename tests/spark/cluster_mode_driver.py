@@ -20,6 +20,7 @@ import numpy as np
 from reconciler.catalog.load import data_file_io
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.sketch_reader import SketchRequest, read_directly
+from reconciler.engines.schedule.refused import NotVerified
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import Event
@@ -105,7 +106,7 @@ def verified_by_executors(bench: Bench) -> None:
     fallback.arranged = lambda *given: honest(*given).where("id <> 42")
     try:
         bench.run(bench.request(name, bench.action(name, Cluster, "id"), plan="p-lost"))
-    except witnessing.NotVerified as error:
+    except NotVerified as error:
         assert "read 1,998 rows, wrote 1,997" in error.what, error.what
     else:
         raise AssertionError("a lost row was committed")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.schedule import processes
 from reconciler.errors import StalePlanError
 from reconciler.plan.execution import COMMITTED, ExecutionRequest
-from reconciler.spark.session import processes
 from reconciler.table import summary_keys
 from tests.gateway import TWICE, Gateway
 from tests.spark.tables import Bench, dead_writer

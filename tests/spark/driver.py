@@ -28,7 +28,6 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite import ApplyDeletes, Recluster
 from reconciler.plan.execution import Event
-from reconciler.spark.commit import metadata
 from reconciler.spark.schedule.scan import scan_tasks
 from reconciler.spark.session import iceberg, session
 from reconciler.table.retention import Retention, old
@@ -58,7 +57,7 @@ def _action(bench: Bench, name: str, key: str, inputs: tuple[str, ...]) -> Actio
     if kind == "orphans":
         return RemoveOrphans(tuple(sorted(_planted(bench, name))), 48 * 3_600_000)
     if kind == "expire":
-        log = metadata.log_of(bench.spark, bench.table(name))
+        log = bench.live(name).log()
         return ExpireSnapshots(tuple(sorted(old(log, Retention(0, 1), 1 << 62))), 0, 1)
     if kind == "convert":
         keys = pa.array(map(int, ids.split(",")), pa.int64())

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from reconciler.engines.schedule import processes
 from reconciler.errors import BlockedError
 from reconciler.plan.execution import ATTEMPT_CLOSED, UNKNOWN_OUTCOME, Intent, Outcome
-from reconciler.spark.session import processes
 from reconciler.table.refusals import Refusal
 
 

@@ -14,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.engines.schedule import execute, processes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
-from reconciler.spark.schedule import execute
-from reconciler.spark.session import iceberg, processes
+from reconciler.spark.commit.table import JavaTable
+from reconciler.spark.engine import JavaBackend
+from reconciler.spark.session import iceberg
 from reconciler.table.schema import SortColumn
 from tests.spark.ledger import FileLease, FileLedger
 
@@ -40,6 +42,14 @@ class Bench:
         self.ledger = FileLedger(self.directory / "ledger.db")
         self.lease = FileLease(self.directory / "ledger.db")
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.config.name}.jobs")
+
+    @property
+    def engine(self) -> JavaBackend:
+        return JavaBackend(self.spark)
+
+    def live(self, name: str) -> JavaTable:
+        """The table as executions see it."""
+        return JavaTable(self.spark, self.full(name), self.table(name))
 
     def create(self, columns: str, properties: str = "", partitioned: str = "") -> str:
         """A new empty table; its name within the namespace."""
@@ -124,7 +134,7 @@ class Bench:
             self.events.append(event)
             on_event(event)
 
-        return execute.execute(request, self.spark, self.ledger, self.lease, note, should_stop)
+        return execute.execute(request, self.engine, self.ledger, self.lease, note, should_stop)
 
     def leftovers(self, name: str) -> list[str]:
         """Files below prefixes of ours that no snapshot references, by listing the directory."""

@@ -21,6 +21,7 @@ from pyroaring import BitMap64
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import file_forms
+from reconciler.engines.schedule.refused import NotVerified
 from reconciler.loop import reader as reader_module
 from reconciler.loop.ports import Target
 from reconciler.loop.propose import PlanRequest, Proposal, propose
@@ -148,7 +149,7 @@ def test_an_output_that_differs_is_not_committed(
 
     monkeypatch.setattr(witnessing, "same_rows", replaced)
     request = bench.request(name, bench.action(name, BinPack, target_bytes=1 << 30))
-    with pytest.raises(witnessing.NotVerified) as caught:
+    with pytest.raises(NotVerified) as caught:
         bench.run(request)
     assert reason in caught.value.what, caught.value.what
     assert bench.table(name).currentSnapshot().snapshotId() == request.base_snapshot_id
@@ -284,12 +285,12 @@ def test_other_positions_are_not_committed(
                 _other_vector(path, file.offset, file.size, change)
             try:
                 honest(*given)
-            except witnessing.NotVerified as error:
+            except NotVerified as error:
                 said[fault], last = error.what, error
         raise last
 
     monkeypatch.setattr(witnessing, "same_deletes", replaced)
-    with pytest.raises(witnessing.NotVerified):
+    with pytest.raises(NotVerified):
         bench.run(request)
     for fault, (reason, _) in faults.items():
         assert reason in said[fault], said

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from reconciler.catalog.observe import observe_table
+from reconciler.engines.actions import audited
+from reconciler.engines.commit import audit, commit, fence
 from reconciler.errors import AuditFailedError, BlockedError
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
@@ -18,8 +20,6 @@ from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import WAITING, Audit, ExecutionRequest, ExecutionResult
-from reconciler.spark.actions import audited
-from reconciler.spark.commit import audit, commit, fence
 from reconciler.spark.session import iceberg
 from reconciler.table import summary_keys
 from reconciler.table.audits import WaitingBatch, carried_out

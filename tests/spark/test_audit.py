@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.check_query import refused
+from reconciler.engines.commit import audit
 from reconciler.errors import AuditFailedError, BlockedError
 from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.execution import Audit, ExecutionRequest
-from reconciler.spark.commit import audit
+from reconciler.spark.commit import query
+from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.session import iceberg
-from reconciler.spark.session.iceberg import LiveTable
 from reconciler.table.audits import AUDIT
 from tests.spark.disturbed import killed_at
 from tests.spark.tables import Bench, intact
@@ -90,7 +92,7 @@ def test_the_check_reads_the_rewrite_and_main_as_they_were_however_main_goes_on(
     name = _table(bench)
     asked = audit.check
 
-    def append_first(live: LiveTable, snapshot: Any, wanted: Audit) -> Any:
+    def append_first(live: JavaTable, snapshot: Any, wanted: Audit) -> Any:
         bench.append(name, {"id": [1000], "v": ["new"]})
         return asked(live, snapshot, wanted)
 
@@ -127,10 +129,10 @@ def test_what_a_crash_leaves_on_the_branch_is_dropped_by_the_next_run(bench: Ben
 
 def test_a_snapshot_of_an_audit_that_somebody_tagged_stays(bench: Bench) -> None:
     name = _table(bench)
-    live = LiveTable(bench.spark, bench.full(name), bench.table(name))
-    live.table.newAppend().toBranch("audit").set(AUDIT, "p-1-x/1").commit()
+    live = JavaTable(bench.spark, bench.full(name), bench.table(name))
+    live.java.newAppend().toBranch("audit").set(AUDIT, "p-1-x/1").commit()
     bench.sql(f"ALTER TABLE {bench.full(name)} CREATE TAG kept AS OF VERSION "
-              f"{live.table.refs().get('audit').snapshotId()}")  # fmt: skip
+              f"{live.java.refs().get('audit').snapshotId()}")  # fmt: skip
     audit.drop(live)
     assert (_refs(bench, name), _audits(bench, name)) == ({"main", "kept"}, 1)
 
@@ -165,11 +167,11 @@ def test_no_value_of_a_row_leaves_a_check(
     bench.fill(name, 4, 10, f"file * 10 + n, '{SECRET}'")
     read: list[str] = []
     if asked == "before Spark":
-        judge, where = refused, "refused"
+        place, judge, where = audit, refused, "refused"
     else:
         monkeypatch.setattr(audit, "refused", lambda query: "")
-        judge, where = audit._beyond, "_beyond"
-    monkeypatch.setattr(audit, where, lambda *asked: read.append(judge(*asked)) or read[-1])
+        place, judge, where = query, query._beyond, "_beyond"
+    monkeypatch.setattr(place, where, lambda *asked: read.append(judge(*asked)) or read[-1])
     request = _request(bench, name, check.replace("{other}", bench.full(other)))
     with pytest.raises(AuditFailedError) as failed:
         bench.run(request)
@@ -191,15 +193,11 @@ def test_what_a_check_may_ask_of_its_table(bench: Bench) -> None:
         "SELECT 1 FROM {table} LATERAL VIEW explode(array(id)) e AS x WHERE x < 0",
         "SELECT assert_true(id >= 0) FROM {table} WHERE id IN (SELECT -1 FROM {main})",
     ):
-        snapshot = bench.table(name).currentSnapshot()
-        live = LiveTable(bench.spark, bench.full(name), bench.table(name))
+        head = bench.live(name).head()
+        assert head is not None
+        snapshot = bench.live(name).snapshot(head)
+        assert snapshot is not None
+        live = JavaTable(bench.spark, bench.full(name), bench.table(name))
         text = check.replace("{main}", "{table}")  # one snapshot stands for both
-        refusal = audit.check(live, _Both(snapshot), Audit("audit", text))
+        refusal = audit.check(live, replace(snapshot, parent=snapshot.id), Audit("audit", text))
         assert refusal is None, (check, refusal)
-
-
-class _Both:
-    """A snapshot that is its own parent."""
-
-    def __init__(self, snapshot: Any) -> None:
-        self.snapshotId = self.parentId = snapshot.snapshotId

@@ -14,7 +14,6 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.ordering import by_tree
-from reconciler.spark.commit import metadata
 from reconciler.table.block_ids import TREE, base_of, key_of
 from tests.spark.tables import Bench
 from tests.spark.test_trees import COLUMNS, LEAF, ROWS
@@ -63,7 +62,7 @@ def test_a_routed_query_has_the_rows_of_the_query(bench: Bench) -> None:
     sql = f"SELECT id FROM {bench.full(name)} WHERE day < 10 OR shop IS NULL"
     first = _routed(bench, name, sql)
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = -1 OR id = 1999")
-    log = metadata.log_of(bench.spark, bench.table(name)).snapshots
+    log = bench.live(name).log().snapshots
     old = tuple(one.id for one in log if one.id != log[-1].id)
     bench.run(bench.request(name, ExpireSnapshots(old, 0, 1), plan="p-2"))
     assert _routed(bench, name, sql).reads[0].ids == first.reads[0].ids, "proofs outlive snapshots"

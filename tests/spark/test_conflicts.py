@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.actions.rewrite import RewriteExecutor
+from reconciler.engines.commit import commit
 from reconciler.errors import BlockedError, InternalError, LiveBranchesError, UnavailableError
 from reconciler.plan.actions.rewrite import Cluster, Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.spark.actions.rewrite import RewriteExecutor
-from reconciler.spark.commit import commit, operations
+from reconciler.spark.commit import change
 from tests.spark.tables import Bench, intact
 
 pytestmark = pytest.mark.spark
@@ -60,7 +61,7 @@ def test_a_commit_that_loses_the_race_is_checked_again(
     """The append lands inside the commit loop, after our checks have passed once."""
     name = _table(bench)
     request = bench.request(name, bench.action(name, Cluster, "id"))
-    honest, calls = commit.Guard.validate, []
+    honest, calls = commit.Guard.allows, []
 
     def validate(guard: commit.Guard, snapshots: Any) -> bool:
         verdict = honest(guard, snapshots)
@@ -70,7 +71,7 @@ def test_a_commit_that_loses_the_race_is_checked_again(
             other.newFastAppend().commit()
         return verdict
 
-    monkeypatch.setattr(commit.Guard, "validate", validate)
+    monkeypatch.setattr(commit.Guard, "allows", validate)
     result = bench.run(request)
     assert calls == [True, True]
     assert (result.commits, result.conflicts) == (1, 0)
@@ -183,7 +184,7 @@ def test_an_error_inside_the_check_is_settled_not_guessed(
     """An exception that leaves the validator proves nothing: the outcome is unknown at first."""
     name = _table(bench)
     request = bench.request(name, bench.action(name, Cluster, "id"))
-    honest, calls = commit.Guard.validate, []
+    honest, calls = commit.Guard.allows, []
 
     def validate(guard: commit.Guard, snapshots: Any) -> bool:
         calls.append(1)
@@ -191,7 +192,7 @@ def test_an_error_inside_the_check_is_settled_not_guessed(
             raise RuntimeError("not cleanable")
         return honest(guard, snapshots)
 
-    monkeypatch.setattr(commit.Guard, "validate", validate)
+    monkeypatch.setattr(commit.Guard, "allows", validate)
     before = bench.rows(name)
     result = bench.run(request)
     assert (result.commits, result.done) == (1, True)
@@ -206,15 +207,15 @@ def test_a_snapshot_that_iceberg_does_not_make_is_no_unknown_outcome(
 ) -> None:
     """More rows would be added than are replaced; no request was sent."""
     name = _table(bench)
-    fill = operations.RewriteFiles.fill
+    fill = change.filled_with
 
-    def doubled(self: Any, update: Any, base: int) -> None:
-        fill(self, update, base)
-        spec = bench.table(name).spec()
-        builder = bench.spark._jvm.org.apache.iceberg.DataFiles.builder(spec).copy(self.added[0])
-        update.addFile(builder.withPath(f"{self.added[0].location()}-2").build())
+    def doubled(spark: Any, update: Any, operation: Any, base: int) -> Any:
+        fill(spark, update, operation, base)
+        spec, added = bench.table(name).spec(), operation.added[0]
+        builder = spark._jvm.org.apache.iceberg.DataFiles.builder(spec).copy(added.entry)
+        return update.addFile(builder.withPath(f"{added.path}-2").build())
 
-    monkeypatch.setattr(operations.RewriteFiles, "fill", doubled)
+    monkeypatch.setattr(change, "filled_with", doubled)
     request = bench.request(name, bench.action(name, Cluster, "id"))
     with pytest.raises(InternalError) as caught:
         bench.run(request)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.commit import commit
 from reconciler.errors import EXIT_USER, StalePlanError
 from reconciler.plan.actions.rewrite import Cluster, Recluster
-from reconciler.spark.commit import commit
 from tests.spark.equality import on_disk
 from tests.spark.tables import Bench
 
@@ -62,7 +62,7 @@ def _at(moment: str, act: Callable[[], None], patched: pytest.MonkeyPatch) -> An
 
     places: dict[str, tuple[Any, str]] = {
         "before a batch is sent": (commit, "prepare"),
-        "in the commit": (commit.Guard, "validate"),
+        "in the commit": (commit.Guard, "allows"),
     }
     if moment in places:
         owner, step = places[moment]

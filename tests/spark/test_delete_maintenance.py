@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from reconciler.engines.deletes import convert
+from reconciler.engines.schedule.refused import NotVerified
 from reconciler.errors import TableDamagedError, UnsupportedError, VerificationError
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
@@ -24,7 +26,7 @@ from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.rewrite import hidden, read
-from reconciler.spark.deletes import by_engine, convert
+from reconciler.spark.deletes import by_engine
 from reconciler.spark.schedule import witnessing
 from reconciler.spark.session import iceberg
 from reconciler.table.schema import SortColumn
@@ -517,7 +519,7 @@ def test_a_position_that_is_not_written_is_found(
 
     monkeypatch.setattr(hidden._Run, "_changed", less)
     for action in (compaction, conversion):
-        with pytest.raises(witnessing.NotVerified):
+        with pytest.raises(NotVerified):
             bench.run(bench.request(name, action))
         assert bench.rows(name) == before and bench.leftovers(name) == []
 
@@ -544,7 +546,7 @@ def test_positions_that_only_iceberg_misses_are_noticed(
     before = bench.rows(name)
     with pytest.raises(VerificationError) as caught:
         bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
-    assert not isinstance(caught.value, witnessing.NotVerified), "the witness sees nothing wrong"
+    assert not isinstance(caught.value, NotVerified), "the witness sees nothing wrong"
     assert bench.rows(name) == before and bench.leftovers(name) == []
 
 
@@ -634,7 +636,7 @@ def test_the_witness_finds_deleted_rows_that_would_come_back(
 
     monkeypatch.setattr(convert, "replacement_for", forgetful)
     request = bench.request(name, ConvertDeletes(inputs=(path,)))
-    with pytest.raises(witnessing.NotVerified):
+    with pytest.raises(NotVerified):
         bench.run(request)
     assert bench.rows(name) == before and bench.leftovers(name) == []
     assert path in {one.path for one in bench.ledger.refused[request.table_uuid]}

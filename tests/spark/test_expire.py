@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.actions.expire_snapshots import ExpireExecutor
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
-from reconciler.plan.actions.state import Validity
-from reconciler.spark.actions.expire_snapshots import ExpireExecutor
-from reconciler.spark.commit import metadata
+from reconciler.plan.actions.state import ActionState, Validity
+from reconciler.spark.commit.changes import Expiry
 from reconciler.table.retention import Retention, kept
 from tests.spark.tables import Bench, intact
 
@@ -43,7 +43,7 @@ def aged(bench: Bench) -> str:
 
 
 def due(bench: Bench, name: str, **more: Any) -> ExpireSnapshots:
-    log = metadata.log_of(bench.spark, bench.table(name))
+    log = bench.live(name).log()
     later = int(time.time() * 1000) + DAY_MS
     held = kept(log, Retention(0, 1), later)
     return ExpireSnapshots(tuple(sorted(log.by_id.keys() - held)), 0, 1, **more)
@@ -86,7 +86,7 @@ def test_a_tag_that_someone_sets_meanwhile_wins(bench: Bench, aged: str) -> None
 def test_a_tag_that_slips_in_before_the_commit_wins(
     bench: Bench, aged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    action, original, slipped = due(bench, aged), ExpireExecutor.changed, []
+    action, original, slipped = due(bench, aged), Expiry.changed, []
 
     def changed(self: Any, base: Any, given: Any) -> Any:
         wanted = original(self, base, given)
@@ -95,7 +95,7 @@ def test_a_tag_that_slips_in_before_the_commit_wins(
             slipped.append(bench.sql(f"ALTER TABLE {bench.full(aged)} {tag}"))
         return wanted
 
-    monkeypatch.setattr(ExpireExecutor, "changed", changed)
+    monkeypatch.setattr(Expiry, "changed", changed)
     result = bench.run(bench.request(aged, action))
     assert result.actions[0].state is Validity.LOST
     assert read(bench, aged, "mine") > 0
@@ -110,9 +110,7 @@ def test_more_than_was_planned_is_never_removed(
     assert bench.run(bench.request(aged, action)).actions[0].state is Validity.LOST
     pending = due(bench, aged)
     monkeypatch.setattr(ExpireExecutor, "state", lambda self, given, facts: given.judge(facts))
-    monkeypatch.setattr(
-        ExpireSnapshots, "judge", lambda self, facts: metadata.ActionState(Validity.PENDING)
-    )
+    monkeypatch.setattr(ExpireSnapshots, "judge", lambda self, facts: ActionState(Validity.PENDING))
     with pytest.raises(VerificationError):
         bench.run(bench.request(aged, ExpireSnapshots((*pending.snapshots, head), 0, 1)))
     intact(bench, aged)

@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.engines.actions.one_by_one import OneByOneExecutor
+from reconciler.engines.commit import batch, commit, metadata, reachable
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import RemoveDanglingDeletes
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite import ApplyDeletes
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
-from reconciler.spark.actions.one_by_one import OneByOneExecutor
-from reconciler.spark.commit import batch, commit, metadata, reachable
 from reconciler.spark.session import iceberg
 from reconciler.table import summary_keys
 from tests.spark.disturbed import killed_at

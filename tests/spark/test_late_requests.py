@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from reconciler.catalog.observe import observe_table
+from reconciler.engines.commit import audit, history, metadata
 from reconciler.errors import StalePlanError
 from reconciler.loop.audits import audited, waits_under
 from reconciler.plan.actions.audited import Discard, Publish
@@ -24,9 +25,8 @@ from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import COMMITTED, FAILED, WAITING, Audit, ExecutionRequest
-from reconciler.spark.actions.expire_snapshots import ExpireExecutor
-from reconciler.spark.commit import audit, history, metadata
-from reconciler.spark.session import iceberg
+from reconciler.spark.commit.changes import Expiry
+from reconciler.spark.session import iceberg, translate
 from reconciler.table import summary_keys
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
@@ -123,11 +123,11 @@ CASES: dict[str, tuple[Callable[[Bench], Made], str, Any, str]] = {
     "manifests": (_rewritten, OURS, history, "search"),
     "expire": (_expire, "remove-snapshots", metadata, "_is_final"),
     "upgrade": (_upgrade, "upgrade-format-version", metadata, "_is_final"),
-    "hold": (_held, "layout.audit.waits", audit, "lost_jvm"),
-    "keep": (_held, "min-snapshots-to-keep", audit, "lost_jvm"),
+    "hold": (_held, "layout.audit.waits", translate, "lost"),
+    "keep": (_held, "min-snapshots-to-keep", translate, "lost"),
     "publish": (_publish, OURS, history, "search"),
-    "drop": (_publish, DROPS, audit, "lost_jvm"),
-    "discard": (_discard, DROPS, audit, "lost_jvm"),
+    "drop": (_publish, DROPS, translate, "lost"),
+    "discard": (_discard, DROPS, translate, "lost"),
 }
 """The work, what only the request in question contains, and the step after it."""
 
@@ -209,7 +209,7 @@ def test_a_late_expiry_leaves_the_snapshot_that_main_was_rolled_back_to(
 def test_an_expiry_leaves_a_tag_that_was_moved_to_its_snapshots(
     served: Bench, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = ExpireExecutor.changed
+    original = Expiry.changed
 
     def tagged(self: Any, base: Any, action: ExpireSnapshots) -> Any:
         wanted = original(self, base, action)
@@ -219,7 +219,7 @@ def test_an_expiry_leaves_a_tag_that_was_moved_to_its_snapshots(
 
     name, request = _expire(served)
     served.sql(f"ALTER TABLE {served.full(name)} CREATE TAG kept")
-    monkeypatch.setattr(ExpireExecutor, "changed", tagged)
+    monkeypatch.setattr(Expiry, "changed", tagged)
     result = served.run(request)
     assert result.actions[0].state is Validity.LOST
     assert served.sql(f"SELECT * FROM {served.full(name)} VERSION AS OF 'kept'") != []
@@ -255,7 +255,7 @@ def test_a_batch_that_reaches_its_branch_after_its_files_were_removed_is_dropped
     """Format 1 has no sequence numbers, by which a catalog refuses a snapshot that comes late."""
     name, request = _held(served, "'format-version'='1'")
     gateway.fails(LATE, CASES["hold"][1])
-    with killed_at(audit, "lost_jvm"):
+    with killed_at(translate, "lost"):
         served.run(request)
     again = served.action(name, BinPack, target_bytes=1 << 20)
     assert served.run(served.request(name, again, plan="p-2")).done

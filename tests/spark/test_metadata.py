@@ -12,11 +12,8 @@ from reconciler.plan.actions.partition_specs import AddSpec, SpecField, SwitchSp
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Validity
-from reconciler.spark.actions.metadata_change import MetadataExecutor
-from reconciler.spark.actions.partition_specs import AddSpecExecutor, SwitchSpecExecutor
-from reconciler.spark.actions.set_properties import PropertiesExecutor
-from reconciler.spark.actions.set_sort_order import SortOrderExecutor
 from reconciler.spark.commit import metadata
+from reconciler.spark.commit.changes import AddedSpec, ChangeOf, Properties, SortOrder, SwitchedSpec
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
 
@@ -93,13 +90,13 @@ def test_a_sort_order_that_someone_else_set_is_left_alone(
 
 
 def _slip_in(
-    monkeypatch: pytest.MonkeyPatch, executor: type[MetadataExecutor[Any]], act: Callable[[], Any]
+    monkeypatch: pytest.MonkeyPatch, executor: type[ChangeOf], act: Callable[[], Any]
 ) -> list[Any]:
     """Let another writer act once, after ours has read the metadata that it changes; return what
     the act returned, nothing before it."""
     original, slipped = executor.changed, []
 
-    def changed(self: MetadataExecutor[Any], base: Any, action: Any) -> Any:
+    def changed(self: ChangeOf, base: Any, action: Any) -> Any:
         wanted = original(self, base, action)
         if not slipped:
             slipped.append(act())
@@ -114,7 +111,7 @@ def test_a_change_that_slips_in_before_the_commit_is_not_overwritten(
 ) -> None:
     name = _table(bench)
     order = f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY id"
-    _slip_in(monkeypatch, SortOrderExecutor, lambda: bench.sql(order))
+    _slip_in(monkeypatch, SortOrder, lambda: bench.sql(order))
     result = bench.run(bench.request(name, _order()))
     assert result.actions[0].state is Validity.LOST
     assert metadata.sort_terms(bench.table(name)) == ("identity(1) asc nulls-first",)
@@ -125,7 +122,7 @@ def test_a_harmless_change_before_the_commit_is_kept_and_ours_made_on_top(
 ) -> None:
     name = _table(bench)
     theirs = f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ('theirs'='kept')"
-    _slip_in(monkeypatch, PropertiesExecutor, lambda: bench.sql(theirs))
+    _slip_in(monkeypatch, Properties, lambda: bench.sql(theirs))
     result = bench.run(bench.request(name, _set("1000", "2000"), _order()))
     assert result.done
     assert bench.table(name).properties().get("theirs") == "kept"
@@ -135,9 +132,9 @@ def test_a_harmless_change_before_the_commit_is_kept_and_ours_made_on_top(
 BY_TEXT = (SpecField(2, "identity"),)
 
 
-@pytest.mark.parametrize("executor", [AddSpecExecutor, SwitchSpecExecutor])
+@pytest.mark.parametrize("executor", [AddedSpec, SwitchedSpec])
 def test_an_append_before_the_commit_of_a_spec_is_kept_and_the_spec_made_on_top(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, executor: type[MetadataExecutor[Any]]
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, executor: type[ChangeOf]
 ) -> None:
     name = _table(bench)
     append = f"INSERT INTO {bench.full(name)} VALUES (2, 'b')"
@@ -154,7 +151,7 @@ def test_a_spec_that_slips_in_before_ours_is_not_overwritten(
 ) -> None:
     name = _table(bench)
     theirs = f"ALTER TABLE {bench.full(name)} ADD PARTITION FIELD bucket(4, id)"
-    slipped = _slip_in(monkeypatch, AddSpecExecutor, lambda: bench.sql(theirs))
+    slipped = _slip_in(monkeypatch, AddedSpec, lambda: bench.sql(theirs))
     result = bench.run(bench.request(name, AddSpec(1, BY_TEXT)))
     assert len(slipped) == 1 and result.actions[0].state is Validity.LOST
     (field,) = bench.table(name).spec().fields()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from reconciler.engines.schedule.refused import NotVerified
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.state import Validity
@@ -247,7 +248,7 @@ def test_an_entry_with_another_partition_than_its_rows_is_not_committed(
         return seen_outputs(attempt, base, (first, *files[1:]), *more)
 
     monkeypatch.setattr(witnessing, "seen_outputs", altered)
-    with pytest.raises(witnessing.NotVerified) as caught:
+    with pytest.raises(NotVerified) as caught:
         bench.run(bench.request(name, add, moved))
     assert '"ts"' in caught.value.render()
     assert spec_ids(bench, name) == {0: 2} and bench.leftovers(name) == []

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from reconciler.engines.commit import commit
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec
 from reconciler.plan.execution import Event
-from reconciler.spark.commit import commit
 from reconciler.table.schema import SpecField
 from tests.spark.equality import add_equality_delete, upsert
 from tests.spark.tables import Bench
@@ -119,7 +119,7 @@ def _assert_kept(bench: Bench, drawn: dict[str, Any]) -> None:
         while event.phase == "verified" and left:
             act(left.pop())
 
-    honest, calls = commit.Guard.validate, []
+    honest, calls = commit.Guard.allows, []
 
     def validate(guard: commit.Guard, snapshots: Any) -> bool:
         """Others commit after our checks have passed: Iceberg tries again, with the checks."""
@@ -130,7 +130,7 @@ def _assert_kept(bench: Bench, drawn: dict[str, Any]) -> None:
         return verdict
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit.Guard, "validate", validate)
+        patch.setattr(commit.Guard, "allows", validate)
         bench.run(bench.request(name, *actions, plan=f"p-{name}"), on_event)
     assert calls
     assert bench.rows(name) == seen[-1]

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.engines.commit import fence
 from reconciler.errors import UnavailableError
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.execution import COMMITTED
-from reconciler.spark.commit import fence
+from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.session import iceberg
-from reconciler.spark.session.iceberg import LiveTable
 from reconciler.state.shared_backend import SharedBackend
 from reconciler.state.state_tables import StateTables
 from tests.postgres import USER, CuttingProxy, Postgres
@@ -102,7 +102,7 @@ def test_changed_metadata_and_a_fence_are_done_once(bench: Bench, proxy: Cutting
     assert bench.run(request).done
     assert [outcome.state for outcome in bench.ledger.outcomes()] == [COMMITTED]
     proxy.cut_after(MOVES_THE_TABLE)
-    live = LiveTable(bench.spark, bench.full(name), bench.table(name))
+    live = JavaTable(bench.spark, bench.full(name), bench.table(name))
     fence.append_mark(live, "p-1-1", 1)
     marks = [s.summary().get("layout.fence") for s in iceberg.each(bench.table(name).snapshots())]
     assert marks.count("p-1-1/1") == 1

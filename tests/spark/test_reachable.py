@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.spark.commit import reachable
+from reconciler.engines.commit import reachable
+from reconciler.spark.commit import reachable as frames
 
 
 def table(location: str, **properties: str) -> Any:
@@ -27,7 +28,7 @@ def table(location: str, **properties: str) -> Any:
     ],
 )
 def test_two_spellings_of_a_path_are_compared_as_one(one: str, other: str) -> None:
-    assert re.sub(reachable.SCHEME, "", one) == re.sub(reachable.SCHEME, "", other) == "a/b"
+    assert re.sub(frames.SCHEME, "", one) == re.sub(frames.SCHEME, "", other) == "a/b"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
+from reconciler.engines.commit import audit, fence
 from reconciler.plan.actions.audited import Publish
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
@@ -35,9 +36,8 @@ from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
-from reconciler.spark.commit import audit, fence
+from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.session import iceberg
-from reconciler.spark.session.iceberg import LiveTable
 from reconciler.state import state_tables
 from reconciler.state.shared_backend import SharedBackend
 from reconciler.state.state_tables import StateTables
@@ -114,7 +114,7 @@ def _deletes(bench: Bench, copies: Copies) -> None:
     copies.record(lambda: bench.run(applies))
     drops = bench.request(name, RemoveDanglingDeletes(inputs=(path,)))
     copies.record(lambda: bench.run(drops))
-    live = LiveTable(bench.spark, full, bench.table(name))
+    live = JavaTable(bench.spark, full, bench.table(name))
     copies.record(lambda: fence.append_mark(live, f"p-{uuid.uuid4().hex}-1", 1))
 
 
@@ -150,7 +150,7 @@ def _published_by_hand(bench: Bench, copies: Copies) -> None:
     name, _ = _publish(bench)
     table = bench.table(name)
     table.manageSnapshots().fastForwardBranch(MAIN, WAITS.branch).commit()
-    live = LiveTable(bench.spark, bench.full(name), bench.table(name))
+    live = JavaTable(bench.spark, bench.full(name), bench.table(name))
     copies.record(lambda: audit.drop_published(live))
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.schedule import refused
+from reconciler.engines.schedule.refused import EngineError, NotWritableError
 from reconciler.errors import (
     AccessDeniedError,
     BlockedError,
@@ -18,9 +20,7 @@ from reconciler.errors import (
     UserError,
     VerificationError,
 )
-from reconciler.spark.schedule import refused
 from reconciler.spark.schedule.damage import DamagedInputError
-from reconciler.spark.schedule.refused import EngineError, NotWritableError
 from reconciler.table.refusals import (
     DAMAGED,
     FAILED,

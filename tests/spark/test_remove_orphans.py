@@ -12,6 +12,8 @@ from pyspark.sql import Row
 
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
+from reconciler.engines.commit import commit
+from reconciler.engines.schedule import processes
 from reconciler.errors import BlockedError
 from reconciler.plan.actions.audited import Publish
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
@@ -19,8 +21,7 @@ from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Audit
-from reconciler.spark.commit import commit, metadata
-from reconciler.spark.session import iceberg, processes
+from reconciler.spark.session import iceberg
 from reconciler.table.orphans import Search
 from reconciler.table.retention import Retention, kept
 from tests.spark.disturbed import killed_at
@@ -111,7 +112,7 @@ def test_what_waits_for_approval_is_neither_an_orphan_nor_expires(bench: Bench) 
     paths = _aged(bench, name)
     assert _found(bench, name) == {"orphan.parquet"}
     (waiting,) = observe_table(bench.config, ("jobs", name), bench.directory / "cache").waiting
-    log = metadata.log_of(bench.spark, bench.table(name))
+    log = bench.live(name).log()
     held = kept(log, Retention(0, 1), 400_000 * DAY_MS)
     assert {base, waiting.snapshot_id} <= held
     due = ExpireSnapshots(tuple(sorted(log.by_id.keys() - held)), 0, 1)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.commit import metadata
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.state import Validity
-from reconciler.spark.actions.remove_specs import RemoveSpecsExecutor
-from reconciler.spark.commit import metadata
+from reconciler.spark.commit.changes import RemovedSpecs
 from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.tables import Bench, intact
 
@@ -35,7 +35,7 @@ def evolved(bench: Bench) -> str:
 
 
 def specs_of(bench: Bench, name: str) -> set[int]:
-    return set(metadata.facts(bench.table(name)).metadata.specs)
+    return set(bench.live(name).facts().metadata.specs)
 
 
 def write_under(bench: Bench, name: str, spec: int) -> None:
@@ -100,7 +100,7 @@ def test_a_writer_that_slips_in_before_the_commit_keeps_its_spec(
     request: pytest.FixtureRequest, served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench: Bench = request.getfixturevalue(served)
-    name, original, slipped = evolved(bench), RemoveSpecsExecutor.changed, []
+    name, original, slipped = evolved(bench), RemovedSpecs.changed, []
 
     def changed(self: Any, base: Any, action: RemoveSpecs) -> Any:
         wanted = original(self, base, action)
@@ -109,7 +109,7 @@ def test_a_writer_that_slips_in_before_the_commit_keeps_its_spec(
             write_under(bench, name, 1)
         return wanted
 
-    monkeypatch.setattr(RemoveSpecsExecutor, "changed", changed)
+    monkeypatch.setattr(RemovedSpecs, "changed", changed)
     result = remove(bench, name, 0, 1)
     assert slipped and result.actions[0].state is Validity.LOST
     assert specs_of(bench, name) == {0, 1, 2}

@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.engines.commit import fence, history
+from reconciler.engines.schedule import execute
 from reconciler.errors import EXIT_UNAVAILABLE, RolledBackError
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
@@ -24,10 +26,8 @@ from reconciler.plan.actions.rewrite import ApplyDeletes, Cluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.execution import COMMITTED
-from reconciler.spark.commit import fence, history
-from reconciler.spark.schedule import execute
+from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.session import iceberg
-from reconciler.spark.session.iceberg import LiveTable
 from reconciler.table.schema import SortColumn
 from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
 from tests.spark.disturbed import expires_between
@@ -251,7 +251,7 @@ def test_a_fence_that_is_sent_again_keeps_what_others_committed(
         f"INSERT INTO {bench.full(name)} VALUES (1000, 'new')"
     )
     gateway.fails(fault, "layout.fence")
-    live = LiveTable(bench.spark, bench.full(name), bench.table(name))
+    live = JavaTable(bench.spark, bench.full(name), bench.table(name))
     fence.append_mark(live, attempt, 1)
     assert gateway.faults == 1
     marks = [s.summary().get("layout.fence") for s in iceberg.each(bench.table(name).snapshots())]
@@ -281,7 +281,7 @@ def test_a_jvm_that_is_killed_while_its_request_hangs_leaves_nothing(
         process.stdout.read()
     assert process.returncode == EXIT_UNAVAILABLE
     settled = execute.resume(
-        bench.config, ("jobs", name), bench.spark, bench.ledger, bench.lease, bench.events.append
+        bench.config, ("jobs", name), bench.engine, bench.ledger, bench.lease, bench.events.append
     )
     assert settled == 1
     assert [outcome.state for outcome in bench.ledger.outcomes()] == ["failed"]

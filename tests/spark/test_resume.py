@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.engines.commit import cleanup, commit, fence, history
+from reconciler.engines.schedule import execute, lease, processes
+from reconciler.engines.schedule.written import Written
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import ExecutionRequest, Intent
-from reconciler.spark.commit import cleanup, commit, fence, history
-from reconciler.spark.schedule import execute, lease, write
-from reconciler.spark.session import processes
-from reconciler.spark.session.iceberg import LiveTable
+from reconciler.spark.commit.table import JavaTable
+from reconciler.spark.schedule import write
 from tests.conftest import rest_spark_conf
 from tests.rest_server import RestServer
 from tests.spark.tables import Bench, dead_writer
@@ -57,7 +58,7 @@ def _lost_after(act: Callable[..., Any]) -> Callable[..., commit.Sent]:
 
 def _resume(bench: Bench, request: ExecutionRequest) -> int:
     return execute.resume(
-        bench.config, request.table, bench.spark, bench.ledger, bench.lease, bench.events.append
+        bench.config, request.table, bench.engine, bench.ledger, bench.lease, bench.events.append
     )
 
 
@@ -122,7 +123,7 @@ def test_an_attempt_whose_process_lives_is_not_touched(
     with pytest.raises(BlockedError, match="still running"):
         fence.resolve(
             bench.config, request.table,
-            LiveTable(bench.spark, "x", bench.table(request.table[-1])),
+            JavaTable(bench.spark, "x", bench.table(request.table[-1])),
             bench.ledger, bench.lease, bench.events.append,
         )  # fmt: skip
     assert bench.leftovers(request.table[-1]) != []
@@ -165,7 +166,7 @@ def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
                 patch.setattr(bench.ledger, "open_intents", lambda uuid: tuple(unsent))
                 fence.resolve(
                     bench.config, request.table,
-                    LiveTable(bench.spark, bench.full(name), table),
+                    JavaTable(bench.spark, bench.full(name), table),
                     bench.ledger, bench.lease, bench.events.append,
                 )  # fmt: skip
             assert bench.leftovers(name) == [], "it was taken for dead, and its files removed"
@@ -193,7 +194,7 @@ def test_what_went_wrong_is_reported_though_the_files_cannot_be_removed(
     def failing(*arguments: Any, **named: Any) -> Any:
         raise UnavailableError("unanswered")
 
-    def differs(*arguments: Any) -> write.Written:
+    def differs(*arguments: Any) -> Written:
         raise VerificationError("rows differ")
 
     writer = dead_writer()
@@ -213,7 +214,7 @@ def test_an_attempt_that_left_nothing_does_not_search_all_snapshots(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = _request(bench)
-    monkeypatch.setattr(cleanup, "referenced", lambda *arguments: pytest.fail("searched"))
+    monkeypatch.setattr(JavaTable, "referenced", lambda *arguments: pytest.fail("searched"))
     assert bench.run(request).done
 
 
@@ -228,7 +229,7 @@ def test_a_lease_that_cannot_be_renewed_is_lost_whatever_the_error(
 
     lost = threading.Event()
 
-    def waits(*arguments: Any) -> write.Written:
+    def waits(*arguments: Any) -> Written:
         lost.wait(10)
         return real(*arguments)
 
@@ -250,7 +251,7 @@ def test_files_that_a_branch_references_are_not_leftovers(bench: Bench) -> None:
     bench.sql(f"ALTER TABLE {bench.full(name)} CREATE BRANCH kept")
     bench.sql(f"CALL rec.system.rollback_to_snapshot('jobs.{name}', {request.base_snapshot_id})")
     prefix = f"{bench.table(name).location()}/data/layout-{result.attempts[0]}"
-    removed = cleanup.remove_leftovers(bench.spark, bench.table(name), bench.full(name), prefix)
+    removed = cleanup.remove_leftovers(bench.live(name), prefix)
     assert removed == cleanup.Removed()
     assert len(bench.sql(f"SELECT * FROM {bench.full(name)}.branch_kept")) == 30
 
@@ -260,8 +261,8 @@ def test_a_directory_that_is_not_ours_is_never_cleaned(bench: Bench) -> None:
     name = request.table[-1]
     table = bench.table(name)
     data = f"{table.location()}/data"
-    assert cleanup.remove_leftovers(bench.spark, table, bench.full(name), data) == (0, 0, "")
-    assert cleanup.remove_leftovers(bench.spark, table, bench.full(name), "") == (0, 0, "")
+    assert cleanup.remove_leftovers(bench.live(name), data) == (0, 0, "")
+    assert cleanup.remove_leftovers(bench.live(name), "") == (0, 0, "")
     assert len(bench.rows(name)) == 30
 
 
@@ -272,8 +273,8 @@ def _intent(bench: Bench, request: ExecutionRequest, prefix: str) -> Intent:
     )  # fmt: skip
 
 
-def _live(bench: Bench, name: str) -> LiveTable:
-    return LiveTable(bench.spark, bench.full(name), bench.table(name))
+def _live(bench: Bench, name: str) -> JavaTable:
+    return JavaTable(bench.spark, bench.full(name), bench.table(name))
 
 
 def _head(bench: Bench, name: str) -> int:

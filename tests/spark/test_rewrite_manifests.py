@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from reconciler.catalog.observe import observe_table
+from reconciler.engines.actions import rewrite_manifests
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
-from reconciler.spark.actions import rewrite_manifests
 from reconciler.spark.commit import manifests
 from tests.spark.tables import Bench, intact
 
@@ -98,7 +98,7 @@ def test_different_entries_are_not_committed(
         found = original(spark, table, snapshot)
         return found if snapshot is None else (found[0], found[1] + "1")
 
-    monkeypatch.setattr(rewrite_manifests, "live_entries", live_entries)
+    monkeypatch.setattr(manifests, "live_entries", live_entries)
     head = int(bench.table(scattered).currentSnapshot().snapshotId())
     with pytest.raises(VerificationError):
         bench.run(bench.request(scattered, action))

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.commit import commit, history
+from reconciler.engines.schedule import execute, processes
 from reconciler.errors import UnknownCommitError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event, ExecutionRequest, Intent
-from reconciler.spark.commit import commit, history
-from reconciler.spark.schedule import execute
-from reconciler.spark.session import iceberg, processes
-from reconciler.spark.session.iceberg import LiveTable
+from reconciler.spark.commit.table import JavaTable
+from reconciler.spark.session import iceberg
 from tests.spark.equality import delete_paths, on_disk
 from tests.spark.tables import Bench, dead_writer
 
@@ -73,7 +73,7 @@ def test_an_append_within_the_commit_loop_is_kept(
 ) -> None:
     request = _request(bench)
     name = request.table[-1]
-    honest, calls = commit.Guard.validate, []
+    honest, calls = commit.Guard.allows, []
 
     def validate(guard: commit.Guard, snapshots: Any) -> bool | None:
         calls.append(honest(guard, snapshots))
@@ -81,7 +81,7 @@ def test_an_append_within_the_commit_loop_is_kept(
             bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1000, 'theirs')")
         return calls[-1]
 
-    monkeypatch.setattr(commit.Guard, "validate", validate)
+    monkeypatch.setattr(commit.Guard, "allows", validate)
     before = bench.rows(name)
     result = bench.run(request)
     assert calls == [True, True]
@@ -164,7 +164,7 @@ def test_a_crash_is_settled(bench: Bench, monkeypatch: pytest.MonkeyPatch, arriv
         with pytest.raises(UnknownCommitError):
             bench.run(request)
     settled = execute.resume(
-        bench.config, request.table, bench.spark, bench.ledger, bench.lease, bench.events.append
+        bench.config, request.table, bench.engine, bench.ledger, bench.lease, bench.events.append
     )
     assert settled == 1
     (outcome,) = bench.ledger.outcomes()
@@ -191,7 +191,7 @@ def test_a_commit_whose_snapshot_expired_is_found_by_its_files(
     table = bench.table(name)
     head = table.currentSnapshot().snapshotId()
     table.expireSnapshots().expireOlderThan(1 << 60).retainLast(1).commit()
-    live = LiveTable(bench.spark, bench.full(name), bench.table(name))
+    live = JavaTable(bench.spark, bench.full(name), bench.table(name))
     assert [int(s.snapshotId()) for s in iceberg.each(live.table.snapshots())] == [head]
     found = history.search(live, next(intent for intent in intents if intent.batch == 1))
     assert found == history.Committed(ours)
@@ -203,7 +203,7 @@ def test_a_request_that_loses_the_race_is_sent_again(
     """Iceberg's own loop gives up at once; ours sends a new commit with the same content."""
     request = _request(bench, f"{PROPERTIES}, 'commit.retry.num-retries'='0'")
     name = request.table[-1]
-    honest, slipped = commit.Guard.validate, []
+    honest, slipped = commit.Guard.allows, []
 
     def validate(guard: commit.Guard, snapshots: Any) -> bool | None:
         verdict = honest(guard, snapshots)
@@ -212,7 +212,7 @@ def test_a_request_that_loses_the_race_is_sent_again(
         return verdict
 
     before = bench.rows(name)
-    monkeypatch.setattr(commit.Guard, "validate", validate)
+    monkeypatch.setattr(commit.Guard, "allows", validate)
     monkeypatch.setattr(commit, "RESEND_SECONDS", 0.0)
     result = bench.run(request)
     assert (result.commits, result.conflicts) == (1, 0)

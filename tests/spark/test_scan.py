@@ -11,12 +11,12 @@ from py4j.clientserver import JavaClient
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import MEMORY_COMMAND_NAME
 
+from reconciler.engines.schedule import inputs
 from reconciler.engines.task_file import NO_DELETES
 from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.rewrite import BinPack, Cluster, Rewrite
 from reconciler.plan.actions.state import Validity
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import inputs
 from reconciler.spark.schedule.scan import scan_tasks
 from tests.spark.tables import Bench
 

@@ -22,7 +22,7 @@ from reconciler.errors import (
     UserError,
 )
 from reconciler.spark.session import translate as translation
-from reconciler.spark.session.translate import lost_jvm, translate
+from reconciler.spark.session.translate import lost, translate
 from tests.said import Said
 
 
@@ -152,7 +152,7 @@ def test_a_killed_jvm_is_reported_during_any_call() -> None:
     program = """
 import json, os, signal, sys, threading, time
 from reconciler.spark.session import session
-from reconciler.spark.session.translate import translated
+from reconciler.engines.backend import translated
 
 spark = session.start({}, app="test", master="local[1]")
 things = spark._jvm.java.util.ArrayList()
@@ -165,7 +165,7 @@ raised_by = {}
 
 def call(name, what):
     try:
-        with translated("try it"):
+        with translated(translation, "try it"):
             spark._jvm.java.lang.System.nanoTime()  # a connection of this thread's own
             began.wait()
             time.sleep(1)
@@ -218,7 +218,7 @@ def test_a_jvm_that_accepts_a_question_and_never_answers_counts_as_ended(monkeyp
     monkeypatch.setattr(translation, "ANSWER_SECONDS", 0.1 if not answers else 60.0)
     try:
         error = Py4JError("an error occurred while calling o7.size")
-        assert lost_jvm(error) is not answers
+        assert lost(error) is not answers
     finally:
         done.set()
 

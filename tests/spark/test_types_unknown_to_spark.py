@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from reconciler.engines.commit import commit
 from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
@@ -18,7 +19,6 @@ from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.ordering import Lexicographic
-from reconciler.spark.commit import commit
 from reconciler.spark.session import iceberg
 from reconciler.table.schema import SortColumn
 from tests.spark.disturbed import killed_at

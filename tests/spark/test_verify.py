@@ -24,7 +24,7 @@ from reconciler.errors import VerificationError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import ExecutionRequest
-from reconciler.spark.actions import rewrite
+from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.fallback import fallback
 from reconciler.spark.schedule import scan, witnessing
 from tests.spark.equality import add_avro_equality_delete, add_equality_delete, delete_paths
@@ -252,14 +252,14 @@ def test_a_wrong_row_count_in_the_manifests_is_looked_up_in_the_files(
 ) -> None:
     name, request = overlapping
     before = bench.rows(name)
-    honest = scan.scan_tasks
+    honest = JavaTable.tasks
 
     def mistaken(*arguments: Any, **more: Any) -> scan.ScanTasks:
         found = honest(*arguments, **more)
         files = {path: replace(file, rows=7) for path, file in found.items()}
         return scan.ScanTasks(bench.spark, found._tasks, files)
 
-    monkeypatch.setattr(rewrite, "scan_tasks", mistaken)
+    monkeypatch.setattr(JavaTable, "tasks", mistaken)
     bench.run(request)
     assert bench.rows(name) == before
 

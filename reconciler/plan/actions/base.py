@@ -1,7 +1,7 @@
 """What every kind of action has in common, for plan, approval and execution.
 
 A kind is one frozen dataclass in a module of its own beside this one, an entry in
-`plan.actions.KINDS`, and an executor in `spark.actions.EXECUTORS`. No other module asks which kind
+`plan.actions.KINDS`, and an executor in `engines.actions.EXECUTORS`. No other module asks which kind
 an action is: it asks the action.
 
 The canonical form (docs/design/definitions.md#plan) is RFC 8785 JSON with default fields omitted;

@@ -1,1 +1,1 @@
-"""Commits work exactly once, settles what is unknown, and removes what nothing refers to."""
+"""Tables and commits by Iceberg's Java library, as `engines.backend` asks for them."""

@@ -1,114 +1,136 @@
-"""Searches for a commit of ours before anything of it is cleaned up or sent again.
-
-Our snapshots carry their batch in the summary. The search covers all snapshots that were added
-after the one the batch was made from, on main or not, so that a rollback does not hide it. If
-snapshots have expired since, it searches for the manifests that its commits wrote, and for the
-content files themselves, which stay when manifests are merged.
-"""
+"""A table's metadata as last loaded or refreshed (`engines.backend.History`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.plan.execution import Intent
-from reconciler.spark.commit import metadata_files
-from reconciler.spark.fallback import stage
+from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.plan.actions.state import Facts
+from reconciler.spark.commit import metadata, specs
 from reconciler.spark.session import iceberg
-from reconciler.spark.session.iceberg import LiveTable
-from reconciler.table import summary_keys
-from reconciler.table.audits import AUDIT, AUDIT_WAITS
-
-REQUEST_TIMEOUT_SECONDS = 60.0
-"""After this time no catalog still works on a request whose sender gave up."""
+from reconciler.spark.session.translate import java_exception
+from reconciler.table.retention import BRANCH, Ref, SnapshotLog, snapshot_log
+from reconciler.table.schema import SpecField
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """snapshot_id: the snapshot that carries the batch; it may have expired since."""
+class JavaHistory:
+    spark: Any
+    name: str
+    shown: str
+    java: Any
 
-    snapshot_id: int
+    @property
+    def metadata(self) -> Any:
+        """Return the org.apache.iceberg.TableMetadata."""
+        return self.java.operations().current()
 
+    def refresh(self) -> None:
+        self.java.refresh()
 
-def search(live: LiveTable, intent: Intent) -> Committed | None:
-    """Return the batch's snapshot, on freshly read metadata.
+    def uuid(self) -> str:
+        return str(self.metadata.uuid())
 
-    None means certainty that no file of the batch is in the table.
-    """
-    live.table.refresh()
-    metadata = live.table.operations().current()
-    found = carrying(metadata, intent)
-    if found is not None or _is_complete(live, intent.base_snapshot_id):
+    def format_version(self) -> int:
+        return int(self.metadata.formatVersion())
+
+    def schema_id(self) -> int:
+        return int(self.metadata.currentSchemaId())
+
+    def head(self) -> int | None:
+        snapshot = self.java.currentSnapshot()
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    def snapshot(self, snapshot_id: int) -> SnapshotInfo | None:
+        found = self.java.snapshot(snapshot_id)
+        return None if found is None else iceberg.snapshot_info(found)
+
+    def snapshots(self) -> Iterator[SnapshotInfo]:
+        return map(iceberg.snapshot_info, iceberg.each(self.java.snapshots()))
+
+    def added_since(self, base: int) -> Iterator[SnapshotInfo]:
+        return map(iceberg.snapshot_info, iceberg.added_since(self.metadata, base))
+
+    def ancestors(self) -> Iterator[SnapshotInfo]:
+        return iceberg.ancestors(self.java)
+
+    def is_ancestor(self, head: int, snapshot_id: int) -> bool:
+        util = self.spark._jvm.org.apache.iceberg.util.SnapshotUtil
+        return bool(util.isAncestorOf(self.java, head, snapshot_id))
+
+    def refs(self) -> dict[str, Ref]:
+        found = {}
+        for entry in iceberg.each(self.metadata.refs().entrySet()):
+            name, ref = str(entry.getKey()), entry.getValue()
+            kind = BRANCH if ref.isBranch() else "tag"
+            found[name] = Ref(name, kind, int(ref.snapshotId()))
         return found
-    return _search_manifests(live, intent) or _search_files(live, intent)
+
+    def properties(self) -> dict[str, str]:
+        return iceberg.properties_of(self.spark, self.java)
+
+    def facts(self) -> Facts:
+        return metadata.facts(self.java)
+
+    def log(self) -> SnapshotLog:
+        return snapshot_log(metadata.document(self.spark, self.metadata))
+
+    def latest_ms(self) -> int:
+        history = self.java.history()
+        latest = [int(history.get(history.size() - 1).timestampMillis())] if history.size() else []
+        return max(*latest, int(self.metadata.lastUpdatedMillis()), 0)
+
+    def metadata_log(self) -> list[str]:
+        current = self.metadata
+        log = metadata.document(self.spark, current).get("metadata-log") or ()
+        return [str(current.metadataFileLocation()), *(str(one["metadata-file"]) for one in log)]
+
+    def schema(self) -> dict[str, Any]:
+        return iceberg.schema_document(self.spark, self.java.schema())
+
+    def schemas(self) -> Sequence[dict[str, Any]]:
+        every = iceberg.java_values(self.java.schemas())
+        return [iceberg.schema_document(self.spark, one) for one in every]
+
+    def spec_fields(self, spec_id: int) -> tuple[SpecField, ...] | None:
+        spec = self.java.specs().get(spec_id)
+        return None if spec is None else specs.fields_of(spec)
+
+    def specs_without_columns(self) -> frozenset[int]:
+        """As format version 1 keeps them; Iceberg cannot serialise their files."""
+        schema = self.java.schema()
+        return frozenset(
+            int(spec.specId())
+            for spec in iceberg.java_values(self.java.specs())
+            if any(
+                schema.findField(field.sourceId()) is None for field in iceberg.each(spec.fields())
+            )
+        )
+
+    def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
+        orders = iceberg.java_values(self.java.sortOrders())
+        return {int(order.orderId()): metadata.terms_of(order) for order in orders}
+
+    def columns_unknown_to_spark(self) -> list[str]:
+        spark, schema = self.spark, self.java.schema()
+        if _known_to_spark(spark, schema):
+            return []
+        fields = list(iceberg.each(schema.columns()))
+        alone = [schema.select(iceberg.java_list(spark, [field.name()])) for field in fields]
+        return [
+            f"{field.name()} ({field.type().toString()})"
+            for field, projected in zip(fields, alone, strict=True)
+            if not _known_to_spark(spark, projected)
+        ]
 
 
-def carrying(metadata: Any, intent: Intent) -> Committed | None:
-    """Return the snapshot of this metadata that carries the batch."""
-    for snapshot in iceberg.added_since(metadata, intent.base_snapshot_id):
-        summary = snapshot.summary()
-        if summary is None or summary.get(summary_keys.ATTEMPT_ID) != intent.attempt_id:
-            continue
-        if summary.get(summary_keys.BATCH) == str(intent.batch):
-            return Committed(int(snapshot.snapshotId()))
-    return None
-
-
-def _is_complete(live: LiveTable, base: int) -> bool:
-    """Whether every snapshot from the head of main back to `base` still exists."""
-    head = live.table.currentSnapshot()
-    if head is None or live.table.snapshot(base) is None:
+def _known_to_spark(spark: Any, schema: Any) -> bool:
+    try:
+        spark._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(schema)
+    except Exception as error:
+        thrown = java_exception(error)
+        unknown = "java.lang.UnsupportedOperationException"
+        if thrown is None or not iceberg.is_a(spark, thrown, unknown):
+            raise
         return False
-    util = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil
-    return bool(util.isAncestorOf(live.table, int(head.snapshotId()), base))
-
-
-def _search_manifests(live: LiveTable, intent: Intent) -> Committed | None:
-    """Return the snapshot that one of the batch's commits added, not one of its audit."""
-    for one in metadata_files.added_by(live, intent.commits, intent.base_snapshot_id):
-        snapshot = live.table.snapshot(one)
-        if snapshot is None or not (snapshot.summary() or {}).get(AUDIT):
-            return Committed(one)
-    return None
-
-
-def _search_files(live: LiveTable, intent: Intent) -> Committed | None:
-    """Return the snapshot that added the batch's files, by the manifests of all snapshots."""
-    from pyspark.sql import functions as f
-
-    if not intent.outputs:
-        return None
-    present = iceberg.load(live.spark, live.name)
-    entries = stage.metadata_table(live.spark, present, "ALL_ENTRIES")
-    added = entries.where(
-        (f.col("status") != DELETED) & f.col("data_file.file_path").rlike(OUR_DIRECTORY)
-    )
-    outputs, on_branches = set(intent.outputs), _on_branches(live)
-    for row in added.select("snapshot_id", "data_file.file_path").collect():
-        if row.file_path in outputs and int(row.snapshot_id) not in on_branches:
-            return Committed(int(row.snapshot_id))
-    return None
-
-
-def _on_branches(live: LiveTable) -> set[int]:
-    """Return the snapshots that wait for approval. A batch that publishes one has its files, and
-    is not in the table because these are on the branch."""
-    head = live.table.currentSnapshot()
-    is_ancestor = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf
-    found = {
-        int(snapshot.snapshotId())
-        for snapshot in iceberg.each(live.table.snapshots())
-        if (snapshot.summary() or {}).get(AUDIT_WAITS)
-    }
-    return {
-        one for one in found
-        if head is None or not is_ancestor(live.table, int(head.snapshotId()), one)
-    }  # fmt: skip
-
-
-OUR_DIRECTORY = "/layout-[^/]+/"
-"""In the path of every file that we wrote."""
-
-
-DELETED = 2
-"""A manifest entry's status: the file was removed by the entry's snapshot."""
+    return True

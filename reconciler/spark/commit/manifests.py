@@ -1,12 +1,10 @@
-"""Iceberg's RewriteManifests as an operation, its groups, and the entries that it must keep."""
+"""What a rewrite of manifests names in the JVM: its groups, and the entries that it must keep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.engines.commit.operations import NewManifests
 from reconciler.spark.fallback import stage
 from reconciler.spark.session import iceberg, streams
 
@@ -17,41 +15,17 @@ COMPARED = (
 """Fields of a data file that tell entries apart; the partition is compared as text."""
 
 
-@dataclass(frozen=True, slots=True)
-class RewrittenManifests:
-    """inputs: paths of the manifests. groups: a java.util.Map from the path of each live data file
-    to the group whose manifest is to hold it."""
-
-    spark: Any
-    inputs: Sequence[str]
-    groups: Any
-
-    on_branches: ClassVar[bool] = False
-
-    def begin(self, table: Any) -> Any:
-        return table.rewriteManifests()
-
-    def fill(self, update: Any, base_snapshot_id: int) -> None:
-        spark = self.spark
-        path = _handle(spark, "org.apache.iceberg.ManifestFile", "path")
-        chosen = iceberg.java_set(spark, self.inputs)
-        contains = iceberg.method(spark, "java.util.Set", "contains", "boolean", "java.lang.Object")
-        listed = _then(spark, path, contains.bindTo(chosen), "boolean")
-        file = _handle(spark, "org.apache.iceberg.ContentFile", "location")
-        get = iceberg.method(spark, "java.util.Map", "get", "java.lang.Object", "java.lang.Object")
-        group = _then(spark, file, get.bindTo(self.groups), "java.lang.Object")
-        update.rewriteIf(iceberg.as_lambda(spark, "java.util.function.Predicate", listed))
-        update.clusterBy(iceberg.as_lambda(spark, "java.util.function.Function", group))
-
-    def unfit(self, table: Any) -> str:
-        return ""
-
-    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
-        """Iceberg itself requires that the manifests are still the head's; what others added is
-        kept."""
-        present = live_manifests(spark, table)
-        gone = sum(path not in present for path in self.inputs)
-        return f"{gone} of its manifests were replaced" if gone else ""
+def fill(spark: Any, update: Any, operation: NewManifests) -> None:
+    """Name the manifests that the operation replaces, and the group of each live data file."""
+    path = _handle(spark, "org.apache.iceberg.ManifestFile", "path")
+    chosen = iceberg.java_set(spark, operation.inputs)
+    contains = iceberg.method(spark, "java.util.Set", "contains", "boolean", "java.lang.Object")
+    listed = _then(spark, path, contains.bindTo(chosen), "boolean")
+    file = _handle(spark, "org.apache.iceberg.ContentFile", "location")
+    get = iceberg.method(spark, "java.util.Map", "get", "java.lang.Object", "java.lang.Object")
+    group = _then(spark, file, get.bindTo(operation.groups), "java.lang.Object")
+    update.rewriteIf(iceberg.as_lambda(spark, "java.util.function.Predicate", listed))
+    update.clusterBy(iceberg.as_lambda(spark, "java.util.function.Function", group))
 
 
 def _handle(spark: Any, owner: str, name: str) -> Any:

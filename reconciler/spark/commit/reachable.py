@@ -1,4 +1,4 @@
-"""Which files a table's metadata refers to, and which of them only expired snapshots did.
+"""Which files a table's metadata refers to, as frames of Spark.
 
 Two written paths are compared as `table.paths` says: a file is rather taken for a needed one than
 deleted. Spark leaves out what cannot be meant, and Python compares the rest.
@@ -6,8 +6,7 @@ deleted. Spark leaves out what cannot be meant, and Python compares the rest.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from reconciler.catalog.listing import Resolver
@@ -20,9 +19,6 @@ SCHEME = "^([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*"
 """Regular expression of Java: what two plain spellings of one path differ in."""
 ODD = "%|//|/[.]|[^\\x00-\\x7F]"
 """Regular expression of Java: a path, without its scheme, that is not in its plain spelling."""
-PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?/*(.*)")
-ALIKE = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
-"""Schemes of one store."""
 
 
 def files(spark: Any, table: Any) -> Any:
@@ -58,16 +54,16 @@ def _listed(spark: Any, table: Any) -> dict[str, int]:
     return found
 
 
-def unneeded(spark: Any, before: Any, after: Any) -> dict[str, int]:
+def unneeded(spark: Any, before: Any, after: Any, roots: Collection[str]) -> dict[str, int]:
     """Return the files that `before` refers to and `after` does not: bytes by path, -1 where no
     metadata holds them.
 
-    before, after: the same table, at two times.
+    before, after: the same table, at two times. roots: locations that its files lie below.
     """
     now = files(spark, after)
     rows = files(spark, before).join(now.select("key").distinct(), "key", "left_anti").collect()
     gone = {row.path: int(row["size"]) for row in rows}
-    left = Candidates([Listed(path, size, 0) for path, size in gone.items()], *stage.roots(after))
+    left = Candidates([Listed(path, size, 0) for path, size in gone.items()], *roots)
     Resolver().strike(left, written(spark, now, gone, str(after.location())))
     return {file.path: file.size for file in left.oldest()}
 
@@ -91,44 +87,3 @@ def written(spark: Any, found: Any, wanted: Collection[str], location: str) -> l
 def frozen(spark: Any, table: Any) -> Any:
     """Return a copy of the table as it is now, which no commit changes."""
     return stage.overridden(spark, table, {})
-
-
-def own(table: Any, paths: Mapping[str, int]) -> dict[str, int]:
-    """Return those of the files that lie below the table's own directories.
-
-    A file elsewhere, such as one that was registered with `add_files`, may belong to another table.
-    """
-    places, resolver = stage.roots(table), Resolver()
-
-    def below(path: str, root: str) -> bool:
-        """Whether the path is below the root as written, and still is with `..` and links followed:
-        neither another bucket nor what a link leads to is the table's."""
-        real, real_root = resolver.real(path), resolver.real(root)
-        return (
-            _place(path).startswith(_place(root).rstrip("/") + "/")
-            and key_of(path).startswith(f"{key_of(root)}/".lstrip("/"))
-            and key_of(real).startswith(f"{key_of(real_root)}/".lstrip("/"))
-        )
-
-    return {path: size for path, size in paths.items() if any(below(path, it) for it in places)}
-
-
-def _place(path: str) -> str:
-    """Return the path in one spelling, with its authority: unlike `SCHEME`, this must not take two
-    places for one."""
-    found = PLACE.fullmatch(path)
-    assert found is not None  # every part is optional
-    scheme, authority, rest = found.groups()
-    return f"{ALIKE.get(scheme, scheme or 'file')}://{authority or ''}/{rest}"
-
-
-def delete(table: Any, paths: Mapping[str, int]) -> tuple[int, int]:
-    """Delete the files; return the number and the bytes of those that were deleted."""
-    removed = size = 0
-    for path, of_file in paths.items():
-        try:
-            table.io().deleteFile(path)
-        except Exception:  # the file stays, and a later search for orphans finds it
-            continue
-        removed, size = removed + 1, size + max(of_file, 0)
-    return removed, size

@@ -10,10 +10,17 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from reconciler.engines.commit.cleanup import discard
+from reconciler.engines.commit.locations import DATA_PATH
 from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.deletes import replacement
+from reconciler.engines.deletes.wanted import VECTORS_VERSION, Hidden, Wanted
+from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
+from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import TableDamagedError, UnsupportedError
 from reconciler.rewrite import hidden
 from reconciler.rewrite.deletes import Delete
@@ -21,18 +28,16 @@ from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.hidden import Found, Group, Target, Task, Written
 from reconciler.rewrite.storage import PARQUET, Opening, local_path
 from reconciler.rewrite.task import ATTEMPT, NUMBER
-from reconciler.spark.deletes import replacement
+from reconciler.spark.commit.table import java_of, spark_of
+from reconciler.spark.deletes import delete_files
 from reconciler.spark.deletes.delete_files import DELETE
-from reconciler.spark.schedule import damage, native, scan, witnessing, write
-from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.fallback import stage
+from reconciler.spark.schedule import damage, native, witnessing
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, resources, streams
-from reconciler.spark.session.metrics import TaskMetrics
-from reconciler.spark.session.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
+from reconciler.spark.session.translate import is_missing_file, translate
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, LEVEL
 
-VECTORS_VERSION = 3
-"""Format version from which on hidden rows are written as vectors."""
 CODECS = {
     "zstd": "zstd", "gzip": "gzip", "snappy": "snappy", "brotli": "brotli", "lz4_raw": "lz4",
     "lz4": "lz4", "uncompressed": "none",
@@ -49,36 +54,12 @@ KEPT_BYTES = 128 << 20
 LOADER = "org.apache.iceberg.data.BaseDeleteLoader"
 
 
-@dataclass(frozen=True, slots=True)
-class Hidden:
-    """What was found and written."""
-
-    files: Sequence[DeleteFile] = ()
-    rows: Mapping[str, bytes] = field(default_factory=dict)
-    """The hidden rows of data files as bitmaps, as far as the driver keeps them."""
-    spent: TaskMetrics = field(default_factory=TaskMetrics)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A data file whose hidden rows are wanted."""
-
-    applied: Sequence[DeleteFile]
-    """The delete files that hide them."""
-    stays: bool = False
-    """Whether its own delete files stay where they alone hide the same rows."""
-    known: bytes | None = None
-    """The rows, if they were found before."""
-    key_bytes: int = 0
-    """Stored bytes of the columns of keys."""
-
-
 def written(
     attempt: Attempt, base: str, tasks: ScanTasks, wanted: Mapping[str, Wanted], keep: bool = False
 ) -> Hidden:
     """Write the hidden rows of data files, one delete file for each that has some; the delete files
     are not committed. base: names the jobs. keep: whether the rows are handed back too."""
-    table = replacement.output_table(attempt)
+    table = stage.overridden(spark_of(attempt), java_of(attempt.table), {DATA_PATH: attempt.prefix})
     with _in_parquet(attempt, table, wanted) as deletes:
         work = _tasks(attempt, table, tasks, wanted, deletes, keep)
         opening, found = _carried_out(attempt, f"{base}/write", work, wanted)
@@ -87,31 +68,17 @@ def written(
     failures = [one for one in found if isinstance(one, Failure)]
     if failures:
         with contextlib.suppress(Exception):
-            write.discard(attempt.table, sorted({file.path for file in new}))
+            discard(attempt.table, sorted({file.path for file in new}))
         raise native.raised(attempt, failures[0], opening)
-    with replacement.uncommitted(attempt, _entries(attempt, table, tasks, new)) as added:
-        files = replacement.described(attempt, added)
+    added = _entries(attempt, table, tasks, new)
+    with replacement.uncommitted(attempt, [str(file.location()) for file in added]):
+        files = delete_files.written(spark_of(attempt), java_of(attempt.table), added)
         if files:
             _require_readable(attempt, table, files, new)
     rows = {path: body for one in made for path, body in one.rows.items()}
     read = sum(file.size for file in _distinct(wanted.values()))
     spent = TaskMetrics(sum(one.cpu_seconds for one in made), read)
     return Hidden(files, rows, spent)
-
-
-def applied(
-    spark: Any, tasks: ScanTasks, files: Sequence[DeleteFile]
-) -> dict[str, list[DeleteFile]]:
-    """Return which of the delete files apply to each data file, as Iceberg's own scan found."""
-    by_path = {file.path: file for file in files if not file.vector}
-    vectors = {(file.path, file.data_file): file for file in files if file.vector}
-    paths = {file.path for file in files}
-    every = tasks.java_tasks(list(tasks)) if tasks else iceberg.java_list(spark, [])
-    found = scan.delete_paths(spark, every, paths)
-    return {
-        path: [by_path.get(one) or vectors[one, path] for one in sorted(own)]
-        for path, own in found.items()
-    }
 
 
 # Tasks
@@ -127,7 +94,7 @@ def _tasks(
 ) -> list[Task]:
     """deletes: as the engine reads them, by identity."""
     files = witnessing.inputs_of(attempt, tasks.subset(wanted), None)
-    places = scan.places(attempt.spark, table, tasks)
+    places = attempt.table.places(tasks)
     by_place: dict[Any, list[Target]] = {}
     for file in files:
         one = wanted[file.path]
@@ -138,7 +105,7 @@ def _tasks(
             one.known,
         )
         by_place.setdefault(places[file.path], []).append(target)
-    memory, slots = _resources(attempt.spark)
+    memory, slots = _resources(spark_of(attempt))
     pieces: list[Sequence[Target]] = []
     costs: list[int] = []
     for place in sorted(by_place):
@@ -234,12 +201,12 @@ def _carried_out(
     paths = [path for task in work for path in _paths(task)]
     opening = None if all(local_path(p) is not None for p in paths) else attempt.opening()
     size = sum(_cost(group.targets, wanted) for task in work for group in task.groups)
-    if witnessing.by_driver(attempt.spark.local, size, opening):
+    if witnessing.by_driver(spark_of(attempt).local, size, opening):
         stopping = attempt.cancelled.is_set
-        threads = max(1, min(len(work), resources.driver_cores(attempt.spark)))
+        threads = max(1, min(len(work), resources.driver_cores(spark_of(attempt))))
         with ThreadPoolExecutor(threads, thread_name_prefix="hidden") as pool:
             return opening, list(pool.map(lambda task: _found(task, opening, stopping), work))
-    context = attempt.spark.sparkContext
+    context = spark_of(attempt).sparkContext
     witnessing.use_this_python(context)
     context.setJobGroup(name, f"layoutctl deletes {attempt.name}")
     tasks = context.parallelize(list(work), len(work))
@@ -280,7 +247,7 @@ def _entries(attempt: Attempt, table: Any, tasks: ScanTasks, files: Sequence[Wri
     if not files:
         return []
     owners = tasks.java_tasks([file.data_file for file in files])
-    core = attempt.spark._jvm.org.apache.iceberg
+    core = spark_of(attempt)._jvm.org.apache.iceberg
     return [
         _entry(core, task, file) for task, file in zip(iceberg.each(owners), files, strict=True)
     ]
@@ -312,8 +279,8 @@ def _require_readable(
     smallest: most readers of the table have it, and neither engine nor witness does."""
     one = min(new, key=lambda each: (each.rows, each.path, each.offset))
     (file,) = (f for f in files if f.identity == (one.path, one.offset))
-    own = iceberg.java_list(attempt.spark, [file.entry])
-    index = _loader(attempt.spark, table).loadPositionDeletes(own, one.data_file)
+    own = iceberg.java_list(spark_of(attempt), [file.entry])
+    index = _loader(spark_of(attempt), table).loadPositionDeletes(own, one.data_file)
     if int(index.cardinality()) != one.rows or not all(map(index.isDeleted, one.sample)):
         raise replacement.mismatch(attempt, "Iceberg reads other positions than were written")
 
@@ -345,12 +312,12 @@ def _in_parquet(
         for identity, one in found.items():
             if one.format not in ("PARQUET", "PUFFIN"):
                 with _naming(attempt, one.path):
-                    copies.append(_copied(attempt.spark, table, files[identity]))
+                    copies.append(_copied(spark_of(attempt), table, files[identity]))
                 found[identity] = replace(one, path=copies[-1], format="PARQUET")
         yield found
     finally:
         with contextlib.suppress(Exception):
-            write.discard(attempt.table, copies)
+            discard(attempt.table, copies)
 
 
 @contextlib.contextmanager

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.schedule import input_forms
+from reconciler.engines.schedule.run import Run
 from reconciler.rewrite.places import FLOATS
+from reconciler.spark.commit.table import java_of, java_session
 from reconciler.spark.deletes import delete_scope
-from reconciler.spark.schedule import input_forms, scan
-from reconciler.spark.schedule.run import Run
+from reconciler.spark.schedule import scan
 from reconciler.spark.session import iceberg
 from reconciler.table.refusals import WRONG_BOUNDS, Refusal
 
@@ -43,7 +45,7 @@ def refuse(run: Run, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:
     left = _left_out(run, snapshot_id, keyed, keys) if keyed else _Entries((), ())
     if not left.deletes:
         return
-    kinds = _kinds(run.table, keys)
+    kinds = _kinds(java_of(run.table), keys)
     others = input_forms.foreign(
         run, [(str(f.location()), int(f.fileSizeInBytes())) for f in left.data]
     )
@@ -64,7 +66,7 @@ def refuse(run: Run, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:
 
 def _left_out(run: Run, snapshot_id: int, keyed: Collection[str], keys: Sequence[int]) -> _Entries:
     """keyed: paths of equality delete files."""
-    spark, table = run.spark, run.table
+    spark, table = java_session(run.table), java_of(run.table)
     planned = scan.planned_tasks(spark, table, snapshot_id, keys)
     by_rule = delete_scope.by_rule(spark, table, snapshot_id, planned)
     some, every = (scan.delete_paths(spark, tasks, keyed) for tasks in (planned, by_rule))
@@ -89,7 +91,7 @@ def _kinds(table: Any, keys: Collection[int]) -> dict[int, Any]:
 def _faults(run: Run, file: Any, kinds: Mapping[int, Any]) -> Iterator[tuple[str, str]]:
     """Yield columns, and how the entry of a file differs from its footer. kinds: of the fields to
     compare."""
-    table, core = run.table, run.spark._jvm.org.apache.iceberg
+    table, core = java_of(run.table), java_session(run.table)._jvm.org.apache.iceberg
     if str(file.format().name()) != "PARQUET":
         yield "", f"bounds that cannot be compared with a file of format {file.format().name()}"
         return

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconciler.engines.schedule.group import Group
 from reconciler.errors import UserError
 from reconciler.rewrite.curve import Curve, fit_curve
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import witnessing
-from reconciler.spark.schedule.group import Group
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session.iceberg import quoted
 from reconciler.table.schema import SortColumn

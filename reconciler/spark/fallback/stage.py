@@ -15,39 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.api.served_properties import names_code, staged_properties
+from reconciler.engines.commit.metadata import UNSORTED
 from reconciler.spark.session import iceberg
 from reconciler.table.schema import UNKNOWN_TO_SPARK
 
-DATA_PATH = "write.data.path"
-"""Of a table that names none. Iceberg's documentation says so, and its libraries write new tables
-with it, but its Java writer takes gzip where another library created the table: the rows would take
-other sizes than those that the plan knows."""
 BATCH_ROWS = "read.parquet.vectorization.batch-size"
-TARGET_SIZE = "write.target-file-size-bytes"
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
-UNSORTED = 0
-"""Id of the sort order that every table has, without fields."""
 LINEAGE_VERSION = 3
-DEFAULT_TARGET = 512 * 1024 * 1024
 DEFAULT_ROW_GROUP = 128 * 1024 * 1024
 DEFAULTS = ("initial-default", "write-default")
 """Of a column, in the JSON of a schema."""
 WHOLE_FILE = 1 << 40
 """More bytes than any file or the inputs of a task have."""
-
-
-def data_location(table: Any) -> str:
-    """Return the directory in which the table's writers put data files."""
-    return str(table.properties().get(DATA_PATH) or f"{table.location().rstrip('/')}/data").rstrip(
-        "/"
-    )
-
-
-def roots(table: Any) -> list[str]:
-    """Return the locations that the table's writers put files below."""
-    properties = table.properties()
-    named = [properties.get(name) for name in (DATA_PATH, "write.metadata.path")]
-    return [str(table.location()), *(str(path) for path in named if path)]
 
 
 def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from reconciler.engines.schedule.attempt import Attempt
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.witness import Table
-from reconciler.spark.commit import metadata
 from reconciler.spark.schedule import witnessing
-from reconciler.spark.schedule.attempt import Attempt
 from reconciler.table.block_ids import TREE, base_of, block_tree_of, key_of, owned_column
 from reconciler.table.cut_tree import NotATree, Tree
 from reconciler.table.metadata import TableMetadata
@@ -31,7 +30,7 @@ def blocks_of(attempt: Attempt, action: Rewrite) -> Blocks | None:
 
 
 def _metadata(attempt: Attempt) -> TableMetadata:
-    return metadata.facts(attempt.table).metadata.with_schema(witnessing.schema_of(attempt))
+    return attempt.table.facts().metadata.with_schema(witnessing.schema_of(attempt))
 
 
 def _is_kept(known: TableMetadata, table: Table, tree: Tree) -> bool:

@@ -6,28 +6,20 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from reconciler.catalog.listing import changed_ms
+from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.refused import DamagedInputError
+from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.task_file import Deletes
 from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
 from reconciler.rewrite.storage import local_path
+from reconciler.spark.commit.table import java_of, spark_of
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.session.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
+from reconciler.spark.session.translate import is_missing_file, translate
 from reconciler.table.refusals import DAMAGED, Refusal
 
 MOST_NAMED = 3
 """Delete files that a message names: any of them may be the unreadable one."""
-
-
-class DamagedInputError(TableDamagedError):
-    """refusals: the input that no plan takes again before it changes."""
-
-    def __init__(
-        self, what: str, *, said: tuple[str, ...], details: tuple[str, ...], do: str,
-        refusals: tuple[Refusal, ...],
-    ) -> None:  # fmt: skip
-        super().__init__(what, said=said, details=details, do=do)
-        self.refusals = refusals
 
 
 def pinpointed(
@@ -50,9 +42,11 @@ def pinpointed(
 
     def readable(some: Sequence[str]) -> bool:
         set_id = f"{attempt.id}/{number}/damage"
-        with stage.staged(attempt.spark, attempt.table, set_id, tasks.java_tasks(some)):
+        with stage.staged(
+            spark_of(attempt), java_of(attempt.table), set_id, tasks.java_tasks(some)
+        ):
             try:
-                stage.read(attempt.spark, set_id).write.format("noop").mode("overwrite").save()
+                stage.read(spark_of(attempt), set_id).write.format("noop").mode("overwrite").save()
             except Exception as again:
                 if not may_be_damage(again, translate(again, doing)):
                     raise

@@ -16,6 +16,12 @@ from typing import Any, TypeVar
 
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.listing import changed_ms
+from reconciler.engines.commit.metadata import UNSORTED
+from reconciler.engines.schedule import input_forms
+from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.refused import DamagedInputError, EngineError
+from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.task_file import NO_DELETES
 from reconciler.errors import (
     MemoryExhaustedError,
@@ -44,15 +50,12 @@ from reconciler.rewrite.task import (
     Writer,
 )
 from reconciler.rewrite.witness import Check, DataFile, Table, Work
+from reconciler.spark.commit.table import spark_of
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import input_forms, witnessing
-from reconciler.spark.schedule.attempt import Attempt
-from reconciler.spark.schedule.damage import DamagedInputError
-from reconciler.spark.schedule.group import Group
-from reconciler.spark.schedule.refused import EngineError
+from reconciler.spark.schedule import witnessing
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, resources
-from reconciler.spark.session.translate import LEFT_ALONE, RESTORE, translate
+from reconciler.spark.session.translate import translate
 from reconciler.table.left_to_spark import (
     BLOOM,
     CODEC,
@@ -121,12 +124,12 @@ def planned(
     paths = tuple(_paths(attempt, number, group, tasks, table))
     local = all(local_path(path) is not None for path in (*files_of, *paths))
     opening = None if local else attempt.opening()
-    given = _resources(attempt.spark, opening, threads)
+    given = _resources(spark_of(attempt), opening, threads)
     decoded = input_forms.decoded(attempt, [(file.path, file.size) for file in files])
     rows = fitting_rows(group, _group_rows(properties, group), given.memory_bytes, decoded)
     needed = _needed(group, rows, decoded)
-    if needed > given.memory_bytes and not _by_driver(attempt.spark, opening):
-        given = _in_slots(attempt.spark, given, needed)
+    if needed > given.memory_bytes and not _by_driver(spark_of(attempt), opening):
+        given = _in_slots(spark_of(attempt), given, needed)
     if needed > given.memory_bytes:
         return (
             f"a row group of it needs {iec(needed)} of memory, and a task has "
@@ -317,7 +320,7 @@ def written(attempt: Attempt, name: str, plan: Plan) -> Made:
 
     name: of the Spark job. Raises Unfit, DamagedInputError, FileNotFoundError, UnavailableError.
     """
-    if _by_driver(attempt.spark, plan.opening):
+    if _by_driver(spark_of(attempt), plan.opening):
         found = carried_out(plan, attempt.cancelled.is_set)
     else:
         found = _on_executor(attempt, name, plan)
@@ -329,7 +332,7 @@ def written(attempt: Attempt, name: str, plan: Plan) -> Made:
 def entries_of(attempt: Attempt, group: Group, tasks: ScanTasks, table: Any, plan: Plan,
                order_id: int, made: Made) -> tuple[Any, ...]:  # fmt: skip
     """Return the files as org.apache.iceberg.DataFile objects."""
-    entries = _Entries(attempt.spark, table, group.action.into, order_id, tasks)
+    entries = _Entries(spark_of(attempt), table, group.action.into, order_id, tasks)
     return tuple(entries.of(file, plan.task.table) for file in made.files)
 
 
@@ -372,7 +375,7 @@ def _broken(path: str, error: BaseException) -> Failure:
 def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
-    context = attempt.spark.sparkContext
+    context = spark_of(attempt).sparkContext
     witnessing.use_this_python(context)
     context.setJobGroup(name, f"layoutctl rewrite {attempt.name}")
     work = _working(plan)
@@ -472,7 +475,7 @@ class _Entries:
         if spec.isPartitioned():
             partition = self._moved(file) if file.partition else _partition(self.tasks)
             builder = builder.withPartition(partition)
-        if self.order_id != stage.UNSORTED:
+        if self.order_id != UNSORTED:
             builder = builder.withSortOrder(table.sortOrders().get(self.order_id))
         return builder.build()
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.engines.backend import translated
 from reconciler.plan.execution import ExecutionResult, MeasuredRho
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule.scan import scan_tasks
-from reconciler.spark.session import iceberg, metrics
-from reconciler.spark.session.translate import translated
+from reconciler.spark.session import iceberg, metrics, translate
 
 MOST_BYTES = 256 << 20
 LEAST_BYTES = 1 << 20
@@ -41,7 +41,7 @@ def measure_rho(
     size = sum(projected[path] for path in chosen)
     if rewritten < LEAST_BYTES or size < LEAST_BYTES:
         return None
-    with translated(f"read {'.'.join(table)}"):
+    with translated(translate, f"read {'.'.join(table)}"):
         read = _read_cpu(spark, iceberg.qualified(catalog, table), chosen, columns)
     return MeasuredRho(cpu / rewritten, read / size) if read > 0 else None
 

@@ -17,16 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import Verification
 from reconciler.api.task_memory import Limits
 from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.refused import NotVerified
+from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.engines.task_file import NO_DELETES
 from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
-    UnsupportedError,
-    VerificationError,
 )
 from reconciler.format import count, plural
 from reconciler.rewrite.block_ids import Blocks
@@ -46,13 +46,11 @@ from reconciler.rewrite.witness import (
     differing,
     witnessed,
 )
-from reconciler.spark.deletes import delete_files
+from reconciler.spark.commit.table import java_of, spark_of
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import partitions, scan
-from reconciler.spark.schedule.attempt import Attempt
+from reconciler.spark.schedule import partitions
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, resources
-from reconciler.spark.session.metrics import TaskMetrics
 from reconciler.table.physical import Expected
 from reconciler.table.refusals import NOT_VERIFIED, Refusal
 
@@ -64,16 +62,6 @@ FILE_COST = 1 << 20
 MAPPING = "schema.name-mapping.default"
 MOST_NAMED = 3
 """Files that a message names."""
-
-
-class NotVerified(VerificationError):
-    """refusals: the inputs that no plan takes again before they change."""
-
-    def __init__(
-        self, what: str, *, details: tuple[str, ...], do: str, refusals: Iterable[Refusal]
-    ) -> None:
-        super().__init__(what, details=details, do=do)
-        self.refusals = tuple(refusals)
 
 
 class Unseen(Exception):
@@ -92,25 +80,12 @@ def checks_hashes(mode: str, group_id: str) -> bool:
     return mode == Verification.FULL
 
 
-def opening_of(config: CatalogConfig, identifier: tuple[str, ...]) -> Opening:
-    """Return how files of the table are opened, with the credentials that its catalog gives."""
-    from reconciler.catalog.load import connect, load_table
-
-    catalog = connect(config)
-    try:
-        properties = load_table(catalog, config, identifier).io.properties
-    except UnsupportedError:  # of a column type that pyiceberg does not know
-        properties = catalog.properties
-    kept = {key: value for key, value in properties.items() if isinstance(value, str)}
-    return Opening(kept, config.reach)
-
-
 # Describing
 
 
 def table_of(attempt: Attempt) -> Table:
     """Return the attempt's table."""
-    return attempt.once("table", lambda: _described(attempt.spark, attempt.table))
+    return attempt.once("table", lambda: _described(spark_of(attempt), java_of(attempt.table)))
 
 
 def _described(spark: Any, table: Any) -> Table:
@@ -134,7 +109,7 @@ def live_files(attempt: Attempt) -> list[DeleteFile]:
     """Return the delete files of the attempt's snapshot."""
 
     def asked() -> list[DeleteFile]:
-        return delete_files.live(attempt.spark, attempt.table, attempt.snapshot_id)
+        return attempt.table.delete_files(attempt.snapshot_id)
 
     return attempt.once("delete files", asked)
 
@@ -157,8 +132,8 @@ def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
 
 def inputs_of(attempt: Attempt, tasks: ScanTasks, deletes: Deletes | None) -> tuple[DataFile, ...]:
     """Return the committed files of tasks. deletes: that may apply, None for none."""
-    sources = attempt.once("identity fields", lambda: _identities(attempt.table))
-    places = {} if deletes is None else scan.places(attempt.spark, attempt.table, tasks)
+    sources = attempt.once("identity fields", lambda: _identities(java_of(attempt.table)))
+    places = {} if deletes is None else attempt.table.places(tasks)
     found = []
     for path, task in tasks.items():
         values = sources.get(task.spec_id, ())
@@ -198,8 +173,8 @@ def _moved(
     attempt: Attempt, files: Sequence[Any], outputs: Sequence[DataFile]
 ) -> tuple[DataFile, ...]:
     """Return outputs with the partition that their entries say. files: as DataFile of Iceberg."""
-    places = partitions.of_files(attempt.spark, attempt.table, files)
-    fields = {spec_id: _fields(attempt.table, spec_id) for spec_id, _ in places}
+    places = partitions.of_files(spark_of(attempt), java_of(attempt.table), files)
+    fields = {spec_id: _fields(java_of(attempt.table), spec_id) for spec_id, _ in places}
     return tuple(
         replace(
             output,
@@ -234,16 +209,16 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
     Raises Unseen, FileNotFoundError for a file that does not exist, MemoryExhaustedError, and
     UnavailableError where a storage gives an error.
     """
-    parts, costs = _parts(work, attempt.spark.cores)
+    parts, costs = _parts(work, spark_of(attempt).cores)
     local = all(local_path(path) is not None for path in _paths(work))
     opening = None if local else attempt.opening()
     bins = [
         [number for at in members for number in parts[at]]
-        for members in balanced(costs, attempt.spark.cores)
+        for members in balanced(costs, spark_of(attempt).cores)
     ]
     if not bins:
         return Seen()
-    if by_driver(attempt.spark.local, sum(costs), opening):
+    if by_driver(spark_of(attempt).local, sum(costs), opening):
         found = _in_threads(attempt, work, bins, opening)
     else:
         found = _on_executors(attempt, name, work, bins, opening)
@@ -340,8 +315,8 @@ def _paths(work: Work) -> Iterable[str]:
 def _in_threads(
     attempt: Attempt, work: Work, bins: Sequence[Sequence[int]], opening: Opening | None
 ) -> list[Seen]:
-    threads = min(len(bins), resources.driver_cores(attempt.spark))
-    limits = Limits.within(resources.of_driver(attempt.spark).memory_bytes)
+    threads = min(len(bins), resources.driver_cores(spark_of(attempt)))
+    limits = Limits.within(resources.of_driver(spark_of(attempt)).memory_bytes)
 
     def one(numbers: Sequence[int]) -> Seen:
         return witnessed(work, numbers, opening, limits, attempt.cancelled.is_set)
@@ -357,11 +332,11 @@ def _on_executors(
     bins: Sequence[Sequence[int]],
     opening: Opening | None,
 ) -> list[Seen]:
-    context = attempt.spark.sparkContext
+    context = spark_of(attempt).sparkContext
     use_this_python(context)
     context.setJobGroup(name, f"layoutctl verify {attempt.name}")
     parts = [_part(work, numbers) for numbers in bins]
-    limits = Limits.within(resources.of_executor(attempt.spark).memory_bytes)
+    limits = Limits.within(resources.of_executor(spark_of(attempt)).memory_bytes)
     return list(context.parallelize(parts, len(parts)).map(_reading(opening, limits)).collect())
 
 
@@ -499,8 +474,9 @@ def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
     """
     if any(task.deletes != NO_DELETES for task in tasks.values()):
         return True
-    summary = attempt.table.snapshot(attempt.snapshot_id).summary()
-    return str(summary.get("total-equality-deletes") or "unknown") != "0"
+    snapshot = attempt.table.snapshot(attempt.snapshot_id)
+    summary = {} if snapshot is None else snapshot.summary
+    return (summary.get("total-equality-deletes") or "unknown") != "0"
 
 
 def seen_outputs(
@@ -528,9 +504,7 @@ def form_of(attempt: Attempt) -> Expected:
 
 def schema_of(attempt: Attempt) -> dict[str, Any]:
     """Return the schema of the attempt's table as the specification writes it in JSON."""
-    return attempt.once(
-        "schema", lambda: iceberg.schema_document(attempt.spark, attempt.table.schema())
-    )
+    return attempt.once("schema", lambda: attempt.table.schema())
 
 
 def same_deletes(
@@ -551,7 +525,7 @@ def same_deletes(
     new = [delete_of(file, attempt.sequence_number + 1) for file in added]
     kept = [delete_of(file) for file in files if file.identity not in gone]
     later = Deletes((*kept, *new))
-    places = scan.places(attempt.spark, attempt.table, tasks)
+    places = attempt.table.places(tasks)
     identities = frozenset(file.identity for file in added)
     exchanges = tuple(
         Exchange(file, later.of(file.path, file.sequence, places[file.path]), identities)

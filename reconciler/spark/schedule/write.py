@@ -11,66 +11,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.engines.commit import metadata
+from reconciler.engines.commit.cleanup import check_prefix, discard
+from reconciler.engines.commit.locations import DATA_PATH
+from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.inputs import refuse_types
+from reconciler.engines.schedule.refused import NotWritableError
+from reconciler.engines.schedule.written import TaskMetrics, Written
 from reconciler.errors import (
     TableDamagedError,
     UnsupportedError,
-    UserError,
     VerificationError,
     first_line,
 )
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.task import Unfit
 from reconciler.rewrite.witness import DataFile, Seen, Work
-from reconciler.spark.commit import metadata
+from reconciler.spark.commit.reading import written_files
+from reconciler.spark.commit.table import catalog_of, java_of, spark_of
 from reconciler.spark.fallback import fallback, stage, uuid_bounds
 from reconciler.spark.schedule import native, witnessing
-from reconciler.spark.schedule.attempt import Attempt
 from reconciler.spark.schedule.block_ids import blocks_of
-from reconciler.spark.schedule.group import Group
-from reconciler.spark.schedule.inputs import refuse_types
-from reconciler.spark.schedule.refused import NotWritableError
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.witnessing import Unseen
 from reconciler.spark.session import metrics
-from reconciler.spark.session.metrics import TaskMetrics
-from reconciler.spark.session.translate import java_text, translate
+from reconciler.spark.session.translate import text, translate
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, ROW_GROUP
 
 READ_ROWS = 1024
 """Rows decoded at a time: the vectors of all columns stay in a core's cache, unlike those of
 Iceberg's 5,000 rows. A table's own setting takes precedence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A group's verified, uncommitted output."""
-
-    number: int
-    """Of the group in its attempt."""
-    group: Group
-    """What was rewritten."""
-    files: tuple[Any, ...]
-    """org.apache.iceberg.DataFile objects."""
-    rows: int
-    """In them, and in the inputs without the deleted ones."""
-    bytes: int
-    """Of the files."""
-    hashed: bool
-    """Whether the rows were compared by their hashes, or only counted."""
-    metrics: TaskMetrics
-    """Of reading and writing."""
-    verify_metrics: TaskMetrics
-    """Of comparing rows."""
-    seconds: float
-    """Of everything."""
-    by_spark: str = ""
-    """Why Spark wrote it, "" if the engine did."""
-    blocks: Blocks | None = None
-    """The block ids that its rows have; None if those of the inputs were kept, or none are."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return tuple(str(file.location()) for file in self.files)
 
 
 def rewrite_group(
@@ -87,13 +58,13 @@ def rewrite_group(
     does it. threads: of the driver that no other group uses.
     """
     started = time.monotonic()
-    spark, base = attempt.spark, f"{attempt.id}/{number}"
+    spark, base = spark_of(attempt), f"{attempt.id}/{number}"
     hashed = witnessing.checks_hashes(attempt.verify, base)
     moved = bool(group.action.moves_by)
-    table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
+    table = stage.overridden(spark, java_of(attempt.table), _overrides(attempt, group))
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
     for part in group.action.ordering.key:
-        fallback.path_of(attempt.table.schema(), part)
+        fallback.path_of(java_of(attempt.table).schema(), part)
     blocks = blocks_of(attempt, group.action)
     inputs = witnessing.inputs_as_seen(attempt, tasks, hashed, blocks)
     plan = native.planned(attempt, number, group, tasks, table, inputs, threads, blocks)
@@ -119,9 +90,8 @@ def rewrite_group(
     return Written(
         number,
         group,
-        files,
+        written_files(spark, table, files),
         rows,
-        sum(int(file.fileSizeInBytes()) for file in files),
         hashed,
         found.spent + metrics.of_job_group(spark, f"{base}/write"),
         verified,
@@ -134,7 +104,7 @@ def rewrite_group(
 def _require_writable(attempt: Attempt, group: Group, reason: str) -> None:
     """Raise NotWritableError if Spark cannot write the group. reason: why it would have to."""
     try:
-        refuse_types(attempt.spark, attempt.table, attempt.name, reason)
+        refuse_types(attempt.table, attempt.name, reason)
         _require_no_tree(group, reason)
     except UnsupportedError as error:
         paths = [file.path for file in group.inputs]
@@ -186,9 +156,9 @@ def _by_engine(
             with _own_output(attempt):
                 verified = witnessing.compared_by_task(attempt, inputs, outputs, made.compared)
         files = native.entries_of(attempt, group, tasks, table, plan, order, made)
-        check_prefix(attempt, files)
+        check_prefix(attempt, [str(file.location()) for file in files])
         footers = {file.path: file.footer for file in made.files}
-        files = uuid_bounds.corrected(attempt.spark, table, files, footers)
+        files = uuid_bounds.corrected(spark_of(attempt), table, files, footers)
         yield Files(files, TaskMetrics(made.cpu_seconds, made.read_bytes), verified)
     except BaseException:
         with contextlib.suppress(Exception):
@@ -201,16 +171,16 @@ def _by_spark(
     attempt: Attempt, group: Group, tasks: ScanTasks, table: Any, base: str, order: int
 ) -> Iterator[Files]:
     """Provide files that Spark wrote; they are deleted if anything fails meanwhile."""
-    with stage.rewriting(attempt.spark, table, f"{base}/out") as new_files:
+    with stage.rewriting(spark_of(attempt), table, f"{base}/out") as new_files:
         try:
             _job_group(attempt, group, f"{base}/write")
-            with fallback.Source(attempt.spark, table, base, tasks) as source:
-                frame = fallback.arranged(source, group, attempt.catalog)
+            with fallback.Source(spark_of(attempt), table, base, tasks) as source:
+                frame = fallback.arranged(source, group, catalog_of(attempt.table))
                 stage.write(frame, f"{base}/out", group.action.into, stage.WHOLE_FILE, order)
             files = tuple(new_files())
-            check_prefix(attempt, files)
+            check_prefix(attempt, [str(file.location()) for file in files])
             with _own_output(attempt):
-                files = uuid_bounds.corrected(attempt.spark, table, files)
+                files = uuid_bounds.corrected(spark_of(attempt), table, files)
             yield Files(files)
         except BaseException:
             with contextlib.suppress(Exception):
@@ -219,9 +189,9 @@ def _by_spark(
 
 
 def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
-    changes = {stage.DATA_PATH: attempt.prefix}
+    changes = {DATA_PATH: attempt.prefix}
     for name, value in ((stage.BATCH_ROWS, str(READ_ROWS)), (CODEC, DEFAULT_CODEC)):
-        if attempt.table.properties().get(name) is None:
+        if java_of(attempt.table).properties().get(name) is None:
             changes[name] = value
     if group.action.row_group_bytes:
         changes[ROW_GROUP] = str(group.action.row_group_bytes)
@@ -230,18 +200,7 @@ def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
 
 def _job_group(attempt: Attempt, group: Group, name: str) -> None:
     description = f"layoutctl {group.action.kind} {attempt.name}"
-    attempt.spark.sparkContext.setJobGroup(name, description)
-
-
-def check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
-    marker = f"/{attempt.prefix.rpartition('/')[2]}/"
-    strays = [str(file.location()) for file in files if marker not in str(file.location())]
-    if strays:
-        raise UserError(
-            f"{attempt.name} has a location provider that ignores write.data.path",
-            details=(f"It placed an output file at {strays[0]}.", "Nothing was committed."),
-            do="leave the table out of the policy, or use Iceberg's own location provider",
-        )
+    spark_of(attempt).sparkContext.setJobGroup(name, description)
 
 
 def read_back(
@@ -258,12 +217,6 @@ def read_back(
         return witnessing.seen_outputs(attempt, base, files, hashed, moved, blocks)
 
 
-def discard(table: Any, paths: Sequence[str]) -> None:
-    """Delete output files that were never sent in a commit, or whose commit was refused."""
-    for path in paths:
-        table.io().deleteFile(path)
-
-
 @contextlib.contextmanager
 def _own_output(attempt: Attempt) -> Iterator[None]:
     """What this run wrote is read back: damage found here is of none of the table's files."""
@@ -277,7 +230,7 @@ def _own_output(attempt: Attempt) -> Iterator[None]:
             translate(error, doing), TableDamagedError
         ):
             raise
-        why = java_text(error).rpartition(" | ")[2]
+        why = text(error).rpartition(" | ")[2]
         raise VerificationError(
             f"verification of {attempt.name} failed: a file that this run wrote cannot be read",
             details=(

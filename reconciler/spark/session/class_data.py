@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from reconciler.engines.backend import translated
 from reconciler.errors import EXIT_OK, EXIT_USER, ReconcilerError, UnavailableError
-from reconciler.spark.session import class_archive, runtime, session
+from reconciler.spark.session import class_archive, runtime, session, translate
 from reconciler.spark.session.settings import CATALOG_PREFIX
-from reconciler.spark.session.translate import translated
 
 CATALOG = "archive"
 
@@ -29,7 +29,7 @@ def make() -> Path:
     home = runtime.spark_home()
     with tempfile.TemporaryDirectory(dir=home, prefix=f".{class_archive.PREFIX}") as scratch:
         made = Path(scratch) / "made.jsa"
-        with translated("load Spark's classes"):
+        with translated(translate, "load Spark's classes"):
             _load_classes(Path(scratch), f"-XX:ArchiveClassesAtExit={shlex.quote(str(made))}")
         if not made.is_file():
             raise UnavailableError(

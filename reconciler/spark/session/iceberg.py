@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines.snapshots import SnapshotInfo
 
+_BETWEEN = "\x1e"
+"""No property has this character."""
 _LEVELS = re.compile("`((?:[^`]|``)*)`|([^`.]+)")
 
 
@@ -29,21 +30,15 @@ def qualified(catalog: CatalogConfig, table: tuple[str, ...]) -> str:
     return ".".join(quoted(level) for level in (catalog.name, *table))
 
 
-@dataclass(frozen=True, slots=True)
-class LiveTable:
-    """A loaded table and its qualified name in Spark SQL."""
-
-    spark: Any
-    name: str
-    table: Any
-
-
 def load(spark: Any, name: str) -> Any:
     """Return a fresh org.apache.iceberg.Table by its qualified name (`qualified`)."""
-    catalog, *levels = (
-        quoted.replace("``", "`") or plain for quoted, plain in _LEVELS.findall(name)
-    )
-    return spark.load(catalog, levels)
+    catalog, *inner = levels(name)
+    return spark.load(catalog, inner)
+
+
+def levels(name: str) -> list[str]:
+    """Return the levels of a qualified name, the catalog first, not quoted."""
+    return [quoted.replace("``", "`") or plain for quoted, plain in _LEVELS.findall(name)]
 
 
 def java_class(spark: Any, name: str) -> Any:
@@ -201,6 +196,7 @@ def snapshot_info(snapshot: Any) -> SnapshotInfo:
     return SnapshotInfo(
         int(body["snapshot-id"]), body.get("parent-snapshot-id"), str(operation), summary,
         int(body.get("sequence-number", 0)), int(body["timestamp-ms"]), body.get("schema-id"),
+        str(body.get("manifest-list") or ""),
     )  # fmt: skip
 
 
@@ -228,6 +224,17 @@ def schema_document(spark: Any, schema: Any) -> dict[str, Any]:
     """Return a schema in the JSON form of the specification."""
     parser = spark._jvm.org.apache.iceberg.SchemaParser
     return dict(json.loads(str(parser.toJson(schema))))
+
+
+def properties_of(spark: Any, table: Any) -> dict[str, str]:
+    """Return a table's properties in a few calls, however many there are."""
+    given, join = table.properties(), spark._jvm.java.lang.String.join
+    if given.isEmpty():
+        return {}
+    names, values = (
+        str(join(_BETWEEN, part)).split(_BETWEEN) for part in (given.keySet(), java_values(given))
+    )
+    return dict(zip(names, values, strict=True))
 
 
 def format_version(table: Any) -> int:

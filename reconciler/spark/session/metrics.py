@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-
-@dataclass(frozen=True, slots=True)
-class TaskMetrics:
-    """cpu_seconds: of all tasks. input_bytes: read from storage. jobs, stages: number that ran."""
-
-    cpu_seconds: float = 0.0
-    input_bytes: int = 0
-    jobs: int = 0
-    stages: int = 0
-
-    def __add__(self, other: TaskMetrics) -> TaskMetrics:
-        return TaskMetrics(
-            self.cpu_seconds + other.cpu_seconds,
-            self.input_bytes + other.input_bytes,
-            self.jobs + other.jobs,
-            self.stages + other.stages,
-        )
+from reconciler.engines.schedule.written import TaskMetrics
 
 
 def of_job_group(spark: Any, group: str) -> TaskMetrics:

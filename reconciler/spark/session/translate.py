@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.errors import (
     AccessDeniedError,
     InternalError,
@@ -28,9 +29,6 @@ unknown."""
 CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
 """Iceberg's mark of an error after which it deletes what a commit wrote."""
 
-LEFT_ALONE = "Nothing of this step was committed; what was committed before stays."
-RESTORE = "restore the file, or roll the table back to a snapshot that does not need it"
-
 _silent: list[Any] = []
 """Gateways that did not answer in time; they are not asked again, since a lease is held
 meanwhile."""
@@ -38,38 +36,27 @@ meanwhile."""
 _PATH = re.compile(r"(?:[a-z0-9]+:/|/)[^\s,;'\"]+")
 
 
-@contextlib.contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Run a block; `doing` ("rewrite sales.lineitem") is the subject of any error."""
-    try:
-        yield
-    except ReconcilerError:
-        raise
-    except Exception as error:
-        raise translate(error, doing) from error
-
-
 def translate(error: BaseException, doing: str) -> ReconcilerError:
     try:
-        lost, causes = lost_jvm(error), _causes(error)
+        ended, causes = lost(error), _causes(error)
     except Exception as later:  # the JVM may end before it has reported the error
-        if not lost_jvm(later):
+        if not lost(later):
             raise
-        lost, causes = True, []
-    if lost:
+        ended, causes = True, []
+    if ended:
         return UnavailableError(
             f"could not {doing}: the Spark process ended",
             details=("It ran out of memory or was killed. Nothing half-written is in the table.",),
             do="run the command again; give Spark more memory with LAYOUTCTL_DRIVER_MEMORY",
         )
-    text = _text(error, causes)
+    whole = _text(error, causes)
     for pattern, build in _TRANSLATIONS:
-        if re.search(pattern, text):
-            return build(doing, text)
+        if re.search(pattern, whole):
+            return build(doing, whole)
     if not causes and not _foreign(error):
         raise error
-    name, message = causes[-1] if causes else (type(error).__name__, str(error))
-    first = first_line(message) if message else ""
+    name, said = causes[-1] if causes else (type(error).__name__, str(error))
+    first = first_line(said) if said else ""
     return InternalError(
         f"could not {doing}",
         said=(f"{name.rpartition('.')[2]}: {first}",),
@@ -84,17 +71,22 @@ def is_unwritable(error: BaseException) -> bool:
 
 def is_missing_file(error: BaseException) -> bool:
     """True if a file was not found, and it is not that one may not open it."""
-    text = java_text(error)
-    return bool(re.search(_MISSING, text)) and not re.search(_NOT_WRITABLE, text)
+    said = text(error)
+    return bool(re.search(_MISSING, said)) and not re.search(_NOT_WRITABLE, said)
 
 
-def java_text(error: BaseException) -> str:
+def is_missing_table(error: BaseException) -> bool:
+    """Whether the catalog has no table of that name."""
+    return "NoSuchTableException" in text(error)
+
+
+def text(error: BaseException) -> str:
     """What the error and its causes say, with the names of their classes."""
     return _text(error, _causes(error))
 
 
 def _text(error: BaseException, causes: Sequence[tuple[str, str]]) -> str:
-    return " | ".join(f"{name}: {message}" for name, message in causes) or str(error)
+    return " | ".join(f"{name}: {said}" for name, said in causes) or str(error)
 
 
 def _missing_file(doing: str, text: str) -> ReconcilerError:
@@ -290,7 +282,7 @@ def _foreign(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
 
 
-def lost_jvm(error: BaseException) -> bool:
+def lost(error: BaseException) -> bool:
     """Whether the connection to the JVM broke: the outcome of its work is unknown."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -329,11 +321,11 @@ def java_exception(error: BaseException) -> Any | None:
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
-def java_message(error: BaseException) -> str:
+def message(error: BaseException) -> str:
     """The error's first line, of Java's exception where it is one: never a stack."""
     thrown = java_exception(error)
-    text = str(thrown.getMessage() or "") if thrown is not None else str(error)
-    return first_line(text) or type(error).__name__
+    said = str(thrown.getMessage() or "") if thrown is not None else str(error)
+    return first_line(said) or type(error).__name__
 
 
 def error_class(error: BaseException) -> str:

@@ -1,0 +1,55 @@
+"""Expires snapshots, then deletes the files that only these referred to.
+
+The commit removes the listed snapshots from exactly the metadata that was judged, and nothing else.
+Iceberg's own operation would also drop what the table's properties let expire meanwhile. Files are
+deleted only after the new metadata was read back: what it refers to stays, and so does what another
+table or another metadata file refers to. A crash in between leaves files that nothing needs, which
+the search for orphans finds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from reconciler.engines.actions.metadata_change import MetadataExecutor
+from reconciler.engines.commit import reachable
+from reconciler.format import count, iec
+from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
+from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.table.retention import Retention, kept
+
+
+class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
+    def state(self, action: ExpireSnapshots, facts: Facts) -> ActionState:
+        """Judge on the live table, with the retention of a branch that was made since."""
+        log = self.run.table.log()
+        state = action.judge(replace(facts, metadata=replace(facts.metadata, log=log)))
+        if state.validity is not Validity.PENDING:
+            return state
+        retention = Retention(action.max_age_ms, action.least)
+        young = set(action.snapshots) & kept(log, retention, int(time.time() * 1000))
+        if young:
+            why = f"{len(young)} of the snapshots are to be kept now"
+            return ActionState(Validity.LOST, why=why)
+        return state
+
+    def before(self, action: ExpireSnapshots) -> Any:
+        return self.run.table.frozen()
+
+    def after(self, action: ExpireSnapshots, before: Any, detail: str) -> str:
+        """Delete what only the expired snapshots needed, by the table's present metadata."""
+        run = self.run
+        run.require_lease()
+        run.table.refresh()
+        gone = run.table.unneeded(before)
+        mine = reachable.own(run.table, gone)
+        free, refused = run.unclaimed(mine)
+        files, size = reachable.delete(run.table, free)
+        left = len(gone) - files
+        text = f"{detail}; {count(files)} files removed ({iec(size)})"
+        if refused:
+            return f"{text}; {count(left)} files stay: {refused}"
+        why = "elsewhere, of others too, or not removable, stay"
+        return f"{text}; {count(left)} files {why}" if left else text

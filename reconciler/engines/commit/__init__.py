@@ -1,0 +1,1 @@
+"""Commits work exactly once, settles what is unknown, and removes what nothing refers to."""

@@ -1,0 +1,81 @@
+"""Whether the files of a batch are for what they replace: checked once before anything is sent.
+
+A delete file in another partition hides nothing there, so that deleted rows come back, and readers
+may refuse the whole table. A data file under another spec, partition or sequence number is pruned
+by queries that ask for its rows, or gets other deletes. Verification compares rows of files; here
+is compared what their entries say of them: by typed values, never by their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.engines.backend import Table
+from reconciler.engines.commit.operations import MoveFiles, Operation, RewriteFiles, RowDelta
+from reconciler.errors import InternalError
+
+MOST_SHOWN = 3
+
+
+def require(table: Table, operation: Operation, base_snapshot_id: int) -> None:
+    """Raise InternalError if a file that the operation adds does not fit what it is for."""
+    found: list[str] = []
+    if isinstance(operation, RewriteFiles):
+        found = list(_data_files(table, operation, base_snapshot_id))
+    elif isinstance(operation, RowDelta):
+        found = list(_delete_files(table, operation))
+    if found:
+        raise InternalError(
+            f"{table.shown}: {len(found)} of the files that were written do not fit the table",
+            details=(*found[:MOST_SHOWN], "Nothing was sent to the catalog."),
+            do="keep the plan and report it as a bug; no row of the table was changed",
+        )
+
+
+def _data_files(table: Table, operation: RewriteFiles, base_snapshot_id: int) -> Iterator[str]:
+    """Yield what is wrong with data files that take the place of others."""
+    read = table.snapshot(base_snapshot_id)
+    if read is not None and read.sequence_number != operation.sequence_number:
+        yield (
+            f"the sequence number {operation.sequence_number} is not that of snapshot "
+            f"{base_snapshot_id}"
+        )
+    late = [file.path for file in operation.tasks.values()
+            if file.sequence > operation.sequence_number]  # fmt: skip
+    if late:
+        yield f"{late[0]} is newer than the snapshot that was read"
+    target = operation.spec_id if isinstance(operation, MoveFiles) else None
+    wanted = set(table.places(operation.tasks).values()) if target is None else set()
+    for file in operation.added:
+        path, place = file.path, file.place
+        if target is not None and place[0] != target:
+            yield f"{path} has partition spec {place[0]}, not {target}"
+        elif target is None and place not in wanted:
+            yield f"{path} is in partition {place[1]} of spec {place[0]}, none of its inputs is"
+        if file.rows < 1:
+            yield f"{path} has no rows"
+
+
+def _delete_files(table: Table, operation: RowDelta) -> Iterator[str]:
+    """Yield what is wrong with delete files that take the place of others."""
+    vectors = table.format_version() >= 3
+    places = table.places(operation.tasks)
+    seen: set[str] = set()
+    for file in operation.added:
+        of = file.data_file
+        if file.keys:
+            yield f"{file.path} does not delete by position"
+        elif of not in places:
+            yield f"{file.path} is of {of or 'no data file'}, which was not read"
+        elif file.place != places[of]:
+            yield (
+                f"{file.path} is in partition {file.place[1]} of spec {file.place[0]}, its data "
+                f"file in {places[of][1]} of spec {places[of][0]}"
+            )
+        elif not 0 < file.rows <= operation.tasks[of].rows:
+            yield f"{file.path} has {file.rows} positions of {operation.tasks[of].rows} rows"
+        elif file.vector != vectors:
+            yield f"{file.path} is {'a' if file.vector else 'no'} deletion vector"
+        elif vectors and of in seen:
+            yield f"{of} would get two deletion vectors"
+        seen.add(of)

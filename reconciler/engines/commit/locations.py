@@ -1,0 +1,20 @@
+"""Where a table's writers put files."""
+
+from __future__ import annotations
+
+from reconciler.engines.backend import Table
+
+DATA_PATH = "write.data.path"
+"""Property of a table that names where data files lie."""
+
+
+def data_location(table: Table) -> str:
+    """Return the directory in which the table's writers put data files."""
+    return (table.properties().get(DATA_PATH) or f"{table.location().rstrip('/')}/data").rstrip("/")
+
+
+def roots(table: Table) -> list[str]:
+    """Return the locations that the table's writers put files below."""
+    properties = table.properties()
+    named = [properties.get(name) for name in (DATA_PATH, "write.metadata.path")]
+    return [table.location(), *(path for path in named if path)]

@@ -1,0 +1,1 @@
+"""One run of a plan: its attempts and groups, what it may read, and what it leaves out later."""

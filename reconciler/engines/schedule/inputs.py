@@ -1,0 +1,170 @@
+"""Describes an action's inputs from their manifest entries, and refuses those not yet safe to
+rewrite."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reconciler.engines.backend import Table
+from reconciler.engines.schedule.group import InputFile
+from reconciler.engines.task_file import TaskFile
+from reconciler.errors import UnsupportedError, unsupported_format
+from reconciler.queries import transforms
+from reconciler.rewrite.columns import columns_of, every, leaves
+from reconciler.table.left_to_spark import why_left_to_spark
+from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
+from reconciler.table.values import Scalar
+
+INTEGERS = ("boolean", "int", "long", "date", "time")
+DATE_BYTES = 4
+DAY_NANOS = 86_400_000_000_000
+
+
+def refuse_table(table: Table, name: str) -> None:
+    """Raise UnsupportedError for a table that cannot be changed faithfully yet."""
+    supported = (1, 2, 3)
+    version = table.format_version()
+    if version not in supported:
+        raise unsupported_format(name, version)
+    properties, schema = table.properties(), table.schema()
+    if properties.get("encryption.key-id") is not None:
+        raise _refusal(name, "is encrypted", "leave it out of the policy")
+    reserved = [one["name"] for one in schema["fields"] if one["name"] in METADATA_COLUMNS]
+    if reserved:
+        raise _refusal(
+            name,
+            f"has columns with names that Iceberg reserves: {', '.join(reserved)}",
+            "rename them, or leave it out of the policy (tables.exclude)",
+        )
+    alike = names_alike(schema)
+    if alike:
+        raise _refusal(
+            name,
+            f"has columns whose names differ only in case: {', '.join(alike)}",
+            "rename them, or leave it out of the policy (tables.exclude)",
+        )
+    refuse_types(table, name, why_left_to_spark(leaves(columns_of(schema)), properties))
+
+
+def refuse_types(table: Table, name: str, reason: str) -> None:
+    """Raise UnsupportedError if Spark does not have the types of a table. reason: why it would
+    write the table's files, "" if it would not."""
+    foreign = table.columns_unknown_to_spark() if reason else []
+    if foreign:
+        raise _refusal(
+            name,
+            f"has columns of types that Spark cannot write: {', '.join(foreign)}",
+            f"make it fit for the engine, which leaves its files to Spark because {reason}; or "
+            "leave it out of the policy (tables.exclude)",
+        )
+
+
+def refuse_files(table: Table, files: Mapping[str, TaskFile], name: str) -> None:
+    """Raise UnsupportedError for inputs that a rewrite cannot reproduce faithfully yet."""
+    refuse_partitions(table, files, name)
+    for path, file in files.items():
+        if file.format != "PARQUET":
+            raise _refusal(name, f"has a data file of format {file.format}: {path}", None)
+        if file.encrypted:
+            raise _refusal(name, f"has an encrypted data file: {path}", None)
+
+
+def refuse_partitions(table: Table, files: Mapping[str, TaskFile], name: str) -> None:
+    """Raise UnsupportedError for data files whose partition cannot be read: a file that was
+    imported takes the values of a column that it lacks from there."""
+    broken = table.specs_without_columns()
+    for path, file in files.items():
+        if file.spec_id in broken:
+            raise _refusal(name, f"has dropped the column that partitions {path}", None)
+
+
+def _refusal(name: str, why: str, do: str | None) -> UnsupportedError:
+    return UnsupportedError(
+        f"{name} {why}",
+        details=("Rewriting it is not supported yet. The table was left as it was.",),
+        do=do or "leave these files out of the plan (tables.exclude, or another partition)",
+    )
+
+
+def columns_to_describe(keys: Iterable[Sequence[SortColumn]]) -> set[int]:
+    """Return the ids of the columns whose statistics `describe` needs: of the keys."""
+    return {column.field_id for key in keys for column in key}
+
+
+def describe(
+    table: Table, files: Mapping[str, TaskFile], key: Sequence[SortColumn]
+) -> list[InputFile]:
+    """Return the chosen files (with statistics of `columns_to_describe`) as values, in order of
+    path."""
+    kind = types_of(table).get(key[0].field_id, "") if key else ""
+    described = []
+    for path in sorted(files):
+        file = files[path]
+        low = high = None
+        if kind:
+            field_id = key[0].field_id
+            low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
+        live = 1.0 - min(1.0, file.deleted / max(file.rows, 1))
+        described.append(
+            InputFile(
+                path, file.size, file.rows, low, high, int(file.size * live), file.sequence
+            )
+        )  # fmt: skip
+    return described
+
+
+def by_target(
+    table: Table, files: Mapping[str, TaskFile], field: SpecField, described: Sequence[InputFile]
+) -> list[InputFile]:
+    """Return the described files with bounds of their target partitions in place of the key's.
+
+    field: keeps the order of values, so that a file's rows are in no partition outside them.
+    """
+    kind = types_of(table)[field.source_id]
+    found = []
+    for file in described:
+        task = files[file.path]
+        ends = [_bound(bounds, field.source_id, kind) for bounds in (task.lower, task.upper)]
+        null = task.nulls.get(field.source_id, 1) > 0
+        low, high = None, None
+        if None not in ends and transforms.groupable(kind):
+            low, high = transforms.apply(field.transform, kind, np.array(ends)).tolist()
+        found.append(replace(file, low=low, high=high, null=null))
+    return found
+
+
+def types_of(table: Table) -> dict[int, str]:
+    """Return the types of the present columns, at any depth, by field id."""
+    return {way[-1].field_id: way[-1].type for way in every(columns_of(table.schema()))}
+
+
+def _bound(bounds: Mapping[int, bytes], field_id: int, kind: str) -> Scalar | None:
+    data = bounds.get(field_id)
+    return None if data is None else decode_bound(kind, data)
+
+
+def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
+    """Return a single-value serialised bound, comparable within its column; None if not comparable
+    here.
+
+    Files written before a column was widened hold the narrower form, so the length decides: an int
+    for a long, a date for a timestamp.
+    """
+    if iceberg_type.startswith("timestamp") and len(data) == DATE_BYTES:
+        per_day = DAY_NANOS if iceberg_type.startswith("timestamp_ns") else DAY_NANOS // 1_000
+        return int.from_bytes(data, "little", signed=True) * per_day
+    if iceberg_type in INTEGERS or iceberg_type.startswith("timestamp"):
+        return int.from_bytes(data, "little", signed=True)
+    if iceberg_type in ("float", "double"):
+        value = float(struct.unpack("<f" if len(data) == 4 else "<d", data)[0])
+        return None if math.isnan(value) else value
+    if iceberg_type.startswith("decimal"):
+        return int.from_bytes(data, "big", signed=True)
+    if iceberg_type in ("string", "binary", "uuid") or iceberg_type.startswith("fixed"):
+        return data
+    return None

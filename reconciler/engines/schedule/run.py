@@ -1,0 +1,121 @@
+"""What the executors of one plan's run share: its table, its records and its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from reconciler.engines.backend import Backend
+from reconciler.engines.commit import cleanup, locations
+from reconciler.engines.schedule import attempt, processes
+from reconciler.errors import BlockedError
+from reconciler.plan.execution import (
+    UNKNOWN_OUTCOME,
+    Event,
+    ExecutionRequest,
+    Intent,
+    Ledger,
+    Outcome,
+)
+from reconciler.rewrite.decoded import Decoded
+
+OnEvent = Callable[[Event], None]
+
+
+class Run:
+    """The state of one plan's run.
+
+    attempts: their ids. own: snapshots that it committed; own_since_read: those newer than the
+    snapshot that the attempt reads. committed: content files of its commits; done_ids: actions that
+    they carry. waiting: snapshots that it left on a branch for approval; held: inputs of theirs.
+    roots: locations that the table's files lie below; metadata_directory: of its metadata files.
+    decoded: memory of inputs, by their footers. in_doubt: a batch was sent, and its outcome is not
+    recorded. lease_lost: returns why the lease was lost, "" if it is held.
+    """
+
+    def __init__(
+        self,
+        request: ExecutionRequest,
+        backend: Backend,
+        ledger: Ledger,
+        on_event: OnEvent,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.request, self.backend, self.ledger = request, backend, ledger
+        self.on_event, self.should_stop = on_event, should_stop
+        self.shown = ".".join((request.catalog.name, *request.table))
+        self.table = backend.load(request.catalog, request.table)
+        self.roots = locations.roots(self.table)
+        self.metadata_directory = self.table.metadata_directory()
+        self.writer = processes.own_identity(backend.process_id())
+        self.attempts: list[str] = []
+        self.outcomes: list[Outcome] = []
+        self.own: set[int] = set()
+        self.own_since_read: set[int] = set()
+        self.committed: set[str] = set()
+        self.done_ids: set[str] = set()
+        self.waiting: list[int] = []
+        self.held: set[str] = set()
+        self.in_doubt = False
+        self.decoded = Decoded()
+        self.conflicts = 0
+        self.stopped = False
+        self.lease_lost: Callable[[], str] = lambda: ""
+
+    def attempt_id(self) -> str:
+        return attempt.new_id(self.request.plan_id, self.table)
+
+    def begin_attempt(self) -> str:
+        """Return the id of a new attempt on the table as last refreshed."""
+        self.attempts.append(self.attempt_id())
+        self.own_since_read = set()
+        return self.attempts[-1]
+
+    def require_lease(self) -> None:
+        if self.lease_lost():
+            raise BlockedError(
+                self.lease_lost(),
+                details=("Uncommitted work was dropped.",),
+                do="see who else works on the table, then run the command again",
+            )
+
+    def unclaimed(
+        self, files: Mapping[str, int], commits: Collection[str] = ()
+    ) -> tuple[dict[str, int], str]:
+        """Return what `cleanup.unclaimed` does, for files of this table."""
+        request, roots = self.request, self.roots
+        return cleanup.unclaimed(
+            request.catalog, request.table, request.table_uuid, roots, files, commits
+        )
+
+    def stopping(self) -> bool:
+        self.require_lease()
+        if self.should_stop() and not self.stopped:
+            self.stopped = True
+            self.say("stopped", "stopping: dropping what is not committed")
+        return self.stopped
+
+    def intent(
+        self,
+        attempt_id: str,
+        batch: int,
+        actions: tuple[str, ...],
+        base_snapshot_id: int,
+        prefix: str = "",
+        inputs: tuple[str, ...] = (),
+        outputs: tuple[str, ...] = (),
+        commits: tuple[str, ...] = (),
+    ) -> Intent:
+        """Return the record of a batch that is about to be sent, or of an attempt (batch 0)."""
+        return Intent(
+            self.request.table_uuid, self.request.table, self.request.plan_id, attempt_id, batch,
+            actions, base_snapshot_id, prefix, inputs, outputs, self.writer, commits,
+        )  # fmt: skip
+
+    def record(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None:
+        self.ledger.record_outcomes(intent, outcomes)
+        if outcomes[0].state != UNKNOWN_OUTCOME:
+            self.in_doubt = False
+            self.outcomes.extend(outcomes)
+
+    def say(self, phase: str, text: str, action_id: str = "") -> None:
+        self.on_event(Event(phase, text, action_id))

@@ -1,0 +1,62 @@
+"""What a group's rewrite hands back: verified files that are not committed yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.engines.backend import WrittenFile
+from reconciler.engines.schedule.group import Group
+from reconciler.rewrite.block_ids import Blocks
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetrics:
+    """cpu_seconds: of all tasks. input_bytes: read from storage. jobs, stages: number that ran."""
+
+    cpu_seconds: float = 0.0
+    input_bytes: int = 0
+    jobs: int = 0
+    stages: int = 0
+
+    def __add__(self, other: TaskMetrics) -> TaskMetrics:
+        return TaskMetrics(
+            self.cpu_seconds + other.cpu_seconds,
+            self.input_bytes + other.input_bytes,
+            self.jobs + other.jobs,
+            self.stages + other.stages,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A group's verified, uncommitted output."""
+
+    number: int
+    """Of the group in its attempt."""
+    group: Group
+    """What was rewritten."""
+    files: tuple[WrittenFile, ...]
+    """The new files."""
+    rows: int
+    """In them, and in the inputs without the deleted ones."""
+    hashed: bool
+    """Whether the rows were compared by their hashes, or only counted."""
+    metrics: TaskMetrics
+    """Of reading and writing."""
+    verify_metrics: TaskMetrics
+    """Of comparing rows."""
+    seconds: float
+    """Of everything."""
+    by_spark: str = ""
+    """Why Spark wrote it, "" if the engine did."""
+    blocks: Blocks | None = None
+    """The block ids that its rows have; None if those of the inputs were kept, or none are."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of the files."""
+        return sum(file.size for file in self.files)
