@@ -17,9 +17,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from bench.cpu import cpu_seconds
 from bench.results import write_section
+from reconciler.engines.schedule import witnessing
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
-from reconciler.spark.schedule import witnessing
+from reconciler.spark.schedule import witness_work
 from reconciler.spark.session import session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import delete_paths
@@ -102,7 +103,7 @@ def main() -> None:
                 "by the driver, format 2": compact(bench, PARTITIONS, 2),
                 "by the driver, vectors on format 3": compact(bench, PARTITIONS, 3),
             }
-            with mock.patch.object(witnessing, "by_driver", lambda *_: False):
+            with mock.patch.object(witness_work, "by_driver", lambda *_: False):
                 found["by executors, format 2"] = compact(bench, BY_EXECUTORS, 2)
         finally:
             session.stop(spark)

@@ -1,8 +1,8 @@
 """What docs, docstrings and comments cite exists: documents, modules, and names in them.
 
 A citation is a path of a document (docs/design/map.md#an-anchor), a path below the project or the
-package in backticks (`engines/commit/fence`), or a dotted name (`plan.grouping`, loop.step.Step) that
-begins with a package or a module of ours.
+package in backticks (`engines/commit/fence`), or a dotted name (`plan.grouping`, loop.step.Step)
+that begins with a package or a module of ours.
 """
 
 from __future__ import annotations

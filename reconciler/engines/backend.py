@@ -21,6 +21,8 @@ from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import ReconcilerError
 from reconciler.plan.actions.state import Facts
+from reconciler.rewrite.storage import Opening
+from reconciler.rewrite.witness import Seen, Work
 from reconciler.table.retention import MAIN, Ref, SnapshotLog
 from reconciler.table.schema import SpecField
 
@@ -60,6 +62,20 @@ class Errors(Protocol):
         """Return the error for people. doing: "rewrite sales.lineitem". Raises it as it is if it is
         one of this version's own code."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """A field of a partition spec."""
+
+    field_id: int
+    """Its own id, 1000 or more."""
+    source_id: int
+    """Field id of the column that it is computed from."""
+    name: str
+    """As the spec names it."""
+    transform: str
+    """As the specification writes it: "bucket[16]"."""
 
 
 class History(Protocol):
@@ -129,8 +145,8 @@ class History(Protocol):
         """Return what a spec partitions by, void fields left out; None if there is no such spec."""
         ...
 
-    def specs_without_columns(self) -> frozenset[int]:
-        """Return the ids of specs with a dropped source column, also of a void field."""
+    def specs(self) -> Mapping[int, tuple[PartitionField, ...]]:
+        """Return the fields of each spec by its id, void ones included."""
         ...
 
     def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
@@ -510,18 +526,20 @@ class Backend(Protocol):
         back too."""
         ...
 
-    def same_deletes(
+    def witness(
         self,
         attempt: Any,
-        base: str,
-        tasks: Tasks,
-        files: Sequence[DeleteFile],
-        added: Sequence[DeleteFile],
-        removed: Sequence[DeleteFile],
-    ) -> Any:
-        """Return how many rows are deleted, before and after delete files are replaced, and what it
-        took to compare them. files: all of the attempt's snapshot. Raises NotVerified unless the
-        same rows are deleted."""
+        name: str,
+        work: Work,
+        bins: Sequence[Sequence[int]],
+        size: int,
+        opening: Opening | None,
+    ) -> Sequence[Seen]:
+        """Return what the files, or the exchanges, of the work hold, of each bin together.
+
+        name: of the work. bins: numbers of files or exchanges; none is empty. size: bytes that are
+        read. opening: of files of another store, None if all are local.
+        """
         ...
 
     def refuse_left_out(self, run: Any, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:

@@ -122,8 +122,8 @@ class Intent:
     outputs: tuple[str, ...]
     """Paths of the content files to be added, verbatim."""
     writer: str = ""
-    """The processes that may still send the commit, in a form that only `engines/schedule/processes`
-    reads."""
+    """The processes that may still send the commit, in a form that only
+    `engines/schedule/processes` reads."""
     commits: tuple[str, ...] = ()
     """UUIDs in the names of the metadata files that its commits write."""
 

@@ -18,10 +18,12 @@ from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.schedule.written import TaskMetrics, Written
+from reconciler.rewrite.storage import Opening
+from reconciler.rewrite.witness import Seen, Work
 from reconciler.spark.commit import table
 from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.deletes import by_engine, left_out
-from reconciler.spark.schedule import damage, witnessing, write
+from reconciler.spark.schedule import damage, witness_work, write
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, metrics, translate
 
@@ -76,16 +78,16 @@ class JavaBackend:
     ) -> Hidden:
         return by_engine.written(attempt, base, cast(ScanTasks, tasks), wanted, keep)
 
-    def same_deletes(
+    def witness(
         self,
         attempt: Attempt,
-        base: str,
-        tasks: Tasks,
-        files: Sequence[DeleteFile],
-        added: Sequence[DeleteFile],
-        removed: Sequence[DeleteFile],
-    ) -> tuple[int, TaskMetrics]:
-        return witnessing.same_deletes(attempt, base, cast(ScanTasks, tasks), files, added, removed)
+        name: str,
+        work: Work,
+        bins: Sequence[Sequence[int]],
+        size: int,
+        opening: Opening | None,
+    ) -> list[Seen]:
+        return witness_work.looked_at(attempt, name, work, bins, size, opening)
 
     def refuse_left_out(self, run: Run, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:
         left_out.refuse(run, snapshot_id, inputs)

@@ -20,13 +20,14 @@ import numpy as np
 from reconciler.catalog.load import data_file_io
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.sketch_reader import SketchRequest, read_directly
+from reconciler.engines.schedule import witnessing
 from reconciler.engines.schedule.refused import NotVerified
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
 from reconciler.spark.fallback import fallback
-from reconciler.spark.schedule import native, witnessing
+from reconciler.spark.schedule import native
 from reconciler.spark.schedule.sketches import on_executors
 from reconciler.spark.session import class_archive, resources, runtime, session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf

@@ -21,6 +21,7 @@ from pyroaring import BitMap64
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import file_forms
+from reconciler.engines.schedule import witnessing
 from reconciler.engines.schedule.refused import NotVerified
 from reconciler.loop import reader as reader_module
 from reconciler.loop.ports import Target
@@ -32,7 +33,6 @@ from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDe
 from reconciler.plan.actions.rewrite import BinPack
 from reconciler.render import plan_text
 from reconciler.rewrite.deletes import MAGIC
-from reconciler.spark.schedule import witnessing
 from reconciler.state.state import StateStore
 from tests.loop.test_file_checks import NOW
 from tests.loop.test_step import policy

@@ -27,7 +27,7 @@ from reconciler.plan.execution import Event, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.rewrite import hidden, read
 from reconciler.spark.deletes import by_engine
-from reconciler.spark.schedule import witnessing
+from reconciler.spark.schedule import witness_work
 from reconciler.spark.session import iceberg
 from reconciler.table.schema import SortColumn
 from tests.spark.equality import (
@@ -228,7 +228,7 @@ def test_executors_find_and_write_what_is_too_much_for_the_driver(
     bench: Bench, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python processes of Spark's, as in a cluster; data files of a partition are in two tasks."""
-    monkeypatch.setattr(witnessing, "by_driver", lambda local, size, opening: False)
+    monkeypatch.setattr(witness_work, "by_driver", lambda local, size, opening: False)
     monkeypatch.setattr(by_engine, "LEAST_PIECE", 1)
     name = _table(bench, 2, "d", "id bigint, d int, st struct<a:int>")
     full = bench.full(name)

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from reconciler.engines.schedule import witnessing
 from reconciler.engines.schedule.refused import NotVerified
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
-from reconciler.spark.schedule import witnessing
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.equality import add_equality_delete, data_files

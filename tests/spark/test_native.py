@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.catalog.observe import observe_table
+from reconciler.engines.schedule import witnessing
 from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.ordering import Hilbert
-from reconciler.spark.schedule import native, witnessing
+from reconciler.spark.schedule import native, witness_work
 from reconciler.spark.schedule.damage import DamagedInputError
 from reconciler.table.refusals import DAMAGED
 from tests.spark.equality import add_equality_delete
@@ -88,7 +89,7 @@ def test_entries_are_those_of_iceberg_s_own_writer(
 def test_a_task_on_an_executor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python process of Spark's rewrites and compares, as in a cluster."""
     monkeypatch.setattr(native, "_by_driver", lambda spark, opening: False)
-    monkeypatch.setattr(witnessing, "by_driver", lambda master, size, opening: False)
+    monkeypatch.setattr(witness_work, "by_driver", lambda master, size, opening: False)
     described, honest = [], witnessing._described
     monkeypatch.setattr(
         witnessing, "_described", lambda *of: (described.append(of), honest(*of))[1]

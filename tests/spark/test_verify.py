@@ -20,13 +20,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from reconciler.api.choices import Verification
+from reconciler.engines.schedule import witnessing
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.fallback import fallback
-from reconciler.spark.schedule import scan, witnessing
+from reconciler.spark.schedule import scan, witness_work
 from tests.spark.equality import add_avro_equality_delete, add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 
@@ -106,7 +107,7 @@ def test_tampered_output_is_not_committed(
 @pytest.fixture
 def on_executors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's Python processes compare the files, as they do with much work in a cluster."""
-    monkeypatch.setattr(witnessing, "by_driver", lambda master, size, opening: False)
+    monkeypatch.setattr(witness_work, "by_driver", lambda master, size, opening: False)
 
 
 @pytest.mark.usefixtures("on_executors")
@@ -170,7 +171,7 @@ def test_a_stop_ends_the_processes_that_compare(
 
         return read
 
-    monkeypatch.setattr(witnessing, "_reading", endless)
+    monkeypatch.setattr(witness_work, "_reading", endless)
     request = bench.request(name, bench.action(name, Cluster, "id"))
     result = bench.run(request, should_stop=(bench.directory / "pid").exists)
     assert not result.done and result.commits == 0 and bench.leftovers(name) == []

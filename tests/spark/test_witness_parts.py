@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from reconciler.engines.schedule.witnessing import _parts, shares
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.witness import DataFile, Exchange, Table, Work
-from reconciler.spark.schedule.witnessing import _parts, shares
 
 MIB = 1 << 20
 

@@ -20,7 +20,7 @@ from reconciler.engines.commit.operations import Operation, RemoveDeletes, RowDe
 from reconciler.engines.delete_file import DeleteFile, Place, of_paths
 from reconciler.engines.deletes import compact, convert, replacement
 from reconciler.engines.deletes.replacement import Replacement
-from reconciler.engines.schedule import input_forms, refused, vanished
+from reconciler.engines.schedule import input_forms, refused, vanished, witnessing
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.run import Run
 from reconciler.format import count, iec
@@ -236,7 +236,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
             made = self.make(attempt, base, inputs)
             assert made.tasks is not None
             with replacement.uncommitted(attempt, [file.path for file in made.added]):
-                hidden, verified = attempt.backend.same_deletes(
+                hidden, verified = witnessing.same_deletes(
                     attempt, base, made.tasks, self.files, made.added, made.removed
                 )
         except Exception as error:

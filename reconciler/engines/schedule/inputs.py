@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from reconciler.engines.schedule.group import InputFile
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError, unsupported_format
 from reconciler.queries import transforms
-from reconciler.rewrite.columns import columns_of, every, leaves
+from reconciler.rewrite.columns import Column, columns_of, every, leaves
 from reconciler.table.left_to_spark import why_left_to_spark
 from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
 from reconciler.table.values import Scalar
@@ -77,7 +78,12 @@ def refuse_files(table: Table, files: Mapping[str, TaskFile], name: str) -> None
 def refuse_partitions(table: Table, files: Mapping[str, TaskFile], name: str) -> None:
     """Raise UnsupportedError for data files whose partition cannot be read: a file that was
     imported takes the values of a column that it lacks from there."""
-    broken = table.specs_without_columns()
+    known = all_ids(table.schema())
+    broken = {
+        spec_id
+        for spec_id, fields in table.specs().items()
+        if any(one.source_id not in known for one in fields)
+    }
     for path, file in files.items():
         if file.spec_id in broken:
             raise _refusal(name, f"has dropped the column that partitions {path}", None)
@@ -168,3 +174,14 @@ def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
     if iceberg_type in ("string", "binary", "uuid") or iceberg_type.startswith("fixed"):
         return data
     return None
+
+
+def all_ids(schema: Mapping[str, Any]) -> frozenset[int]:
+    """Return the field ids of all columns, those inside of lists and maps included."""
+
+    def walk(columns: Sequence[Column]) -> Iterator[int]:
+        for column in columns:
+            yield column.field_id
+            yield from walk(column.children)
+
+    return frozenset(walk(columns_of(schema)))

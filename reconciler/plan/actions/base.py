@@ -1,8 +1,8 @@
 """What every kind of action has in common, for plan, approval and execution.
 
 A kind is one frozen dataclass in a module of its own beside this one, an entry in
-`plan.actions.KINDS`, and an executor in `engines.actions.EXECUTORS`. No other module asks which kind
-an action is: it asks the action.
+`plan.actions.KINDS`, and an executor in `engines.actions.EXECUTORS`. No other module asks which
+kind an action is: it asks the action.
 
 The canonical form (docs/design/definitions.md#plan) is RFC 8785 JSON with default fields omitted;
 it has no floats, no predictions and no snapshot, so that an append does not change a plan's

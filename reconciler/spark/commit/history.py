@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.engines.backend import PartitionField
 from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.plan.actions.state import Facts
 from reconciler.spark.commit import metadata, specs
@@ -96,16 +97,17 @@ class JavaHistory:
         spec = self.java.specs().get(spec_id)
         return None if spec is None else specs.fields_of(spec)
 
-    def specs_without_columns(self) -> frozenset[int]:
-        """As format version 1 keeps them; Iceberg cannot serialise their files."""
-        schema = self.java.schema()
-        return frozenset(
-            int(spec.specId())
-            for spec in iceberg.java_values(self.java.specs())
-            if any(
-                schema.findField(field.sourceId()) is None for field in iceberg.each(spec.fields())
+    def specs(self) -> dict[int, tuple[PartitionField, ...]]:
+        return {
+            int(spec.specId()): tuple(
+                PartitionField(
+                    int(one.fieldId()), int(one.sourceId()), str(one.name()),
+                    str(one.transform().toString()),
+                )
+                for one in iceberg.each(spec.fields())
             )
-        )
+            for spec in iceberg.java_values(self.java.specs())
+        }  # fmt: skip
 
     def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
         orders = iceberg.java_values(self.java.sortOrders())

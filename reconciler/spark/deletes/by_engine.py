@@ -18,6 +18,7 @@ from reconciler.engines.commit.locations import DATA_PATH
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.deletes import replacement
 from reconciler.engines.deletes.wanted import VECTORS_VERSION, Hidden, Wanted
+from reconciler.engines.schedule import witnessing
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.schedule.written import TaskMetrics
@@ -32,7 +33,7 @@ from reconciler.spark.commit.table import java_of, spark_of
 from reconciler.spark.deletes import delete_files
 from reconciler.spark.deletes.delete_files import DELETE
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import damage, native, witnessing
+from reconciler.spark.schedule import damage, native, witness_work
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, resources, streams
 from reconciler.spark.session.translate import is_missing_file, translate
@@ -201,13 +202,13 @@ def _carried_out(
     paths = [path for task in work for path in _paths(task)]
     opening = None if all(local_path(p) is not None for p in paths) else attempt.opening()
     size = sum(_cost(group.targets, wanted) for task in work for group in task.groups)
-    if witnessing.by_driver(spark_of(attempt).local, size, opening):
+    if witness_work.by_driver(spark_of(attempt).local, size, opening):
         stopping = attempt.cancelled.is_set
         threads = max(1, min(len(work), resources.driver_cores(spark_of(attempt))))
         with ThreadPoolExecutor(threads, thread_name_prefix="hidden") as pool:
             return opening, list(pool.map(lambda task: _found(task, opening, stopping), work))
     context = spark_of(attempt).sparkContext
-    witnessing.use_this_python(context)
+    witness_work.use_this_python(context)
     context.setJobGroup(name, f"layoutctl deletes {attempt.name}")
     tasks = context.parallelize(list(work), len(work))
     return opening, list(tasks.map(_finding(opening)).collect())

@@ -20,7 +20,7 @@ from reconciler.engines.schedule.group import Group
 from reconciler.errors import UserError
 from reconciler.rewrite.curve import Curve, fit_curve
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import witnessing
+from reconciler.spark.schedule import witness_work
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session.iceberg import quoted
 from reconciler.table.schema import SortColumn
@@ -114,7 +114,7 @@ def _ordered(source: Source, group: Group, rows: Any) -> tuple[Any, list[Any], t
     ordering = group.action.ordering
     columns = [_column(source.table.schema(), part) for part in ordering.key]
     if ordering.curve:
-        witnessing.use_this_python(source.spark.sparkContext)
+        witness_work.use_this_python(source.spark.sparkContext)
         return rows.withColumn(ALONG, _along(rows, columns)), [ALONG], (ALONG,)
     return rows, [
         column.desc_nulls_last() if part.direction == "desc" else column.asc_nulls_first()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.listing import changed_ms
 from reconciler.engines.commit.metadata import UNSORTED
-from reconciler.engines.schedule import input_forms
+from reconciler.engines.schedule import input_forms, witnessing
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.refused import DamagedInputError, EngineError
@@ -52,7 +52,7 @@ from reconciler.rewrite.task import (
 from reconciler.rewrite.witness import Check, DataFile, Table, Work
 from reconciler.spark.commit.table import spark_of
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import witnessing
+from reconciler.spark.schedule import witness_work
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, resources
 from reconciler.spark.session.translate import translate
@@ -309,7 +309,7 @@ def _in_slots(spark: Any, one: Resources, needed: int) -> Resources:
 
 
 def _by_driver(spark: Any, opening: Opening | None) -> bool:
-    return bool(spark.local) or witnessing.is_signed(opening)
+    return bool(spark.local) or witness_work.is_signed(opening)
 
 
 # Running
@@ -376,7 +376,7 @@ def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
     context = spark_of(attempt).sparkContext
-    witnessing.use_this_python(context)
+    witness_work.use_this_python(context)
     context.setJobGroup(name, f"layoutctl rewrite {attempt.name}")
     work = _working(plan)
     rdd = context.parallelize([0], 1)

@@ -14,10 +14,13 @@ from typing import Any
 from reconciler.engines.commit import metadata
 from reconciler.engines.commit.cleanup import check_prefix, discard
 from reconciler.engines.commit.locations import DATA_PATH
+from reconciler.engines.schedule import witnessing
 from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.block_ids import blocks_of
 from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.inputs import refuse_types
 from reconciler.engines.schedule.refused import NotWritableError
+from reconciler.engines.schedule.witnessing import Unseen
 from reconciler.engines.schedule.written import TaskMetrics, Written
 from reconciler.errors import (
     TableDamagedError,
@@ -31,10 +34,8 @@ from reconciler.rewrite.witness import DataFile, Seen, Work
 from reconciler.spark.commit.reading import written_files
 from reconciler.spark.commit.table import catalog_of, java_of, spark_of
 from reconciler.spark.fallback import fallback, stage, uuid_bounds
-from reconciler.spark.schedule import native, witnessing
-from reconciler.spark.schedule.block_ids import blocks_of
+from reconciler.spark.schedule import native
 from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.schedule.witnessing import Unseen
 from reconciler.spark.session import metrics
 from reconciler.spark.session.translate import text, translate
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, ROW_GROUP

@@ -1,7 +1,7 @@
 """Asks the witness (`reconciler.rewrite`) what files hold, before anything is committed.
 
-Small work and that of a local master is done by threads of the driver; the rest by Spark's Python
-processes, which get names of files and return sums. Nothing of a row crosses to the driver.
+The engine says where the work is done; what does it gets names of files and returns sums. Nothing
+of a row crosses between processes.
 """
 
 from __future__ import annotations
@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-import os
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 from reconciler.api.choices import Verification
-from reconciler.api.task_memory import Limits
+from reconciler.engines import backend
+from reconciler.engines.backend import Tasks, WrittenFile
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.inputs import types_of
 from reconciler.engines.schedule.refused import NotVerified
 from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.engines.task_file import NO_DELETES
@@ -34,7 +33,7 @@ from reconciler.rewrite.columns import Column, columns_of, every
 from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.failures import HOLDS, MEMORY, MISSING, Failure
 from reconciler.rewrite.places import Placed
-from reconciler.rewrite.storage import Opening, local_path
+from reconciler.rewrite.storage import local_path
 from reconciler.rewrite.witness import (
     Compared,
     DataFile,
@@ -44,21 +43,14 @@ from reconciler.rewrite.witness import (
     Table,
     Work,
     differing,
-    witnessed,
 )
-from reconciler.spark.commit.table import java_of, spark_of
-from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import partitions
-from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.session import iceberg, resources
 from reconciler.table.physical import Expected
 from reconciler.table.refusals import NOT_VERIFIED, Refusal
 
-DIRECT_BYTES = 64 << 20
-"""Most stored bytes of another store that the driver compares itself: a Python process of an
-executor takes a second to start."""
 FILE_COST = 1 << 20
 """Bytes that are read in the time that it takes to open a file."""
+LINEAGE_VERSION = 3
+"""Format version from which on rows have ids."""
 MAPPING = "schema.name-mapping.default"
 MOST_NAMED = 3
 """Files that a message names."""
@@ -85,19 +77,17 @@ def checks_hashes(mode: str, group_id: str) -> bool:
 
 def table_of(attempt: Attempt) -> Table:
     """Return the attempt's table."""
-    return attempt.once("table", lambda: _described(spark_of(attempt), java_of(attempt.table)))
+    return attempt.once("table", lambda: _described(attempt.table))
 
 
-def _described(spark: Any, table: Any) -> Table:
-    columns = columns_of(iceberg.schema_document(spark, table.schema()))
+def _described(table: backend.Table) -> Table:
+    columns = columns_of(table.schema())
     ways: dict[int, tuple[Column, ...]] = {}
-    for schema in iceberg.java_values(table.schemas()):
-        known = columns_of(iceberg.schema_document(spark, schema))
-        ways |= {way[-1].field_id: way for way in every(known)}
+    for schema in table.schemas():
+        ways |= {way[-1].field_id: way for way in every(columns_of(schema))}
     ways |= {way[-1].field_id: way for way in every(columns)}
-    mapping = table.properties().get(MAPPING)
-    lineage = iceberg.format_version(table) >= stage.LINEAGE_VERSION
-    return Table(columns, ways, None if mapping is None else str(mapping), lineage)
+    lineage = table.format_version() >= LINEAGE_VERSION
+    return Table(columns, ways, table.properties().get(MAPPING), lineage)
 
 
 def live_deletes(attempt: Attempt) -> Deletes:
@@ -130,9 +120,9 @@ def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
     )
 
 
-def inputs_of(attempt: Attempt, tasks: ScanTasks, deletes: Deletes | None) -> tuple[DataFile, ...]:
+def inputs_of(attempt: Attempt, tasks: Tasks, deletes: Deletes | None) -> tuple[DataFile, ...]:
     """Return the committed files of tasks. deletes: that may apply, None for none."""
-    sources = attempt.once("identity fields", lambda: _identities(java_of(attempt.table)))
+    sources = attempt.once("identity fields", lambda: _identities(attempt.table))
     places = {} if deletes is None else attempt.table.places(tasks)
     found = []
     for path, task in tasks.items():
@@ -149,32 +139,30 @@ def inputs_of(attempt: Attempt, tasks: ScanTasks, deletes: Deletes | None) -> tu
     return tuple(found)
 
 
-def _identities(table: Any) -> dict[int, list[tuple[int, int, str]]]:
+def _identities(table: backend.Table) -> dict[int, list[tuple[int, int, str]]]:
     """Return the identity fields of each spec: their number, source id and the source's type."""
-    schema, found = table.schema(), {}
-    for spec in iceberg.java_values(table.specs()):
-        fields = [
-            (at, int(field.sourceId()), str(schema.findField(field.sourceId()).type()))
-            for at, field in enumerate(iceberg.each(spec.fields()))
-            if field.transform().isIdentity() and schema.findField(field.sourceId()) is not None
+    types = types_of(table)
+    return {
+        spec_id: [
+            (at, one.source_id, types[one.source_id])
+            for at, one in enumerate(fields)
+            if one.transform == "identity" and one.source_id in types
         ]
-        found[int(spec.specId())] = fields
-    return found
+        for spec_id, fields in table.specs().items()
+    }
 
 
-def outputs_of(files: Sequence[Any]) -> tuple[DataFile, ...]:
-    """Return org.apache.iceberg.DataFile objects that are not committed yet."""
-    return tuple(
-        DataFile(str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes())) for f in files
-    )
+def outputs_of(files: Sequence[WrittenFile]) -> tuple[DataFile, ...]:
+    """Return files that are not committed yet."""
+    return tuple(DataFile(file.path, file.rows, file.size) for file in files)
 
 
 def _moved(
-    attempt: Attempt, files: Sequence[Any], outputs: Sequence[DataFile]
+    attempt: Attempt, files: Sequence[WrittenFile], outputs: Sequence[DataFile]
 ) -> tuple[DataFile, ...]:
-    """Return outputs with the partition that their entries say. files: as DataFile of Iceberg."""
-    places = partitions.of_files(spark_of(attempt), java_of(attempt.table), files)
-    fields = {spec_id: _fields(java_of(attempt.table), spec_id) for spec_id, _ in places}
+    """Return outputs with the partition that their entries say."""
+    places = [file.place for file in files]
+    fields = {spec_id: _fields(attempt.table, spec_id) for spec_id, _ in places}
     return tuple(
         replace(
             output,
@@ -187,17 +175,14 @@ def _moved(
     )
 
 
-def _fields(table: Any, spec_id: int) -> dict[str, Placed]:
+def _fields(table: backend.Table, spec_id: int) -> dict[str, Placed]:
     """Return the fields of a spec whose column the table has, by field id as JSON has it."""
-    schema = table.schema()
+    types = types_of(table)
     return {
-        str(field.fieldId()): Placed(
-            int(field.sourceId()), str(schema.findType(field.sourceId())),
-            str(field.transform().toString()), None,
-        )
-        for field in iceberg.each(table.specs().get(spec_id).fields())
-        if schema.findType(field.sourceId()) is not None
-    }  # fmt: skip
+        str(one.field_id): Placed(one.source_id, types[one.source_id], one.transform, None)
+        for one in table.specs()[spec_id]
+        if one.source_id in types
+    }
 
 
 # Asking
@@ -209,21 +194,17 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
     Raises Unseen, FileNotFoundError for a file that does not exist, MemoryExhaustedError, and
     UnavailableError where a storage gives an error.
     """
-    parts, costs = _parts(work, spark_of(attempt).cores)
+    cores = attempt.backend.cores
+    parts, costs = _parts(work, cores)
     local = all(local_path(path) is not None for path in _paths(work))
     opening = None if local else attempt.opening()
     bins = [
-        [number for at in members for number in parts[at]]
-        for members in balanced(costs, spark_of(attempt).cores)
+        [number for at in members for number in parts[at]] for members in balanced(costs, cores)
     ]
     if not bins:
         return Seen()
-    if by_driver(spark_of(attempt).local, sum(costs), opening):
-        found = _in_threads(attempt, work, bins, opening)
-    else:
-        found = _on_executors(attempt, name, work, bins, opening)
     seen = Seen()
-    for one in found:
+    for one in attempt.backend.witness(attempt, name, work, bins, sum(costs), opening):
         seen += one
     _raise_first(attempt, seen.failures)
     return seen
@@ -292,17 +273,6 @@ def _raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
     raise Unseen(failures)
 
 
-def by_driver(local: bool, size: int, opening: Opening | None) -> bool:
-    """Whether the driver compares the files itself: work that is small, that of a local master, and
-    that of a catalog that signs each request."""
-    return local or size <= DIRECT_BYTES or is_signed(opening)
-
-
-def is_signed(opening: Opening | None) -> bool:
-    """Whether the catalog signs each request, which it does for the driver alone."""
-    return opening is not None and bool(opening.properties.get("s3.signer"))
-
-
 def _paths(work: Work) -> Iterable[str]:
     for file in work.files:
         yield file.path
@@ -310,56 +280,6 @@ def _paths(work: Work) -> Iterable[str]:
     for exchange in work.exchanges:
         yield exchange.file.path
         yield from (one.path for one in (*exchange.file.deletes, *exchange.after))
-
-
-def _in_threads(
-    attempt: Attempt, work: Work, bins: Sequence[Sequence[int]], opening: Opening | None
-) -> list[Seen]:
-    threads = min(len(bins), resources.driver_cores(spark_of(attempt)))
-    limits = Limits.within(resources.of_driver(spark_of(attempt)).memory_bytes)
-
-    def one(numbers: Sequence[int]) -> Seen:
-        return witnessed(work, numbers, opening, limits, attempt.cancelled.is_set)
-
-    with ThreadPoolExecutor(threads, thread_name_prefix="witness") as pool:
-        return list(pool.map(one, bins))
-
-
-def _on_executors(
-    attempt: Attempt,
-    name: str,
-    work: Work,
-    bins: Sequence[Sequence[int]],
-    opening: Opening | None,
-) -> list[Seen]:
-    context = spark_of(attempt).sparkContext
-    use_this_python(context)
-    context.setJobGroup(name, f"layoutctl verify {attempt.name}")
-    parts = [_part(work, numbers) for numbers in bins]
-    limits = Limits.within(resources.of_executor(spark_of(attempt)).memory_bytes)
-    return list(context.parallelize(parts, len(parts)).map(_reading(opening, limits)).collect())
-
-
-def use_this_python(context: Any) -> None:
-    """Let executors run this interpreter: "python3" may be another one, on this machine or in this
-    image."""
-    if "PYSPARK_PYTHON" not in os.environ:
-        context.pythonExec = sys.executable
-
-
-def _part(work: Work, numbers: Sequence[int]) -> Work:
-    if work.exchanges:
-        return replace(work, exchanges=tuple(work.exchanges[n] for n in numbers))
-    return replace(work, files=tuple(work.files[n] for n in numbers))
-
-
-def _reading(opening: Opening | None, limits: Limits) -> Callable[[Work], Seen]:
-    """Return the function of a task."""
-
-    def read(work: Work) -> Seen:
-        return witnessed(work, range(len(work.files or work.exchanges)), opening, limits)
-
-    return read
 
 
 def balanced(sizes: Sequence[int], tasks: int) -> tuple[tuple[int, ...], ...]:
@@ -386,14 +306,14 @@ def metrics_of(work: Work, seen: Seen) -> TaskMetrics:
 def same_rows(
     attempt: Attempt,
     base: str,
-    tasks: ScanTasks,
-    files: Sequence[Any],
+    tasks: Tasks,
+    files: Sequence[WrittenFile],
     work: Work,
     read_back: Callable[[], Seen],
 ) -> tuple[int, TaskMetrics]:
     """Return the number of rows that are in the inputs and in the outputs, and what it took.
 
-    files: uncommitted org.apache.iceberg.DataFile; read_back: returns what they hold. work: the
+    files: uncommitted; read_back: returns what they hold. work: the
     inputs. Raises NotVerified if the rows are not the same ones.
     """
     try:
@@ -450,7 +370,7 @@ def _judged(
 
 
 def inputs_as_seen(
-    attempt: Attempt, tasks: ScanTasks, hashed: bool, blocks: Blocks | None = None
+    attempt: Attempt, tasks: Tasks, hashed: bool, blocks: Blocks | None = None
 ) -> Work:
     """Return the inputs, with the deletes that the witness's own rules apply to them. blocks: the
     block ids that are written anew."""
@@ -466,7 +386,7 @@ def without_ids(table: Table, blocks: Blocks | None) -> Table:
     return replace(table, columns=tuple(one for one in table.columns if one != blocks.column))
 
 
-def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
+def _may_apply(attempt: Attempt, tasks: Tasks) -> bool:
     """Return whether deletes may apply to the files.
 
     Iceberg's scan leaves out an equality delete whose bounds do not meet those of the data file;
@@ -482,7 +402,7 @@ def _may_apply(attempt: Attempt, tasks: ScanTasks) -> bool:
 def seen_outputs(
     attempt: Attempt,
     base: str,
-    files: Sequence[Any],
+    files: Sequence[WrittenFile],
     hashed: bool,
     moved: bool,
     blocks: Blocks | None = None,
@@ -510,7 +430,7 @@ def schema_of(attempt: Attempt) -> dict[str, Any]:
 def same_deletes(
     attempt: Attempt,
     base: str,
-    tasks: ScanTasks,
+    tasks: Tasks,
     files: Sequence[DeleteFile],
     added: Sequence[DeleteFile],
     removed: Sequence[DeleteFile],
