@@ -17,7 +17,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from bench.cpu import cpu_seconds
 from bench.results import write_section
-from reconciler.engines.schedule import witnessing
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.spark.schedule import witness_work
@@ -117,7 +116,7 @@ def main() -> None:
     ]  # fmt: skip
     note = f"""Each partition has one data file of {ROWS} rows and two delete files of one position
 each; one commit replaces all of them. Executors of a cluster do what reads more than
-{witnessing.DIRECT_BYTES >> 20} MiB; they were forced here."""
+{witness_work.DIRECT_BYTES >> 20} MiB; they were forced here."""
     print(write_section("Many small partitions", "python -m bench.many_partitions", rows, note))
 
 

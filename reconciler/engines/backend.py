@@ -9,20 +9,22 @@ it. A method that reads a snapshot may raise the engine's own errors; `Errors` s
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines.answers import Answer
-from reconciler.engines.delete_file import Ages, DeleteFile, Place
+from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.manifests import Manifests, Tasks, WrittenFile
 from reconciler.engines.snapshots import SnapshotInfo
-from reconciler.engines.task_file import TaskFile
 from reconciler.errors import ReconcilerError
 from reconciler.plan.actions.state import Facts
+from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.storage import Opening
+from reconciler.rewrite.task import Made, Output, Resources
 from reconciler.rewrite.witness import Seen, Work
+from reconciler.rewrite.witness import Table as Shape
 from reconciler.table.retention import MAIN, Ref, SnapshotLog
 from reconciler.table.schema import SpecField
 
@@ -195,44 +197,6 @@ class Storage(Protocol):
         ...
 
 
-class Tasks(Mapping[str, TaskFile], ABC):
-    """Live data files of a snapshot by path, in order of path, with the engine's own entries."""
-
-    @abstractmethod
-    def subset(self, paths: Iterable[str]) -> Tasks:
-        """Return those of the paths that are present."""
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A content file that was written and is not committed yet."""
-
-    entry: Any
-    """The engine's own object of its manifest entry."""
-    path: str
-    """Its location."""
-    rows: int
-    """Rows in it, as its entry counts them."""
-    size: int
-    """Bytes of the file."""
-    place: Place
-    """Its partition, as its entry says."""
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a snapshot added and removed."""
-
-    added: Sequence[WrittenFile]
-    """Data files that it added."""
-    removed: Sequence[str]
-    """Paths of data files that it removed."""
-    added_deletes: Sequence[DeleteFile]
-    """Delete files that it added."""
-    removed_deletes: Sequence[DeleteFile]
-    """Delete files that it removed."""
-
-
 class Rows(Protocol):
     """What a query returns."""
 
@@ -242,116 +206,6 @@ class Rows(Protocol):
         ...
 
     def is_empty(self) -> bool: ...
-
-
-class Manifests(Protocol):
-    """What the manifests of a snapshot say."""
-
-    def tasks(
-        self,
-        snapshot_id: int,
-        paths: Iterable[str],
-        columns: Collection[int] = (),
-        bare: bool = False,
-    ) -> Tasks:
-        """Return those of the paths that are live data files of the snapshot, with the deletes that
-        a reader must apply.
-
-        columns: ids of the columns whose statistics to read. bare: without their deletes. Raises
-        UnsupportedError for a file in two manifest entries.
-        """
-        ...
-
-    def tasks_under(
-        self, snapshot_id: int, deletes: Iterable[str], columns: Collection[int] = ()
-    ) -> Tasks:
-        """Return the live data files to which one of these delete files applies, without their
-        deletes. columns: as in `tasks`."""
-        ...
-
-    def applied(self, tasks: Tasks, files: Sequence[DeleteFile]) -> dict[str, list[DeleteFile]]:
-        """Return which of the delete files apply to each data file, as the engine's own scan
-        found."""
-        ...
-
-    def require_once(self, files: Iterable[DeleteFile]) -> None:
-        """Raise UnsupportedError if one of the delete files is in two manifest entries."""
-        ...
-
-    def content_of(self, snapshot_id: int) -> Content: ...
-
-    def added_paths(self, snapshot_id: int) -> list[str]:
-        """Return the data files, then the delete files, that the snapshot added."""
-        ...
-
-    def used_specs(self) -> frozenset[int]:
-        """Return the ids of the specs that a manifest of any snapshot has."""
-        ...
-
-    def manifest_sizes(self) -> dict[str, int]:
-        """Return the bytes of each manifest of the head by its path."""
-        ...
-
-    def grouped(self, groups: int) -> Any:
-        """Return which live data files are to share a manifest, in runs of equal length in the
-        order of the partitions; a value for `NewManifests` alone."""
-        ...
-
-    def entries(self) -> tuple[int, str]:
-        """Return the number of the head's live entries, and a sum of their hashes, which does not
-        depend on their order."""
-        ...
-
-    def frozen(self) -> Any:
-        """Return the table as it is now, which no commit changes, for `unneeded`."""
-        ...
-
-    def unneeded(self, before: Any) -> dict[str, int]:
-        """Return the files that the table referred to when it was `frozen` and does not now: bytes
-        by path, -1 where no metadata holds them."""
-        ...
-
-    def mentioned(self, paths: Collection[str]) -> list[str]:
-        """Return what any snapshot refers to and may mean one of the paths, however it is
-        spelled."""
-        ...
-
-    def places(self, tasks: Tasks) -> dict[str, Place]:
-        """Return the partition of each file."""
-        ...
-
-    def ages(self, snapshot_id: int, paths: Iterable[str]) -> Ages:
-        """Return the sequence numbers of the snapshot's data files. paths: of which to name."""
-        ...
-
-    def touched_by(self, tasks: Tasks, sequences: Collection[int]) -> frozenset[str]:
-        """Return the files that a snapshot of one of these sequence numbers wrote, or deleted rows
-        of by position."""
-        ...
-
-    def delete_files(self, snapshot_id: int) -> list[DeleteFile]:
-        """Return the delete files that the snapshot's manifests list: also those that apply to
-        nothing."""
-        ...
-
-    def partitioned_equality(self, snapshot_id: int) -> int:
-        """Return the number of equality delete files of partitioned specs that the snapshot added;
-        a spec that was removed since counts as partitioned."""
-        ...
-
-    def manifests(self, snapshot_id: int) -> Mapping[str, int]:
-        """Return the snapshot's manifests by path, with the snapshot that added each."""
-        ...
-
-    def referenced(self, prefix: str) -> set[str]:
-        """Return the files below the prefix that a snapshot of any branch or tag, as the catalog
-        has them now, refers to: their paths relative to it."""
-        ...
-
-    def added_by(self, paths: Collection[str]) -> Iterator[int]:
-        """Yield the ids of snapshots, as the catalog has them now, that added one of these content
-        files, which a run of ours wrote; they may have expired."""
-        ...
 
 
 class Change(Protocol):
@@ -386,7 +240,7 @@ class Change(Protocol):
         ...
 
     def entries(self, operation: Any, base_snapshot_id: int) -> tuple[int, str]:
-        """Return `Manifests.entries` as they would be after the operation, which is not sent."""
+        """Return `manifests.Manifests.entries` as they would be after the operation, which is not sent."""
         ...
 
     def unwanted(self) -> Collection[str]:
@@ -491,21 +345,59 @@ class Backend(Protocol):
         """Return what the engine's own jobs of a name took (`schedule.written.TaskMetrics`)."""
         ...
 
-    def rewrite_group(
+    def resources(self, opening: Opening | None, threads: int) -> Resources:
+        """Return what a task may use. opening: of files of another store, None if all are local.
+        threads: of this process that no other group uses."""
+        ...
+
+    def more(self, opening: Opening | None, given: Resources, needed: int) -> Resources:
+        """Return what a task may use that needs so many bytes: no more than there is."""
+        ...
+
+    def output_paths(
         self,
         attempt: Any,
-        number: int,
+        changes: Mapping[str, str],
+        spec_id: int,
+        tasks: Tasks | None,
+        names: Sequence[str],
+    ) -> tuple[str, ...]:
+        """Return the paths of new files as the table places them.
+
+        changes: properties that override the table's. tasks: files in whose partition they are,
+        None if they are in none yet.
+        """
+        ...
+
+    def run_task(self, attempt: Any, name: str, plan: Any) -> Made | Failure:
+        """Return what a task (`schedule.native.Plan`) made, or why it made nothing."""
+        ...
+
+    def entries(
+        self,
+        attempt: Any,
         group: Any,
         tasks: Tasks,
-        begun: Callable[[int], None],
-        threads: int,
-    ) -> Any:
-        """Write the rows of `tasks` to new files under the attempt's prefix, and verify them;
-        return a `schedule.written.Written`.
+        changes: Mapping[str, str],
+        shape: Shape,
+        order_id: int,
+        files: Sequence[Output],
+    ) -> tuple[WrittenFile, ...]:
+        """Return files that a task wrote with their manifest entries. order_id: of the sort order
+        that they record. The rest as in `output_paths`."""
+        ...
 
-        begun: is called before rows are read, with the memory that this takes as predicted, 0 if it
-        is not known. threads: of this process that no other group uses.
-        """
+    def written_otherwise(
+        self,
+        attempt: Any,
+        group: Any,
+        tasks: Tasks,
+        changes: Mapping[str, str],
+        base: str,
+        order_id: int,
+    ) -> contextlib.AbstractContextManager[tuple[WrittenFile, ...]]:
+        """Provide files of a group that no task can write; they are deleted if anything fails
+        meanwhile. base: names the work."""
         ...
 
     def pinpointed(self, attempt: Any, number: int, tasks: Tasks, error: Exception) -> Any:

@@ -5,25 +5,33 @@ Implements `engines.backend.Backend`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines import backend
-from reconciler.engines.backend import Tasks
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.deletes.wanted import Hidden, Wanted
+from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.native import Plan
 from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.engines.schedule.run import Run
-from reconciler.engines.schedule.written import TaskMetrics, Written
+from reconciler.engines.schedule.written import TaskMetrics
+from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.storage import Opening
+from reconciler.rewrite.task import Made, Output, Resources
 from reconciler.rewrite.witness import Seen, Work
+from reconciler.rewrite.witness import Table as Shape
 from reconciler.spark.commit import table
+from reconciler.spark.commit.reading import written_files
 from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.deletes import by_engine, left_out
-from reconciler.spark.schedule import damage, witness_work, write
+from reconciler.spark.schedule import damage, entries, witness_work
+from reconciler.spark.schedule import tasks as tasks_of_spark
+from reconciler.spark.schedule.fallen_back import overridden, written_by_spark
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, metrics, translate
 
@@ -52,16 +60,52 @@ class JavaBackend:
     def spent(self, name: str) -> TaskMetrics:
         return metrics.of_job_group(self.spark, name)
 
-    def rewrite_group(
+    def resources(self, opening: Opening | None, threads: int) -> Resources:
+        return tasks_of_spark.resources_of(self.spark, opening, threads)
+
+    def more(self, opening: Opening | None, given: Resources, needed: int) -> Resources:
+        return tasks_of_spark.more(self.spark, opening, given, needed)
+
+    def output_paths(
         self,
         attempt: Attempt,
-        number: int,
+        changes: Mapping[str, str],
+        spec_id: int,
+        tasks: Tasks | None,
+        names: Sequence[str],
+    ) -> tuple[str, ...]:
+        placed = overridden(attempt, changes)
+        return entries.output_paths(placed, spec_id, cast("ScanTasks | None", tasks), names)
+
+    def run_task(self, attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
+        return tasks_of_spark.run(attempt, name, plan)
+
+    def entries(
+        self,
+        attempt: Attempt,
         group: Group,
         tasks: Tasks,
-        begun: Callable[[int], None],
-        threads: int,
-    ) -> Written:
-        return write.rewrite_group(attempt, number, group, cast(ScanTasks, tasks), begun, threads)
+        changes: Mapping[str, str],
+        shape: Shape,
+        order_id: int,
+        files: Sequence[Output],
+    ) -> tuple[WrittenFile, ...]:
+        placed = overridden(attempt, changes)
+        made = entries.entries_of(
+            self.spark, placed, group, cast(ScanTasks, tasks), shape, order_id, files
+        )
+        return written_files(self.spark, placed, made)
+
+    def written_otherwise(
+        self,
+        attempt: Attempt,
+        group: Group,
+        tasks: Tasks,
+        changes: Mapping[str, str],
+        base: str,
+        order_id: int,
+    ) -> AbstractContextManager[tuple[WrittenFile, ...]]:
+        return written_by_spark(attempt, group, cast(ScanTasks, tasks), changes, base, order_id)
 
     def pinpointed(
         self, attempt: Attempt, number: int, tasks: Tasks, error: Exception

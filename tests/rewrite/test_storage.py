@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
+from reconciler.engines.schedule import native
 from reconciler.errors import EXIT_UNAVAILABLE, ReconcilerError
 from reconciler.rewrite import hidden, read
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import Opening, Scratch
-from reconciler.spark.schedule import native
+from reconciler.spark.session import translate
 from tests.rewrite.model import table_of, write
 from tests.rewrite.test_deletes import COLUMNS, _keys
 
@@ -141,7 +142,7 @@ def test_a_full_scratch_is_named_and_unavailable(
     with Scratch(OPENING) as scratch, pytest.raises(OSError) as caught:
         scratch.path("s3://b/in")
     assert not scratch.directory.exists()
-    error = native._of_storage("rewrite sales.t", str(caught.value))
+    error = native._of_storage(translate, "rewrite sales.t", str(caught.value))
     assert isinstance(error, ReconcilerError) and error.exit_code == EXIT_UNAVAILABLE
 
 

@@ -20,14 +20,14 @@ import numpy as np
 from reconciler.catalog.load import data_file_io
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.sketch_reader import SketchRequest, read_directly
-from reconciler.engines.schedule import witnessing
+from reconciler.engines.schedule import native
 from reconciler.engines.schedule.refused import NotVerified
 from reconciler.plan.actions.delete_maintenance import CompactDeletes
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
 from reconciler.spark.fallback import fallback
-from reconciler.spark.schedule import native
+from reconciler.spark.schedule import witness_work
 from reconciler.spark.schedule.sketches import on_executors
 from reconciler.spark.session import class_archive, resources, runtime, session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
@@ -99,10 +99,10 @@ def verified_by_executors(bench: Bench) -> None:
               "'merge-on-read', 'write.delete.granularity'='partition')")  # fmt: skip
     for number in (3, 4):
         bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = {number}")
-    before, small = bench.rows(name), witnessing.DIRECT_BYTES
+    before, small = bench.rows(name), witness_work.DIRECT_BYTES
     honest, planned = fallback.arranged, native.planned
     inputs = delete_paths(bench, name)
-    witnessing.DIRECT_BYTES = 0
+    witness_work.DIRECT_BYTES = 0
     native.planned = lambda *_: "a test asks for Spark"
     fallback.arranged = lambda *given: honest(*given).where("id <> 42")
     try:
@@ -119,7 +119,7 @@ def verified_by_executors(bench: Bench) -> None:
         assert result.done and bench.rows(name) == before
         jobs = bench.spark.sparkContext.statusTracker()
         assert jobs.getJobIdsForGroup(f"{result.attempts[0]}/{VERIFY[number]}/verify")
-    witnessing.DIRECT_BYTES = small
+    witness_work.DIRECT_BYTES = small
     print("passed witness", flush=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.spark.schedule import native
+from reconciler.engines.schedule import native
 from tests.conftest import rest_spark_conf
 from tests.gateway import Gateway
 from tests.rest_server import RestServer

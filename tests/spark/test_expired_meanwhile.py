@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.schedule import write
 from reconciler.errors import TableDamagedError, VerificationError
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.spark.schedule import write
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.catalog.observe import observe_table
-from reconciler.engines.schedule import witnessing
+from reconciler.engines.schedule import native, witnessing
+from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.ordering import Hilbert
-from reconciler.spark.schedule import native, witness_work
-from reconciler.spark.schedule.damage import DamagedInputError
+from reconciler.spark.schedule import tasks, witness_work
 from reconciler.table.refusals import DAMAGED
 from tests.spark.equality import add_equality_delete
 from tests.spark.tables import Bench
@@ -88,7 +88,7 @@ def test_entries_are_those_of_iceberg_s_own_writer(
 
 def test_a_task_on_an_executor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python process of Spark's rewrites and compares, as in a cluster."""
-    monkeypatch.setattr(native, "_by_driver", lambda spark, opening: False)
+    monkeypatch.setattr(tasks, "by_driver", lambda spark, opening: False)
     monkeypatch.setattr(witness_work, "by_driver", lambda master, size, opening: False)
     described, honest = [], witnessing._described
     monkeypatch.setattr(

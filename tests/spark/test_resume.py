@@ -12,13 +12,12 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines.commit import cleanup, commit, fence, history
-from reconciler.engines.schedule import execute, lease, processes
+from reconciler.engines.schedule import execute, lease, processes, write
 from reconciler.engines.schedule.written import Written
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.execution import ExecutionRequest, Intent
 from reconciler.spark.commit.table import JavaTable
-from reconciler.spark.schedule import write
 from tests.conftest import rest_spark_conf
 from tests.rest_server import RestServer
 from tests.spark.tables import Bench, dead_writer

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from reconciler.engines.schedule.native import CODECS as ARROW_CODECS
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import Column, columns_of, leaves
-from reconciler.spark.schedule.native import CODECS as ARROW_CODECS
 from reconciler.table.left_to_spark import CODEC, CODECS, OTHER_FORMAT, why_left_to_spark
 
 TYPES = (

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.engines.actions.base import Executor
-from reconciler.engines.backend import Table, WrittenFile
+from reconciler.engines.backend import Table
 from reconciler.engines.commit import audit, batch, cleanup, commit, fence, standing
 from reconciler.engines.commit.batch import Part
 from reconciler.engines.commit.operations import (
@@ -23,6 +23,7 @@ from reconciler.engines.commit.operations import (
     RewriteFiles,
     RowDelta,
 )
+from reconciler.engines.manifests import WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.opening import opening_of
 from reconciler.engines.schedule.run import Run

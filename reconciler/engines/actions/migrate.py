@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from reconciler.engines.actions.rewrite import RewriteExecutor
-from reconciler.engines.backend import Tasks, WrittenFile
 from reconciler.engines.commit.operations import MoveFiles, RewriteFiles
+from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.state import ActionState, Validity

@@ -7,12 +7,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from reconciler.engines.actions.content import POLL_SECONDS, ContentExecutor
-from reconciler.engines.backend import Tasks, WrittenFile
 from reconciler.engines.commit import batch, standing
 from reconciler.engines.commit.batch import Part
 from reconciler.engines.commit.operations import RewriteFiles
 from reconciler.engines.delete_file import DeleteFile, of_paths
-from reconciler.engines.schedule import input_forms, inputs, refused, vanished
+from reconciler.engines.manifests import Tasks, WrittenFile
+from reconciler.engines.schedule import input_forms, inputs, refused, vanished, write
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group, batches, make_groups
 from reconciler.engines.schedule.run import Run
@@ -170,7 +170,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
 
         own = self.tasks.subset(file.path for file in group.inputs)
         try:
-            written: Written = attempt.backend.rewrite_group(
+            written = write.rewrite_group(
                 attempt, number, group, own, begun, max(1, self.cores // groups)
             )
         except Exception as error:

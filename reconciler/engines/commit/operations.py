@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from reconciler.engines.backend import Table, Tasks, WrittenFile
+from reconciler.engines.backend import Table
 from reconciler.engines.delete_file import DeleteFile, dangling
+from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.snapshots import SnapshotInfo, short
 from reconciler.format import plural
 from reconciler.plan.actions.partition_specs import same_spec
@@ -177,7 +178,7 @@ class RemoveDeletes:
 class NewManifests:
     """Manifests are replaced by others with the same entries.
 
-    inputs: paths of the manifests. groups: as `Table.grouped` returns them.
+    inputs: paths of the manifests. groups: as `manifests.Manifests.grouped` returns them.
     """
 
     inputs: Sequence[str]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from reconciler.engines.backend import Table, Tasks
+from reconciler.engines.backend import Table
+from reconciler.engines.manifests import Tasks
 from reconciler.engines.snapshots import until
 from reconciler.engines.task_file import Deletes, TaskFile
 from reconciler.errors import BlockedError, LiveBranchesError, RolledBackError, StalePlanError

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.engines.backend import Table, Tasks
+from reconciler.engines.backend import Table
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.deletes.replacement import Replacement
 from reconciler.engines.deletes.wanted import Wanted
+from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.inputs import refuse_partitions
 from reconciler.engines.task_file import TaskFile

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.engines.backend import Tasks
 from reconciler.engines.commit.cleanup import check_prefix, discard
 from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import VerificationError

@@ -16,8 +16,8 @@ from typing import Any
 
 from reconciler.api.choices import Verification
 from reconciler.engines import backend
-from reconciler.engines.backend import Tasks, WrittenFile
 from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.inputs import types_of
 from reconciler.engines.schedule.refused import NotVerified

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.engines.backend import WrittenFile
+from reconciler.engines.manifests import WrittenFile
 from reconciler.engines.schedule.group import Group
 from reconciler.rewrite.block_ids import Blocks
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from reconciler.engines.backend import Content, Tasks, WrittenFile
 from reconciler.engines.commit import locations
 from reconciler.engines.delete_file import Ages, DeleteFile, Place
+from reconciler.engines.manifests import Content, Tasks, WrittenFile
 from reconciler.spark.commit import manifests, reachable
 from reconciler.spark.deletes import delete_files
 from reconciler.spark.fallback import stage

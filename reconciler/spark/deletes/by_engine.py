@@ -18,7 +18,7 @@ from reconciler.engines.commit.locations import DATA_PATH
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.deletes import replacement
 from reconciler.engines.deletes.wanted import VECTORS_VERSION, Hidden, Wanted
-from reconciler.engines.schedule import witnessing
+from reconciler.engines.schedule import native, witnessing
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.schedule.written import TaskMetrics
@@ -33,8 +33,9 @@ from reconciler.spark.commit.table import java_of, spark_of
 from reconciler.spark.deletes import delete_files
 from reconciler.spark.deletes.delete_files import DELETE
 from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import damage, native, witness_work
+from reconciler.spark.schedule import damage, witness_work
 from reconciler.spark.schedule.scan import ScanTasks
+from reconciler.spark.schedule.tasks import task_attempt
 from reconciler.spark.session import iceberg, resources, streams
 from reconciler.spark.session.translate import is_missing_file, translate
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, LEVEL
@@ -235,7 +236,7 @@ def _finding(opening: Opening | None) -> Callable[[Task], Found | Failure]:
     """Return the function of a Spark task; each attempt of it writes files of its own names."""
 
     def find(task: Task) -> Found | Failure:
-        return _found(task, opening, attempt=native.task_attempt())
+        return _found(task, opening, attempt=task_attempt())
 
     return find
 

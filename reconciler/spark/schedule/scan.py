@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.engines.backend import Tasks
 from reconciler.engines.delete_file import Ages, Place
+from reconciler.engines.manifests import Tasks
 from reconciler.engines.task_file import TaskFile, task_file
 from reconciler.errors import UnsupportedError
 from reconciler.spark.deletes import delete_scope

@@ -7,39 +7,36 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from reconciler.engines.backend import Table
 from reconciler.engines.commit import metadata
 from reconciler.engines.commit.cleanup import check_prefix, discard
 from reconciler.engines.commit.locations import DATA_PATH
-from reconciler.engines.schedule import witnessing
+from reconciler.engines.manifests import Tasks, WrittenFile
+from reconciler.engines.schedule import native, witnessing
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.block_ids import blocks_of
 from reconciler.engines.schedule.group import Group
-from reconciler.engines.schedule.inputs import refuse_types
+from reconciler.engines.schedule.inputs import refuse_types, types_of
 from reconciler.engines.schedule.refused import NotWritableError
 from reconciler.engines.schedule.witnessing import Unseen
 from reconciler.engines.schedule.written import TaskMetrics, Written
 from reconciler.errors import (
     TableDamagedError,
     UnsupportedError,
+    UserError,
     VerificationError,
     first_line,
 )
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.task import Unfit
 from reconciler.rewrite.witness import DataFile, Seen, Work
-from reconciler.spark.commit.reading import written_files
-from reconciler.spark.commit.table import catalog_of, java_of, spark_of
-from reconciler.spark.fallback import fallback, stage, uuid_bounds
-from reconciler.spark.schedule import native
-from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.session import metrics
-from reconciler.spark.session.translate import text, translate
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, ROW_GROUP
+from reconciler.table.schema import SortColumn
 
+BATCH_ROWS = "read.parquet.vectorization.batch-size"
 READ_ROWS = 1024
 """Rows decoded at a time: the vectors of all columns stay in a core's cache, unlike those of
 Iceberg's 5,000 rows. A table's own setting takes precedence."""
@@ -49,31 +46,30 @@ def rewrite_group(
     attempt: Attempt,
     number: int,
     group: Group,
-    tasks: ScanTasks,
+    tasks: Tasks,
     begun: Callable[[int], None],
     threads: int = 1,
 ) -> Written:
     """Write the rows of `tasks` to new files under the attempt's prefix, and verify them.
 
-    begun: is called before rows are read, with the memory that this takes as predicted, 0 if Spark
-    does it. threads: of the driver that no other group uses.
+    begun: is called before rows are read, with the memory that this takes as predicted, 0 if the
+    engine's own writer does it. threads: of this process that no other group uses.
     """
     started = time.monotonic()
-    spark, base = spark_of(attempt), f"{attempt.id}/{number}"
+    base = f"{attempt.id}/{number}"
     hashed = witnessing.checks_hashes(attempt.verify, base)
     moved = bool(group.action.moves_by)
-    table = stage.overridden(spark, java_of(attempt.table), _overrides(attempt, group))
+    changes = _overrides(attempt, group)
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
-    for part in group.action.ordering.key:
-        fallback.path_of(java_of(attempt.table).schema(), part)
+    require_columns(attempt.table, group.action.ordering.key)
     blocks = blocks_of(attempt, group.action)
     inputs = witnessing.inputs_as_seen(attempt, tasks, hashed, blocks)
-    plan = native.planned(attempt, number, group, tasks, table, inputs, threads, blocks)
+    plan = native.planned(attempt, number, group, tasks, changes, inputs, threads, blocks)
     begun(0 if isinstance(plan, str) else plan.memory)
     with contextlib.ExitStack() as made:
         reason = plan if isinstance(plan, str) else ""
         if not isinstance(plan, str):
-            engine = _by_engine(attempt, group, tasks, table, base, order, plan, inputs)
+            engine = _by_engine(attempt, group, tasks, changes, base, order, plan, inputs)
             try:
                 found = made.enter_context(engine)
             except Unfit as unfit:
@@ -81,8 +77,8 @@ def rewrite_group(
         if reason:
             _require_writable(attempt, group, reason)
             blocks, inputs = None, witnessing.inputs_as_seen(attempt, tasks, hashed)
-            by_spark = _by_spark(attempt, group, tasks, table, base, order)
-            found = made.enter_context(by_spark)
+            written = attempt.backend.written_otherwise(attempt, group, tasks, changes, base, order)
+            found = Files(made.enter_context(written))
         files = found.files
         rows, verified = found.verified or witnessing.same_rows(
             attempt, base, tasks, files, inputs,
@@ -91,15 +87,27 @@ def rewrite_group(
     return Written(
         number,
         group,
-        written_files(spark, table, files),
+        files,
         rows,
         hashed,
-        found.spent + metrics.of_job_group(spark, f"{base}/write"),
+        found.spent + attempt.backend.spent(f"{base}/write"),
         verified,
         time.monotonic() - started,
         reason,
         blocks,
     )
+
+
+def require_columns(table: Table, key: Sequence[SortColumn]) -> None:
+    """Raise UserError if a column that rows are to be ordered by is gone."""
+    known = types_of(table)
+    for part in key:
+        if part.field_id not in known:
+            raise UserError(
+                f"the clustering key's column with field id {part.field_id} is not in the table",
+                details=("It was dropped after the plan was made.",),
+                do="plan again",
+            )
 
 
 def _require_writable(attempt: Attempt, group: Group, reason: str) -> None:
@@ -129,8 +137,8 @@ NO_TASK = TaskMetrics()
 class Files:
     """What was written and is not committed."""
 
-    files: tuple[Any, ...]
-    """org.apache.iceberg.DataFile objects."""
+    files: tuple[WrittenFile, ...]
+    """The new files."""
     spent: TaskMetrics = NO_TASK
     """By a task of the engine."""
     verified: tuple[int, TaskMetrics] | None = None
@@ -142,8 +150,8 @@ class Files:
 def _by_engine(
     attempt: Attempt,
     group: Group,
-    tasks: ScanTasks,
-    table: Any,
+    tasks: Tasks,
+    changes: Mapping[str, str],
     base: str,
     order: int,
     plan: native.Plan,
@@ -154,12 +162,11 @@ def _by_engine(
     try:
         if made.compared is not None:
             outputs = tuple(DataFile(file.path, file.rows, file.size) for file in made.files)
-            with _own_output(attempt):
+            with own_output(attempt):
                 verified = witnessing.compared_by_task(attempt, inputs, outputs, made.compared)
-        files = native.entries_of(attempt, group, tasks, table, plan, order, made)
-        check_prefix(attempt, [str(file.location()) for file in files])
-        footers = {file.path: file.footer for file in made.files}
-        files = uuid_bounds.corrected(spark_of(attempt), table, files, footers)
+        check_prefix(attempt, [file.path for file in made.files])
+        shape = plan.task.table
+        files = attempt.backend.entries(attempt, group, tasks, changes, shape, order, made.files)
         yield Files(files, TaskMetrics(made.cpu_seconds, made.read_bytes), verified)
     except BaseException:
         with contextlib.suppress(Exception):
@@ -167,59 +174,32 @@ def _by_engine(
         raise
 
 
-@contextlib.contextmanager
-def _by_spark(
-    attempt: Attempt, group: Group, tasks: ScanTasks, table: Any, base: str, order: int
-) -> Iterator[Files]:
-    """Provide files that Spark wrote; they are deleted if anything fails meanwhile."""
-    with stage.rewriting(spark_of(attempt), table, f"{base}/out") as new_files:
-        try:
-            _job_group(attempt, group, f"{base}/write")
-            with fallback.Source(spark_of(attempt), table, base, tasks) as source:
-                frame = fallback.arranged(source, group, catalog_of(attempt.table))
-                stage.write(frame, f"{base}/out", group.action.into, stage.WHOLE_FILE, order)
-            files = tuple(new_files())
-            check_prefix(attempt, [str(file.location()) for file in files])
-            with _own_output(attempt):
-                files = uuid_bounds.corrected(spark_of(attempt), table, files)
-            yield Files(files)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                discard(attempt.table, [str(file.location()) for file in new_files()])
-            raise
-
-
 def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
     changes = {DATA_PATH: attempt.prefix}
-    for name, value in ((stage.BATCH_ROWS, str(READ_ROWS)), (CODEC, DEFAULT_CODEC)):
-        if java_of(attempt.table).properties().get(name) is None:
+    for name, value in ((BATCH_ROWS, str(READ_ROWS)), (CODEC, DEFAULT_CODEC)):
+        if name not in attempt.table.properties():
             changes[name] = value
     if group.action.row_group_bytes:
         changes[ROW_GROUP] = str(group.action.row_group_bytes)
     return changes
 
 
-def _job_group(attempt: Attempt, group: Group, name: str) -> None:
-    description = f"layoutctl {group.action.kind} {attempt.name}"
-    spark_of(attempt).sparkContext.setJobGroup(name, description)
-
-
 def read_back(
     attempt: Attempt,
     base: str,
-    files: Sequence[Any],
+    files: Sequence[WrittenFile],
     hashed: bool,
     moved: bool,
     blocks: Blocks | None = None,
 ) -> Seen:
     """Return what uncommitted files hold, according to the witness. moved: whether rows moved to
     another partition spec. blocks: the block ids that they must have."""
-    with _own_output(attempt):
+    with own_output(attempt):
         return witnessing.seen_outputs(attempt, base, files, hashed, moved, blocks)
 
 
 @contextlib.contextmanager
-def _own_output(attempt: Attempt) -> Iterator[None]:
+def own_output(attempt: Attempt) -> Iterator[None]:
     """What this run wrote is read back: damage found here is of none of the table's files."""
     try:
         yield
@@ -227,11 +207,12 @@ def _own_output(attempt: Attempt) -> Iterator[None]:
         if isinstance(error, Unseen) and error.failures[0].column:
             raise  # whole, but not as it must be: the writer's fault
         doing = f"read back what was written for {attempt.name}"
+        errors = attempt.backend.errors
         if not isinstance(error, Unseen) and not isinstance(
-            translate(error, doing), TableDamagedError
+            errors.translate(error, doing), TableDamagedError
         ):
             raise
-        why = text(error).rpartition(" | ")[2]
+        why = errors.text(error).rpartition(" | ")[2]
         raise VerificationError(
             f"verification of {attempt.name} failed: a file that this run wrote cannot be read",
             details=(

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engines.schedule.group import InputFile, batches, make_groups
+from reconciler.engines.schedule.native import fitting_rows
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.rewrite.rewriting import ROWS_FACTOR
-from reconciler.spark.schedule.native import fitting_rows
 from reconciler.table.schema import SortColumn
 
 MIB = 1 << 20

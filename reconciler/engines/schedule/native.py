@@ -1,25 +1,28 @@
-"""Has a group rewritten by `reconciler.rewrite`, from file to file: no row enters the JVM.
+"""Plans a group for `reconciler.rewrite`, which rewrites it from file to file, and has it run.
 
-With a local master a thread of the driver does it, otherwise a Python process of an executor. What
-the engine cannot write as the table asks goes through Spark (`write`), with the reason.
+What cannot be written as the table asks goes through the engine's own writer (`write`), with the
+reason.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from reconciler.api.served_properties import staged_properties
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.listing import changed_ms
-from reconciler.engines.commit.metadata import UNSORTED
+from reconciler.engines import backend
+from reconciler.engines.backend import Errors
+from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule import input_forms, witnessing
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.inputs import types_of
 from reconciler.engines.schedule.refused import DamagedInputError, EngineError
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.task_file import NO_DELETES
@@ -31,11 +34,11 @@ from reconciler.errors import (
 from reconciler.format import iec
 from reconciler.rewrite import rewriting
 from reconciler.rewrite.block_ids import Blocks
-from reconciler.rewrite.columns import Column, leaves
+from reconciler.rewrite.columns import leaves
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import BROKEN, MEMORY, MISSING, STORAGE, UNFIT, Failure
 from reconciler.rewrite.read import Damaged
-from reconciler.rewrite.storage import PARQUET, Opening, local_path
+from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import (
     ATTEMPT,
     NUMBER,
@@ -43,19 +46,12 @@ from reconciler.rewrite.task import (
     Key,
     Made,
     Order,
-    Output,
     Resources,
     Task,
     Unfit,
     Writer,
 )
-from reconciler.rewrite.witness import Check, DataFile, Table, Work
-from reconciler.spark.commit.table import spark_of
-from reconciler.spark.fallback import stage
-from reconciler.spark.schedule import witness_work
-from reconciler.spark.schedule.scan import ScanTasks
-from reconciler.spark.session import iceberg, resources
-from reconciler.spark.session.translate import translate
+from reconciler.rewrite.witness import Check, DataFile, Work
 from reconciler.table.left_to_spark import (
     BLOOM,
     CODEC,
@@ -77,6 +73,7 @@ CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
 T = TypeVar("T")
+DEFAULT_ROW_GROUP = 128 << 20
 SMALLER = 4
 """The row groups of a task of little memory may be this many times smaller than asked for."""
 
@@ -102,18 +99,18 @@ def planned(
     attempt: Attempt,
     number: int,
     group: Group,
-    tasks: ScanTasks,
-    table: Any,
+    tasks: Tasks,
+    changes: Mapping[str, str],
     inputs: Work,
     threads: int = 1,
     blocks: Blocks | None = None,
 ) -> Plan | str:
     """Return the engine's task for the group, or why it has none.
 
-    table: as `stage.overridden` returns it. inputs: as the witness sees them. threads: of the
-    driver that no other group uses. blocks: the block ids that rows get.
+    changes: properties that override the table's. inputs: as the witness sees them. threads: of
+    this process that no other group uses. blocks: the block ids that rows get.
     """
-    properties = _properties(table)
+    properties = {**staged_properties(attempt.table.properties()), **changes}
     shape, deletes = witnessing.table_of(attempt), _applied(attempt, tasks)
     formats = {delete.format for own in deletes.values() for delete in own}
     reason = why_left_to_spark(leaves(shape.columns), properties, formats)
@@ -121,15 +118,15 @@ def planned(
         return reason
     files = _files(attempt, group, tasks, deletes)
     files_of = [file.path for file in files] + [d.path for f in files for d in f.deletes]
-    paths = tuple(_paths(attempt, number, group, tasks, table))
+    paths = _paths(attempt, number, group, tasks, changes)
     local = all(local_path(path) is not None for path in (*files_of, *paths))
     opening = None if local else attempt.opening()
-    given = _resources(spark_of(attempt), opening, threads)
+    given = attempt.backend.resources(opening, threads)
     decoded = input_forms.decoded(attempt, [(file.path, file.size) for file in files])
     rows = fitting_rows(group, _group_rows(properties, group), given.memory_bytes, decoded)
     needed = _needed(group, rows, decoded)
-    if needed > given.memory_bytes and not _by_driver(spark_of(attempt), opening):
-        given = _in_slots(spark_of(attempt), given, needed)
+    if needed > given.memory_bytes:
+        given = attempt.backend.more(opening, given, needed)
     if needed > given.memory_bytes:
         return (
             f"a row group of it needs {iec(needed)} of memory, and a task has "
@@ -137,8 +134,8 @@ def planned(
         )
     file_rows = group.target_bytes / _stored_row(group) if _counts_files(group) else 0.0
     task = Task(
-        shape, files, _order(group), paths, rows, _writer(properties, rows), _moves(table, group),
-        file_rows, blocks, decoded,
+        shape, files, _order(group), paths, rows, _writer(properties, rows),
+        _moves(attempt.table, group), file_rows, blocks, decoded,
     )  # fmt: skip
     check = None
     if opening is not None:
@@ -146,11 +143,6 @@ def planned(
         check = Check(inputs, witnessing.form_of(attempt), limits, blocks)
     memory = rewriting.peak(task, needed, given.memory_bytes)
     return Plan(task, opening, given, memory, check)
-
-
-def _properties(table: Any) -> dict[str, str]:
-    given = table.properties()
-    return {str(name): str(given.get(name)) for name in iceberg.each(given.keySet())}
 
 
 def _writer(given: Mapping[str, str], group_rows: int) -> Writer:
@@ -194,7 +186,7 @@ def _counts_files(group: Group) -> bool:
     return bool(group.action.moves_by) or group.action.ordering.tree is not None
 
 
-def _applied(attempt: Attempt, tasks: ScanTasks) -> dict[str, tuple[Delete, ...]]:
+def _applied(attempt: Attempt, tasks: Tasks) -> dict[str, tuple[Delete, ...]]:
     """Return the deletes of each file as Iceberg's own scan found them: the witness applies them by
     rules of its own."""
     if all(file.deletes == NO_DELETES for file in tasks.values()):
@@ -211,7 +203,7 @@ def _applied(attempt: Attempt, tasks: ScanTasks) -> dict[str, tuple[Delete, ...]
 
 
 def _files(
-    attempt: Attempt, group: Group, tasks: ScanTasks, deletes: dict[str, tuple[Delete, ...]]
+    attempt: Attempt, group: Group, tasks: Tasks, deletes: dict[str, tuple[Delete, ...]]
 ) -> tuple[DataFile, ...]:
     """Return the group's inputs in order of arrival, which rows with equal keys keep."""
     by_path = {file.path: file for file in witnessing.inputs_of(attempt, tasks, None)}
@@ -222,7 +214,7 @@ def _files(
 
 def _group_rows(properties: Mapping[str, str], group: Group) -> int:
     """Return the most rows of a row group of the table's size."""
-    configured = int(properties.get(ROW_GROUP) or stage.DEFAULT_ROW_GROUP)
+    configured = int(properties.get(ROW_GROUP) or DEFAULT_ROW_GROUP)
     return row_group_rows(configured, _stored_row(group))
 
 
@@ -232,18 +224,15 @@ def _stored_row(group: Group) -> float:
     return max(group.output_bytes / live, 1e-9)
 
 
-def _moves(table: Any, group: Group) -> tuple[Field, ...]:
+def _moves(table: backend.Table, group: Group) -> tuple[Field, ...]:
     """Return the fields of the spec that rows move to; () if they stay in their partition."""
     if not group.action.moves_by:
         return ()
-    schema = table.schema()
+    types = types_of(table)
     return tuple(
-        Field(
-            int(field.sourceId()), str(field.name()), str(field.transform().toString()),
-            str(schema.findType(field.sourceId())),
-        )
-        for field in iceberg.each(table.specs().get(group.action.into).fields())
-    )  # fmt: skip
+        Field(one.source_id, one.name, one.transform, types[one.source_id])
+        for one in table.specs()[group.action.into]
+    )
 
 
 def _needed(group: Group, rows: int, decoded: int) -> int:
@@ -271,45 +260,14 @@ def fitting_rows(group: Group, rows: int, memory: int, decoded: int = 0) -> int:
 
 
 def _paths(
-    attempt: Attempt, number: int, group: Group, tasks: ScanTasks, table: Any
-) -> Iterator[str]:
-    """Yield the paths of the outputs, which the table's location provider chooses."""
-    provider, name = table.locationProvider(), uuid.uuid4()
-    spec = table.specs().get(group.action.into)
-    in_place = spec.isPartitioned() and not group.action.moves_by
-    partition = _partition(tasks) if in_place else None
+    attempt: Attempt, number: int, group: Group, tasks: Tasks, changes: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the paths of the outputs, which the table's location provider chooses."""
+    name = uuid.uuid4()
     numbers = [NUMBER] if _counts_files(group) else [f"{at:05d}" for at in range(group.files)]
-    for at in numbers:
-        plain = f"{number:05d}-{at}-{name}-{ATTEMPT}.parquet"
-        yield str(
-            provider.newDataLocation(plain)
-            if partition is None
-            else provider.newDataLocation(spec, partition, plain)
-        )
-
-
-def _partition(tasks: ScanTasks) -> Any:
-    """Return the partition of the group's files, all of which are in one."""
-    first = next(iter(tasks))
-    return tasks.java_tasks([first]).get(0).file().partition()
-
-
-def _resources(spark: Any, opening: Opening | None, threads: int) -> Resources:
-    """Return what a task may use. threads: of the driver, if it runs there."""
-    if _by_driver(spark, opening):
-        return resources.of_driver(spark, threads)
-    return resources.of_executor(spark)
-
-
-def _in_slots(spark: Any, one: Resources, needed: int) -> Resources:
-    """Return what a task may use that takes as many slots of an executor as have these bytes, all
-    of them if they do not suffice."""
-    cpus = -(-needed // one.memory_bytes)
-    return resources.of_executor(spark, min(cpus, resources.slots(spark)))
-
-
-def _by_driver(spark: Any, opening: Opening | None) -> bool:
-    return bool(spark.local) or witness_work.is_signed(opening)
+    names = [f"{number:05d}-{at}-{name}-{ATTEMPT}.parquet" for at in numbers]
+    beside = None if group.action.moves_by else tasks
+    return attempt.backend.output_paths(attempt, changes, group.action.into, beside, names)
 
 
 # Running
@@ -318,22 +276,12 @@ def _by_driver(spark: Any, opening: Opening | None) -> bool:
 def written(attempt: Attempt, name: str, plan: Plan) -> Made:
     """Write the group's files.
 
-    name: of the Spark job. Raises Unfit, DamagedInputError, FileNotFoundError, UnavailableError.
+    name: of the work. Raises Unfit, DamagedInputError, FileNotFoundError, UnavailableError.
     """
-    if _by_driver(spark_of(attempt), plan.opening):
-        found = carried_out(plan, attempt.cancelled.is_set)
-    else:
-        found = _on_executor(attempt, name, plan)
+    found = attempt.backend.run_task(attempt, name, plan)
     if isinstance(found, Failure):
         raise raised(attempt, found, plan.opening)
     return found
-
-
-def entries_of(attempt: Attempt, group: Group, tasks: ScanTasks, table: Any, plan: Plan,
-               order_id: int, made: Made) -> tuple[Any, ...]:  # fmt: skip
-    """Return the files as org.apache.iceberg.DataFile objects."""
-    entries = _Entries(spark_of(attempt), table, group.action.into, order_id, tasks)
-    return tuple(entries.of(file, plan.task.table) for file in made.files)
 
 
 def carried_out(
@@ -372,38 +320,6 @@ def _broken(path: str, error: BaseException) -> Failure:
     return Failure(path, "", type(error).__name__, BROKEN, first_line(error))
 
 
-def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
-    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
-
-    context = spark_of(attempt).sparkContext
-    witness_work.use_this_python(context)
-    context.setJobGroup(name, f"layoutctl rewrite {attempt.name}")
-    work = _working(plan)
-    rdd = context.parallelize([0], 1)
-    if plan.resources.threads > 1:
-        cpus = TaskResourceRequests().cpus(plan.resources.threads)
-        rdd = rdd.withResources(ResourceProfileBuilder().require(cpus).build)
-    (found,) = rdd.map(work).collect()
-    return found  # type: ignore[no-any-return]
-
-
-def _working(plan: Plan) -> Callable[[int], Made | Failure]:
-    """Return the function of a Spark task; each attempt of it writes files of its own names."""
-
-    def work(_: int) -> Made | Failure:
-        return carried_out(plan, attempt=task_attempt())
-
-    return work
-
-
-def task_attempt() -> str:
-    """Return the name of the attempt of a Spark task that runs this."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return "0" if context is None else str(context.taskAttemptId())
-
-
 def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Exception:
     """Return the error of a failure of the engine."""
     doing = f"rewrite {attempt.name}"
@@ -418,7 +334,7 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
             do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
         )
     if failure.kind == STORAGE:
-        return _of_storage(doing, failure.detail)
+        return _of_storage(attempt.backend.errors, doing, failure.detail)
     if failure.kind == BROKEN:
         return EngineError(doing, failure.path, failure.detail, failure.said)
     io = None if opening is None else opening.open(failure.path)
@@ -433,129 +349,12 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
     )
 
 
-def _of_storage(doing: str, detail: str) -> Exception:
+def _of_storage(errors: Errors, doing: str, detail: str) -> Exception:
     try:
-        return translate(OSError(detail), doing)
+        return errors.translate(OSError(detail), doing)
     except OSError:  # one that is not known
         return UnavailableError(
             f"could not {doing}: a file could not be read or written",
             details=(detail, LEFT_ALONE),
             do="check the storage, and the space in the temporary directory, then run it again",
         )
-
-
-# Entries
-
-
-@dataclass(frozen=True, slots=True)
-class _Entries:
-    """Makes the manifest entries of files that were written: as Iceberg's own writer would."""
-
-    spark: Any
-    """The session."""
-    table: Any
-    """As `stage.overridden` returns it."""
-    spec_id: int
-    """Of the files."""
-    order_id: int
-    """Of the sort order that they record."""
-    tasks: ScanTasks
-    """Their inputs, in whose partition they are unless rows moved."""
-
-    def of(self, file: Output, shape: Table) -> Any:
-        core, table = self.spark._jvm.org.apache.iceberg, self.table
-        config = core.MetricsConfig.forTable(table)
-        whole = core.inmemory.InMemoryInputFile(file.path, PARQUET + file.footer)
-        metrics = core.parquet.ParquetUtil.fileMetrics(whole, config)
-        if file.nans or file.bounds:
-            metrics = self._completed(metrics, file, config, shape)
-        spec = table.specs().get(self.spec_id)
-        builder = self._builder(spec, file).withMetrics(metrics)
-        builder = builder.withSplitOffsets(self._longs(file.split_offsets))
-        if spec.isPartitioned():
-            partition = self._moved(file) if file.partition else _partition(self.tasks)
-            builder = builder.withPartition(partition)
-        if self.order_id != UNSORTED:
-            builder = builder.withSortOrder(table.sortOrders().get(self.order_id))
-        return builder.build()
-
-    def _builder(self, spec: Any, file: Output) -> Any:
-        made = self.spark._jvm.org.apache.iceberg.DataFiles.builder(spec)
-        return made.withPath(file.path).withFormat("parquet").withFileSizeInBytes(file.size)
-
-    def _longs(self, values: Sequence[int]) -> Any:
-        """Return a java.util.List of Long: py4j makes an Integer of a small number."""
-        text = ",".join(str(value) for value in values)
-        parser = self.spark._jvm.org.apache.iceberg.util.JsonUtil
-        node = parser.mapper().readTree(f'{{"values":[{text}]}}')
-        return parser.getLongList("values", node)
-
-    def _completed(self, metrics: Any, file: Output, config: Any, shape: Table) -> Any:
-        """Return the metrics with what no footer says: NaN counts, and bounds of long values."""
-        core = self.spark._jvm.org.apache.iceberg
-        nowhere = core.PartitionSpec.unpartitioned()
-        made = self._builder(nowhere, file).withMetrics(metrics).build()
-        body = json.loads(str(core.ContentFileParser.toJson(made, nowhere)))
-        counted = set(body.get("value-counts", {}).get("keys", ()))
-        _put(body, "nan-value-counts", {i: n for i, n in file.nans.items() if i in counted})
-        for field_id, ends in file.bounds.items():
-            if field_id in counted:
-                column = shape.ways[field_id][-1]
-                bounds = _cut(column, ends, str(config.columnMode(column.name)))
-                for name, end in zip(("lower-bounds", "upper-bounds"), bounds, strict=True):
-                    _put(body, name, {} if end is None else {field_id: end.hex().upper()})
-        specs = self.spark._jvm.java.util.Collections.singletonMap(nowhere.specId(), nowhere)
-        found = self._parsed(body, specs)
-        return core.Metrics(
-            found.recordCount(), found.columnSizes(), found.valueCounts(), found.nullValueCounts(),
-            found.nanValueCounts(), found.lowerBounds(), found.upperBounds(),
-        )  # fmt: skip
-
-    def _moved(self, file: Output) -> Any:
-        """Return the partition that the file's rows moved to."""
-        body = {
-            "spec-id": self.spec_id, "content": "DATA", "file-path": file.path,
-            "file-format": "PARQUET", "partition": list(file.partition),
-            "file-size-in-bytes": file.size, "record-count": file.rows,
-        }  # fmt: skip
-        return self._parsed(body, self.table.specs()).partition()
-
-    def _parsed(self, body: Mapping[str, Any], specs: Any) -> Any:
-        core = self.spark._jvm.org.apache.iceberg
-        node = core.util.JsonUtil.mapper().readTree(json.dumps(body))
-        return core.ContentFileParser.fromJson(node, specs)
-
-
-def _put(body: dict[str, Any], name: str, values: dict[int, Any]) -> None:
-    if not values:
-        return
-    known = body.get(name) or {"keys": [], "values": []}
-    merged = dict(zip(known["keys"], known["values"], strict=True)) | values
-    body[name] = {"keys": list(merged), "values": list(merged.values())}
-
-
-def _cut(column: Column, ends: tuple[bytes, bytes], mode: str) -> tuple[bytes | None, bytes | None]:
-    """Return bounds as the table's metrics mode keeps them; mode: as Iceberg prints it."""
-    from pyiceberg.utils import truncate
-
-    if mode == "full":
-        return ends
-    if not mode.startswith("truncate("):
-        return None, None
-    length = int(mode[len("truncate(") : -1])
-    low, high = ends
-    if column.type == "string":
-        if not _is_text(low, high):  # which the witness refuses, with the column
-            return None, None
-        upper = truncate.truncate_upper_bound_text_string(high.decode(), length)
-        return low.decode()[:length].encode(), None if upper is None else upper.encode()
-    return low[:length], truncate.truncate_upper_bound_binary_string(high, length)
-
-
-def _is_text(*values: bytes) -> bool:
-    try:
-        for value in values:
-            value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.engines.schedule import refused
-from reconciler.engines.schedule.refused import EngineError, NotWritableError
+from reconciler.engines.schedule.refused import DamagedInputError, EngineError, NotWritableError
 from reconciler.errors import (
     AccessDeniedError,
     BlockedError,
@@ -20,7 +20,7 @@ from reconciler.errors import (
     UserError,
     VerificationError,
 )
-from reconciler.spark.schedule.damage import DamagedInputError
+from reconciler.spark.session import translate
 from reconciler.table.refusals import (
     DAMAGED,
     FAILED,
@@ -66,7 +66,8 @@ def _recorded(error: Exception, *, cancelled: bool = False) -> list[Refusal]:
     found: list[Refusal] = []
     ledger = SimpleNamespace(record_refusals=lambda _, some: found.extend(some))
     request = SimpleNamespace(memory_bytes=MEMORY, table_uuid="u")
-    run: Any = SimpleNamespace(request=request, ledger=ledger)
+    table = SimpleNamespace(errors=translate)
+    run: Any = SimpleNamespace(request=request, ledger=ledger, table=table)
     attempt: Any = SimpleNamespace(name="t", cancelled=SimpleNamespace(is_set=lambda: cancelled))
     refused.record(run, attempt, [A, B], error)
     return found

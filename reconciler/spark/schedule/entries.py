@@ -1,0 +1,171 @@
+"""Manifest entries of files that `reconciler.rewrite` wrote: as Iceberg's own writer would make
+them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.engines.commit.metadata import UNSORTED
+from reconciler.engines.schedule.group import Group
+from reconciler.rewrite.columns import Column
+from reconciler.rewrite.storage import PARQUET
+from reconciler.rewrite.task import Output
+from reconciler.rewrite.witness import Table
+from reconciler.spark.fallback import uuid_bounds
+from reconciler.spark.schedule.scan import ScanTasks
+
+
+def entries_of(
+    spark: Any,
+    table: Any,
+    group: Group,
+    tasks: ScanTasks,
+    shape: Table,
+    order_id: int,
+    files: Sequence[Output],
+) -> tuple[Any, ...]:
+    """Return the files as org.apache.iceberg.DataFile objects.
+
+    table: as `stage.overridden` returns it. tasks: their inputs.
+    """
+    entries = _Entries(spark, table, group.action.into, order_id, tasks)
+    made = [entries.of(file, shape) for file in files]
+    return uuid_bounds.corrected(spark, table, made, {file.path: file.footer for file in files})
+
+
+def output_paths(
+    table: Any, spec_id: int, tasks: ScanTasks | None, names: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the paths of new files, which the table's location provider chooses.
+
+    table: as `stage.overridden` returns it. tasks: files in whose partition they are, None if they
+    are in none yet.
+    """
+    provider, spec = table.locationProvider(), table.specs().get(spec_id)
+    if tasks is None or not spec.isPartitioned():
+        return tuple(str(provider.newDataLocation(name)) for name in names)
+    partition = partition_of(tasks)
+    return tuple(str(provider.newDataLocation(spec, partition, name)) for name in names)
+
+
+def partition_of(tasks: ScanTasks) -> Any:
+    """Return the partition of the group's files, all of which are in one."""
+    first = next(iter(tasks))
+    return tasks.java_tasks([first]).get(0).file().partition()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Makes the manifest entries of files that were written: as Iceberg's own writer would."""
+
+    spark: Any
+    """The session."""
+    table: Any
+    """As `stage.overridden` returns it."""
+    spec_id: int
+    """Of the files."""
+    order_id: int
+    """Of the sort order that they record."""
+    tasks: ScanTasks
+    """Their inputs, in whose partition they are unless rows moved."""
+
+    def of(self, file: Output, shape: Table) -> Any:
+        core, table = self.spark._jvm.org.apache.iceberg, self.table
+        config = core.MetricsConfig.forTable(table)
+        whole = core.inmemory.InMemoryInputFile(file.path, PARQUET + file.footer)
+        metrics = core.parquet.ParquetUtil.fileMetrics(whole, config)
+        if file.nans or file.bounds:
+            metrics = self._completed(metrics, file, config, shape)
+        spec = table.specs().get(self.spec_id)
+        builder = self._builder(spec, file).withMetrics(metrics)
+        builder = builder.withSplitOffsets(self._longs(file.split_offsets))
+        if spec.isPartitioned():
+            partition = self._moved(file) if file.partition else partition_of(self.tasks)
+            builder = builder.withPartition(partition)
+        if self.order_id != UNSORTED:
+            builder = builder.withSortOrder(table.sortOrders().get(self.order_id))
+        return builder.build()
+
+    def _builder(self, spec: Any, file: Output) -> Any:
+        made = self.spark._jvm.org.apache.iceberg.DataFiles.builder(spec)
+        return made.withPath(file.path).withFormat("parquet").withFileSizeInBytes(file.size)
+
+    def _longs(self, values: Sequence[int]) -> Any:
+        """Return a java.util.List of Long: py4j makes an Integer of a small number."""
+        text = ",".join(str(value) for value in values)
+        parser = self.spark._jvm.org.apache.iceberg.util.JsonUtil
+        node = parser.mapper().readTree(f'{{"values":[{text}]}}')
+        return parser.getLongList("values", node)
+
+    def _completed(self, metrics: Any, file: Output, config: Any, shape: Table) -> Any:
+        """Return the metrics with what no footer says: NaN counts, and bounds of long values."""
+        core = self.spark._jvm.org.apache.iceberg
+        nowhere = core.PartitionSpec.unpartitioned()
+        made = self._builder(nowhere, file).withMetrics(metrics).build()
+        body = json.loads(str(core.ContentFileParser.toJson(made, nowhere)))
+        counted = set(body.get("value-counts", {}).get("keys", ()))
+        _put(body, "nan-value-counts", {i: n for i, n in file.nans.items() if i in counted})
+        for field_id, ends in file.bounds.items():
+            if field_id in counted:
+                column = shape.ways[field_id][-1]
+                bounds = _cut(column, ends, str(config.columnMode(column.name)))
+                for name, end in zip(("lower-bounds", "upper-bounds"), bounds, strict=True):
+                    _put(body, name, {} if end is None else {field_id: end.hex().upper()})
+        specs = self.spark._jvm.java.util.Collections.singletonMap(nowhere.specId(), nowhere)
+        found = self._parsed(body, specs)
+        return core.Metrics(
+            found.recordCount(), found.columnSizes(), found.valueCounts(), found.nullValueCounts(),
+            found.nanValueCounts(), found.lowerBounds(), found.upperBounds(),
+        )  # fmt: skip
+
+    def _moved(self, file: Output) -> Any:
+        """Return the partition that the file's rows moved to."""
+        body = {
+            "spec-id": self.spec_id, "content": "DATA", "file-path": file.path,
+            "file-format": "PARQUET", "partition": list(file.partition),
+            "file-size-in-bytes": file.size, "record-count": file.rows,
+        }  # fmt: skip
+        return self._parsed(body, self.table.specs()).partition()
+
+    def _parsed(self, body: Mapping[str, Any], specs: Any) -> Any:
+        core = self.spark._jvm.org.apache.iceberg
+        node = core.util.JsonUtil.mapper().readTree(json.dumps(body))
+        return core.ContentFileParser.fromJson(node, specs)
+
+
+def _put(body: dict[str, Any], name: str, values: dict[int, Any]) -> None:
+    if not values:
+        return
+    known = body.get(name) or {"keys": [], "values": []}
+    merged = dict(zip(known["keys"], known["values"], strict=True)) | values
+    body[name] = {"keys": list(merged), "values": list(merged.values())}
+
+
+def _cut(column: Column, ends: tuple[bytes, bytes], mode: str) -> tuple[bytes | None, bytes | None]:
+    """Return bounds as the table's metrics mode keeps them; mode: as Iceberg prints it."""
+    from pyiceberg.utils import truncate
+
+    if mode == "full":
+        return ends
+    if not mode.startswith("truncate("):
+        return None, None
+    length = int(mode[len("truncate(") : -1])
+    low, high = ends
+    if column.type == "string":
+        if not _is_text(low, high):  # which the witness refuses, with the column
+            return None, None
+        upper = truncate.truncate_upper_bound_text_string(high.decode(), length)
+        return low.decode()[:length].encode(), None if upper is None else upper.encode()
+    return low[:length], truncate.truncate_upper_bound_binary_string(high, length)
+
+
+def _is_text(*values: bytes) -> bool:
+    try:
+        for value in values:
+            value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
