@@ -240,7 +240,8 @@ class Change(Protocol):
         ...
 
     def entries(self, operation: Any, base_snapshot_id: int) -> tuple[int, str]:
-        """Return `manifests.Manifests.entries` as they would be after the operation, which is not sent."""
+        """Return `manifests.Manifests.entries` as they would be after the operation, which is not
+        sent."""
         ...
 
     def unwanted(self) -> Collection[str]:

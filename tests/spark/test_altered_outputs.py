@@ -143,7 +143,7 @@ def test_an_output_that_differs_is_not_committed(
 
     def replaced(attempt: Any, base: str, tasks: Any, files: Any, *more: Any) -> Any:
         (file,) = files
-        path = on_disk(str(file.location()))
+        path = on_disk(file.path)
         pq.write_table(alter(pq.read_table(path)), path, store_schema=False)
         return honest(attempt, base, tasks, files, *more)
 

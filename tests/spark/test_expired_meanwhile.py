@@ -105,7 +105,7 @@ def test_an_output_that_is_gone_or_altered_before_its_commit_is_not_damage_of_th
 
     def read_back(*given: Any) -> Any:
         for file in given[2]:
-            path = _local(str(file.location()))
+            path = _local(file.path)
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
             harm(path)
         return honest(*given)

@@ -17,6 +17,7 @@ from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
+from reconciler.spark.commit.reading import written_files
 from reconciler.table.schema import SpecField
 from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.equality import add_equality_delete, data_files
@@ -241,13 +242,15 @@ def test_an_entry_with_another_partition_than_its_rows_is_not_committed(
     add, moved, _ = to_spec(bench, name, 1, SpecField(TS, "day"))
     seen_outputs = witnessing.seen_outputs
 
-    def altered(attempt: Any, base: str, files: Any, *more: Any) -> Any:
+    def misplaced(attempt: Any, base: str, files: Any, *more: Any) -> Any:
         spec = bench.table(name).specs().get(1)
-        builder = bench.spark._jvm.org.apache.iceberg.DataFiles.builder(spec).copy(files[0])
-        first = builder.withPartition(files[-1].partition()).build()
-        return seen_outputs(attempt, base, (first, *files[1:]), *more)
+        builder = bench.spark._jvm.org.apache.iceberg.DataFiles.builder(spec)
+        builder = builder.copy(files[0].entry)
+        first = builder.withPartition(files[-1].entry.partition()).build()
+        altered = written_files(bench.spark, bench.table(name), [first])
+        return seen_outputs(attempt, base, (*altered, *files[1:]), *more)
 
-    monkeypatch.setattr(witnessing, "seen_outputs", altered)
+    monkeypatch.setattr(witnessing, "seen_outputs", misplaced)
     with pytest.raises(NotVerified) as caught:
         bench.run(bench.request(name, add, moved))
     assert '"ts"' in caught.value.render()
