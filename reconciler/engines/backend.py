@@ -20,6 +20,8 @@ from reconciler.engines.manifests import Manifests, Tasks, WrittenFile
 from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.errors import ReconcilerError
 from reconciler.plan.actions.state import Facts
+from reconciler.rewrite import hidden
+from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
@@ -362,11 +364,12 @@ class Backend(Protocol):
         spec_id: int,
         tasks: Tasks | None,
         names: Sequence[str],
+        of: str = "",
     ) -> tuple[str, ...]:
         """Return the paths of new files as the table places them.
 
         changes: properties that override the table's. tasks: files in whose partition they are,
-        None if they are in none yet.
+        None if they are in none yet. of: the one of these that counts, "" for any.
         """
         ...
 
@@ -406,17 +409,39 @@ class Backend(Protocol):
         inputs again; None if no file causes it, or if the error names the file."""
         ...
 
-    def write_deletes(
+    def task_room(self) -> tuple[int, int]:
+        """Return the bytes of memory of a task that finds hidden rows, and how many run at once."""
+        ...
+
+    def readable_deletes(
+        self, attempt: Any, files: Sequence[DeleteFile]
+    ) -> contextlib.AbstractContextManager[Mapping[tuple[str, int], Delete]]:
+        """Provide delete files as tasks read them, by identity: others as copies in Parquet."""
+        ...
+
+    def find_hidden(
         self,
         attempt: Any,
-        base: str,
-        tasks: Tasks,
-        wanted: Mapping[str, Any],
-        keep: bool = False,
-    ) -> Any:
-        """Write the hidden rows of data files (`deletes.wanted.Wanted` by path), one delete file
-        for each that has some; return a `deletes.wanted.Hidden`. keep: whether the rows are handed
-        back too."""
+        name: str,
+        work: Sequence[hidden.Task],
+        size: int,
+        opening: Opening | None,
+    ) -> Sequence[hidden.Found | Failure]:
+        """Return what each task found and wrote, or why not. The rest as in `witness`."""
+        ...
+
+    def delete_entries(
+        self, attempt: Any, tasks: Tasks, files: Sequence[hidden.Written]
+    ) -> list[DeleteFile]:
+        """Return delete files that tasks wrote with their entries. tasks: the data files that they
+        are of."""
+        ...
+
+    def reads(
+        self, attempt: Any, files: Sequence[DeleteFile], new: Sequence[hidden.Written]
+    ) -> bool:
+        """Return whether readers of the table find the rows of a new file that were written to it.
+        files: the new ones with their entries."""
         ...
 
     def witness(

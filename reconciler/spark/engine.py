@@ -12,7 +12,6 @@ from typing import Any, cast
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines import backend
 from reconciler.engines.delete_file import DeleteFile
-from reconciler.engines.deletes.wanted import Hidden, Wanted
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
@@ -20,6 +19,8 @@ from reconciler.engines.schedule.native import Plan
 from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.schedule.written import TaskMetrics
+from reconciler.rewrite import hidden
+from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
@@ -73,9 +74,10 @@ class JavaBackend:
         spec_id: int,
         tasks: Tasks | None,
         names: Sequence[str],
+        of: str = "",
     ) -> tuple[str, ...]:
         placed = overridden(attempt, changes)
-        return entries.output_paths(placed, spec_id, cast("ScanTasks | None", tasks), names)
+        return entries.output_paths(placed, spec_id, cast("ScanTasks | None", tasks), names, of)
 
     def run_task(self, attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
         return tasks_of_spark.run(attempt, name, plan)
@@ -112,15 +114,33 @@ class JavaBackend:
     ) -> DamagedInputError | None:
         return damage.pinpointed(attempt, number, cast(ScanTasks, tasks), error)
 
-    def write_deletes(
+    def task_room(self) -> tuple[int, int]:
+        return by_engine.task_room(self.spark)
+
+    def readable_deletes(
+        self, attempt: Attempt, files: Sequence[DeleteFile]
+    ) -> AbstractContextManager[Mapping[tuple[str, int], Delete]]:
+        return by_engine.in_parquet(attempt, files)
+
+    def find_hidden(
         self,
         attempt: Attempt,
-        base: str,
-        tasks: Tasks,
-        wanted: Mapping[str, Wanted],
-        keep: bool = False,
-    ) -> Hidden:
-        return by_engine.written(attempt, base, cast(ScanTasks, tasks), wanted, keep)
+        name: str,
+        work: Sequence[hidden.Task],
+        size: int,
+        opening: Opening | None,
+    ) -> list[hidden.Found | Failure]:
+        return by_engine.find(attempt, name, work, size, opening)
+
+    def delete_entries(
+        self, attempt: Attempt, tasks: Tasks, files: Sequence[hidden.Written]
+    ) -> list[DeleteFile]:
+        return by_engine.entries_of(attempt, cast(ScanTasks, tasks), files)
+
+    def reads(
+        self, attempt: Attempt, files: Sequence[DeleteFile], new: Sequence[hidden.Written]
+    ) -> bool:
+        return by_engine.reads(attempt, files, new)
 
     def witness(
         self,

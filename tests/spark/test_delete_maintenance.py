@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reconciler.engines.deletes import convert
+from reconciler.engines.deletes import convert, writing
 from reconciler.engines.schedule.refused import NotVerified
 from reconciler.errors import TableDamagedError, UnsupportedError, VerificationError
 from reconciler.plan.actions.delete_maintenance import (
@@ -229,7 +229,7 @@ def test_executors_find_and_write_what_is_too_much_for_the_driver(
 ) -> None:
     """Python processes of Spark's, as in a cluster; data files of a partition are in two tasks."""
     monkeypatch.setattr(witness_work, "by_driver", lambda local, size, opening: False)
-    monkeypatch.setattr(by_engine, "LEAST_PIECE", 1)
+    monkeypatch.setattr(writing, "LEAST_PIECE", 1)
     name = _table(bench, 2, "d", "id bigint, d int, st struct<a:int>")
     full = bench.full(name)
     bench.sql(f"DELETE FROM {full} WHERE id % 10 IN (6, 7)")
@@ -299,13 +299,13 @@ def test_a_conflict_of_a_conversion_costs_only_the_files_that_were_touched(
     name = _table(bench, 3)
     path = add_equality_delete(bench, name, {"id": _longs(2, 42, 82)})
     reads: list[int] = []
-    honest = by_engine.written
+    honest = writing.written
 
     def counted(attempt: Any, base: str, tasks: Any, wanted: Any, keep: bool = False) -> Any:
         reads.append(sum(one.known is None for one in wanted.values()))
         return honest(attempt, base, tasks, wanted, keep)
 
-    monkeypatch.setattr(by_engine, "written", counted)
+    monkeypatch.setattr(writing, "written", counted)
     left = [7, 47]
 
     def on_event(event: Event) -> None:

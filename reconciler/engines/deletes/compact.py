@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.deletes import writing
 from reconciler.engines.deletes.replacement import Replacement
 from reconciler.engines.deletes.wanted import VECTORS_VERSION, Wanted
 from reconciler.engines.schedule.attempt import Attempt
@@ -27,6 +28,6 @@ def replacement_for(
     sources = [file for file in files if not file.keys] if vectors else list(inputs)
     applied = attempt.table.applied(tasks, sources)
     wanted = {path: Wanted(own) for path, own in applied.items()}
-    made = attempt.backend.write_deletes(attempt, base, tasks, wanted)
+    made = writing.written(attempt, base, tasks, wanted)
     folded = [f for f in sources if f.data_file in tasks and f.path not in named]
     return Replacement(tasks, made.files, [*inputs, *folded], metrics=made.spent)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from reconciler.engines.backend import Table
 from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.deletes import writing
 from reconciler.engines.deletes.replacement import Replacement
 from reconciler.engines.deletes.wanted import Wanted
 from reconciler.engines.manifests import Tasks
@@ -114,7 +115,7 @@ def replacement_for(
     refuse_partitions(attempt.table, tasks, attempt.name)
     applied = attempt.table.applied(tasks, files)
     wanted = _wanted(tasks, applied, seen)
-    made = attempt.backend.write_deletes(attempt, base, tasks, wanted, keep=True)
+    made = writing.written(attempt, base, tasks, wanted, keep=True)
     seen.rows = {path: (_marks(applied[path]), body) for path, body in made.rows.items()}
     changed = frozenset(file.data_file for file in made.files)
     removed = [*inputs, *_folded(attempt, tasks, inputs, files, changed)]

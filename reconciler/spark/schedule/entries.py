@@ -37,23 +37,23 @@ def entries_of(
 
 
 def output_paths(
-    table: Any, spec_id: int, tasks: ScanTasks | None, names: Sequence[str]
+    table: Any, spec_id: int, tasks: ScanTasks | None, names: Sequence[str], of: str = ""
 ) -> tuple[str, ...]:
     """Return the paths of new files, which the table's location provider chooses.
 
     table: as `stage.overridden` returns it. tasks: files in whose partition they are, None if they
-    are in none yet.
+    are in none yet. of: the file that counts, "" for any.
     """
     provider, spec = table.locationProvider(), table.specs().get(spec_id)
     if tasks is None or not spec.isPartitioned():
         return tuple(str(provider.newDataLocation(name)) for name in names)
-    partition = partition_of(tasks)
+    partition = partition_of(tasks, of)
     return tuple(str(provider.newDataLocation(spec, partition, name)) for name in names)
 
 
-def partition_of(tasks: ScanTasks) -> Any:
-    """Return the partition of the group's files, all of which are in one."""
-    first = next(iter(tasks))
+def partition_of(tasks: ScanTasks, of: str = "") -> Any:
+    """Return the partition of one of the files. of: which, "" for any, where all are in one."""
+    first = of or next(iter(tasks))
     return tasks.java_tasks([first]).get(0).file().partition()
 
 
