@@ -57,7 +57,7 @@ def test_of_two_vectors_for_one_file_the_table_is_rolled_back(bench: Bench, tmp_
     ).files
     vector = by_engine._entry(spark._jvm.org.apache.iceberg, task, made)
     (old,) = [file for file in delete_files.live(spark, table, head) if not file.vector]
-    table.newRewrite().deleteFile(old.java).addFile(vector).commit()
+    table.newRewrite().deleteFile(old.entry).addFile(vector).commit()
     with pytest.raises(Exception, match="multiple DVs"):
         bench.rows(name)
     said = _damage(bench, name, tmp_path)
