@@ -192,7 +192,7 @@ def test_a_commit_whose_snapshot_expired_is_found_by_its_files(
     head = table.currentSnapshot().snapshotId()
     table.expireSnapshots().expireOlderThan(1 << 60).retainLast(1).commit()
     live = JavaTable(bench.spark, bench.full(name), bench.table(name))
-    assert [int(s.snapshotId()) for s in iceberg.each(live.table.snapshots())] == [head]
+    assert [int(s.snapshotId()) for s in iceberg.each(live.java.snapshots())] == [head]
     found = history.search(live, next(intent for intent in intents if intent.batch == 1))
     assert found == history.Committed(ours)
 
