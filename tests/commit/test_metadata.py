@@ -1,0 +1,112 @@
+"""Updates of table metadata, and the metadata files of a SQL catalog's table."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.commit import updates
+from reconciler.commit.metadata import InvalidUpdate, applied
+from reconciler.commit.request import Accepted, Invalid, Request, requirements, send
+from reconciler.commit.table import LiveTable
+from tests.commit.test_requests import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(tmp_path / "own")
+
+
+def updated(live: LiveTable, *wanted: Any, name: str = "u") -> Any:
+    state = live.state
+    answer = send(live, Request(state, wanted, requirements(state), name))
+    live.refresh()
+    return answer
+
+
+def test_time_travel_finds_no_gap_after_an_expiry(table: Table) -> None:
+    live = table.live()
+    first, second, third = live.state.snapshots
+    assert isinstance(updated(live, *updates.expire([second], {})), Accepted)
+    assert list(live.state.snapshots) == [first, third]
+    assert [one["snapshot-id"] for one in live.state.metadata["snapshot-log"]] == [third]
+    assert live.state.head() == third
+    assert table.rows() == [0, 1, 2]
+
+
+def test_old_metadata_files_go_where_the_table_asks_for_it(table: Table) -> None:
+    live = table.live()
+    wanted = {
+        "write.metadata.previous-versions-max": "2",
+        "write.metadata.delete-after-commit.enabled": "true",
+    }
+    assert isinstance(updated(live, *updates.set_properties(wanted)), Accepted)
+    log = [one["metadata-file"] for one in live.state.metadata["metadata-log"]]
+    assert len(log) == 2
+    names = {name for name in table.written() if name.endswith(".json")}
+    assert names == {path.rpartition("/")[2] for path in (*log, live.state.location)}
+
+
+def test_without_that_they_stay(table: Table) -> None:
+    live, before = table.live(), table.written()
+    assert isinstance(updated(live, *updates.set_properties({"a": "b"})), Accepted)
+    assert before < table.written()
+
+
+def test_compressed_metadata(table: Table) -> None:
+    live = table.live()
+    wanted = updates.set_properties({"write.metadata.compression-codec": "gzip"})
+    assert isinstance(updated(live, *wanted), Accepted)
+    assert isinstance(updated(live, *updates.set_properties({"a": "b"}), name="v"), Accepted)
+    assert live.state.location.endswith("-v.gz.metadata.json")
+    body = gzip.decompress(Path(live.state.location.removeprefix("file://")).read_bytes())
+    assert json.loads(body)["properties"]["a"] == "b"
+    assert table.catalog.load_table("jobs.t").properties["a"] == "b"
+
+
+def test_what_this_version_does_not_know_stays(table: Table) -> None:
+    body = {**table.live().state.metadata, "statistics": [{"snapshot-id": 7}], "new-field": 1}
+    made = applied(body, updates.set_properties({"a": "b"}), "file:///x/00001-a.json", 1)
+    assert made["new-field"] == 1
+    assert made["statistics"] == [{"snapshot-id": 7}]
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"action": "set-default-spec", "spec-id": 7},
+        {"action": "set-snapshot-ref", "ref-name": "a", "type": "branch", "snapshot-id": 7},
+        {"action": "remove-partition-specs", "spec-ids": [0]},
+        {"action": "no-such-action"},
+    ],
+)
+def test_updates_that_do_not_fit(table: Table, update: dict[str, Any]) -> None:
+    live, before = table.live(), table.written()
+    assert isinstance(updated(live, update), Invalid)
+    assert table.written() == before
+    with pytest.raises(InvalidUpdate):
+        applied(live.state.metadata, [update], live.state.location, 1)
+
+
+def test_a_column_a_sort_order_and_a_branch(table: Table) -> None:
+    live = table.live()
+    assert isinstance(updated(live, *updates.add_column(live.state, "c", "long")), Accepted)
+    order = [{"transform": "identity", "source-id": 1, "direction": "asc",
+              "null-order": "nulls-first"}]  # fmt: skip
+    assert isinstance(updated(live, *updates.set_sort_order(live.state, order), name="v"), Accepted)
+    again = updates.set_sort_order(live.state, order)
+    assert [one["action"] for one in again] == ["set-default-sort-order"]
+    head = live.state.head()
+    assert head is not None
+    assert isinstance(updated(live, *updates.set_branch(live.state, "b", head), name="w"), Accepted)
+    seen = table.catalog.load_table("jobs.t")
+    assert [one.name for one in seen.schema().fields] == ["id", "c"]
+    assert [one.source_id for one in seen.sort_order().fields] == [1]
+    assert seen.metadata.refs["b"].snapshot_id == head
+    assert isinstance(updated(live, *updates.drop_branch("b"), name="x"), Accepted)
+    assert "b" not in table.catalog.load_table("jobs.t").metadata.refs
+    assert table.rows() == [0, 1, 2]
