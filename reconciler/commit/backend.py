@@ -22,8 +22,9 @@ from reconciler.commit.sending import Sent, sent_once
 from reconciler.commit.snapshot import Change, Made, Names, Producer
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import ACCEPTED, Answer, Kind
-from reconciler.engines.backend import Guard, Tasks
+from reconciler.engines.backend import Guard
 from reconciler.engines.delete_file import Ages, DeleteFile, Place
+from reconciler.engines.manifests import Tasks
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError, first_line
 
@@ -220,12 +221,12 @@ class Prepared:
             if allowed is None:
                 return Answer(Kind.UNKNOWN, "the table has it already")
             if not allowed:
-                return Answer(Kind.REFUSED, "a check refused it")
+                return Answer(Kind.REFUSED, "a check refused it", cannot_arrive=True)
             change = replace(self.change, summary={**self.change.summary, **summary})
             self.sent = sent_once(table, change, self.names, self.make)
             return _answer(self.sent.answer)
         except Exception as error:
-            return Answer(Kind.UNSENT, first_line(error), error)
+            return Answer(Kind.UNSENT, first_line(error), error, cannot_arrive=True)
 
     def unwanted(self) -> tuple[str, ...]:
         """Return the metadata files that it wrote and that its snapshot does not need: none of them
@@ -239,6 +240,7 @@ def _answer(found: Found) -> Answer:
     if isinstance(found, Accepted):
         return ACCEPTED
     if isinstance(found, Unsent):
-        return Answer(Kind.REFUSED, first_line(found.error), found.error)
+        return Answer(Kind.REFUSED, first_line(found.error), found.error, cannot_arrive=True)
     kinds = {LostRace: Kind.LOST_RACE, Denied: Kind.DENIED, Invalid: Kind.INVALID}
-    return Answer(kinds.get(type(found), Kind.UNKNOWN), found.why)
+    kind = kinds.get(type(found), Kind.UNKNOWN)
+    return Answer(kind, found.why, cannot_arrive=kind is not Kind.UNKNOWN)
