@@ -154,7 +154,9 @@ class Producer:
         path = self.names.list(metadata)
         data = manifest.write_list(version, lines, self.names.snapshot_id, parent, sequence)
         self.put(path, data)
-        before = None if parent is None else self.state.snapshots[parent].get("summary") or {}
+        before = None  # the totals of a new branch begin at 0, as Java's do
+        if parent is not None and self.change.branch in self.state.refs:
+            before = self.state.snapshots[parent].get("summary") or {}
         snapshot = {
             **({"sequence-number": sequence} if sequence else {}),
             "snapshot-id": self.names.snapshot_id,

@@ -186,6 +186,23 @@ def test_a_manifest_that_is_gone_is_a_lost_race(model: Model) -> None:
     model.check()
 
 
+def test_a_new_branch_starts_at_main(model: Model) -> None:
+    model.commit([model.new([])], [], None)
+    head = model.table.state.head()
+    for number in (1, 2):
+        change = Change("append", [model.new([])], branch="audit")
+        assert isinstance(commit(model.table, change, Names()).answer, Accepted)
+        state = model.table.refresh()
+        assert state.head() == head
+        line = [one["snapshot-id"] for one in state.line(state.head("audit"))]
+        assert line[number:] == [head]
+        files = model.table.entries(model.table.manifests(line[0]))
+        assert sum(map(len, files)) == 1 + number
+        summary = state.snapshots[line[0]]["summary"]
+        assert summary["total-data-files"] == str(number)  # since the branch began
+    model.check()
+
+
 def test_a_table_of_format_3_is_left_to_spark(model: Model) -> None:
     from reconciler.errors import UnsupportedError
 
