@@ -24,6 +24,7 @@ from reconciler.advisor.choose import trees
 from reconciler.advisor.decide import decide
 from reconciler.plan.actions.base import Action
 from reconciler.queries.forecasts.decay import decayed_forecast
+from reconciler.queries.forecasts.regime import regime_forecast
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.rewrite_cost import Rho
@@ -255,9 +256,11 @@ def protocol() -> None:
     policies: list[tuple[str, Policy, Settings]] = [
         ("no reclustering", do_nothing, plain),
         ("literal WAIR", in_pool(literal_wair()), plain),
+        ("literal WAIR, one key", in_pool(literal_wair(hybrid=False)), plain),
         ("ours, decayed mean", in_pool(ours), replace(plain, forecast=decayed_forecast)),
-        ("ours, regime forecast", in_pool(ours), plain),
-        ("ours, regime forecast, unattended", in_pool(ours), unattended),
+        ("ours, regime forecast", in_pool(ours), replace(plain, forecast=regime_forecast)),
+        ("ours", in_pool(ours), plain),
+        ("ours, unattended", in_pool(ours), unattended),
     ]
     head = ["policy", "total", "P3", "P4", "P5", "P6", "rewriting"]
     rows = [head]
