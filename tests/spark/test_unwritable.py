@@ -22,6 +22,10 @@ class _Unwritable:
         java = spark._jvm.java
         self.thrown = java.lang.RuntimeException("Failed", java.io.IOException(message))
 
+    def set(self, *named: str) -> None: ...
+
+    def validateWith(self, guard: Any) -> None: ...
+
     def commit(self) -> None:
         error = RuntimeError("py4j")
         error.java_exception = self.thrown  # type: ignore[attr-defined]
