@@ -1,1 +1,1 @@
-"""Spark jobs: the only importer of pyspark. Executes plans with verified, exactly-once commits."""
+"""The engine of a JVM, and the only importer of pyspark: Iceberg's library commits, Spark runs tasks."""

@@ -1,1 +1,1 @@
-"""Delete files: what applies to which rows, and their conversion and compaction."""
+"""Delete files in the JVM: what applies to which rows, entries of new ones, and bounds that lie."""

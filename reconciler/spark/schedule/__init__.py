@@ -1,1 +1,1 @@
-"""Carries out a plan: reads inputs, has groups rewritten, and looks at what was written."""
+"""What the JVM knows of a snapshot's files, and where tasks run."""

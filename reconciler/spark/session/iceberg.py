@@ -2,7 +2,7 @@
 caches.
 
 Work over many files is done inside the JVM (streams over method handles), not by one py4j call per
-file. Used by `stage`, `commit`, `fence` and `cleanup`; nothing is decided here.
+file. Nothing is decided here.
 """
 
 from __future__ import annotations
