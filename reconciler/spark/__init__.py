@@ -1,1 +1,1 @@
-"""The engine of a JVM, the only importer of pyspark: Iceberg's library commits, Spark runs tasks."""
+"""The engine of a JVM, only importer of pyspark: Iceberg's library commits, Spark runs tasks."""
