@@ -1,0 +1,72 @@
+"""After an expiry only files that no snapshot needs are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.commit import updates
+from reconciler.commit.reachable import reached, unneeded
+from reconciler.commit.request import Accepted, Request, requirements, send
+from reconciler.commit.sending import commit
+from reconciler.commit.snapshot import Names
+from reconciler.commit.table import LiveTable
+from tests.commit.test_requests import Table, merged
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(tmp_path / "own")
+
+
+def expire(live: LiveTable, *snapshots: int) -> None:
+    state = live.state
+    wanted = updates.expire(snapshots, {})
+    answer = send(live, Request(state, wanted, requirements(state), Names().uuid))
+    assert isinstance(answer, Accepted)
+    live.refresh()
+
+
+def test_replaced_files_go_with_the_last_snapshot_that_has_them(table: Table) -> None:
+    live = table.live()
+    old = set(merged(live).removed)
+    assert isinstance(commit(live, merged(live), Names()).answer, Accepted)
+    live.refresh()
+    before = reached(live)
+    first, second, third, head = live.state.snapshots
+    expire(live, first, second)
+    gone = unneeded(live, before, reached(live))
+    assert not old & gone.keys()  # the third snapshot has them
+    assert {path for path in gone if "snap-" in path} == before.lists - reached(live).lists
+    expire(live, third)
+    gone = unneeded(live, before, reached(live))
+    assert old <= gone.keys()
+    for path, size in gone.items():
+        place = Path(path.removeprefix("file://"))
+        assert size in (-1, place.stat().st_size)
+        place.unlink()
+    assert live.state.head() == head
+    assert table.rows() == [0, 1, 2]
+
+
+def test_a_branch_keeps_what_it_has(table: Table) -> None:
+    live = table.live()
+    old = set(merged(live).removed)
+    last = live.state.head()
+    assert last is not None
+    state = live.state
+    wanted = updates.set_branch(state, "kept", last)
+    assert isinstance(send(live, Request(state, wanted, requirements(state), "u")), Accepted)
+    live.refresh()
+    assert isinstance(commit(live, merged(live), Names()).answer, Accepted)
+    live.refresh()
+    before = reached(live)
+    expire(live, *[one for one in live.state.snapshots if one not in (last, live.state.head())])
+    assert not old & unneeded(live, before, reached(live)).keys()
+    assert table.rows() == [0, 1, 2]
+
+
+def test_nothing_goes_where_nothing_expired(table: Table) -> None:
+    live = table.live()
+    assert unneeded(live, reached(live), reached(live)) == {}
