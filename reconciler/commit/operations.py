@@ -1,0 +1,84 @@
+"""Commits of the engines' operations, as `engines.backend.Change` asks for them.
+
+What an operation changes is found on the metadata that the request names, right before it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reconciler.commit import changes
+from reconciler.commit.backend import Prepared, Table
+from reconciler.commit.metadata import MAIN
+from reconciler.commit.rewriting import rewritten
+from reconciler.commit.snapshot import Change, Made, Names, Producer
+from reconciler.engines.answers import Answer, Kind
+from reconciler.engines.backend import Guard
+from reconciler.engines.commit.operations import (
+    Mark,
+    NewManifests,
+    RemoveDeletes,
+    RewriteFiles,
+    RowDelta,
+)
+from reconciler.errors import first_line
+
+Make = Callable[[Producer], Made]
+"""Writes the snapshot of a change."""
+
+
+class Commit:
+    """One commit of an operation, which may be sent once."""
+
+    def __init__(self, table: Table, branch: str = MAIN) -> None:
+        self._table, self._branch, self._names = table, branch, Names()
+        self.base = table.head() or 0
+        self._prepared: Prepared | None = None
+
+    @property
+    def uuid(self) -> str:
+        return self._names.uuid
+
+    def send(
+        self,
+        operation: Any,
+        base_snapshot_id: int,
+        summary: Mapping[str, str],
+        guard: Guard | None,
+    ) -> Answer:
+        """Send the operation once; see `engines.backend.Change`. base_snapshot_id: the guard holds
+        the line back to it. Raises nothing."""
+        try:
+            self._table.refresh()
+            change, make = change_of(self._table, operation)
+        except Exception as error:
+            return Answer(Kind.UNSENT, first_line(error), error, cannot_arrive=True)
+        change = replace(change, branch=self._branch)
+        self._prepared = Prepared(self._table, change, self._names, self.base, make)
+        return self._prepared.send(summary, guard)
+
+    def unwanted(self) -> tuple[str, ...]:
+        return () if self._prepared is None else self._prepared.unwanted()
+
+
+def change_of(table: Table, operation: Any) -> tuple[Change, Make]:
+    """Return what an operation does to the table as last refreshed, and what writes its
+    snapshot."""
+    if isinstance(operation, Mark):
+        return changes.append_nothing(), Producer.make
+    if isinstance(operation, NewManifests):
+        return Change(changes.REPLACE), rewritten(operation.inputs, operation.groups)
+    if isinstance(operation, RemoveDeletes):
+        return changes.remove_deletes(operation.files), Producer.make
+    live = table.live(table.head() or 0)
+    if isinstance(operation, RewriteFiles):
+        added = [file.entry for file in operation.added]
+        sequence = operation.sequence_number
+        return changes.replace_files(live, list(operation.tasks), added, sequence), Producer.make
+    if isinstance(operation, RowDelta):
+        added = [file.entry for file in operation.added]
+        change = changes.row_delta(live, list(operation.tasks), added, operation.removed)
+        return change, Producer.make
+    raise TypeError(f"no commit of a {type(operation).__name__} is known")

@@ -1,0 +1,105 @@
+"""The engines' operations are committed without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.commit import fields
+from reconciler.commit.manifest import File
+from reconciler.commit.operations import Commit
+from reconciler.commit.snapshot import Added
+from reconciler.engines.answers import Kind
+from reconciler.engines.commit.operations import (
+    Mark,
+    NewManifests,
+    RemoveDeletes,
+    RewriteFiles,
+    RowDelta,
+)
+from reconciler.engines.manifests import WrittenFile
+from tests.commit.test_backend import Deleted, Guarded, head_of
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Deleted:
+    return Deleted(tmp_path / "own")
+
+
+def copy_of(table: Deleted, path: str) -> WrittenFile:
+    live = table.live()
+    manifests = live.manifests(live.state.head())
+    (file,) = (
+        entry.file for entries in live.entries(manifests) for entry in entries
+        if entry.file.path == path
+    )  # fmt: skip
+    made = File({**file.values(), fields.PATH: f"{path}.copy"})
+    return WrittenFile(Added(0, made), made.path, made.records, made.size, (0, "()"))
+
+
+def test_files_are_replaced(table: Deleted) -> None:
+    engine = table.engine()
+    head = head_of(engine)
+    tasks = engine.tasks(head, table.paths[:2])
+    read = engine.snapshot(head)
+    assert read is not None
+    added = [copy_of(table, path) for path in tasks]
+    operation = RewriteFiles(tasks, added, read.sequence_number)
+    commit, guard = Commit(engine), Guarded(True)
+    assert commit.send(operation, head, {"layout.batch": "1"}, guard).kind is Kind.ACCEPTED
+    assert guard.seen[0] == head
+    assert commit.unwanted() == ()
+    engine.refresh()
+    after = engine.snapshot(head_of(engine))
+    assert after is not None
+    assert (after.operation, after.summary["layout.batch"]) == ("replace", "1")
+    assert after.summary["removed-position-delete-files"] == "1"
+    assert not engine.tasks(head_of(engine), table.paths[:2])
+    assert len(engine.tasks(head_of(engine), [file.path for file in added])) == 2
+
+
+def test_delete_files_go(table: Deleted) -> None:
+    engine = table.engine()
+    head = head_of(engine)
+    position = [file for file in engine.delete_files(head) if not file.keys]
+    tasks = engine.tasks_under(head, [position[0].path])
+    assert Commit(engine).send(RowDelta(tasks, (), position), head, {}, None).kind is Kind.ACCEPTED
+    engine.refresh()
+    rest = engine.delete_files(head_of(engine))
+    assert all(file.keys for file in rest)
+    assert Commit(engine).send(RemoveDeletes(rest), head, {}, None).kind is Kind.ACCEPTED
+    engine.refresh()
+    assert engine.delete_files(head_of(engine)) == []
+
+
+def test_manifests_and_a_mark(table: Deleted) -> None:
+    engine = table.engine()
+    head = head_of(engine)
+    live = engine.live(head)
+    data = [str(one[fields.M_PATH]) for one in live.manifests if not one[fields.M_CONTENT]]
+    operation = NewManifests(data, dict.fromkeys(live.files.path.tolist(), 0))
+    assert Commit(engine).send(operation, head, {}, None).kind is Kind.ACCEPTED
+    engine.refresh()
+    now = engine.live(head_of(engine))
+    assert len([one for one in now.manifests if not one[fields.M_CONTENT]]) == 1
+    assert sorted(now.files.path) == sorted(live.files.path)
+    assert now.ages(table.paths).of_path == live.ages(table.paths).of_path
+    again = Commit(engine).send(operation, head, {}, None)
+    assert again.kind is Kind.LOST_RACE
+    assert Commit(engine, "audit").send(Mark(), head, {"layout.fence": "a/0"}, None).kind is (
+        Kind.ACCEPTED
+    )
+    engine.refresh()
+    assert engine.state.head("audit") != engine.head()
+
+
+def test_what_a_lost_race_wrote_is_named(table: Deleted) -> None:
+    engine = table.engine()
+    head = head_of(engine)
+    (gone,) = [file for file in engine.delete_files(head) if file.keys]
+    assert Commit(engine).send(RemoveDeletes([gone]), head, {}, None).kind is Kind.ACCEPTED
+    engine.refresh()
+    late = Commit(engine)
+    assert late.send(RemoveDeletes([gone]), head, {}, None).kind is Kind.LOST_RACE
+    assert all(late.uuid in path for path in late.unwanted())
