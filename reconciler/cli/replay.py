@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reconciler.api.documents import TableLayoutPolicy
     from reconciler.loop.replaying import Rival
     from reconciler.loop.step import Step
-    from reconciler.replay.result import Replayed
+    from reconciler.replay.result import Prices, Replayed
 
 NONE, MINE = "none", "its policy"
 
@@ -40,8 +40,8 @@ def register(app: typer.Typer) -> None:
             typer.Option(
                 "--baseline",
                 metavar="NAME",
-                help="Compare with sort-all, sort-new, literal-wair, literal-wair-one-key or "
-                "new-tree; may be repeated.",
+                help="Compare with sort-all, sort-new, sort-weekly, depth-driven, literal-wair, "
+                "literal-wair-one-key, new-tree, free-before or free-after; may be repeated.",
             ),
         ] = None,
         days: Annotated[
@@ -50,6 +50,16 @@ def register(app: typer.Typer) -> None:
         every: Annotated[
             str, typer.Option("--every", metavar="DURATION", help="Time between two decisions.")
         ] = "24h",
+        price_read: Annotated[
+            float | None,
+            typer.Option("--price-read", metavar="MONEY", min=0.0, help="Of a TiB that is read."),
+        ] = None,
+        price_rewrite: Annotated[
+            float | None,
+            typer.Option(
+                "--price-rewrite", metavar="MONEY", min=0.0, help="Of a TiB that is rewritten."
+            ),
+        ] = None,
         plot: Annotated[
             Path | None,
             typer.Option("--plot", metavar="FILE.svg", help="Draw the costs as they add up."),
@@ -66,7 +76,7 @@ def register(app: typer.Typer) -> None:
         from reconciler.cli import shared as sharing
         from reconciler.cli.targets import select
         from reconciler.loop.replaying import Span, replay_table
-        from reconciler.render.terminal import progress, width
+        from reconciler.render.terminal import bar, progress, width
 
         span = Span(days, _milliseconds(every))
         if plot is not None:
@@ -74,23 +84,27 @@ def register(app: typer.Typer) -> None:
         chosen = select(table, file or [], catalog, timeout=timeout)
         step = chosen.steps[0]
         rivals = _rivals(step, policy or [], baseline or [])
+        if not quiet:
+            _warn_of_others(step, policy or [], rivals)
         actor = sharing.actor_of(chosen, timeout, shared)
 
         def shown(name: str, finished: int, batches: int) -> None:
-            progress(f"{name}: batch {finished} of {batches}", quiet=quiet)
+            progress(f"{bar(finished / batches)} {name}", quiet=quiet)
 
         found = replay_table(step.target, rivals, span, actor, dt.datetime.now(dt.UTC), shown)
         progress("", quiet=quiet)
         from reconciler.render.replay_text import document, render
+
+        prices = _prices(price_read, price_rewrite)
 
         if plot is not None:
             _draw(plot, found)
         if output in (Output.JSON, Output.YAML):
             from reconciler.cli.serialise import serialise
 
-            typer.echo(serialise(document(found), output), nl=False)
+            typer.echo(serialise(document(found, prices), output), nl=False)
         else:
-            typer.echo(render(found, width()))
+            typer.echo(render(found, width(), prices))
 
 
 def _require_place(plot: Path) -> None:
@@ -107,6 +121,13 @@ def _require_place(plot: Path) -> None:
             "--plot needs matplotlib, which is not installed",
             do="pip install 'table-layout-reconciler[report]'",
         )
+
+
+def _prices(read: float | None, rewrite: float | None) -> Prices | None:
+    """Return the prices; None if neither is given."""
+    from reconciler.replay.result import Prices
+
+    return None if read is None and rewrite is None else Prices(read or 0.0, rewrite or 0.0)
 
 
 def _draw(path: Path, found: Replayed) -> None:
@@ -131,11 +152,12 @@ def _milliseconds(every: str) -> int:
 def _rivals(step: Step, files: list[Path], baselines: list[str]) -> list[Rival]:
     """Return the policies to compare: none and the table's own first."""
     from reconciler.errors import UserError
-    from reconciler.loop.replaying import BASELINES, Rival
+    from reconciler.loop.replaying import BASELINES, FREE, Rival
 
-    unknown = [name for name in baselines if name not in BASELINES]
+    possible = [*BASELINES, *FREE]
+    unknown = [name for name in baselines if name not in possible]
     if unknown:
-        known = ", ".join(name for name in BASELINES if name != NONE)
+        known = ", ".join(name for name in possible if name != NONE)
         raise UserError(f'--baseline "{unknown[0]}" is not known', do=f"one of {known}")
     mine = step.policy_name or MINE
     rivals = [Rival(NONE, step.policy, NONE), Rival(mine, step.policy)]
@@ -143,6 +165,23 @@ def _rivals(step: Step, files: list[Path], baselines: list[str]) -> list[Rival]:
     named = [name for name in dict.fromkeys(baselines) if name != NONE]
     rivals += [Rival(name, step.policy, name) for name in named]
     return rivals
+
+
+def _warn_of_others(step: Step, files: list[Path], rivals: list[Rival]) -> None:
+    """Say which of the files' policies would not govern the table."""
+    from reconciler.api.table_patterns import selects
+
+    named = set(map(str, files))
+    name = ".".join((step.target.catalog.name, *step.target.identifier))
+    for rival in rivals:
+        spec = rival.policy.spec
+        covered = spec.catalog.name == step.target.catalog.name
+        covered = covered and selects(spec.tables, step.target.identifier)
+        if rival.name in named and not covered:
+            typer.echo(
+                f"warning: {rival.name} does not select {name}; it is replayed as if it did",
+                err=True,
+            )  # fmt: skip
 
 
 def _policy_in(path: Path) -> TableLayoutPolicy:

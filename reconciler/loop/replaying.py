@@ -30,16 +30,19 @@ from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.shape import Shape, Workload
 from reconciler.replay.observed import ObservedTable
+from reconciler.replay.policies.depth_driven import depth_driven
 from reconciler.replay.policies.fixed import (
     do_nothing,
+    rebuild_each,
     rebuild_tree,
     sort_everything,
     sort_new_data,
 )
 from reconciler.replay.policies.literal_wair import literal_wair
+from reconciler.replay.policies.oracle import sorted_for_free
 from reconciler.replay.policies.ours import within
 from reconciler.replay.result import Replayed, Result
-from reconciler.replay.run import Policy, ReplayTable, Step, replay
+from reconciler.replay.run import Policy, Replay, ReplayTable, Step, replay
 from reconciler.table.filetable import Int64
 from reconciler.table.observation import Observation
 from reconciler.table.orphans import NO_ORPHANS
@@ -70,11 +73,11 @@ class Rival:
     policy: TableLayoutPolicy
     """The policy whose settings hold."""
     baseline: str = ""
-    """A name in BASELINES, if the advisor does not decide; "" if it does."""
+    """A name in BASELINES or FREE, if the advisor does not decide; "" if it does."""
 
 
 Progress = Callable[[str, int, int], None]
-"""(policy, finished batches, batches)."""
+"""(policy, finished batches of all policies, batches of all policies)."""
 
 
 def replay_table(
@@ -118,16 +121,14 @@ def _replayed(
     start = table.at(np.setdiff1d(np.arange(len(table)), np.union1d(later, gone)))
     steps = _steps(table, workload, batches, arrivals)
     before = [shape.since(0, batches.since - 1) for shape in workload.shapes]
-    results = []
+    play = _Play(seen, workload, start, steps, [one for one in before if len(one)])
+    results: list[Result] = []
     for rival, chosen in zip(rivals, settings, strict=True):
-        policy = _policy(rival, seen, workload)
 
         def done(finished: int, name: str = rival.name) -> None:
-            progress(name, finished, len(steps))
+            progress(name, len(results) * len(steps) + finished, len(rivals) * len(steps))
 
-        found = replay(
-            start, steps, policy, chosen, before=[one for one in before if len(one)], done=done
-        )
+        found = play.of(rival, chosen, results, done)
         results.append(Result(rival.name, found, chosen.rho.value))
     return Replayed(
         table=seen.name,
@@ -283,10 +284,41 @@ def _arriving(table: ObservedTable, rows: Int64) -> Callable[[ObservedTable], Ob
     return lambda now: now.with_files(new)
 
 
-def _policy(rival: Rival, seen: Observation, workload: Workload) -> Policy[ReplayTable]:
-    if not rival.baseline:
-        return within(budgets_of(rival.policy.spec))
-    return BASELINES[rival.baseline](seen, workload)
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """What all policies are replayed on."""
+
+    seen: Observation
+    """The table as it is now."""
+    workload: Workload
+    """All recorded queries."""
+    table: ObservedTable
+    """The table before the first step."""
+    steps: Sequence[Step[ObservedTable]]
+    """The batches."""
+    before: Sequence[Shape]
+    """Queries from before the first step."""
+
+    def of(
+        self,
+        rival: Rival,
+        settings: Settings,
+        others: Sequence[Result],
+        done: Callable[[int], None],
+    ) -> Replay[ObservedTable]:
+        """Return the costs under one policy. others: those that were replayed before."""
+        if rival.baseline in FREE:
+            columns = _columns(self.seen, self.workload)
+            return sorted_for_free(
+                self.table, self.steps, settings, columns,
+                before=FREE[rival.baseline], done=done,
+            )  # fmt: skip
+        policy = within(budgets_of(rival.policy.spec))
+        if rival.baseline:
+            moved = others[1].replay.rewritten_bytes if len(others) > 1 else np.zeros(1)
+            known = Known(self.seen, self.workload, float(moved.mean()))
+            policy = BASELINES[rival.baseline](known)
+        return replay(self.table, self.steps, policy, settings, before=self.before, done=done)
 
 
 def _most_filtered(seen: Observation, workload: Workload) -> int:
@@ -308,12 +340,35 @@ def _columns(seen: Observation, workload: Workload) -> list[int]:
     return [one for one in predicate_columns(workload) if one in seen.files.columns]
 
 
-BASELINES: dict[str, Callable[[Observation, Workload], Policy[ReplayTable]]] = {
-    "none": lambda seen, workload: do_nothing,
-    "sort-all": lambda seen, workload: sort_everything(_most_filtered(seen, workload)),
-    "sort-new": lambda seen, workload: sort_new_data(_most_filtered(seen, workload)),
-    "literal-wair": lambda seen, workload: literal_wair(),
-    "literal-wair-one-key": lambda seen, workload: literal_wair(hybrid=False),
-    "new-tree": lambda seen, workload: rebuild_tree,
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a baseline is made from."""
+
+    seen: Observation
+    """The table."""
+    workload: Workload
+    """All recorded queries: keys are chosen by them, also of batches to come."""
+    batch_bytes: float
+    """Bytes that the table's own policy rewrote after a batch, on average."""
+
+    @property
+    def key(self) -> int:
+        """The column that most executions filter on."""
+        return _most_filtered(self.seen, self.workload)
+
+
+BASELINES: dict[str, Callable[[Known], Policy[ReplayTable]]] = {
+    "none": lambda known: do_nothing,
+    "sort-all": lambda known: sort_everything(known.key),
+    "sort-new": lambda known: sort_new_data(known.key),
+    "sort-weekly": lambda known: rebuild_each(7 * DAY_MS, _columns(known.seen, known.workload)),
+    "depth-driven": lambda known: depth_driven(known.key, known.batch_bytes),
+    "literal-wair": lambda known: literal_wair(),
+    "literal-wair-one-key": lambda known: literal_wair(hybrid=False),
+    "new-tree": lambda known: rebuild_tree,
 }
 """Policies that the advisor does not decide, by the names that `replay --baseline` takes."""
+
+FREE = {"free-before": True, "free-after": False}
+"""Sorts that are not charged, by the names that `replay --baseline` takes: whether they come before
+the queries of a batch."""

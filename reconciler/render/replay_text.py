@@ -11,17 +11,20 @@ from reconciler.format import duration, iec, plural, utc
 from reconciler.render.terminal import tabulate, wrapped
 
 if TYPE_CHECKING:
-    from reconciler.replay.result import Replayed, Result
+    from reconciler.replay.result import Prices, Replayed, Result
 
 EARLY_BATCHES = 3
 """Batches before which a ratio of costs so far says little: the first decision has no past."""
 
 
-def render(found: Replayed, width: int) -> str:
+def render(found: Replayed, width: int, prices: Prices | None = None) -> str:
     """Return the costs of each policy, and what they are based on."""
     head = ["POLICY", "READ", "READ + OPEN", "REWRITTEN", "COST", "VS NONE", "WORST", "FILES",
             "REWRITES"]  # fmt: skip
     rows = [head, *(_row(result) for result in found.results)]
+    if prices is not None:
+        money = [f"{_money(prices, result):,.2f}" for result in found.results]
+        rows = [[*row, text] for row, text in zip(rows, ["MONEY", *money], strict=True)]
     batches, asked = len(found.ends_ms), sum(found.queries)
     every = (found.ends_ms[-1] - found.since_ms) / max(batches, 1) / 1000
     title = (
@@ -37,10 +40,15 @@ def render(found: Replayed, width: int) -> str:
         "greatest such ratio of the costs so far after any batch from the fourth on. Plans run as "
         "soon as budgets allow, without waiting for an approval. The table was not changed."
     )
+    if prices is not None:
+        legend += (
+            f" MONEY: {prices.read_tib:g} for each TiB of READ, {prices.rewritten_tib:g} for each "
+            "TiB of REWRITTEN."
+        )
     lines = [
         *wrapped(title, width),
         "",
-        *tabulate(rows, "lrrrrrrrr", width),
+        *tabulate(rows, "l" + "r" * (len(rows[0]) - 1), width),
         "",
         *wrapped(legend, width),
     ]
@@ -68,8 +76,23 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def document(found: Replayed) -> dict[str, Any]:
-    """Return the replay with the costs of every batch, in bytes."""
+def _money(prices: Prices, result: Result) -> float:
+    run = result.replay
+    return prices.of(float(run.read_bytes.sum()), float(run.rewritten_bytes.sum()))
+
+
+def document(found: Replayed, prices: Prices | None = None) -> dict[str, Any]:
+    """Return the replay with the costs of every batch, in bytes; those of all batches in money too
+    if there are prices."""
+    body = _document(found)
+    if prices is not None:
+        body["prices"] = {"tibRead": prices.read_tib, "tibRewritten": prices.rewritten_tib}
+        for one, result in zip(body["policies"], found.results, strict=True):
+            one["money"] = round(_money(prices, result), 4)
+    return body
+
+
+def _document(found: Replayed) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "TableReplay",

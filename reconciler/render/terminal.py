@@ -40,6 +40,12 @@ def progress(text: str, *, quiet: bool) -> None:
         sys.stderr.flush()
 
 
+def bar(share: float, cells: int = 20) -> str:
+    """Return a bar that is filled to this share, with the share in percent."""
+    full = min(cells, max(0, int(share * cells)))
+    return f"[{'#' * full}{'.' * (cells - full)}] {100.0 * share:3.0f} %"
+
+
 def wrapped(
     text: str, width: int, *, first: str = "", indent: str = "", whole: bool = False
 ) -> list[str]:

@@ -177,6 +177,32 @@ def test_the_table_and_the_drawing_show_every_policy(cli: Cli, tmp_path: Path) -
     assert "<svg" in drawing.read_text() and "new-tree" in drawing.read_text()
 
 
+def test_other_policies_cost_money_and_a_policy_for_other_tables_is_named(
+    cli: Cli, warehouse: Path
+) -> None:
+    text = (warehouse / "mine.yaml").read_text().replace('"shop.*"', '"other.*"')
+    (warehouse / "other.yaml").write_text(text)
+    names = ["sort-weekly", "depth-driven", "free-before", "free-after"]
+    code, out, said = cli(
+        "replay", "rec.shop.sales", "-f", "mine.yaml", "--policy", "other.yaml", "-o", "json",
+        "--price-read", "5", "--price-rewrite", "20",
+        *(part for name in names for part in ("--baseline", name)),
+    )  # fmt: skip
+    assert code == 0, said
+    assert "other.yaml" in said and "rec.shop.sales" in said
+    found = json.loads(out)
+    policies = {one["name"]: one for one in found["policies"]}
+    assert list(policies)[2:] == ["other.yaml", *names]
+    for one in policies.values():
+        tib = (5 * one["readBytes"] + 20 * one["rewrittenBytes"]) / 2**40
+        assert one["money"] == pytest.approx(tib, abs=1e-4)
+    assert policies["free-before"]["ratio"] <= policies["free-after"]["ratio"] < 1.0
+    assert policies["free-before"]["rewrittenBytes"] == 0
+    assert policies["sort-weekly"]["rewrites"] == 1
+    code, out, said = cli("replay", "rec.shop.sales", "-f", "mine.yaml", "--price-read", "5")
+    assert code == 0 and "MONEY" in out and "other.yaml" not in said
+
+
 def test_what_nothing_is_known_of_is_not_shown_as_a_ratio(cli: Cli) -> None:
     code, out, said = cli("replay", "rec.shop.sales", "--every", "240h", "-o", "json")
     assert code == 0, said

@@ -1,5 +1,6 @@
 """Policies without a model of the workload, with which others are compared: nothing, a sort of all
-files, of new files, and a new tree of cuts each time."""
+files, of new files, a sort of all files now and then, and a new
+tree of cuts each time."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic, Ordering, by_tree
 from reconciler.queries.demanded import demands
+from reconciler.queries.predicate import fields_of
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.replay.run import Policy, ReplayTable
@@ -33,7 +35,7 @@ def sort_everything(column: int) -> Policy[ReplayTable]:
 
     def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
         files = table.file_table()
-        return _sorted(files, np.arange(len(files)), ordering, settings)
+        return sorts(files, np.arange(len(files)), ordering, settings)
 
     return policy
 
@@ -45,9 +47,37 @@ def sort_new_data(column: int) -> Policy[ReplayTable]:
 
     def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
         files = table.file_table()
-        return _sorted(files, np.flatnonzero(~files.layout_written), ordering, settings)
+        return sorts(files, np.flatnonzero(~files.layout_written), ordering, settings)
 
     return policy
+
+
+def rebuild_each(period_ms: int, columns: Sequence[int]) -> Policy[ReplayTable]:
+    """Sort the whole table once in each period by the column of which its queries asked most."""
+    last: int | None = None
+
+    def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
+        nonlocal last
+        if last is not None and settings.now_ms - last < period_ms:
+            return ()
+        since = 0 if last is None else last
+        asked = {column: _filtering(work, column, since) for column in columns}
+        best = max(asked, key=lambda column: (asked[column], -column), default=None)
+        if best is None or not asked[best]:
+            return ()
+        last, files = settings.now_ms, table.file_table()
+        return sorts(files, np.arange(len(files)), Lexicographic((SortColumn(best),)), settings)
+
+    return policy
+
+
+def _filtering(work: Workload, column: int, since_ms: int) -> float:
+    """Return the executions after a time that filter on the column."""
+    return sum(
+        float(one.since(since_ms).weight.sum())
+        for one in work.shapes
+        if column in fields_of(one.predicate)
+    )
 
 
 def rebuild_tree(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
@@ -64,20 +94,20 @@ def rebuild_tree(table: ReplayTable, work: Workload, settings: Settings) -> Sequ
     if found is None:
         return ()
     every = np.arange(len(given.table), dtype=np.int64)
-    return _sorted(given.table, every, by_tree(found.tree), settings)
+    return sorts(given.table, every, by_tree(found.tree), settings)
 
 
-def _sorted(files: FileTable, rows: Int64, ordering: Ordering, settings: Settings) -> list[Action]:
+def sorts(files: FileTable, rows: Int64, ordering: Ordering, settings: Settings) -> list[Action]:
     """Return one sort of these files for each partition."""
     found: list[Action] = []
     for number in np.unique(files.partition[rows]).tolist():
         spec, partition = files.partitions[number]
         own = rows[files.partition[rows] == number]
-        found.append(_cluster(files, own, spec, partition, ordering, settings))
+        found.append(clustered(files, own, spec, partition, ordering, settings))
     return found
 
 
-def _cluster(
+def clustered(
     files: FileTable,
     rows: Int64,
     spec: int,
