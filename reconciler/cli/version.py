@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
         from reconciler import __version__
 
         typer.echo(f"layoutctl {__version__}")
-        for name in ("pyiceberg", "pyarrow", "pyspark", "sqlglot"):
+        for name in ("pyiceberg", "pyarrow", "duckdb", "pyspark", "sqlglot"):
             try:
                 typer.echo(f"{name} {installed(name)}")
             except PackageNotFoundError:
