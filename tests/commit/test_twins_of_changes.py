@@ -1,0 +1,152 @@
+"""Each kind of change by Iceberg's Java library and in Python, from the same table, is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.commit import changes, fields, updates
+from reconciler.commit.manifest import File
+from reconciler.commit.snapshot import Added, Change
+from reconciler.spark.session import iceberg
+from reconciler.table.schema import SpecField
+from tests.commit.twins import Twins, copied, filled
+from tests.spark.tables import Bench
+
+MERGED = "'commit.manifest.min-count-to-merge'='2'"
+
+
+def rewrite(both: Twins, gone: list[str]) -> None:
+    """Both sides replace the files by their copies."""
+    live, tasks = both.live(), both.java_tasks()
+    entries = both.entries()
+    files = both.bench.spark._jvm.org.apache.iceberg.DataFiles
+    scoped = both.bench.spark._jvm.org.apache.iceberg.util.ContentFileUtil.isFileScoped
+    head = both.java.currentSnapshot()
+    update = both.java.newRewrite().validateFromSnapshot(head.snapshotId())
+    if both.python.state.version > 1:
+        update.dataSequenceNumber(head.sequenceNumber())
+    for path in gone:
+        update.deleteFile(tasks[path].file())
+        for delete in iceberg.each(tasks[path].deletes()):
+            if scoped(delete):
+                update.deleteFile(delete)
+        copy = files.builder(both.java.spec()).copy(tasks[path].file()).withPath(f"{path}.copy")
+        update.addFile(copy.build())
+    update.set("layout.plan-id", "p")
+    update.commit()
+    added = [copied(f"{path}.copy", entries[path]) for path in gone]
+    change = changes.replace_files(live, gone, added, int(head.sequenceNumber()))
+    both.committed(noted(change, {"layout.plan-id": "p"}))
+
+
+def noted(change: Change, summary: dict[str, str]) -> Change:
+    return replace(change, summary=summary)
+
+
+def test_replaced_files_of_a_table_without_partitions(bench: Bench, iceberg_catalog: Any) -> None:
+    both = filled(bench, iceberg_catalog, 2, properties=MERGED, by="")
+    rewrite(both, sorted(both.entries()))
+    assert both.differences() == {}
+
+
+@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("properties", [MERGED, ""])
+def test_a_row_delta(bench: Bench, iceberg_catalog: Any, adds: bool, properties: str) -> None:
+    both = filled(bench, iceberg_catalog, 2, properties=properties, deletes=True)
+    live = both.live()
+    gone = sorted(live.delete_files(), key=lambda one: one.path)[0]
+    under = live.under([gone.path])
+    of_java = {
+        str(file.location()): file for task in both.java_tasks().values()
+        for file in iceberg.each(task.deletes())
+    }  # fmt: skip
+    head = both.java.currentSnapshot()
+    update = both.java.newRowDelta().validateFromSnapshot(head.snapshotId())
+    update.validateDeletedFiles()
+    update.validateDataFilesExist(iceberg.java_set(bench.spark, under))
+    update.removeDeletes(of_java[gone.path])
+    added = []
+    if adds:
+        partition = of_java[gone.path].partition().toString().split("day=")[1].rstrip("}")
+        made = bench.spark._jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(both.java.spec())
+        made = made.ofPositionDeletes().withPath("file:/tmp/new.parquet").withFormat("parquet")
+        made = made.withFileSizeInBytes(77).withRecordCount(2).withPartitionPath(f"day={partition}")
+        update.addDeletes(made.build())
+        values = {
+            fields.CONTENT: 1, fields.PATH: "file:/tmp/new.parquet", fields.FORMAT: "PARQUET",
+            fields.PARTITION: {1000: int(partition)}, fields.RECORDS: 2, fields.SIZE: 77,
+        }  # fmt: skip
+        added = [Added(0, File(values))]
+    update.commit()
+    both.committed(changes.row_delta(live, under, added, [gone]))
+    assert both.differences() == {}
+
+
+def test_an_append_of_nothing(bench: Bench, iceberg_catalog: Any) -> None:
+    both = filled(bench, iceberg_catalog, 2, properties=MERGED, deletes=True)
+    both.java.newFastAppend().set("layout.fence", "a/1").commit()
+    both.committed(noted(changes.append_nothing(), {"layout.fence": "a/1"}))
+    assert both.differences() == {}
+
+
+def _properties(both: Twins) -> None:
+    both.java.updateProperties().set("a", "b").remove("write.delete.mode").commit()
+    both.updated(updates.set_properties({"a": "b"}, ["write.delete.mode"]))
+
+
+def _column(both: Twins) -> None:
+    kind = both.bench.spark._jvm.org.apache.iceberg.types.Types.LongType.get()
+    both.java.updateSchema().addColumn("c", kind, "text").commit()
+    both.updated(updates.add_column(both.python.state, "c", "long", "text"))
+
+
+def _expired(both: Twins) -> None:
+    second = list(both.python.state.snapshots)[1]
+    both.java.expireSnapshots().expireSnapshotId(second).cleanExpiredFiles(False).commit()
+    both.updated(updates.expire([second], {}))
+
+
+def _branches(both: Twins) -> None:
+    first, *_, last = both.python.state.snapshots
+    manage = both.java.manageSnapshots
+    manage().createBranch("a", first).commit()
+    both.updated(updates.set_branch(both.python.state, "a", first))
+    manage().fastForwardBranch("a", "main").commit()
+    both.updated(updates.set_branch(both.python.state, "a", last))
+    manage().createBranch("b", first).commit()
+    both.updated(updates.set_branch(both.python.state, "b", first))
+    manage().removeBranch("a").commit()
+    both.updated(updates.drop_branch("a"))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("change", [_properties, _column, _expired, _branches])
+def test_metadata(
+    bench: Bench, iceberg_catalog: Any, change: Callable[[Twins], None], version: int
+) -> None:
+    both = filled(bench, iceberg_catalog, version)
+    change(both)
+    assert both.differences() == {}
+
+
+def test_a_spec(bench: Bench, iceberg_catalog: Any) -> None:
+    both = filled(bench, iceberg_catalog, 2)
+    terms = bench.spark._jvm.org.apache.iceberg.expressions.Expressions
+    both.java.updateSpec().addField(terms.bucket("id", 4)).commit()
+    wanted = [SpecField(4, "identity"), SpecField(1, "bucket[4]")]
+    added = updates.add_spec(both.python.state, wanted, ["day", "id_bucket_4"])
+    both.updated([*added, *updates.set_default_spec(1)])
+    assert both.differences() == {}
+
+
+def test_an_append_on_a_branch(bench: Bench, iceberg_catalog: Any) -> None:
+    both = filled(bench, iceberg_catalog, 2, properties=MERGED)
+    both.java.newFastAppend().toBranch("audit").set("x", "y").commit()
+    change = noted(changes.append_nothing(), {"x": "y"})
+    both.committed(replace(change, branch="audit"))
+    assert both.differences() == {}
+    assert both.python.refresh().head("audit") != both.python.state.head()
