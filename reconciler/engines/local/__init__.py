@@ -1,0 +1,1 @@
+"""Runs rewriting and comparing tasks on this machine, each in a process of its own."""

@@ -1,0 +1,191 @@
+"""Runs work in processes of its own on this machine, each with a limit on its memory.
+
+A process does one piece of work and ends, so that nothing of it stays in memory. It has a scratch
+directory, which is removed with it. The system's memory killer, a limit or a crash of a library
+ends that process alone, and the plan goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reconciler.engines.local.messages import Raised, packed, unpacked
+from reconciler.engines.local.resident import resident_bytes
+from reconciler.rewrite.storage import of_this_process
+
+T = TypeVar("T")
+PREFIX = "layout-pool-"
+"""Begins the names of directories of pools."""
+LOOK_SECONDS = 0.1
+"""Time between two looks at a process: whether it answered, is to stop, or takes too much."""
+START_SECONDS = 60.0
+"""Within which the server must listen."""
+OVER = 1.5
+"""A process may take this many times the memory that its work was given: a prediction is at most
+1.16 too low, and what the system counts includes what Arrow freed and keeps."""
+
+
+class Killed(Exception):
+    """The process ended before it answered."""
+
+
+class OutOfMemory(Killed):
+    """The process took more memory than it may, or was killed as the system does for memory."""
+
+
+class Cancelled(Exception):
+    """The work was not needed any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What one piece of work may take."""
+
+    memory_bytes: int
+    """Given to the work."""
+    base_bytes: int
+    """Of a process that has read nothing yet."""
+
+    @property
+    def most(self) -> int:
+        """Bytes of memory beyond which its process is killed."""
+        return int(OVER * self.memory_bytes) + self.base_bytes
+
+
+class Pool:
+    """Starts processes through one server; may be used by several threads."""
+
+    def __init__(self, slots: int) -> None:
+        """slots: how many processes may work at a time; a further one waits."""
+        self._slots = threading.BoundedSemaphore(slots)
+        self._lock = threading.Lock()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._directory: Path | None = None
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server and every process that still works, and remove their scratch."""
+        with self._lock:
+            server, self._server = self._server, None
+            directory, self._directory = self._directory, None
+        if server is not None:
+            assert server.stdin is not None
+            server.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(START_SECONDS)
+            server.kill()
+            server.wait()
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def run(
+        self,
+        work: Callable[..., T],
+        *arguments: Any,
+        limit: Limit,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> T:
+        """Return what `work` returns, in a process of its own; raise what it raises.
+
+        work: a function of a module, and arguments that can be pickled. Raises Cancelled, Killed.
+        """
+        with self._slot(stopping), self._scratch() as scratch, self._connected() as connection:
+            process = connection.recv()
+            try:
+                connection.send((str(scratch), packed((work, arguments))))
+                answer = _awaited(connection, process, limit, stopping)
+            finally:
+                _end(process)
+        if isinstance(answer, Raised):
+            raise answer.error
+        return answer.value  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def _slot(self, stopping: Callable[[], bool]) -> Iterator[None]:
+        while not self._slots.acquire(timeout=LOOK_SECONDS):
+            if stopping():
+                raise Cancelled
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    @contextlib.contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        made = Path(tempfile.mkdtemp(dir=self._started()))
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        try:
+            made = Client(str(self._started() / "socket"), "AF_UNIX")
+        except OSError as error:
+            raise Killed("the process that starts others is gone") from error
+        with made:
+            yield made
+
+    def _started(self) -> Path:
+        """Return the pool's directory; start the server at the first call."""
+        with self._lock:
+            if self._directory is None:
+                within = Path(tempfile.gettempdir())
+                prefix = of_this_process(PREFIX, within)
+                self._directory = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
+                self._server = _server(self._directory / "socket")
+            return self._directory
+
+
+def _server(address: Path) -> subprocess.Popen[bytes]:
+    """Start the server, and wait until it listens."""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # no thread when it forks
+    command = (sys.executable, "-m", "reconciler.engines.local.server", str(address))
+    made = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, close_fds=True
+    )
+    assert made.stdout is not None
+    if not made.stdout.readline():
+        made.kill()
+        raise Killed(f"the process that starts others ended with code {made.wait()}")
+    made.stdout.close()
+    return made
+
+
+def _awaited(
+    connection: Connection, process: int, limit: Limit, stopping: Callable[[], bool]
+) -> Any:
+    """Return the answer of a process. Raises Cancelled, Killed."""
+    while not connection.poll(LOOK_SECONDS):
+        if stopping():
+            raise Cancelled
+        if resident_bytes(process) > limit.most:
+            raise OutOfMemory(f"it took more than {limit.most} bytes of memory")
+    try:
+        return unpacked(connection.recv())
+    except (EOFError, OSError) as error:
+        raise OutOfMemory("it ended without an answer, as one that was killed") from error
+
+
+def _end(process: int) -> None:
+    """Kill the process and what it started; one that has answered is gone already."""
+    with contextlib.suppress(OSError):
+        os.killpg(process, signal.SIGKILL)

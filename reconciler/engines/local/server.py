@@ -1,0 +1,112 @@
+"""Makes a process for each piece of work: it has loaded what work needs, and forks itself.
+
+Run as `python -m reconciler.engines.local.server SOCKET`. It is a program of its own, and no fork
+of the process that plans: that one has threads, and a fork of it could hang in their locks. Loading
+Arrow and DuckDB takes half a second; a fork takes milliseconds.
+
+Each connection is one piece of work: the child sends its process id, receives a function with its
+arguments, and sends what it returned or raised. Server and children end when the process that
+started them does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+
+from reconciler.engines.local.messages import Raised, Returned
+
+SILENT = 40
+"""Exit code of a child that could not answer."""
+
+
+def main(address: str) -> None:
+    """Serve until standard input ends."""
+    _load()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets children that have ended
+    with Listener(address, "AF_UNIX") as listener:
+        os.write(1, b"\n")  # it listens
+        _watch_for_the_end(address)
+        while True:
+            try:
+                connection = listener.accept()
+            except OSError:  # the other side gave up
+                continue
+            if os.fork() == 0:
+                _work(listener, connection)
+            connection.close()
+
+
+def _load() -> None:
+    """Import what work needs, once for all children."""
+    import duckdb  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+
+    import reconciler.rewrite.rewriting
+    import reconciler.rewrite.witness  # noqa: F401
+
+
+def _watch_for_the_end(address: str) -> None:
+    """End the server, and with it what children wait for, once its starter is gone.
+
+    A fork takes no thread with it, so that each child has a watch of its own.
+    """
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        with contextlib.suppress(OSError):
+            Path(address).unlink()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _work(listener: Listener, connection: Connection) -> None:
+    """Carry out one piece of work, in a child; never returns."""
+    code = SILENT
+    with contextlib.suppress(BaseException):
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        listener.close()
+        connection.send(os.getpid())
+        scratch, call = connection.recv()
+        os.environ["TMPDIR"] = scratch
+        os.environ.pop("SPARK_LOCAL_DIRS", None)
+        _forget_directory()
+        connection.send(_answer(connection, call))
+        code = 0
+    os._exit(code)
+
+
+def _forget_directory() -> None:
+    import tempfile
+
+    tempfile.tempdir = None
+
+
+def _answer(connection: Connection, call: bytes) -> bytes:
+    """Return the pickled answer. The process ends if the other side closes the connection."""
+    from reconciler.engines.local.messages import packed, unpacked
+
+    threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+    try:
+        work, arguments = unpacked(call)
+        return packed(Returned(work(*arguments)))
+    except BaseException as error:  # its own answer, whatever it is
+        return packed(Raised.of(error))
+
+
+def _end_with(connection: Connection) -> None:
+    connection.poll(None)  # nothing more is sent: it is readable only at its end
+    os._exit(SILENT)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,153 @@
+"""Processes of a pool: answers, errors, limits, and nothing that is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.local import pool
+from reconciler.engines.local.pool import Cancelled, Killed, Limit, OutOfMemory, Pool
+from tests.engines.local import work
+
+ROOMY = Limit(memory_bytes=512 << 20, base_bytes=256 << 20)
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Pool]:
+    with Pool(2) as made:
+        yield made
+
+
+def test_each_piece_of_work_has_a_process_and_scratch_of_its_own(shared: Pool) -> None:
+    first, second = (shared.run(work.where, limit=ROOMY) for _ in range(2))
+    assert len({first[0], second[0], os.getpid()}) == 3
+    assert Path(first[1]).parent != Path(second[1]).parent
+    assert not Path(first[1]).parent.exists()
+
+
+def test_arguments_and_results_cross(shared: Pool) -> None:
+    assert shared.run(work.product, 6, 7, limit=ROOMY) == 42
+
+
+def test_an_error_is_raised_as_it_is(shared: Pool) -> None:
+    with pytest.raises(FileNotFoundError) as found:
+        shared.run(work.fail, "s3://b/f", limit=ROOMY)
+    assert found.value.filename == "s3://b/f"
+
+
+def test_an_error_that_cannot_be_sent_keeps_its_name_and_text(shared: Pool) -> None:
+    with pytest.raises(RuntimeError, match="Odd: 1 and 2"):
+        shared.run(work.fail_oddly, limit=ROOMY)
+
+
+@pytest.mark.parametrize("end", [work.die, work.leave])
+def test_a_process_that_dies_is_noticed(shared: Pool, end: Callable[..., None]) -> None:
+    with pytest.raises(OutOfMemory):
+        shared.run(end, *([3] if end is work.leave else []), limit=ROOMY)
+    assert shared.run(work.product, 2, 3, limit=ROOMY) == 6
+
+
+def test_memory_beyond_the_limit_ends_the_work(shared: Pool) -> None:
+    small = Limit(memory_bytes=64 << 20, base_bytes=128 << 20)
+    with pytest.raises(OutOfMemory):
+        shared.run(work.take, 600, limit=small)
+    assert shared.run(work.take, 100, limit=ROOMY) == 100 << 20
+
+
+def test_cancelled_work_is_killed_with_what_it_started(shared: Pool, tmp_path: Path) -> None:
+    note = tmp_path / "ids"
+    with pytest.raises(Cancelled):
+        shared.run(work.wait_with_child, str(note), limit=ROOMY, stopping=note.exists)
+    assert all(_ends(int(one)) for one in note.read_text().split())
+
+
+def test_no_more_processes_work_than_slots() -> None:
+    with Pool(1) as one, tempfile.TemporaryDirectory() as directory:
+        note, stop = Path(directory) / "ids", threading.Event()
+        first = threading.Thread(
+            target=_quietly, args=(one, work.wait, str(note)), kwargs={"stopping": stop.is_set}
+        )
+        first.start()
+        _until(note.exists)
+        with pytest.raises(Cancelled):
+            one.run(work.product, 1, 1, limit=ROOMY, stopping=lambda: True)
+        stop.set()
+        first.join()
+        assert one.run(work.product, 1, 1, limit=ROOMY) == 1
+
+
+def test_a_closed_pool_leaves_nothing() -> None:
+    before = _directories()
+    with Pool(1) as made:
+        made.run(work.product, 1, 1, limit=ROOMY)
+        assert len(_directories() - before) == 1
+    assert _directories() - before == set()
+
+
+def test_a_pool_whose_server_died_says_so() -> None:
+    with Pool(1) as made:
+        made.run(work.product, 1, 1, limit=ROOMY)
+        server = made._server
+        assert server is not None
+        server.kill()
+        server.wait()
+        with pytest.raises(Killed):
+            made.run(work.product, 1, 1, limit=ROOMY)
+
+
+def test_a_killed_planner_takes_its_processes_along(tmp_path: Path) -> None:
+    """The next pool of this machine removes the directories that the killed process left."""
+    note = tmp_path / "ids"
+    program = textwrap.dedent(f"""
+        from reconciler.engines.local.pool import Limit, Pool
+        from tests.engines.local import work
+        Pool(1).run(work.wait, {str(note)!r}, limit=Limit(1 << 30, 1 << 30))
+    """)
+    planner = subprocess.Popen([sys.executable, "-c", program])
+    _until(note.exists)
+    left = {one for one in _directories() if f"-{planner.pid}-" in one.name}
+    assert left
+    planner.send_signal(signal.SIGKILL)
+    planner.wait()
+    assert all(_ends(int(one)) for one in note.read_text().split())
+    with Pool(1) as other:
+        other.run(work.product, 1, 1, limit=ROOMY)
+        assert not any(one.exists() for one in left)
+
+
+def _quietly(made: Pool, *call: object, **options: object) -> None:
+    with pytest.raises(Cancelled):
+        made.run(*call, limit=ROOMY, **options)  # type: ignore[arg-type]
+
+
+def _directories() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob(f"{pool.PREFIX}*"))
+
+
+def _ends(process: int) -> bool:
+    return _until(lambda: not _lives(process))
+
+
+def _lives(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _until(holds: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.05)
+    return holds()
