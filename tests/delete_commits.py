@@ -67,3 +67,18 @@ def delete_equal(table: Any, column: str, values: Sequence[int]) -> None:
     field = pa.field(column, pa.int64(), metadata={"PARQUET:field_id": str(key)})
     rows = pa.table([pa.array(values, pa.int64())], pa.schema([field]))
     commit_deletes(table, DataFileContent.EQUALITY_DELETES, rows, equality_ids=[key])
+
+
+def delete_positions(table: Any, file: str, positions: Sequence[int]) -> None:
+    """Commit one position delete file over rows of one data file."""
+    schema = pa.schema(
+        [
+            pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
+            pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
+        ]
+    )
+    rows = pa.table([pa.array([file] * len(positions)), pa.array(positions, pa.int64())], schema)
+    bound = {2147483546: file.encode()}
+    commit_deletes(
+        table, DataFileContent.POSITION_DELETES, rows, lower_bounds=bound, upper_bounds=bound
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.api.choices import EngineType
 from reconciler.api.reach import Reach
 
 
@@ -24,6 +25,8 @@ class CatalogConfig:
     own: bool = False
     """Whether the properties come from the local configuration of the person who runs this process.
     Only such properties may name a class to load."""
+    engine: EngineType | None = None
+    """Who carries out plans on it, by its document; None if that says nothing."""
     reach: Reach | None = None
     """What its calls may reach in a cluster, where others write its document; None on a person's
     own machine."""

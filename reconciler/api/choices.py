@@ -96,7 +96,17 @@ class ApprovalMode(StrEnum):
 
 
 class EngineType(StrEnum):
-    KUBERNETES_JOB = "KubernetesJob"
+    AUTO = "Auto"
+    LOCAL = "Local"
+    SPARK = "Spark"
+
+
+class PolicyEngineType(StrEnum):
+    AUTO = "Auto"
+    LOCAL = "Local"
+    SPARK = "Spark"
+    EARLIER = "KubernetesJob"
+    """What earlier versions stored where nobody chose: it counts as none."""
 
 
 class CatalogType(StrEnum):

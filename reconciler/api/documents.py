@@ -26,6 +26,7 @@ from reconciler.api.choices import (
     ManifestRewrite,
     MigrationRisk,
     PartitioningMode,
+    PolicyEngineType,
     ReclusterMethod,
     ResultApproval,
     SourceType,
@@ -245,10 +246,15 @@ class Executors:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    type: EngineType
     driver: Driver
     executors: Executors
     max_concurrent_jobs: int
+    type: PolicyEngineType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEngine:
+    type: EngineType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +430,8 @@ class CatalogSpec:
     """Seconds that one call to the catalog may take."""
     system: System
     """Where the reconciler keeps its own state."""
+    engine: CatalogEngine
+    """Who carries out plans, where a policy does not say so."""
     jobs: Jobs
     """The image and the account of Jobs for its tables."""
     workload: WorkloadSpec

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.checks import errors_of
+from reconciler.api.choices import EngineType
 from reconciler.api.document_codec import from_document, to_document
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.schema import CATALOG, POLICY
@@ -59,6 +60,8 @@ class RunDocument:
     """Key under which the spending is recorded: tables of one key share the budgets."""
     owner: str
     """The value that the table's claim must have."""
+    engine: EngineType
+    """Who carries it out: Local, in the pod itself, or Spark."""
 
     def text(self) -> str:
         """Return one line of JSON. Raises UserError if it does not fit an environment variable."""
@@ -76,6 +79,7 @@ class RunDocument:
             "cpuLimitSeconds": self.cpu_limit_seconds,
             "policyKey": self.policy_key,
             "owner": self.owner,
+            "engine": self.engine.value,
         }
         return _line(body, self.policy)
 
@@ -180,6 +184,7 @@ def read_run(text: str) -> RunDocument:
         cpu_limit_seconds=body["cpuLimitSeconds"],
         policy_key=body["policyKey"],
         owner=body["owner"],
+        engine=EngineType(body["engine"]),
     )
 
 
@@ -254,6 +259,7 @@ _FIELDS: Fields = {
     "actionIds": ("a list of action ids", lambda value: value == [] or _texts(value)),
     "bytesLimit": _LIMIT,
     "cpuLimitSeconds": _LIMIT,
+    "engine": ("Local or Spark", _matches("Local|Spark")),
 }
 _RECOMMEND_FIELDS: Fields = {
     **_COMMON,

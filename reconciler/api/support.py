@@ -27,7 +27,9 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
     POLICY: (
         ("spec.interval", "layoutctl observes a table when a command needs it"),
         ("spec.recommend", "layoutctl recommend TABLE recommends when it is called"),
-        ("spec.engine", "plans run in layoutctl's own Spark session"),
+        ("spec.engine.driver", "plans run on this machine, with what it has"),
+        ("spec.engine.executors", "plans run on this machine, with what it has"),
+        ("spec.engine.maxConcurrentJobs", "layoutctl carries out one plan at a time"),
     ),
     TABLE_LAYOUT: (
         ("spec.suspend", "only the operator reads TableLayouts"),
@@ -38,14 +40,14 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
         ("spec.interval", "catalogs are listed when layoutctl is called"),
         ("spec.timeout", "--timeout limits a call to the catalog"),
         ("spec.system.plans.retention", "only the operator removes published plans"),
-        ("spec.jobs", "plans run in layoutctl's own Spark session"),
+        ("spec.jobs", "plans run on this machine"),
         ("spec.workload", "layoutctl workload import reads queries"),
     ),
 }
 """Kind -> (field, what applies instead). A field includes everything below it."""
 
 OPERATORS: dict[str, tuple[str, ...]] = {
-    POLICY: ("spec.interval", "spec.recommend", "spec.engine"),
+    POLICY: tuple(field for field, _ in NOT_ACTED_ON[POLICY]),
     TABLE_LAYOUT: ("spec.suspend", "spec.approvedPlan"),
     CATALOG: tuple(field for field, _ in NOT_ACTED_ON[CATALOG]),
 }

@@ -56,6 +56,12 @@ def driver_pod(heap_bytes: int, cores: int) -> int:
     return math.ceil(heap_bytes + beside) + cores * thread
 
 
+def local_pod(memory_bytes: int, cores: int) -> int:
+    """Return the memory of a pod that carries plans out without Spark: its process, the one that
+    starts others, and a process for each core. memory_bytes: for rows, as spec.engine asks."""
+    return max(memory_bytes, cores * LEAST_TASK) + (cores + 2) * PYTHON
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the witness may use."""

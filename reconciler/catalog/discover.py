@@ -279,7 +279,9 @@ def _from_document(document: IcebergCatalog) -> CatalogConfig:
     spec = document.spec
     origin = getattr(document.origin, "file", "") or "a document"
     properties = {**spec.properties, "type": spec.type.value}
-    return CatalogConfig(spec.catalog_name, spec.type.value, properties, origin)
+    return CatalogConfig(
+        spec.catalog_name, spec.type.value, properties, origin, engine=spec.engine.type
+    )
 
 
 def _from_pyiceberg(env: Mapping[str, str]) -> Iterable[CatalogConfig]:

@@ -40,6 +40,7 @@ def catalog_config(
         kind,
         {**document.spec.properties, **secrets},
         f"IcebergCatalog {document.namespace}/{document.name}",
+        engine=document.spec.engine.type,
         reach=reach,
     )
 

@@ -24,6 +24,7 @@ from reconciler.cli.apply_result import (
 from reconciler.cli.apply_run import ApplyRun
 from reconciler.cli.options import (
     CatalogName,
+    Engine,
     Exclude,
     Files,
     Format,
@@ -65,6 +66,7 @@ def register(app: typer.Typer) -> None:
         select: Select = None,
         exclude: Exclude = None,
         shared: Shared = False,
+        engine: Engine = None,
         timeout: Timeout = 30.0,
         quiet: Quiet = False,
     ) -> None:
@@ -74,6 +76,7 @@ def register(app: typer.Typer) -> None:
         from reconciler.spark.session.stop import stop_signals
 
         jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
+        actor.engine = engine
         ended: list[_Ended] = []
         try:
             with stop_signals(_say_that_it_stops) as should_stop:

@@ -189,6 +189,7 @@ def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySum
         stopped=interrupted,
         seconds=time.monotonic() - run.started,
         executed_seconds=sum(r.seconds + (r.start_seconds or 0.0) for _, r in done),
+        started=any(r.start_seconds is not None for _, r in done),
         commits=sum(r.commits for _, r in done),
         conflicts=sum(r.conflicts for _, r in done),
         predicted_bytes=admitted.bytes_in,

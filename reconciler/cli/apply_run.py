@@ -61,7 +61,7 @@ class ApplyRun:
         from reconciler.loop.step import run_step, run_until_converged
 
         proposal = self.step.propose(self.actor)
-        if self.actor.resume(self.step.target, proposal.observation, self.on_event):
+        if self.actor.resume(self.step, proposal.observation, self.on_event):
             proposal = self.step.propose(self.actor)
         self._show(proposal)
         if self.plan is not None and not self._asked(proposal) and not self.until_converged:
@@ -110,7 +110,9 @@ class ApplyRun:
             asks, unseen = asks and self._asked(proposal), False
         if proposal.pending and (asks or unseen):
             document = budgeted(
-                proposal, judge_gate(self.step, proposal, self.actor, Approvals(everything=True))
+                proposal,
+                judge_gate(self.step, proposal, self.actor, Approvals(everything=True)),
+                self.actor.engine_of(self.step, proposal.observation, proposal.pending),
             )
             columns = width(sys.stderr)
             self.say(render_plan(document, width=columns, preview=False, ending=False) + "\n")

@@ -267,6 +267,7 @@ def _actor(
         attempt=run.attempt,
         start=start,
         stopping=should_stop,
+        engine=run.engine,
     )
 
 

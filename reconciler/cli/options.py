@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from reconciler.api.choices import EngineType
+
 
 class Output(StrEnum):
     TABLE = "table"
@@ -15,6 +17,13 @@ class Output(StrEnum):
     YAML = "yaml"
     MARKDOWN = "markdown"
     NAME = "name"
+
+
+def _engine(text: str) -> EngineType:
+    for one in (EngineType.AUTO, EngineType.LOCAL, EngineType.SPARK):
+        if text.lower() == one.value.lower():
+            return one
+    raise typer.BadParameter(f"{text} is not Auto, Local or Spark")
 
 
 Files = Annotated[
@@ -33,6 +42,16 @@ Timeout = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show everything; shorten no list.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+Engine = Annotated[
+    EngineType | None,
+    typer.Option(
+        "--engine",
+        metavar="Auto|Local|Spark",
+        help="Who carries the plan out: this machine without a JVM, or Spark.",
+        show_default=False,
+        parser=_engine,
+    ),
+]
 Shared = Annotated[
     bool,
     typer.Option("--shared", help="Use the shared state in the catalog's own namespace."),

@@ -20,6 +20,7 @@ import typer
 from reconciler.api.version import API_VERSION
 from reconciler.cli.options import (
     CatalogName,
+    Engine,
     Exclude,
     Files,
     Format,
@@ -37,6 +38,7 @@ from reconciler.table.times import DAY_MS
 if TYPE_CHECKING:
     from reconciler.cli.following import Given
     from reconciler.cli.targets import Selection
+    from reconciler.engines.choice import Chosen
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step, TableState
@@ -87,6 +89,7 @@ def register(app: typer.Typer) -> None:
         detailed_exitcode: Annotated[
             bool, typer.Option("--detailed-exitcode", help="Exit 2 when there is work to do.")
         ] = False,
+        engine: Engine = None,
         timeout: Timeout = 30.0,
         verbose: Verbose = False,
         quiet: Quiet = False,
@@ -111,6 +114,7 @@ def register(app: typer.Typer) -> None:
         if out is not None:
             _refuse_many(chosen)
         actor = sharing.actor_of(chosen, timeout, shared)
+        actor.engine = engine
         planned, failed = _plan_all(
             chosen,
             actor,
@@ -133,7 +137,9 @@ def register(app: typer.Typer) -> None:
                     actor.put_plan(proposal.plan)
         detailed = verbose or table is not None or out is not None
         options = given(file, catalog, shared)
-        _print(planned, failed, Shown(output, detailed, verbose, out, uris, options, against))
+        engines = _engines(planned, actor)
+        shown = Shown(output, detailed, verbose, out, uris, options, against, engines)
+        _print(planned, failed, shown)
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
         if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
@@ -214,6 +220,15 @@ def local_actor(timeout: float) -> LocalActor:
     return LocalActor(StateStore(state_directory()), cache_directory(), timeout)
 
 
+def _engines(planned: list[Planned], actor: LocalActor) -> dict[str, Chosen]:
+    """Return who would carry each plan out here, by the plan's id."""
+    return {
+        proposal.plan.id: actor.engine_of(step, proposal.observation, proposal.pending)
+        for step, proposal, _ in planned
+        if proposal.pending
+    }
+
+
 def _refuse_many(chosen: Selection) -> None:
     """Refuse several tables before anything is planned: a file holds one plan."""
     from reconciler.errors import UserError
@@ -260,13 +275,17 @@ class Shown:
     """The options that a command named in the text must repeat."""
     against: Against | None
     """The base to compare with; None without one."""
+    engines: Mapping[str, Chosen]
+    """Who would carry out the plans that have work, by their ids."""
 
 
 def _print(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -> None:
     from reconciler.loop.remaining import progress
 
     output, uris = shown.output, shown.uris
-    documents = [{**with_digest(p.plan, uris), **progress(p)} for _, p, _ in planned]
+    documents = [
+        {**with_digest(p.plan, uris), **progress(p), **_engine(shown, p)} for _, p, _ in planned
+    ]
     if output in (Output.JSON, Output.YAML):
         from reconciler.cli.serialise import serialise
 
@@ -278,10 +297,7 @@ def _print(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown)
         for document in documents:
             typer.echo(document["planId"])
     elif shown.detailed:
-        texts = [
-            _text(*item, verbose=shown.verbose, saved=shown.saved, uris=uris, options=shown.options)
-            for item in planned
-        ]
+        texts = [_text(*item, shown) for item in planned]
         typer.echo("\n\n".join(texts))
     elif planned:
         typer.echo(_lines(planned, wide=output is Output.WIDE))
@@ -298,13 +314,18 @@ def _markdown(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Sho
     against = shown.against
     named = [(".".join(step.target.identifier), error.what) for step, error in failed]
     bodies = [
-        {**budgeted(proposal, gate), "digest": proposal.plan.digest()}
+        {**budgeted(proposal, gate, None), "digest": proposal.plan.digest()}
         for _, proposal, gate in planned
     ]
     if against is not None:
         against = against.beside(bodies, [name for name, _ in named])
     approvals = [_approval(*item, shown.uris) for item in planned]
     return render_plans(bodies, named, approvals, against)
+
+
+def _engine(shown: Shown, proposal: Proposal) -> dict[str, Any]:
+    chosen = shown.engines.get(proposal.plan.id)
+    return {} if chosen is None else {"engine": {"type": chosen.engine.value, "why": chosen.why}}
 
 
 def with_digest(plan: Any, uris: Mapping[str, str] = {}) -> dict[str, Any]:
@@ -347,22 +368,19 @@ def _text(
     step: Step,
     proposal: Proposal,
     gate: Gate,
-    *,
-    verbose: bool,
-    saved: Path | None,
-    uris: Mapping[str, str],
-    options: Given,
+    shown: Shown,
 ) -> str:
     from reconciler.render import terminal
     from reconciler.render.plan_text import render_plan
 
+    saved, uris = shown.saved, shown.uris
     text = render_plan(
-        budgeted(proposal, gate),
+        budgeted(proposal, gate, shown.engines.get(proposal.plan.id)),
         width=terminal.width(),
         preview=saved is None and not proposal.frozen and proposal.plan.id not in uris,
         approval=approval_line(step, gate),
-        verbose=verbose,
-        following=_next_commands(proposal, saved, options),
+        verbose=shown.verbose,
+        following=_next_commands(proposal, saved, shown.options),
     )
     if saved is not None:
         text += f"\n  Saved and frozen in {saved}; it carries its policy."
@@ -388,9 +406,9 @@ def _next_commands(proposal: Proposal, saved: Path | None, options: Given) -> li
     return [f"save:  {plan_command(proposal.observation.name, options, SAVED)}", run]
 
 
-def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
-    """Return the present state of the plan, with a line per budget; neither is part of its
-    identity."""
+def budgeted(proposal: Proposal, gate: Gate, engine: Chosen | None) -> dict[str, Any]:
+    """Return the present state of the plan, with a line per budget and one for who carries it out
+    on this machine; none is part of its identity."""
     from reconciler.loop.remaining import shown_document
     from reconciler.plan.prediction import total
 
@@ -401,7 +419,8 @@ def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
         lines.append(
             f"{gate.count} of {plural(len(proposal.pending), 'action')} may start: {gate.message}"
         )
-    document["evidence"] = {**document["evidence"], "budgets": lines}
+    who = {} if engine is None else {"engine": engine.text}
+    document["evidence"] = {**document["evidence"], "budgets": lines, **who}
     return document
 
 

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from reconciler.catalog.listing import files_below
 from reconciler.commit import fields, metadata
@@ -58,6 +59,7 @@ class Table(History):
     def __init__(self, table: LiveTable, cache: Path) -> None:
         super().__init__(table)
         self.cache = cache
+        self.shown = ".".join((table.config.name, *table.identifier))
         self._live: tuple[tuple[str, int], LiveFiles] | None = None
 
     def fresh(self) -> Table:
@@ -106,17 +108,22 @@ class Table(History):
         rows = live.rows(paths)
         return LiveTasks(live, rows, live.task_files(rows, columns, bare))
 
-    def tasks_under(self, snapshot_id: int, deletes: Iterable[str]) -> LiveTasks:
-        return self.tasks(snapshot_id, self.live(snapshot_id).under(deletes), bare=True)
+    def tasks_under(
+        self, snapshot_id: int, deletes: Iterable[str], columns: Collection[int] = ()
+    ) -> LiveTasks:
+        under = self.live(snapshot_id).under(deletes)
+        return self.tasks(snapshot_id, under, columns, bare=True)
 
-    def places(self, tasks: LiveTasks) -> dict[str, Place]:
-        return {path: tasks.live.place(row) for path, row in tasks.rows.items()}
+    def places(self, tasks: Tasks) -> dict[str, Place]:
+        own = cast(LiveTasks, tasks)
+        return {path: own.live.place(row) for path, row in own.rows.items()}
 
     def ages(self, snapshot_id: int, paths: Iterable[str]) -> Ages:
         return self.live(snapshot_id).ages(paths)
 
-    def touched_by(self, tasks: LiveTasks, sequences: Collection[int]) -> frozenset[str]:
-        return tasks.live.touched_by(tasks.rows, sequences)
+    def touched_by(self, tasks: Tasks, sequences: Collection[int]) -> frozenset[str]:
+        own = cast(LiveTasks, tasks)
+        return own.live.touched_by(own.rows, sequences)
 
     def delete_files(self, snapshot_id: int) -> list[DeleteFile]:
         return self.live(snapshot_id).delete_files()
@@ -224,7 +231,7 @@ class Prepared:
                 return Answer(Kind.REFUSED, "a check refused it", cannot_arrive=True)
             change = replace(self.change, summary={**self.change.summary, **summary})
             self.sent = sent_once(table, change, self.names, self.make)
-            return _answer(self.sent.answer)
+            return answer_of(self.sent.answer)
         except Exception as error:
             return Answer(Kind.UNSENT, first_line(error), error, cannot_arrive=True)
 
@@ -236,7 +243,7 @@ class Prepared:
         return self.sent.written
 
 
-def _answer(found: Found) -> Answer:
+def answer_of(found: Found) -> Answer:
     if isinstance(found, Accepted):
         return ACCEPTED
     if isinstance(found, Unsent):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from reconciler.commit import changes
 from reconciler.commit.backend import Prepared, Table
@@ -58,6 +58,10 @@ class Commit:
         change = replace(change, branch=self._branch)
         self._prepared = Prepared(self._table, change, self._names, self.base, make)
         return self._prepared.send(summary, guard)
+
+    def entries(self, operation: Any, base_snapshot_id: int) -> NoReturn:
+        """Manifests are rewritten by Spark alone, so that nobody asks for this here."""
+        raise NotImplementedError(f"entries after {type(operation).__name__}")
 
     def unwanted(self) -> tuple[str, ...]:
         return () if self._prepared is None else self._prepared.unwanted()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from reconciler.demo import measure, witness
 from reconciler.demo.data import CATALOG, FACTS, NAMESPACE, OTHERS, Place, open_catalog
@@ -26,13 +26,13 @@ class DuckDbTeam:
 
     place: Place
     """The directory of the demo."""
-    engine: str = witness.ENGINE
-    bytes_name: str = ""
-    caution: str = (
+    engine: ClassVar[str] = witness.ENGINE
+    bytes_name: ClassVar[str] = ""
+    caution: ClassVar[str] = (
         "DuckDB counts the files that it opens, but not the bytes of columns that it reads.\n"
         "Planned bytes, from footers, lead below.\n"
     )
-    import_options: tuple[str, ...] = ("--dialect", "duckdb")
+    import_options: ClassVar[tuple[str, ...]] = ("--dialect", "duckdb")
 
     def versions(self) -> tuple[str, ...]:
         from importlib.metadata import version

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from reconciler.demo.data import CATALOG, NAMESPACE, Place
 from reconciler.demo.team import QueryRun
@@ -39,13 +39,13 @@ class SparkTeam:
 
     place: Place
     """The directory of the demo."""
-    engine: str = "Spark"
-    bytes_name: str = "SPARK bytesRead"
-    caution: str = (
+    engine: ClassVar[str] = "Spark"
+    bytes_name: ClassVar[str] = "SPARK bytesRead"
+    caution: ClassVar[str] = (
         "Spark's bytesRead is a rough measure: it misses column chunks that Iceberg reads on\n"
         "threads of its own, and counts gaps read along. Planned bytes, from footers, lead below.\n"
     )
-    import_options: tuple[str, ...] = ()
+    import_options: ClassVar[tuple[str, ...]] = ()
 
     def versions(self) -> tuple[str, ...]:
         from importlib.metadata import version

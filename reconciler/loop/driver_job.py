@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.choices import EngineType
 from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import RecommendRun, RunDocument
 from reconciler.catalog.claim import OWNER_PROPERTY
@@ -79,6 +80,7 @@ class DriverActor(LocalActor):
     """Creates the Spark session of a catalog, with the given name of the application."""
     stopping: Callable[[], bool]
     """Returns whether the pod was asked to end."""
+    default_engine: ClassVar[EngineType] = EngineType.SPARK
     begun: int = field(default_factory=lambda: time.time_ns() // 1000)
     """Start of this run in epoch microseconds. A TableLayout that is deleted and created again
     counts attempts at the same plan from 1 again; this time keeps a run from settling another's
@@ -170,7 +172,7 @@ def drive(
     step = Step(Target(catalog, run.table), run.policy, plan.policy, clock, in_cluster=True)
     observation = actor.observe(step.target)
     _check_table(run, plan, observation, clock())
-    settled = actor.resume(step.target, observation, on_event)
+    settled = actor.resume(step, observation, on_event)
     if settled:
         observation = actor.observe(step.target)
     if should_stop():

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.choices import EngineType
 from reconciler.catalog.properties import spark_conf
+from reconciler.engines.choice import Chosen
 from reconciler.errors import ReconcilerError
-from reconciler.loop.ports import Target
+from reconciler.loop.engines import Place, asked_engine, engine_for
 from reconciler.loop.propose import PlanOnTable
 from reconciler.loop.reader import RUN_TIMES, Reader, ratios, rho_key
 from reconciler.plan.budget import Spent
@@ -29,6 +31,10 @@ from reconciler.queries.rewrite_cost import run_times
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field
+
+if TYPE_CHECKING:
+    from reconciler.engines.backend import Backend
+    from reconciler.loop.step import Step
 
 MOST_MEASUREMENTS = 5
 """Measurements of rho kept per table: more hardly change their geometric mean."""
@@ -45,6 +51,10 @@ class LocalActor(Reader):
     """
 
     spark: Any = None
+    engine: EngineType | None = None
+    """Who carries plans out, by an option; None if that is left to documents."""
+    default_engine: ClassVar[EngineType] = EngineType.AUTO
+    """Where neither option nor document says who."""
     _started: bool = False
 
     def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
@@ -54,6 +64,18 @@ class LocalActor(Reader):
             item.spent for item in found if item.policy == policy or item.table_uuid == table_uuid
         )
 
+    def engine_of(
+        self, step: Step, observation: Observation, items: Sequence[PlannedAction]
+    ) -> Chosen:
+        asked = asked_engine(
+            self.engine,
+            step.policy.spec.engine.type,
+            step.target.catalog.engine,
+            EngineType.SPARK if self.spark is not None else self.default_engine,
+        )
+        place = Place(step.target.catalog.type, step.policy.spec.safety.branch or "")
+        return engine_for(asked, place, observation, items)
+
     def execute(
         self,
         request: ExecutionRequest,
@@ -62,38 +84,60 @@ class LocalActor(Reader):
     ) -> ExecutionResult:
         from reconciler.catalog.load import refuse_read_only
         from reconciler.engines.schedule.execute import execute
-        from reconciler.spark.engine import JavaBackend
 
         refuse_read_only(request.catalog)
         read = next((path for action in request.actions for path in action.inputs), "")
-        began = None if self.spark is not None else time.monotonic()
-        session = self.session(request.catalog, request.table[-1], read)
-        start = None if began is None else time.monotonic() - began
-        done = execute(
-            request, JavaBackend(session), self.store, self.store.lease(), on_event, should_stop
-        )
+        starts = self.spark is None and request.engine is EngineType.SPARK
+        began = time.monotonic()
+        with self._backend(
+            request.engine, request.catalog, request.table[-1], read, on_event
+        ) as backend:
+            start = time.monotonic() - began if starts else None
+            done = execute(request, backend, self.store, self.store.lease(), on_event, should_stop)
         return replace(done, start_seconds=start)
 
+    @contextlib.contextmanager
+    def _backend(
+        self,
+        engine: EngineType,
+        catalog: CatalogConfig,
+        subject: str,
+        path: str,
+        on_event: Callable[[Event], None],
+    ) -> Iterator[Backend]:
+        """Provide the engine; path: of a file that it will read."""
+        if engine is EngineType.SPARK:
+            from reconciler.spark.engine import JavaBackend
+
+            yield JavaBackend(self.session(catalog, subject, path))
+            return
+        from reconciler.commit.engine import LocalBackend
+        from reconciler.engines.local import machine
+        from reconciler.engines.local.pool import Pool
+
+        here = machine.of_this("")
+        with Pool(here.slots) as pool:
+            yield LocalBackend(pool, here, self.cache, lambda text: on_event(Event("retry", text)))
+
     def resume(
-        self, target: Target, observation: Observation, on_event: Callable[[Event], None]
+        self, step: Step, observation: Observation, on_event: Callable[[Event], None]
     ) -> int:
         """Settle what earlier attempts on the table left open; return their number.
 
-        It reads the ledger once, and starts a Spark session only if something was left.
+        It reads the ledger once, and starts an engine only if something was left.
         """
         if not self.store.open_intents(observation.uuid):
             return 0
         from reconciler.engines.schedule.execute import resume
-        from reconciler.spark.engine import JavaBackend
 
-        return resume(
-            target.catalog,
-            target.identifier,
-            JavaBackend(self.session(target.catalog, target.identifier[-1], observation.location)),
-            self.store,
-            self.store.lease(),
-            on_event,
-        )
+        target = step.target
+        engine = self.engine_of(step, observation, ()).engine
+        with self._backend(
+            engine, target.catalog, target.identifier[-1], observation.location, on_event
+        ) as backend:
+            return resume(
+                target.catalog, target.identifier, backend, self.store, self.store.lease(), on_event
+            )
 
     def record_times(self, admitted: Sequence[PlannedAction], result: ExecutionResult) -> None:
         """Keep the times of the last runs; a failure is ignored, as that of a measurement."""

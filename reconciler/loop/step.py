@@ -19,13 +19,16 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from reconciler.advisor.advice import MISSED
+from reconciler.api.choices import EngineType
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.support import not_acted_on, unheld
+from reconciler.engines.choice import Chosen
 from reconciler.errors import StalePlanError
 from reconciler.format import plural
 from reconciler.loop.advised import predicate_columns, with_footer
 from reconciler.loop.audits import waits_under
+from reconciler.loop.engines import require_engine
 from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.ports import Ports, Target
@@ -88,7 +91,7 @@ class Actor(Ports, GateFacts, Protocol):
         ...
 
     def resume(
-        self, target: Target, observation: Observation, on_event: Callable[[Event], None]
+        self, step: Step, observation: Observation, on_event: Callable[[Event], None]
     ) -> int:
         """Settle what earlier attempts on the table left open; return their number."""
         ...
@@ -111,6 +114,12 @@ class Actor(Ports, GateFacts, Protocol):
         self, table_uuid: str, lost: Collection[Action], done: Collection[Action]
     ) -> None:
         """Count an execution that lost work to other writers, or end the count (plan.conflicts)."""
+        ...
+
+    def engine_of(
+        self, step: Step, observation: Observation, items: Sequence[PlannedAction]
+    ) -> Chosen:
+        """Return who carries the actions out."""
         ...
 
     def execute(
@@ -324,7 +333,9 @@ def carry_out(
         again = still(reservation.id)
         if again.count < decision.count:
             return CarriedOut(again, None, before)
-        request = request_for(step, before, admitted, decision)
+        engine = actor.engine_of(step, before.observation, admitted)
+        require_engine(engine, before.observation.name)
+        request = request_for(step, before, admitted, decision, engine.engine)
         result = actor.execute(request, on_event, should_stop)
     _record_conflicts(before, admitted, result, actor)
     after = look()
@@ -384,7 +395,11 @@ def reservation_for(
 
 
 def request_for(
-    step: Step, proposal: PlanOnTable, admitted: Sequence[PlannedAction], decision: Gate
+    step: Step,
+    proposal: PlanOnTable,
+    admitted: Sequence[PlannedAction],
+    decision: Gate,
+    engine: EngineType,
 ) -> ExecutionRequest:
     """Return the admitted actions as a request, with what the budgets leave for repeated work."""
     safety = step.policy.spec.safety
@@ -407,6 +422,7 @@ def request_for(
         bytes_limit=min(limits, default=None),
         cpu_limit_seconds=min(cpu, default=None),
         written_shares=tuple(item.predicted.written_share for item in admitted),
+        engine=engine,
         memory_bytes=step.executor_memory,
     )
 

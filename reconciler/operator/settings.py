@@ -123,6 +123,9 @@ class OperatorSettings:
         _text, "layout-spark-executor", "Service account of Spark executors; it needs no rights."
     )
     image: str = _option(_text, "", "Image of jobs if the catalog names none.")
+    local_image: str = _option(
+        _text, "", "Image of jobs that run without Spark if the catalog names none."
+    )
     catalog_deadline: float = _option(
         _seconds, 300.0, "Time limit for all calls of one reconcile to a catalog and its storage."
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.choices import EngineType
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
 from reconciler.table.refusals import Refusal
@@ -76,6 +77,8 @@ class ExecutionRequest:
     execution compares deletes with those of this snapshot."""
     audit: Audit | None = None
     """The branch and the check that each batch has to pass; None to commit to main at once."""
+    engine: EngineType = EngineType.SPARK
+    """Who carries it out: Local or Spark."""
     memory_bytes: int = 0
     """Memory of an executor, as the policy asks for it: what a run refuses may depend on it."""
 

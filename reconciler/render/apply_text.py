@@ -59,7 +59,9 @@ class ApplySummary:
     seconds: float
     """Wall-clock seconds of everything."""
     executed_seconds: float
-    """Seconds of the executions, with the start of Java."""
+    """Seconds of the executions, with the start of Java if one was started."""
+    started: bool
+    """Whether a JVM was started for it."""
     commits: int
     """Number of batches that were committed."""
     conflicts: int
@@ -121,7 +123,7 @@ def _comparison(summary: ApplySummary, width: int) -> list[str]:
         ["rewritten", iec(summary.predicted_bytes), iec(summary.actual_bytes), lost],
         ["CPU", cpu(summary.predicted_cpu_seconds), cpu(summary.actual_cpu_seconds), ""],
         ["time", duration(summary.predicted_seconds), duration(summary.executed_seconds),
-         "with the start of Java"],
+         "with the start of Java" if summary.started else ""],
     ]  # fmt: skip
     if summary.files is not None:
         foreseen = "-" if summary.files.predicted is None else f"{summary.files.predicted:,}"

@@ -269,6 +269,8 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
     if harm := harm_of(evidence):
         rows.append(("HARM", harm_text(harm)))
     rows += [("Budget", str(line)) for line in evidence.get("budgets", ())]
+    if evidence.get("engine"):
+        rows.append(("Engine", str(evidence["engine"])))
     if rewritten and evidence.get("trust"):
         rows.append(("Trust", str(evidence["trust"])))
     lines, before = [], ""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.api.choices import EngineType
 from reconciler.api.document_codec import from_document
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.run_document import RunDocument, read_run
@@ -57,6 +58,7 @@ def run_document(**changes: Any) -> RunDocument:
         cpu_limit_seconds=None,
         policy_key="analytics/sales-facts",
         owner="analytics/sales-facts",
+        engine=EngineType.SPARK,
     )
     return replace(made, **changes)
 

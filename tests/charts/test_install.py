@@ -306,7 +306,7 @@ from reconciler.api import documents as d
 from reconciler.spark.session.kubernetes import driver_pod, kubernetes_conf
 
 engine = d.Engine(
-    d.EngineType.KUBERNETES_JOB, d.Driver(1, 512 << 20), d.Executors(2, 1, 512 << 20), 1
+    d.Driver(1, 512 << 20), d.Executors(2, 1, 512 << 20), 1
 )
 jobs = d.Jobs(service_account_name="layout-spark")
 with tempfile.TemporaryDirectory() as scratch:

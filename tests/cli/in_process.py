@@ -42,7 +42,7 @@ def isolate(
 def runner(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Cli:
     """Return a function that runs layoutctl; it fails on a traceback."""
     app = commands()
-    monkeypatch.setattr(cli_main, "build", lambda: app)
+    monkeypatch.setattr(cli_main, "build", lambda asked="": app)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])

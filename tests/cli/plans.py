@@ -263,6 +263,7 @@ def applied(**changes: Any) -> ApplySummary:
         "ran": True, "stopped": False, "seconds": 760.0, "commits": 10, "conflicts": 1,
         "predicted_bytes": 116 * GIB, "actual_bytes": 131 * GIB, "predicted_cpu_seconds": 7900.0,
         "actual_cpu_seconds": 8300.0, "predicted_seconds": 702.0, "executed_seconds": 744.0,
+        "started": True,
         "read": WindowRead(
             44 * TIB, 11 * TIB, 12 * TIB, saved=32 * TIB, cost_before=45 * TIB,
             cost_predicted=11 * TIB, cost_actual=13 * TIB,

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.choices import EngineType
 from reconciler.api.documents import Driver, Engine, Executors, Jobs
 from reconciler.api.pod_template import Reference
 from reconciler.api.run_document import RunDocument
@@ -31,7 +30,7 @@ from tests.loop.runs import Prepared, prepared
 from tests.operator.scene import find_process
 
 MIB = 1 << 20
-ENGINE = Engine(EngineType.KUBERNETES_JOB, Driver(1, 768 * MIB), Executors(2, 1, 512 * MIB), 1)
+ENGINE = Engine(Driver(1, 768 * MIB), Executors(2, 1, 512 * MIB), 1)
 PLANTED = "planted-hunter2-value"
 VERBS = "create,get,list,watch,delete,deletecollection"
 
@@ -68,6 +67,7 @@ def manifest(run: RunDocument, namespace: str, image: str) -> dict[str, Any]:
                 name, "", run.plan_id, run.plan_digest, run.attempt, Phase.PENDING,
                 dt.datetime.now(dt.UTC), 0, 0,
             ),
+            local=False,
             owner=Owner(namespace, layout, "00000000-0000-4000-8000-000000000000"),
             run=run.text(),
             engine=ENGINE,

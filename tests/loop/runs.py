@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.choices import EngineType
 from reconciler.api.document_codec import from_document
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.run_document import RunDocument
@@ -131,6 +132,7 @@ def prepared(
         cpu_limit_seconds=36_000,
         policy_key=policy_key(policy),
         owner=OWNER,
+        engine=EngineType.SPARK,
     )
     return Prepared(config, table, store, plan, run)
 

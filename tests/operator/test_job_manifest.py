@@ -57,6 +57,7 @@ def attempt(
         record=record,
         owner=Owner("analytics", LAYOUT, "6f0f6d8e-0000-4000-8000-000000000001"),
         run=RUN.text(),
+        local=False,
         engine=engine,
         catalog=replace(
             RUN.catalog.spec, jobs=jobs or Jobs(), secret=Reference(secret) if secret else None
@@ -100,7 +101,18 @@ CASES = {
     "job-with-a-pod-template": job(attempt(jobs=Jobs(pod_template=TEMPLATE))),
     "executor-with-a-pod-template": executor_template("orders", "layout-executor", TEMPLATE),
     "job-after-out-of-memory": job(attempt(memory_factor=1.5, number=2)),
+    "job-without-spark": job(attempt(local=True)),
 }
+
+
+def test_a_job_without_spark_has_an_image_of_its_own_unless_the_catalog_names_one() -> None:
+    made = attempt(local=True)
+    made = replace(made, settings=replace(made.settings, local_image="layout-reconciler/local:1"))
+    placed = replace(made, catalog=replace(made.catalog, jobs=PLACED))
+    other = replace(made, local=False)
+    images = [job(one)["spec"]["template"]["spec"]["containers"][0]["image"]
+              for one in (made, placed, other)]  # fmt: skip
+    assert images == ["layout-reconciler/local:1", PLACED.image, "layout-reconciler/job:0.1.0"]
 
 
 @pytest.mark.parametrize("name", CASES)

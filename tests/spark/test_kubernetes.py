@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.choices import EngineType
 from reconciler.api.documents import Driver, Engine, Executors, Jobs
 from reconciler.api.task_memory import (
     LEAST_TASK,
@@ -24,7 +23,7 @@ from reconciler.kube.pods import executor_template
 from reconciler.spark.session.kubernetes import DriverPod, driver_pod, kubernetes_conf
 
 GIB = 1 << 30
-ENGINE = Engine(EngineType.KUBERNETES_JOB, Driver(1, 2 * GIB), Executors(4, 2, 4 * GIB), 2)
+ENGINE = Engine(Driver(1, 2 * GIB), Executors(4, 2, 4 * GIB), 2)
 ENVIRON = {
     "KUBERNETES_SERVICE_HOST": "10.0.0.1",
     "KUBERNETES_SERVICE_PORT": "6443",

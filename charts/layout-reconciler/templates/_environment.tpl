@@ -20,6 +20,9 @@
 {{- with .Values.jobs.image }}
 - {name: LAYOUTCTL_OPERATOR_IMAGE, value: {{ . | quote }}}
 {{- end }}
+{{- with .Values.jobs.localImage }}
+- {name: LAYOUTCTL_OPERATOR_LOCAL_IMAGE, value: {{ . | quote }}}
+{{- end }}
 - {name: LAYOUTCTL_OPERATOR_PER_TABLE_METRICS, value: {{ .Values.metrics.perTable | quote }}}
 - {name: LAYOUTCTL_OPERATOR_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
 - {name: LAYOUTCTL_CACHE, value: /work/cache}

@@ -1,4 +1,5 @@
-"""Builds the object that runs one admitted attempt: a Job, whose pod is the Spark driver.
+"""Builds the object that runs one admitted attempt: a Job, whose pod is the Spark driver or works
+alone.
 
 Pure. The operator creates what this returns and never edits it. Sizing comes from the policy;
 image, identity and placement from the catalog's owner; everything that makes the pod safe is fixed
@@ -11,8 +12,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.api.choices import EngineType
 from reconciler.api.documents import CatalogSpec, Engine, TableLayoutPolicy
-from reconciler.api.task_memory import driver_pod
+from reconciler.api.run_document import RunDocument
+from reconciler.api.task_memory import driver_pod, local_pod
 from reconciler.api.version import API_VERSION
 from reconciler.kube.pods import (
     ATTEMPT_LABEL,
@@ -73,6 +76,8 @@ class JobAttempt:
     """Resources of driver and executors, by the policy."""
     catalog: CatalogSpec
     """Image and account of Jobs, their pod template and the Secret, by the catalog's owner."""
+    local: bool
+    """Whether its pod carries the plan out alone, without Spark."""
     settings: OperatorSettings
     """Image and accounts of a Job whose catalog names none; what a driver may reach."""
     catalog_version: str = ""
@@ -88,10 +93,12 @@ def attempt_of(
     """Return the attempt that the record of a TableLayout reserves."""
     policy, handle = subject.policy, subject.handle
     assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    document = run_document(subject, record)
     return JobAttempt(
         record=record,
         owner=Owner(subject.key.namespace, subject.key.name, subject.body["metadata"]["uid"]),
-        run=run_document(subject, record).text(),
+        run=document.text(),
+        local=isinstance(document, RunDocument) and document.engine is EngineType.LOCAL,
         engine=policy.spec.engine,
         catalog=handle.document.spec,
         settings=settings,
@@ -185,8 +192,7 @@ def _service_account(attempt: JobAttempt) -> str:
 
 
 def _driver(attempt: JobAttempt) -> dict[str, Any]:
-    driver = attempt.engine.driver
-    size = driver_pod(driver.memory_bytes, driver.cores)
+    cores, size = _size(attempt)
     memory = _mebibytes(size * attempt.memory_factor)
     return {
         "name": CONTAINER,
@@ -194,7 +200,7 @@ def _driver(attempt: JobAttempt) -> dict[str, Any]:
         "args": ["driver"],
         "env": _environment(attempt),
         "resources": {
-            "requests": {"cpu": str(driver.cores), "memory": memory},
+            "requests": {"cpu": str(cores), "memory": memory},
             "limits": {"memory": memory},
         },
         "securityContext": container_security(),
@@ -204,7 +210,17 @@ def _driver(attempt: JobAttempt) -> dict[str, Any]:
     }
 
 
+def _size(attempt: JobAttempt) -> tuple[int, int]:
+    """Return the cores and the memory of the pod."""
+    driver, executors = attempt.engine.driver, attempt.engine.executors
+    if attempt.local:
+        return executors.cores, local_pod(executors.memory_bytes, executors.cores)
+    return driver.cores, driver_pod(driver.memory_bytes, driver.cores)
+
+
 def _image(attempt: JobAttempt) -> str:
+    if attempt.local and attempt.settings.local_image and not attempt.catalog.jobs.image:
+        return attempt.settings.local_image
     return attempt.catalog.jobs.image or attempt.settings.image
 
 

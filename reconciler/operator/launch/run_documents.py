@@ -35,6 +35,7 @@ def _plan_run(subject: Subject, record: JobRecord) -> RunDocument:
         cpu_limit_seconds=record.cpu_seconds if limited else None,
         policy_key=subject.policy_key,
         owner=handle.owner(),
+        engine=proposal.engine,
     )
 
 

@@ -14,10 +14,13 @@ from functools import reduce
 from typing import Any
 
 from reconciler.advisor.measure.credit import Credit
+from reconciler.api.choices import EngineType
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
+from reconciler.engines.choice import Machine, choose
 from reconciler.errors import TableDamagedError
 from reconciler.format import utc
+from reconciler.loop.engines import Place, asked_engine, needs_of
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
 from reconciler.loop.propose import Proposal, with_standing
@@ -35,6 +38,9 @@ from reconciler.table.damage import damage_of
 
 MOST_SAVED = 10**18
 """Greatest number of bytes that status says were saved, or lost."""
+
+POD_DISK = 20 << 30
+"""Temporary space that a pod of any node has, as far as a plan may count on it."""
 
 MOST_APPROVED = 16
 """Maximum approved plans that are looked up for one table."""
@@ -67,7 +73,18 @@ def look_at(
         if not proposal.frozen:
             actor.put_plan(proposal.plan)
         uri = actor.plans.uri_of(proposal.plan)
-    return _summary_of(proposal, fingerprint, uri, changed, now)
+    return _summary_of(proposal, fingerprint, uri, changed, now, engine_in_pod(step, proposal))
+
+
+def engine_in_pod(step: Step, proposal: Proposal) -> EngineType:
+    """Return who carries the plan out: one pod of spec.engine's executors alone, or Spark."""
+    asked = asked_engine(
+        None, step.policy.spec.engine.type, step.target.catalog.engine, EngineType.SPARK
+    )
+    executors = step.policy.spec.engine.executors
+    pod = Machine(executors.cores, executors.memory_bytes, POD_DISK)
+    place = Place(step.target.catalog.type, step.policy.spec.safety.branch or "")
+    return choose(asked, needs_of(place, proposal.observation, proposal.pending), pod).engine
 
 
 def _approved_plan(
@@ -118,6 +135,7 @@ def _summary_of(
     uri: str,
     changed: tuple[str, str] | None,
     now: dt.datetime,
+    engine: EngineType,
 ) -> ProposalSummary:
     seen = proposal.observation
     pending = tuple(_stripped(item) for item in proposal.pending)
@@ -142,6 +160,7 @@ def _summary_of(
         saving_per_byte=predicted.saving / predicted.bytes_in if predicted.bytes_in else 0.0,
         changed_from=changed,
         conflicting=proposal.history.conflicts.concern([item.action for item in pending]),
+        engine=engine,
         deletes=deletes_status(seen),
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.api.choices import EngineType
 from reconciler.api.conditions import ConditionType, Reason
 from reconciler.operator.conditions import condition_of
 from reconciler.operator.status_text import parse_time
@@ -61,6 +62,8 @@ class ProposalSummary:
     """An approved plan that is no longer valid, and how the new one differs; None without one."""
     conflicting: bool = True
     """Whether the plan has work of a class that other writers won last (`plan.conflicts`)."""
+    engine: EngineType = EngineType.SPARK
+    """Who carries the plan out: Local or Spark."""
     deletes: Mapping[str, Any] | None = None
     """status.deletes; None if the table has none."""
 

@@ -27,6 +27,7 @@ class Publish(ContentAction):
     """Id of the snapshot."""
 
     kind: ClassVar[str] = "Publish"
+    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "publish"
     consent: ClassVar[Consent] = Consent.PERSON
 
@@ -75,6 +76,7 @@ class Discard(Action):
     """Ids of the branch's snapshots whose files are removed."""
 
     kind: ClassVar[str] = "Discard"
+    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "drop"
     consent: ClassVar[Consent] = Consent.NOBODY
 

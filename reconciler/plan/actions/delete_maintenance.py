@@ -36,6 +36,7 @@ class CompactDeletes(DeleteMaintenance):
     """
 
     kind: ClassVar[str] = "CompactDeletes"
+    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "compact deletes"
     work: ClassVar[str | None] = "compact-deletes"
 
@@ -46,6 +47,7 @@ class ConvertDeletes(DeleteMaintenance):
     file."""
 
     kind: ClassVar[str] = "ConvertDeletes"
+    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "convert equality deletes"
     work: ClassVar[str | None] = "convert-deletes"
 

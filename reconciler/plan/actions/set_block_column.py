@@ -27,6 +27,7 @@ class SetBlockColumn(Action):
     """Keys of trees that no live file has ids of, whose properties go."""
 
     kind: ClassVar[str] = "SetBlockColumn"
+    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "set"
 
     @property

@@ -19,6 +19,7 @@ class UpgradeFormat(Action):
     new: int = 3
 
     kind: ClassVar[str] = "UpgradeFormat"
+    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "upgrade"
 
     def canonical(self) -> dict[str, Any]:

@@ -1,0 +1,262 @@
+"""The engine without a JVM: pyiceberg's catalogs commit, processes of this machine move rows.
+
+Implements `engines.backend.Backend`. What only Spark can do is refused before anything is written
+(`loop.engines` chooses the engine), and again here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.task_memory import LEAST_TASK, PYTHON, Limits
+from reconciler.commit import errors, manifest, partitions
+from reconciler.commit.backend import LiveTasks
+from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.entries import Entries
+from reconciler.commit.table import LiveTable
+from reconciler.engines import backend
+from reconciler.engines.choice import Machine
+from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.local.pool import Cancelled, Limit, OutOfMemory, Pool
+from reconciler.engines.manifests import Tasks, WrittenFile
+from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.native import Plan, carried_out, guarded
+from reconciler.engines.schedule.run import Run
+from reconciler.engines.schedule.witnessing import delete_of
+from reconciler.engines.schedule.written import TaskMetrics
+from reconciler.errors import UnsupportedError
+from reconciler.rewrite import hidden
+from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.failures import MEMORY, Failure
+from reconciler.rewrite.rewriting import Stopped
+from reconciler.rewrite.storage import Opening
+from reconciler.rewrite.task import Made, Output, Resources
+from reconciler.rewrite.witness import Seen, Work, witnessed
+from reconciler.rewrite.witness import Table as Shape
+
+T = TypeVar("T")
+FREE_SHARE = 0.5
+"""Share of the free memory that all tasks may use together: the plan has some too, and files that
+the system keeps in memory make reading fast."""
+SMALLER = 4
+"""A task that was killed for its memory is done again with so much less of it: it then keeps its
+rows on disk."""
+
+
+class LocalBackend:
+    """cache: directory of what was read of manifests. machine: what may be used of it. say: is
+    given what a user should know of the work."""
+
+    errors: backend.Errors = errors
+
+    def __init__(
+        self, pool: Pool, machine: Machine, cache: Path, say: Callable[[str], None]
+    ) -> None:
+        self._pool, self._machine, self._cache, self._say = pool, machine, cache, say
+
+    @property
+    def cores(self) -> int:
+        return self._machine.slots
+
+    def process_id(self) -> None:
+        return None
+
+    def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> EngineTable:
+        return EngineTable(LiveTable(catalog, identifier), self._cache)
+
+    def cancel(self, names: Iterable[str]) -> None:
+        """Do nothing: a task looks at its attempt, and is killed."""
+
+    def spent(self, name: str) -> TaskMetrics:
+        return TaskMetrics()
+
+    # Tasks
+
+    def resources(self, opening: Opening | None, threads: int) -> Resources:
+        share = int(self._machine.memory_bytes * FREE_SHARE) * threads // self.cores
+        return Resources(max(LEAST_TASK, share - PYTHON), threads)
+
+    def more(self, opening: Opening | None, given: Resources, needed: int) -> Resources:
+        """Return what was given: the other processes have the rest."""
+        return given
+
+    def run_task(self, attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
+        """Return what the task made in a process of its own.
+
+        One that takes too much memory is done once more, with its rows on disk.
+        """
+        given = plan.resources
+        try:
+            return self._in_process(attempt, given, carried_out, plan)
+        except OutOfMemory:
+            self._say(f"{name}: it took too much memory, and is done again with rows on disk")
+        less = replace(given, memory_bytes=given.memory_bytes // SMALLER, threads=1)
+        again = functools.partial(carried_out, attempt="1")
+        try:
+            return self._in_process(attempt, given, again, replace(plan, resources=less))
+        except OutOfMemory as error:
+            return Failure("", "", str(error), MEMORY)
+
+    def witness(
+        self,
+        attempt: Attempt,
+        name: str,
+        work: Work,
+        bins: Sequence[Sequence[int]],
+        size: int,
+        opening: Opening | None,
+    ) -> list[Seen]:
+        given = self.resources(opening, 1)
+        limits = Limits.within(given.memory_bytes)
+
+        def one(numbers: Sequence[int]) -> Seen:
+            return self._in_process(attempt, given, witnessed, work, numbers, opening, limits)
+
+        return self._side_by_side(name, one, bins)
+
+    def task_room(self) -> tuple[int, int]:
+        return self.resources(None, 1).memory_bytes, self.cores
+
+    def find_hidden(
+        self,
+        attempt: Attempt,
+        name: str,
+        work: Sequence[hidden.Task],
+        size: int,
+        opening: Opening | None,
+    ) -> list[hidden.Found | Failure]:
+        given = self.resources(opening, 1)
+
+        def one(task: hidden.Task) -> hidden.Found | Failure:
+            try:
+                return self._in_process(attempt, given, _found, task, opening)
+            except OutOfMemory as error:
+                return Failure("", "", str(error), MEMORY)
+
+        return self._side_by_side(name, one, work)
+
+    def _side_by_side(self, name: str, one: Callable[[Any], T], parts: Sequence[Any]) -> list[T]:
+        if len(parts) == 1:
+            return [one(parts[0])]
+        threads = max(1, min(len(parts), self.cores))
+        with ThreadPoolExecutor(threads, thread_name_prefix=name) as pool:
+            return list(pool.map(one, parts))
+
+    def _in_process(
+        self, attempt: Attempt, given: Resources, work: Callable[..., T], *arguments: Any
+    ) -> T:
+        stopping = attempt.cancelled.is_set
+        try:
+            return self._pool.run(
+                work, *arguments, limit=Limit(given.memory_bytes, PYTHON), stopping=stopping
+            )
+        except Cancelled as error:
+            raise Stopped from error
+
+    # Files
+
+    def output_paths(
+        self,
+        attempt: Attempt,
+        changes: Mapping[str, str],
+        spec_id: int,
+        tasks: Tasks | None,
+        names: Sequence[str],
+        of: str = "",
+    ) -> tuple[str, ...]:
+        from pyiceberg.table.locations import load_location_provider
+
+        table = cast(EngineTable, attempt.table)
+        properties = {**table.properties(), **changes}
+        provider = load_location_provider(table.location(), properties)
+        within = (
+            "" if tasks is None else self._directory(table, spec_id, cast(LiveTasks, tasks), of)
+        )
+        return tuple(provider.new_data_location(f"{within}{name}") for name in names)
+
+    def _directory(self, table: EngineTable, spec_id: int, tasks: LiveTasks, of: str) -> str:
+        """Return the directory of the partition of one of the files, "" without a partition."""
+        spec = manifest.layout(table.state.metadata, spec_id).partition
+        if not spec:
+            return ""
+        entries = Entries(table.state.metadata, table.properties(), spec_id, 0)
+        values = entries.moved(tasks[of or next(iter(tasks))].partition)
+        return f"{partitions.path(spec, values)}/"
+
+    def entries(
+        self,
+        attempt: Attempt,
+        group: Group,
+        tasks: Tasks,
+        changes: Mapping[str, str],
+        shape: Shape,
+        order_id: int,
+        files: Sequence[Output],
+    ) -> tuple[WrittenFile, ...]:
+        table, live = cast(EngineTable, attempt.table), cast(LiveTasks, tasks)
+        properties = {**table.properties(), **changes}
+        made = Entries(table.state.metadata, properties, group.action.into, order_id)
+        first = next(iter(live))
+        place = live.live.place(live.rows[first])
+        values = made.moved(live[first].partition)
+        return tuple(
+            WrittenFile(made.of(one, values), one.path, one.rows, one.size, place) for one in files
+        )
+
+    @contextlib.contextmanager
+    def readable_deletes(
+        self, attempt: Attempt, files: Sequence[DeleteFile]
+    ) -> Iterator[Mapping[tuple[str, int], Delete]]:
+        odd = sorted(one.path for one in files if one.format not in ("PARQUET", "PUFFIN"))
+        if odd:
+            raise _needs_spark(attempt, f"{odd[0]} is in ORC or Avro")
+        yield {file.identity: delete_of(file) for file in files}
+
+    def delete_entries(
+        self, attempt: Attempt, tasks: Tasks, files: Sequence[hidden.Written]
+    ) -> list[DeleteFile]:
+        raise _needs_spark(attempt, "delete files are written")
+
+    def reads(
+        self, attempt: Attempt, files: Sequence[DeleteFile], new: Sequence[hidden.Written]
+    ) -> bool:
+        raise _needs_spark(attempt, "delete files are written")
+
+    @contextlib.contextmanager
+    def written_otherwise(
+        self,
+        attempt: Attempt,
+        group: Group,
+        tasks: Tasks,
+        changes: Mapping[str, str],
+        base: str,
+        order_id: int,
+    ) -> Iterator[tuple[WrittenFile, ...]]:
+        raise _needs_spark(attempt, "its rows cannot be written by this engine")
+        yield ()
+
+    def pinpointed(self, attempt: Attempt, number: int, tasks: Tasks, error: Exception) -> None:
+        """Return None: errors of this engine's tasks name the file."""
+
+    def refuse_left_out(self, run: Run, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:
+        """Do nothing: equality deletes are applied by partition and sequence number alone."""
+
+
+def _found(task: hidden.Task, opening: Opening | None) -> hidden.Found | Failure:
+    return guarded(lambda: hidden.found(task, opening))
+
+
+def _needs_spark(attempt: Attempt, why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{attempt.name} needs Spark: {why}",
+        details=("Nothing of this step was committed.",),
+        do="run it with --engine Spark, or set spec.engine.type to Spark",
+    )

@@ -1,0 +1,216 @@
+"""The rest of what carrying a plan out asks of a table (`engines.backend.Table`), without a JVM.
+
+What only Iceberg's Java library does here raises UnsupportedError; `Action.needs_spark` keeps such
+actions from this engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from reconciler.commit import errors, fields, reachable, updates
+from reconciler.commit.backend import Table
+from reconciler.commit.history import snapshot_info
+from reconciler.commit.manifest import ADDED, DELETED
+from reconciler.commit.metadata_changes import CHANGES, MetadataChange
+from reconciler.commit.operations import Commit
+from reconciler.commit.table import LiveTable
+from reconciler.engines import backend
+from reconciler.engines.backend import PartitionField
+from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.manifests import Content, Tasks
+from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.errors import UnsupportedError
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.set_sort_order import sort_term
+from reconciler.table.paths import is_local, key_of, local_of
+from reconciler.table.retention import MAIN
+from reconciler.table.schema import SpecField
+
+
+class EngineTable(Table):
+    """A table of a catalog, as executors ask it."""
+
+    errors: backend.Errors = errors
+
+    def fresh(self) -> EngineTable:
+        return EngineTable(LiveTable(self.table.config, self.table.identifier), self.cache)
+
+    # History
+
+    def snapshots(self) -> Iterable[SnapshotInfo]:
+        return [snapshot_info(one) for one in self.state.snapshots.values()]
+
+    def spec_fields(self, spec_id: int) -> tuple[SpecField, ...] | None:
+        found = self.specs().get(spec_id)
+        if found is None:
+            return None
+        return tuple(
+            SpecField(one.source_id, one.transform) for one in found if one.transform != "void"
+        )
+
+    def specs(self) -> Mapping[int, tuple[PartitionField, ...]]:
+        return {
+            int(spec["spec-id"]): tuple(
+                PartitionField(int(one["field-id"]), int(one["source-id"]), str(one["name"]),
+                               str(one["transform"]))
+                for one in spec["fields"]
+            )
+            for spec in self.state.metadata["partition-specs"]
+        }  # fmt: skip
+
+    def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
+        return {
+            int(order["order-id"]): tuple(_term(one) for one in order["fields"])
+            for order in self.state.metadata["sort-orders"]
+        }
+
+    def metadata_log(self) -> list[str]:
+        log = self.state.metadata.get("metadata-log") or ()
+        return [self.state.location, *(str(one["metadata-file"]) for one in log)]
+
+    def columns_unknown_to_spark(self) -> list[str]:
+        """Return []: nothing writes in this engine's place."""
+        return []
+
+    # Storage
+
+    def end_uploads(self, prefix: str) -> None:
+        """Do nothing: this engine writes to file systems alone."""
+
+    def remove_empty_directories(self, prefix: str) -> None:
+        root = local_of(prefix) if is_local(prefix) else None
+        if root is None:
+            return
+        for directory, _, _ in os.walk(root, topdown=False):
+            with contextlib.suppress(OSError):  # it is not empty
+                Path(directory).rmdir()
+
+    # Manifests
+
+    def applied(self, tasks: Tasks, files: Sequence[DeleteFile]) -> dict[str, list[DeleteFile]]:
+        known = {file.identity: file for file in files}
+        keyed = {file.path: file for file in files if file.keys}
+        found = {}
+        for path, task in tasks.items():
+            own = [known[one] for one in sorted(task.deletes.positions) if one in known]
+            own += [keyed[one] for one in sorted(task.deletes.equality) if one in keyed]
+            found[path] = own
+        return found
+
+    def require_once(self, files: Iterable[DeleteFile]) -> None:
+        seen: set[tuple[str, int]] = set()
+        for file in files:
+            if file.identity in seen:
+                raise UnsupportedError(
+                    f"{self.shown} has {file.path} in two manifest entries",
+                    details=("Removing a path removes all of its entries. Nothing was changed.",),
+                    do="let a writer of the table remove the file, and add it once",
+                )
+            seen.add(file.identity)
+
+    def added_paths(self, snapshot_id: int) -> list[str]:
+        own = [m for m in self.table.manifests(snapshot_id) if m[fields.M_SNAPSHOT] == snapshot_id]
+        return [
+            entry.file.path
+            for entries in self.table.entries(own)
+            for entry in entries
+            if entry.status == ADDED and entry.snapshot_id == snapshot_id
+        ]
+
+    def content_of(self, snapshot_id: int) -> Content:
+        self._needs_spark("batches on branches")
+
+    def used_specs(self) -> frozenset[int]:
+        return frozenset(
+            int(one[fields.M_SPEC])
+            for snapshot_id in self.state.snapshots
+            for one in self.table.manifests(snapshot_id)
+        )
+
+    def manifest_sizes(self) -> dict[str, int]:
+        return {
+            str(one[fields.M_PATH]): int(one[fields.M_LENGTH])
+            for one in self.table.manifests(self.head())
+        }
+
+    def manifests(self, snapshot_id: int) -> Mapping[str, int]:
+        return {
+            str(one[fields.M_PATH]): int(one[fields.M_SNAPSHOT])
+            for one in self.table.manifests(snapshot_id)
+        }
+
+    def grouped(self, groups: int) -> Any:
+        self._needs_spark("manifests")
+
+    def entries(self) -> tuple[int, str]:
+        self._needs_spark("manifests")
+
+    def frozen(self) -> reachable.Reached:
+        return reachable.reached(self.table)
+
+    def unneeded(self, before: Any) -> dict[str, int]:
+        return reachable.unneeded(
+            self.table, cast(reachable.Reached, before), reachable.reached(self.table)
+        )
+
+    def mentioned(self, paths: Collection[str]) -> list[str]:
+        wanted = {key_of(path) for path in paths}
+        now = reachable.reached(self.table)
+        every = {*now.lists, *now.manifests, *(path for path, _ in self._entries_of(now))}
+        return sorted(path for path in every if key_of(path) in wanted)
+
+    def _entries_of(self, now: reachable.Reached) -> Iterable[tuple[str, int]]:
+        for entries in self.table.entries(list(now.manifests.values())):
+            for entry in entries:
+                if entry.status != DELETED:
+                    yield entry.file.path, entry.file.size
+
+    # Commits
+
+    def begin(self, operation: Any, branch: str = MAIN) -> Commit:
+        return Commit(self, branch)
+
+    def change(self, action: Action) -> MetadataChange:
+        make = CHANGES.get(type(action))
+        if make is None:
+            self._needs_spark(action.kind)
+        return make(self, action)
+
+    def without(
+        self, heads: Mapping[str, int | None], snapshots: Collection[int]
+    ) -> MetadataChange:
+        made: list[Any] = []
+        for name, head in heads.items():
+            if head is None:
+                made += updates.drop_branch(name)
+            else:
+                made += updates.set_branch(self.state, name, head)
+        if snapshots:
+            made += updates.expire(snapshots, {})
+        held = updates.hold(self.state, self.state.refs)
+        return MetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
+
+    def keep_on_branch(self, branch: str, snapshots: int) -> None:
+        self._needs_spark("batches on branches")
+
+    def query(self, text: str, versions: Mapping[str, int]) -> NoReturn:
+        self._needs_spark("checks on a branch")
+
+    def _needs_spark(self, what: str) -> NoReturn:
+        raise UnsupportedError(
+            f"{self.shown} needs Spark: {what}",
+            details=("Nothing was changed.",),
+            do="run it with --engine Spark, or set spec.engine.type to Spark",
+        )
+
+
+def _term(one: Mapping[str, Any]) -> str:
+    return sort_term(
+        str(one["transform"]), int(one["source-id"]), str(one["direction"]).upper(),
+        str(one["null-order"]),
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""Chooses who carries out a plan: processes of this machine, or Spark. Pure.
+
+The same plan runs on either. Its id does not depend on the engine, and neither does its approval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.api.choices import EngineType
+from reconciler.api.task_memory import LEAST_TASK, PYTHON
+from reconciler.format import duration, iec
+
+SCRATCH_FACTOR = 2.4
+"""Bytes on disk of rows that do not fit the memory, in stored bytes of the inputs (measured on
+lineitem, with lz4)."""
+COPIES = 2
+"""Copies of a group's bytes in scratch where files are of another store: its inputs and outputs."""
+LONGEST_SECONDS = 4 * 3600
+"""A plan that takes longer on this machine is one for a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a plan needs of the machine that carries it out."""
+
+    unsupported: str = ""
+    """Why the local engine cannot carry it out at all, as a clause; "" if it can."""
+    group_bytes: int = 0
+    """Stored bytes of the inputs of its largest group."""
+    remote: bool = False
+    """Whether its files are of another store, so that they are fetched first."""
+    seconds: float = 0.0
+    """Predicted time of all its actions."""
+
+    def disk_bytes(self, tasks: int) -> int:
+        """Return the scratch space of so many groups of the largest size at a time."""
+        factor = SCRATCH_FACTOR + (COPIES if self.remote else 0)
+        return int(tasks * self.group_bytes * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this machine has."""
+
+    cores: int
+    """Processes that may work at a time."""
+    memory_bytes: int
+    """Memory that is free."""
+    disk_bytes: int
+    """Free space in the directory of temporary files."""
+    spark: str = ""
+    """Why Spark cannot run here, as a clause; "" if it can."""
+
+    @property
+    def slots(self) -> int:
+        """Processes that may work at a time, each with the least memory of a task."""
+        return max(1, min(self.cores, self.memory_bytes // (PYTHON + LEAST_TASK)))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The engine of a plan."""
+
+    engine: EngineType
+    """Local or Spark."""
+    why: str
+    """A clause for people."""
+    refused: bool = False
+    """Whether it cannot carry out the plan, for the reason in `why`."""
+
+    @property
+    def text(self) -> str:
+        if self.refused:
+            return f"none: {self.why}"
+        return f"{self.engine}, because {self.why}"
+
+
+def choose(asked: EngineType, needs: Needs, machine: Machine) -> Chosen:
+    """Return the engine of a plan. asked: Auto, Local or Spark, by an option or a document."""
+    if asked is EngineType.SPARK:
+        return _by_spark(machine, "it was asked for")
+    if asked is EngineType.LOCAL:
+        if needs.unsupported:
+            return Chosen(EngineType.LOCAL, f"the local engine cannot: {needs.unsupported}", True)
+        return Chosen(EngineType.LOCAL, "it was asked for")
+    if needs.unsupported:
+        return _by_spark(machine, needs.unsupported)
+    short = _short_of(needs, machine)
+    if short and not machine.spark:
+        return Chosen(EngineType.SPARK, short)
+    if short:
+        return Chosen(EngineType.LOCAL, f"{short}, and {machine.spark}")
+    return Chosen(EngineType.LOCAL, _fits(needs, machine))
+
+
+def _by_spark(machine: Machine, why: str) -> Chosen:
+    if machine.spark:
+        return Chosen(EngineType.SPARK, f"{why}, and {machine.spark}", True)
+    return Chosen(EngineType.SPARK, why)
+
+
+def _short_of(needs: Needs, machine: Machine) -> str:
+    """Return what of this machine the plan does not fit, "" if it fits."""
+    disk = needs.disk_bytes(machine.slots)
+    if disk > machine.disk_bytes:
+        free = iec(machine.disk_bytes)
+        return f"it may need {iec(disk)} of temporary space, and {free} are free"
+    if machine.memory_bytes < PYTHON + LEAST_TASK:
+        return f"{iec(machine.memory_bytes)} of memory are free"
+    if needs.seconds > LONGEST_SECONDS:
+        return f"it would take about {duration(needs.seconds)} on this machine"
+    return ""
+
+
+def _fits(needs: Needs, machine: Machine) -> str:
+    free = iec(machine.memory_bytes)
+    return (
+        f"it fits this machine: groups of at most {iec(needs.group_bytes)}, {free} of memory free"
+    )

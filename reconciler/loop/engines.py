@@ -1,0 +1,116 @@
+"""Which engine carries out a plan on one table, by what is asked for and what the plan needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.api.choices import EngineType, PolicyEngineType
+from reconciler.engines.choice import Chosen, Needs, choose
+from reconciler.errors import UnsupportedError
+from reconciler.plan.plan import PlannedAction
+from reconciler.plan.prediction import total
+from reconciler.table.observation import Observation
+from reconciler.table.paths import is_local
+
+CATALOGS = ("sql", "rest")
+"""Types of catalogs to which the local engine commits."""
+PROVIDER = "write.location-provider.impl"
+LOCATIONS = ("write.data.path", "write.metadata.path")
+LAST_FORMAT = 2
+"""The newest format that the local engine commits: pyiceberg writes no newer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where commits of a plan go."""
+
+    catalog: str
+    """The type of the catalog."""
+    branch: str
+    """The branch that batches are committed to first, "" for none."""
+
+
+def asked_engine(
+    option: EngineType | None,
+    policy: PolicyEngineType | None,
+    catalog: EngineType | None,
+    default: EngineType,
+) -> EngineType:
+    """Return the engine that is asked for: by an option, else by the policy, else by its catalog.
+
+    default: of the place that carries plans out.
+    """
+    chosen = None if policy is None or policy is PolicyEngineType.EARLIER else EngineType(policy)
+    return option or chosen or catalog or default
+
+
+def engine_for(
+    asked: EngineType, place: Place, observation: Observation, items: Sequence[PlannedAction]
+) -> Chosen:
+    """Return the engine of these actions on this machine."""
+    from reconciler.engines.local import machine
+
+    return choose(asked, needs_of(place, observation, items), machine.of_this(why_no_spark()))
+
+
+def require_engine(chosen: Chosen, name: str) -> None:
+    """Raise UnsupportedError if no engine can carry the plan out. name: of the table."""
+    if chosen.refused:
+        raise UnsupportedError(
+            f"the plan of {name} cannot be carried out: {chosen.why}",
+            details=("Nothing was changed.",),
+            do="install what is missing, or choose another engine (--engine, spec.engine.type)",
+        )
+
+
+def needs_of(place: Place, observation: Observation, items: Sequence[PlannedAction]) -> Needs:
+    """Return what the actions need of a machine."""
+    groups = [
+        -(-(item.predicted.bytes_in or 0) // max(1, item.predicted.groups or 1)) for item in items
+    ]
+    return Needs(
+        _unsupported(place, observation, items),
+        max(groups, default=0),
+        not is_local(observation.location),
+        total(item.predicted for item in items).millis / 1000,
+    )
+
+
+def _unsupported(place: Place, observation: Observation, items: Sequence[PlannedAction]) -> str:
+    if place.catalog not in CATALOGS:
+        return f"a catalog of type {place.catalog} commits by Spark"
+    if place.branch:
+        return "spec.safety.branch asks for commits to a branch, which need Spark"
+    if PROVIDER in observation.properties:
+        return "the table places its files by a Java class"
+    if not all(map(is_local, _locations(observation))):
+        return "its files are in an object store, where only Spark ends the uploads of a killed run"
+    if observation.format_version > LAST_FORMAT:
+        return f"the table has format {observation.format_version}, whose commits need Spark"
+    for item in items:
+        if item.action.needs_spark:
+            return f"only Spark carries out {item.action.kind}"
+        if item.predicted.by_spark:
+            return item.predicted.by_spark
+    return ""
+
+
+def _locations(observation: Observation) -> list[str]:
+    named = (observation.properties.get(name) for name in LOCATIONS)
+    return [observation.location, *(one for one in named if one)]
+
+
+def why_no_spark() -> str:
+    """Return why Spark cannot run here, as a clause; "" if it can, as far as a look can tell."""
+    if importlib.util.find_spec("pyspark") is None and not os.environ.get("SPARK_HOME"):
+        return "pyspark is not installed (pip install 'table-layout-reconciler[spark]')"
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        return "there is no Java (set JAVA_HOME to a JDK 17 or newer)"
+    return ""

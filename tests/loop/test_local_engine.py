@@ -1,0 +1,345 @@
+"""Plans that the engine without a JVM carries out: the rows stay, by readers that share no code
+with it, and every reason to do nothing is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransform
+
+from reconciler.api.choices import EngineType
+from reconciler.errors import UnsupportedError
+from reconciler.loop.local_actor import LocalActor
+from reconciler.loop.step import CONVERGED, run_step, run_until_converged
+from reconciler.plan.actions.state import Validity
+from reconciler.state.state import StateStore
+from tests.delete_commits import delete_equal, delete_positions
+from tests.loop.conftest import rows_of
+from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
+
+WITHOUT_JAVA = """
+    import importlib.util, sys
+    found = importlib.util.find_spec
+    class Refused:
+        def find_spec(self, name, *_):
+            if name.partition(".")[0] in ("pyspark", "py4j"):
+                raise ModuleNotFoundError(name)
+    def find_spec(name, *more):
+        return None if name in ("pyspark", "py4j") else found(name, *more)
+    sys.meta_path.insert(0, Refused())
+    importlib.util.find_spec = find_spec
+"""
+
+
+@pytest.fixture
+def actor(tmp_path: Path) -> LocalActor:
+    made = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    made.engine = EngineType.LOCAL
+    return made
+
+
+def live_rows(table: Any) -> Counter[tuple[Any, ...]]:
+    """The rows that DuckDB finds in the data files that pyiceberg names, without those that delete
+    files name: equality deletes by the specification's rule, on the column `id`."""
+    table.refresh()
+    data, keys, positions = [], [], set()
+    for manifest in table.current_snapshot().manifests(table.io):
+        for entry in manifest.fetch_manifest_entry(table.io):
+            file = entry.data_file.file_path.removeprefix("file://")
+            kind = int(entry.data_file.content)
+            if kind == 0:
+                data.append((int(entry.sequence_number), file))
+            elif kind == 1:
+                found = duckdb.sql(f"select file_path, pos from '{file}'").fetchall()
+                positions |= {(path.removeprefix("file://"), pos) for path, pos in found}
+            else:
+                gone = {one for (one,) in duckdb.sql(f"select id from '{file}'").fetchall()}
+                keys.append((int(entry.sequence_number), gone))
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for sequence, file in data:
+        found = duckdb.sql(
+            f"select * exclude (file_row_number), file_row_number "
+            f"from read_parquet('{file}', file_row_number = true)"
+        )
+        at = found.columns.index("id")
+        for *row, number in found.fetchall():
+            if (file, number) in positions:
+                continue
+            if any(row[at] in gone and sequence < later for later, gone in keys):
+                continue
+            rows[tuple(row)] += 1
+    return rows
+
+
+def data_files(table: Any) -> list[str]:
+    table.refresh()
+    entries = (
+        entry
+        for manifest in table.current_snapshot().manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io)
+    )
+    return [one.data_file.file_path for one in entries if int(one.data_file.content) == 0]
+
+
+def sorted_by_day(table: Any) -> bool:
+    days = (
+        [
+            day
+            for (day,) in duckdb.sql(f"select day from '{path.removeprefix('file://')}'").fetchall()
+        ]
+        for path in data_files(table)
+    )
+    return all(one == sorted(one) for one in days)
+
+
+def test_a_declared_key_is_reached_and_then_nothing_is_left(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = make_table("local_declared")
+    before = live_rows(table)
+    step = step_of(catalog_config, "local_declared", **DECLARED)
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED
+    assert live_rows(table) == before
+    assert sorted_by_day(table)
+    assert table.current_snapshot().summary.operation.value == "replace"
+
+
+SPECS = {
+    "identity": lambda schema: (IdentityTransform(), "p", "p"),
+    "bucket": lambda schema: (BucketTransform(4), "id", "id_bucket"),
+    "month": lambda schema: (MonthTransform(), "date", "date_month"),
+}
+
+
+@pytest.mark.parametrize("kind", SPECS)
+@pytest.mark.parametrize("version", [1, 2])
+def test_partitions_keep_their_rows(
+    catalog_config: Any, iceberg_catalog: Any, actor: LocalActor, kind: str, version: int
+) -> None:
+    name = f"local_{kind}_{version}"
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    first = rows_of(0, 400).append_column("p", pa.array(["a b", "ü/=", None, "c"] * 100))
+    table = iceberg_catalog.create_table(
+        f"loop.{name}", first.schema, properties={"format-version": str(version)}
+    )
+    transform, column, named = SPECS[kind](table.schema())
+    with table.update_spec() as update:
+        update.add_field(column, transform, named)
+    for number in range(6):
+        rows = rows_of(number, 400)
+        table.append(rows.append_column("p", pa.array(["a b", "ü/=", None, "c"] * 100)))
+    before = live_rows(table)
+    partitions = table.inspect.partitions().num_rows
+    step = step_of(catalog_config, name, **DECLARED)
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED
+    assert live_rows(table) == before
+    assert table.inspect.partitions().num_rows == partitions
+    scanned = Counter(map(tuple, (r.values() for r in table.scan().to_arrow().to_pylist())))
+    assert sum(scanned.values()) == sum(before.values())
+
+
+def test_deletes_of_both_kinds_apply_before_and_after(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = make_table("local_deletes", files=4)
+    delete_equal(table, "id", list(range(100, 300)))
+    delete_positions(table.refresh(), data_files(table)[0], list(range(50)))
+    before = live_rows(table)
+    layout = {**DECLARED["layout"], "files": {"quietPeriod": "0s"}}
+    step = step_of(catalog_config, "local_deletes", layout=layout)
+    run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert live_rows(table) == before
+    assert sorted_by_day(table)
+
+
+def test_a_delete_that_arrives_while_files_are_written_still_applies(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = make_table("local_race", files=4)
+    step = step_of(catalog_config, "local_race", **DECLARED)
+    came: list[int] = []
+
+    def disturb(event: Any) -> None:
+        if event.phase == "commit" and not came:
+            came.append(1)
+            delete_equal(table.refresh(), "id", list(range(1_000)))
+            table.append(rows_of(9, 100))
+
+    run_until_converged(step, actor, EVERYTHING, disturb, never, quiet)
+    rows = live_rows(table)
+    assert came
+    assert sum(rows.values()) == 4 * 2_000 - 1_000 + 100
+
+
+def test_inputs_that_another_writer_replaced_are_a_conflict_and_planned_again(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = make_table("local_conflict", files=6)
+    step = step_of(catalog_config, "local_conflict", **DECLARED)
+    proposal = step.propose(actor)
+    came: list[int] = []
+
+    def disturb(event: Any) -> None:
+        if event.phase == "commit" and not came:
+            came.append(1)
+            table.refresh().overwrite(rows_of(20, 500))
+
+    result = run_step(step, actor, EVERYTHING, disturb, never, proposal)
+    assert result.result is not None
+    assert result.result.conflicts >= 1
+    assert {one.state for one in result.result.actions} == {Validity.LOST}
+    assert sum(live_rows(table).values()) == 500
+
+
+def test_properties_an_order_for_writers_and_expiry(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = make_table("local_metadata", files=4)
+    before = live_rows(table)
+    layout = {
+        "clustering": {"mode": "Declared", "keys": ["day"], "applyToWrites": True},
+        "files": {"targetSize": "16Mi", "rowGroupSize": "4Mi"},
+    }
+    maintenance = {"expireSnapshots": {"olderThan": "1s", "keepLast": 1}}
+    step = step_of(catalog_config, "local_metadata", layout=layout)
+    run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    table.refresh()
+    assert table.properties["write.target-file-size-bytes"] == str(16 << 20)
+    assert [one.source_id for one in table.sort_order().fields] == [
+        table.schema().find_field("day").field_id
+    ]
+    time.sleep(1.1)
+    later = step_of(catalog_config, "local_metadata", layout=layout, maintenance=maintenance)
+    run_until_converged(later, actor, EVERYTHING, quiet, never, quiet)
+    assert live_rows(table) == before
+
+
+def test_what_only_spark_can_do_is_refused_before_anything_is_written(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = make_table("local_refused", files=4)
+    table.append(rows_of(8, 10))
+    step = step_of(catalog_config, "local_refused", deletes={"formatVersion": "Upgrade"})
+    head = table.refresh().current_snapshot().snapshot_id
+    proposal = step.propose(actor)
+    assert any(item.action.needs_spark for item in proposal.pending)
+    with pytest.raises(UnsupportedError):
+        run_step(step, actor, EVERYTHING, quiet, never, proposal)
+    assert table.refresh().current_snapshot().snapshot_id == head
+
+
+def test_a_process_without_pyspark_and_java_carries_a_plan_out(
+    catalog_config: Any, make_table: Callable[..., Any], tmp_path: Path
+) -> None:
+    table = make_table("local_bare", files=4)
+    before = live_rows(table)
+    program = textwrap.dedent(WITHOUT_JAVA) + textwrap.dedent(f"""
+        from pathlib import Path
+        from reconciler.api.catalog_config import CatalogConfig
+        from reconciler.loop.local_actor import LocalActor
+        from reconciler.loop.step import run_until_converged
+        from reconciler.state.state import StateStore
+        from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
+
+        config = CatalogConfig(
+            {catalog_config.name!r}, {catalog_config.type!r}, {dict(catalog_config.properties)!r}
+        )
+        actor = LocalActor(StateStore(Path({str(tmp_path / "bare")!r})), Path({str(tmp_path)!r}))
+        done = run_until_converged(
+            step_of(config, "local_bare", **DECLARED), actor, EVERYTHING, quiet, never, quiet
+        )
+        print(done.state.state)
+    """)
+    environment = {"PATH": "/nonexistent", "HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert ran.stdout.split() == [CONVERGED], ran.stderr
+    assert live_rows(table) == before
+    assert sorted_by_day(table)
+
+
+@pytest.mark.parametrize("phase", ["start", "verified", "commit"])
+def test_a_killed_run_leaves_the_table_and_the_next_one_cleans_up(
+    catalog_config: Any,
+    make_table: Callable[..., Any],
+    actor: LocalActor,
+    tmp_path: Path,
+    phase: str,
+) -> None:
+    name = f"local_killed_{phase}"
+    table = make_table(name, files=4)
+    before = live_rows(table)
+    program = textwrap.dedent(f"""
+        import os, signal
+        from pathlib import Path
+        from reconciler.api.catalog_config import CatalogConfig
+        from reconciler.api.choices import EngineType
+        from reconciler.loop.local_actor import LocalActor
+        from reconciler.loop.step import run_until_converged
+        from reconciler.state.state import StateStore
+        from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
+
+        def die(event):
+            if event.phase == {phase!r}:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        config = CatalogConfig(
+            {catalog_config.name!r}, {catalog_config.type!r}, {dict(catalog_config.properties)!r}
+        )
+        actor = LocalActor(StateStore(Path({str(tmp_path / "state")!r})), Path({str(tmp_path)!r}))
+        actor.engine = EngineType.LOCAL
+        run_until_converged(
+            step_of(config, {name!r}, **DECLARED), actor, EVERYTHING, die, never, quiet
+        )
+    """)
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert killed.returncode == -9, killed.stderr.decode()
+    assert live_rows(table) == before
+    step = step_of(catalog_config, name, **DECLARED)
+    proposal = step.propose(actor)
+    assert actor.resume(step, proposal.observation, quiet) == 1
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED
+    assert live_rows(table) == before
+    live = {path.removeprefix("file://") for path in data_files(table)}
+    ours = set(Path(table.location().removeprefix("file://")).glob("data/layout-*/**/*.parquet"))
+    assert {str(path) for path in ours} <= live
+
+
+def test_random_tables_keep_their_rows(
+    catalog_config: Any, iceberg_catalog: Any, actor: LocalActor
+) -> None:
+    """Appends, deletes and rewrites in a random order, each rewrite on a part of the table."""
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    random = np.random.default_rng(7)
+    for number in range(3):
+        name = f"local_random_{number}"
+        table = iceberg_catalog.create_table(f"loop.{name}", rows_of(0, 10).schema)
+        expected: set[int] = set()
+        step = step_of(catalog_config, name, **DECLARED)
+        for turn in range(5):
+            batch = rows_of(turn, 400).slice(0, int(random.integers(50, 400)))
+            known = batch["id"].to_pylist()
+            table.refresh().append(batch)
+            expected |= set(known)
+            if random.random() < 0.7:
+                gone = random.choice(sorted(expected), size=20, replace=False).tolist()
+                delete_equal(table.refresh(), "id", gone)
+                expected -= set(gone)
+            if random.random() < 0.6:
+                run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+            found = live_rows(table)
+            assert sorted(row[0] for row in found.elements()) == sorted(expected)
