@@ -1,4 +1,4 @@
-# Two commands do all the set-up on a machine with Python >= 3.11 and a JDK 17: make demo, make test.
+# Two commands do all the set-up on a machine with Python >= 3.11: make demo, and make test, which needs a JDK 17.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

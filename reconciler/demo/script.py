@@ -24,7 +24,6 @@ from reconciler.demo.tpch import Query
 from reconciler.errors import EXIT_OK, InternalError
 from reconciler.format import duration, iec
 from reconciler.plan.ledger import ReadCheck
-from reconciler.spark.session import runtime
 from reconciler.table.schema import Schema
 
 ROUND_SEED, SHIFT_SEED = 1, 2
@@ -100,8 +99,6 @@ class Layout:
 
 def run(demo: Demo) -> Mapping[str, Any]:
     """Run the whole demo. Raises ReconcilerError if a step cannot be carried out."""
-    runtime.spark_home()  # `apply` needs both; better now than after minutes of work
-    runtime.check_java()
     opening(demo)
     generated = arrival(demo)
     verb(demo, "observe", "demo.tpch.lineitem")
