@@ -32,6 +32,7 @@ from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
 from reconciler.table.refusals import Refusal
+from reconciler.table.replica import WantedReplica
 from reconciler.table.retention import Retention
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import SpecField
@@ -168,6 +169,8 @@ class Settings:
     """Mode of spec.layout.clustering: "WorkloadAware", "QdTree", "Declared" or "None"."""
     trees: TreeSettings = TreeSettings()
     """How trees of cuts are found."""
+    replica: WantedReplica | None = None
+    """The second table of the policy; None for none."""
     ordering: Ordering = ARRIVAL
     """The declared order of rows; ARRIVAL where the policy names no keys."""
     apply_to_writes: bool = False

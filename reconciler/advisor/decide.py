@@ -20,6 +20,7 @@ from reconciler.advisor.choose.declared import declared_candidates, footers_to_r
 from reconciler.advisor.choose.literal import literal
 from reconciler.advisor.choose.put_back import WHY, put_back
 from reconciler.advisor.choose.recluster import recluster
+from reconciler.advisor.choose.replica import replica
 from reconciler.advisor.choose.sketching import files_to_sketch
 from reconciler.advisor.choose.upkeep import Upkeep, housekeeping
 from reconciler.advisor.deletes.majors import major_candidates
@@ -53,7 +54,7 @@ def decide(given: AdviceInput) -> Advice:
     wanted, footers = files_to_sketch(situation), footers_to_read(situation)
     verdict, situation = _decided(situation)
     writes = Writes() if situation.facts.refused else planned_writes(situation)
-    upkeep = housekeeping(situation)
+    upkeep = replica(situation, rewrites=bool(verdict.chosen)) + housekeeping(situation)
     orderings = [item.candidate.ordering for item in verdict.chosen]
     rejections = (
         *_refused_whole(situation), *_held_back(situation), *verdict.rejected,

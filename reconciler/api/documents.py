@@ -73,6 +73,16 @@ class Partitioning:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaSpec:
+    """spec.layout.clustering.qdTree.replica: a second table with the same rows."""
+
+    table: str
+    """Its name, in the table's namespace."""
+    budget_bytes: Annotated[int, "budgetBytes", "bytes"]
+    """Bytes of storage that it may take."""
+
+
+@dataclass(frozen=True, slots=True)
 class QdTree:
     """spec.layout.clustering.qdTree: how trees of cuts are found."""
 
@@ -84,6 +94,8 @@ class QdTree:
     """Rows that a leaf has at least; None: by the size of files."""
     block_column: str | None = None
     """Column that gets the number of each row's leaf; None for none."""
+    replica: ReplicaSpec | None = None
+    """A second table, laid out by another tree; None for none."""
 
 
 @dataclass(frozen=True, slots=True)

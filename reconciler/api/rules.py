@@ -105,6 +105,13 @@ RULES: tuple[Rule, ...] = (
         reads=("mode",), asks=("qdTree",),
     ),
     Rule(
+        POLICY, "spec.layout.clustering.qdTree", "replica",
+        "a table with block ids has no replica",
+        lambda it: "replica" not in it or "blockColumn" not in it,
+        asks=("replica", "blockColumn"),
+        hint="name blockColumn or replica, not both",
+    ),
+    Rule(
         POLICY, "spec.budgets[]", "duration", "schedule and duration go together",
         lambda it: ("schedule" in it) == ("duration" in it),
         asks=("schedule", "duration"),

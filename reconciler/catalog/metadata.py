@@ -116,6 +116,7 @@ def table_metadata_of(metadata: Any) -> TableMetadata:
         int(metadata.default_spec_id),
         _log(metadata),
         columns=frozenset(metadata.schema().field_ids),
+        schema_id=int(metadata.current_schema_id),
     ).with_schema(json.loads(metadata.schema().model_dump_json()))
 
 
@@ -141,6 +142,7 @@ def _log(metadata: Any) -> SnapshotLog:
             item.parent_snapshot_id,
             int(item.timestamp_ms),
             dict(item.summary.additional_properties) if item.summary is not None else {},
+            item.summary.operation.value if item.summary is not None else "",
         )
         for item in metadata.snapshots
     )

@@ -1,7 +1,9 @@
-"""`layoutctl route`: the query with a condition on block ids, for engines that know only bounds."""
+"""`layoutctl route`: the query as it reads least, for engines that know only bounds: of the table's
+replica, or with a condition on block ids."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,16 +42,23 @@ def register(app: typer.Typer) -> None:
         output: Format = Output.TABLE,
         timeout: Timeout = 30.0,
     ) -> None:
-        """Print a SELECT with a condition on the block ids of the table's tree of cuts."""
+        """Print a SELECT as it reads least: of the replica, or with a condition on block ids."""
         from reconciler.catalog.discover import resolve_levels
         from reconciler.catalog.observe import observe_table
         from reconciler.cli.shared import catalogs_under
+        from reconciler.errors import UnavailableError, UserError
+        from reconciler.loop.route import replica_named
         from reconciler.loop.route import route as routed
         from reconciler.state.state import cache_directory
 
         config, levels = resolve_levels(table, catalog, catalogs_under(file))
         seen = observe_table(config, levels, cache_directory(), timeout=timeout)
-        _print(seen, routed(seen, query, dialect, _zone(zone)), output)
+        named = replica_named(seen)
+        other = None
+        if named is not None:
+            with contextlib.suppress(UserError, UnavailableError):
+                other = observe_table(config, named, cache_directory(), timeout=timeout)
+        _print(seen, routed(seen, query, dialect, _zone(zone), other), output)
 
 
 def _zone(name: str | None) -> dt.tzinfo | None:
@@ -68,6 +77,10 @@ def _zone(name: str | None) -> dt.tzinfo | None:
 
 
 def _print(seen: Observation, found: Routed, output: Output) -> None:
+    if found.replica:
+        sys.stderr.write(f"{seen.name}: reads {found.replica}\n")
+    elif found.not_replica:
+        sys.stderr.write(f"{seen.name}: not the replica: {found.not_replica}\n")
     for number, read in enumerate(found.reads, start=1):
         for line in _lines(seen.name, read, number if len(found.reads) > 1 else 0):
             sys.stderr.write(line + "\n")
@@ -99,6 +112,8 @@ def document(table: str, found: Routed) -> dict[str, Any]:
         "table": table,
         "snapshotId": None if found.snapshot_id is None else str(found.snapshot_id),
         "column": found.column or None,
+        "replica": found.replica or None,
+        "notReplica": found.not_replica or None,
         "changed": found.changed,
         "query": found.sql,
         "reads": [

@@ -72,6 +72,9 @@ class LocalBackend:
     def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> EngineTable:
         return EngineTable(LiveTable(catalog, identifier), self._cache)
 
+    def copies(self, catalog: CatalogConfig, table: tuple[str, ...], name: str) -> backend.Copies:
+        raise _needs_spark(".".join((catalog.name, *table)), f"{name} is a copy of its rows")
+
     def cancel(self, names: Iterable[str]) -> None:
         """Do nothing: a task looks at its attempt, and is killed."""
 
@@ -217,18 +220,18 @@ class LocalBackend:
     ) -> Iterator[Mapping[tuple[str, int], Delete]]:
         odd = sorted(one.path for one in files if one.format not in ("PARQUET", "PUFFIN"))
         if odd:
-            raise _needs_spark(attempt, f"{odd[0]} is in ORC or Avro")
+            raise _needs_spark(attempt.name, f"{odd[0]} is in ORC or Avro")
         yield {file.identity: delete_of(file) for file in files}
 
     def delete_entries(
         self, attempt: Attempt, tasks: Tasks, files: Sequence[hidden.Written]
     ) -> list[DeleteFile]:
-        raise _needs_spark(attempt, "delete files are written")
+        raise _needs_spark(attempt.name, "delete files are written")
 
     def reads(
         self, attempt: Attempt, files: Sequence[DeleteFile], new: Sequence[hidden.Written]
     ) -> bool:
-        raise _needs_spark(attempt, "delete files are written")
+        raise _needs_spark(attempt.name, "delete files are written")
 
     @contextlib.contextmanager
     def written_otherwise(
@@ -240,7 +243,7 @@ class LocalBackend:
         base: str,
         order_id: int,
     ) -> Iterator[tuple[WrittenFile, ...]]:
-        raise _needs_spark(attempt, "its rows cannot be written by this engine")
+        raise _needs_spark(attempt.name, "its rows cannot be written by this engine")
         yield ()
 
     def pinpointed(self, attempt: Attempt, number: int, tasks: Tasks, error: Exception) -> None:
@@ -254,9 +257,9 @@ def _found(task: hidden.Task, opening: Opening | None) -> hidden.Found | Failure
     return guarded(lambda: hidden.found(task, opening))
 
 
-def _needs_spark(attempt: Attempt, why: str) -> UnsupportedError:
+def _needs_spark(name: str, why: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{attempt.name} needs Spark: {why}",
+        f"{name} needs Spark: {why}",
         details=("Nothing of this step was committed.",),
         do="run it with --engine Spark, or set spec.engine.type to Spark",
     )

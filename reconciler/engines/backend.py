@@ -27,6 +27,7 @@ from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
 from reconciler.rewrite.witness import Seen, Work
 from reconciler.rewrite.witness import Table as Shape
+from reconciler.table.cut_tree import Tree
 from reconciler.table.retention import MAIN, Ref, SnapshotLog
 from reconciler.table.schema import SpecField
 
@@ -322,6 +323,43 @@ class Table(History, Storage, Manifests, Protocol):
         ...
 
 
+class Copies(Protocol):
+    """Another table with the rows of a table of the same namespace, which the engine writes."""
+
+    def found(self) -> Table | None:
+        """Return the other table, None if there is none of its name."""
+        ...
+
+    def write_all(
+        self, tree: Tree, target_bytes: int, properties: Mapping[str, str], name: str
+    ) -> None:
+        """Make or replace it with all rows, each leaf of the tree in files of its own. name: of the
+        engine's jobs (`Backend.spent`)."""
+        ...
+
+    def write_appended(self, tree: Tree, between: tuple[int, int], files: int, name: str) -> None:
+        """Append the rows that were appended to the table between two snapshots, the first of them
+        excluded. name: of the engine's jobs."""
+        ...
+
+    def every_task(self, snapshot_id: int) -> Tasks:
+        """Return all live data files of a snapshot of the table, with their deletes."""
+        ...
+
+    def held_bytes(self) -> int:
+        """Return the bytes of all files that some snapshot of the other table holds."""
+        ...
+
+    def empty(self) -> None:
+        """Remove all rows of the other table, its history and its files."""
+        ...
+
+    def expire(self, younger_ms: int) -> None:
+        """Remove the snapshots of the other table but its head and younger ones, with their
+        files."""
+        ...
+
+
 class Backend(Protocol):
     """An engine on this machine or in a cluster. An attempt is a `schedule.attempt.Attempt`, which
     has its engine."""
@@ -339,6 +377,10 @@ class Backend(Protocol):
         ...
 
     def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> Table: ...
+
+    def copies(self, catalog: CatalogConfig, table: tuple[str, ...], name: str) -> Copies:
+        """Return what copies the rows of a table to the table of this name beside it."""
+        ...
 
     def cancel(self, names: Iterable[str]) -> None:
         """End the work of these names: attempt/number/step."""

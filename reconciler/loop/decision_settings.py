@@ -39,6 +39,7 @@ from reconciler.loop.audits import audited
 from reconciler.loop.history import History
 from reconciler.loop.migration import migration_of
 from reconciler.loop.ports import Evidence
+from reconciler.loop.replica_settings import replica_settings
 from reconciler.plan.budget import Budget
 from reconciler.plan.conflicts import Conflicts
 from reconciler.plan.ledger import (
@@ -147,6 +148,7 @@ def _asked_for(
     return Settings(
         mode=clustering.mode.value,
         trees=_trees(clustering.qd_tree),
+        replica=replica_settings(clustering.qd_tree, observation.metadata.log),
         ordering=ordering_of(clustering.curve.value, sort_key(policy, observation.schema)),
         apply_to_writes=clustering.apply_to_writes,
         alpha=alpha,

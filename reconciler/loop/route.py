@@ -1,4 +1,5 @@
-"""Routes a query: adds a condition on block ids to each read of a table, where that is safe.
+"""Routes a query: lets it read the table's replica where that has the same rows and costs less, or
+adds a condition on block ids to each read of the table, where that is safe.
 
 The result is true for the snapshot that was looked at, and for rows that others append without ids
 afterwards. Whoever updates rows copies ids: route the query again after that.
@@ -13,11 +14,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import UserError
-from reconciler.queries.block_routing import Kept, Unroutable, ids_to_read
+from reconciler.queries.block_routing import Kept, Unroutable, admitted, ids_to_read
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.predicate import TRUE, Predicate
+from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.block_ids import BlockIds, block_ids_of
-from reconciler.workload_log import routed_query
+from reconciler.table.replica import (
+    Replica,
+    Standing,
+    columns_differ,
+    line_of,
+    not_the_recorded,
+    replica_of,
+    standing,
+)
+from reconciler.workload_log import exchanged_table, routed_query
 from reconciler.workload_log.routed_query import Parsed, Reference
 from reconciler.workload_log.sql import Session, Skipped, SqlReader, check_dialect
 from reconciler.workload_log.tables import KnownTable, SchemaMap
@@ -61,21 +72,31 @@ class Routed:
     """The snapshot that it is true for; None for an empty table."""
     reads: tuple[RoutedRead, ...]
     """The reads of the table, in the order of the text."""
+    replica: str = ""
+    """The replica that the query reads instead of the table, "" if it reads the table."""
+    not_replica: str = ""
+    """Why it does not read the replica, "" if it does, or if there is none."""
 
     @property
     def changed(self) -> bool:
         return any(not read.reason for read in self.reads)
 
 
-def route(
-    observation: Observation, sql: str, dialect: str = "spark", zone: dt.tzinfo | None = None
-) -> Routed:
-    """Return the query with a condition on block ids for each read of the table where that leaves
-    ids out.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A query on a table."""
 
-    zone: the time zone of the session that will run it; without one, conditions that depend on it
-    do not count. Raises UserError if the text is not one query that reads this table.
-    """
+    observation: Observation
+    """The table."""
+    reader: SqlReader
+    """Knows it, and the dialect."""
+    query: Parsed
+    """The query."""
+    zone: dt.tzinfo | None
+    """The session's time zone; None if that is not known."""
+
+
+def _asked(observation: Observation, sql: str, dialect: str, zone: dt.tzinfo | None) -> _Asked:
     name = (observation.catalog, *observation.identifier)
     table = KnownTable(observation.uuid, observation.name, observation.schema)
     reader = SqlReader(check_dialect(dialect), SchemaMap({name: table}))
@@ -85,6 +106,106 @@ def route(
             f"the query does not read {observation.name}",
             do=f"write SELECT ... FROM {observation.name} WHERE ...; --dialect is {dialect}",
         )
+    return _Asked(observation, reader, query, zone)
+
+
+def route(
+    observation: Observation,
+    sql: str,
+    dialect: str = "spark",
+    zone: dt.tzinfo | None = None,
+    replica: Observation | None = None,
+) -> Routed:
+    """Return the query as it reads least: of the table's replica, or with a condition on block ids
+    for each read of the table where that leaves ids out.
+
+    zone: the time zone of the session that will run it; without one, conditions that depend on it
+    do not count. replica: the table that `replica_named` names, None where it is not there. Raises
+    UserError if the text is not one query that reads this table.
+    """
+    asked = _asked(observation, sql, dialect, zone)
+    routed = _by_ids(asked, sql)
+    record = replica_of(observation.properties)
+    if record is None:
+        return routed
+    why = _not_usable(record, observation, replica)
+    why = why or exchanged_table.why_not(sql, asked.query, asked_levels(observation))
+    if why or replica is None:
+        return replace(routed, not_replica=why)
+    parsed_again = _asked(observation, sql, dialect, zone)  # conditions were added to the other
+    text = exchanged_table.exchanged(
+        sql, parsed_again.query, record.table, parsed_again.reader.dialect
+    )
+    if text is None:
+        return replace(routed, not_replica=routed_query.UNSAFE)
+    first, second = _load(parsed_again), _load(_asked(replica, text, dialect, zone))
+    if routed.changed:
+        first = [_Load(read.files_after, read.bytes_after) if not read.reason else one
+                 for read, one in zip(routed.reads, first, strict=True)]  # fmt: skip
+    if _price(second) >= _price(first):
+        return replace(routed, not_replica="the table costs the query no more")
+    reads = tuple(
+        RoutedRead((), before.files, after.files, before.bytes, after.bytes)
+        for before, after in zip(first, second, strict=True)
+    )
+    return Routed(text, "", observation.snapshot_id, reads, replica=replica.name)
+
+
+def replica_named(observation: Observation) -> tuple[str, ...] | None:
+    """Return the levels of the table's replica; None without one."""
+    record = replica_of(observation.properties)
+    return None if record is None else (*observation.identifier[:-1], record.table)
+
+
+def asked_levels(observation: Observation) -> tuple[str, ...]:
+    """Return catalog and namespace of a table."""
+    return (observation.catalog, *observation.identifier[:-1])
+
+
+def _not_usable(record: Replica, seen: Observation, replica: Observation | None) -> str:
+    """Return why the replica may have other rows than the table, "" if it has the same."""
+    found = standing(record, seen.metadata)
+    if found.standing is not Standing.FRESH:
+        return found.why
+    if replica is None:
+        return "there is no table of its name, or it cannot be read"
+    why = not_the_recorded(
+        record, replica.uuid, replica.metadata.schema_id, line_of(replica.metadata.log.main)
+    )
+    if not why and columns_differ(seen.schema, replica.schema):
+        return "it has other columns than the table"
+    return why
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What a read opens. files: their number; bytes: of these."""
+
+    files: int
+    bytes: int
+
+
+def _load(asked: _Asked) -> list[_Load]:
+    """Return what each read opens, by bounds and partitions."""
+    files, found = asked.observation.files, []
+    for number, reference in enumerate(asked.query.references):
+        predicate = None if reference.why_not else _predicate(
+            asked.reader, reference, asked.query, number, asked.observation, asked.zone
+        )  # fmt: skip
+        chosen = slice(None) if predicate is None else admitted(files, *predicate)
+        sizes = files.bytes[chosen]
+        found.append(_Load(len(sizes), int(sizes.sum())))
+    return found
+
+
+def _price(reads: Sequence[_Load]) -> int:
+    return sum(one.bytes + OPEN_BYTES * one.files for one in reads)
+
+
+def _by_ids(asked: _Asked, sql: str) -> Routed:
+    """Return the query with conditions on block ids."""
+    observation, reader, query = asked.observation, asked.reader, asked.query
+    zone = asked.zone
     snapshots = (*observation.ancestry, *observation.other_snapshots)
     blocks = block_ids_of(observation.metadata.properties, snapshots)
     field = None if blocks is None else observation.schema.by_id.get(blocks.field_id)

@@ -75,6 +75,10 @@ _ACTION = {
         "trees": {"type": "array", "items": {"type": "string", "pattern": "^[0-9a-f]{64}$"}},
         "treesDropped": {"type": "array", "items": _TEXT},
         "blockColumn": _TEXT,
+        "replica": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+        "source": {"type": "string", "pattern": "^[0-9]{1,19}$"},
+        "budgetBytes": _COUNT,
+        "appends": {"type": "boolean"},
         "targetBytes": _COUNT,
         "rowGroupBytes": _COUNT,
         "properties": {

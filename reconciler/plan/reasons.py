@@ -18,6 +18,8 @@ NO_SAMPLE = "NoSample"
 NO_TREE = "NoTree"
 NOT_INSTALLED = "PackageNotInstalled"
 NO_BLOCK_IDS = "NoBlockIds"
+NO_REPLICA = "NoReplica"
+REPLICA_WAITS = "ReplicaWaits"
 NOT_PRUNABLE = "NotPrunable"
 WELL_CLUSTERED = "WellClustered"
 WINDOW_MOVED = "WindowMovedPast"
@@ -83,6 +85,8 @@ SENTENCES = {
     "sides, or Spark has to write the table",
     NOT_INSTALLED: "a package is not installed",
     NO_BLOCK_IDS: "rows of the trees get no block ids",
+    NO_REPLICA: "the table cannot have a replica, or none helps",
+    REPLICA_WAITS: "files of the table are rewritten first; a later plan sees what they leave",
     NO_SAMPLE: "column bounds do not show a saving; a sample of its files might",
     NOT_PRUNABLE: MATCHES_MOST,
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",

@@ -108,6 +108,11 @@ def ids_to_read(
     return Kept(ids, admitted, admitted & (held.nulls | kept), not whole, tuple(notes))
 
 
+def admitted(files: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals]) -> Bool:
+    """Return whether bounds and partition of each file admit one query, bool[files]."""
+    return _admitted(files, simplify(push_not(predicate), files.schema), literals)
+
+
 def _why_all(blocks: BlockIds, keys: tuple[str, ...], files: int) -> str:
     unread = [f"{key}: {blocks.unread[key]}" for key in keys if key in blocks.unread]
     some = f"{plural(files, 'file')} may hold any id of a range"

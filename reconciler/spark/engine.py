@@ -30,6 +30,7 @@ from reconciler.spark.commit import table
 from reconciler.spark.commit.reading import written_files
 from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.deletes import by_engine, left_out
+from reconciler.spark.fallback import replica_rows
 from reconciler.spark.schedule import damage, entries, witness_work
 from reconciler.spark.schedule import tasks as tasks_of_spark
 from reconciler.spark.schedule.fallen_back import overridden, written_by_spark
@@ -54,6 +55,13 @@ class JavaBackend:
 
     def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> JavaTable:
         return table.load(self.spark, iceberg.qualified(catalog, identifier))
+
+    def copies(
+        self, catalog: CatalogConfig, table: tuple[str, ...], name: str
+    ) -> replica_rows.JavaCopies:
+        levels = (*table[:-1], name)
+        source, other = (iceberg.qualified(catalog, one) for one in (table, levels))
+        return replica_rows.JavaCopies(self.spark, source, other)
 
     def cancel(self, names: Iterable[str]) -> None:
         self.spark.cancel(names)

@@ -43,6 +43,8 @@ class TableMetadata:
     for what holds others. Empty if they were not read."""
     identifiers: frozenset[int] = frozenset()
     """Ids of the identifier fields."""
+    schema_id: int = 0
+    """Id of the current schema."""
 
     def dropped(self, columns: Iterable[int]) -> int | None:
         """Return the first of these field ids that the schema does not have; None for none."""

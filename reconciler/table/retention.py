@@ -26,12 +26,18 @@ new plan every minute."""
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """parent: None for a root. summary: as the commit wrote it."""
+    """A retained snapshot, as retention and replicas judge it."""
 
     id: int
+    """Its id."""
     parent: int | None
+    """Id of the snapshot that it was made on; None for a root."""
     timestamp_ms: int
+    """Its commit time in epoch milliseconds."""
     summary: Mapping[str, str] = field(default_factory=dict)
+    """As the commit wrote it."""
+    operation: str = ""
+    """"append", "overwrite", "replace" or "delete"; "" if missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,7 @@ def _snapshot(body: Mapping[str, Any]) -> Snapshot:
         None if parent is None else int(parent),
         int(body["timestamp-ms"]),
         dict(body.get("summary") or {}),
+        str((body.get("summary") or {}).get("operation", "")),
     )
 
 

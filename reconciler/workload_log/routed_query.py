@@ -332,9 +332,9 @@ def inserted(
     ]  # fmt: skip
     for reference, node, condition in reads:
         _add(node, condition, to_join=reference.select_where is None)
-    wanted = _canonical(parsed.query)
+    wanted = canonical(parsed.query)
     texts = (_edited(sql, edits) for edits in variants)
-    return next((text for text in texts if text and _is(text, wanted, dialect)), None)
+    return next((text for text in texts if text and is_query(text, wanted, dialect)), None)
 
 
 def _edited(sql: str, edits: Sequence[list[tuple[int, str]] | None]) -> str | None:
@@ -347,13 +347,13 @@ def _edited(sql: str, edits: Sequence[list[tuple[int, str]] | None]) -> str | No
     return sql
 
 
-def _is(sql: str, wanted: exp.Expr, dialect: str) -> bool:
+def is_query(sql: str, wanted: exp.Expr, dialect: str) -> bool:
     """Whether the text is one query with this canonical tree."""
     try:
         found = [one for one in sqlglot.parse(sql, dialect=dialect or None) if one]
     except (SqlglotError, RecursionError):
         return False
-    return len(found) == 1 and _canonical(found[0]) == wanted
+    return len(found) == 1 and canonical(found[0]) == wanted
 
 
 def _condition(
@@ -436,7 +436,7 @@ def _closing(tokens: Sequence[Token], number: int) -> int:
     return len(tokens) - 1
 
 
-def _canonical(query: exp.Expr) -> exp.Expr:
+def canonical(query: exp.Expr) -> exp.Expr:
     """Return the tree with the parts of each WHERE and ON in one order, without parentheses around
     them."""
     found = query.copy()

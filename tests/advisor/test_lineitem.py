@@ -17,12 +17,19 @@ from reconciler.advisor.advice import QD_TREE, AdviceInput, Settings, TreeSettin
 from reconciler.advisor.decide import decide
 from reconciler.plan import reasons
 from reconciler.plan.actions import action_from_canonical
+from reconciler.plan.actions.rewrite import Recluster
+from reconciler.plan.ordering import by_tree
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
+from reconciler.table.block_ids import COLUMN
+from reconciler.table.filetable import Float64
+from reconciler.table.replica import RECORD, Replica, WantedReplica
+from reconciler.table.retention import BRANCH, MAIN, Snapshot, SnapshotLog
+from reconciler.table.retention import Ref as BranchRef
 from reconciler.table.schema import Field, Schema
 
 DAY = 86_400_000
@@ -161,6 +168,86 @@ def test_trees_get_block_ids_where_the_policy_names_a_free_column(lineitem, take
     assert action_from_canonical({**body, "trees": texts}) == first
 
 
+HEAD = Snapshot(2, 1, 10 * DAY, operation="append")
+LOG = SnapshotLog((Snapshot(1, None, 0, operation="append"), HEAD), (BranchRef(MAIN, BRANCH, 2),))
+
+
+def _with_replica(lineitem, wanted, **more):
+    return Settings(
+        mode="None", trees=TreeSettings(climbs=False), open_bytes=1_000, replica=wanted,
+        target_bytes=lineitem.row_width * ROWS_PER_FILE, now_ms=11 * DAY,
+        row_group_bytes=lineitem.row_width * ROWS_PER_FILE,
+        metadata=replace(Settings().metadata, log=LOG, **more),
+    )  # fmt: skip
+
+
+def test_a_replica_is_planned_with_what_routed_queries_then_read(lineitem):
+    work, wanted = _log(lineitem), WantedReplica("copy", 1 << 40)
+    settings = _with_replica(lineitem, wanted)
+    (item,) = _advise(lineitem, work, settings).actions
+    action, predicted = item.action, item.predicted
+    assert (action.kind, action.source, action.appends) == ("BuildReplica", 2, False)
+    assert action_from_canonical({**action.canonical(), "tree": action.tree.text}) == action
+    assert predicted.bytes_in == lineitem.file_table().total_bytes
+    laid = Recluster(
+        inputs=tuple(sorted(lineitem.file_table().path.tolist())), ordering=by_tree(action.tree),
+        target_bytes=settings.target_bytes, row_group_bytes=settings.row_group_bytes,
+    )  # fmt: skip
+    copy = lineitem.apply(laid, settings.now_ms)
+    least = sum(
+        float(demand.weight @ np.minimum(now, then))
+        for demand, now, then in zip(
+            demands(work, SCHEMA, settings.horizon_ms),
+            _readings(lineitem, work, settings), _readings(copy, work, settings), strict=True,
+        )
+    )  # fmt: skip
+    assert predicted.read_after == pytest.approx(least, rel=0.10)
+    assert least < 0.3 * predicted.read_now
+
+
+def test_why_there_is_no_replica_is_said(lineitem):
+    work, size = _log(lineitem), lineitem.file_table().total_bytes
+    roomy = WantedReplica("copy", 1 << 40)
+    settings = _with_replica(lineitem, roomy)
+
+    def reason(changed):
+        advice = _advise(lineitem, work, changed)
+        assert advice.actions == ()
+        return {item.reason for item in advice.rejected}
+
+    small = replace(roomy, budget_bytes=size - 1)
+    assert reason(replace(settings, replica=small)) == {reasons.NO_REPLICA}
+    busy = replace(roomy, changed_ms=60_000.0)
+    assert reason(replace(settings, replica=busy)) == {reasons.NO_REPLICA}
+    overwritten = replace(roomy, rebuilt_ms=3_600_000.0)
+    assert reason(replace(settings, replica=overwritten)) == {reasons.BELOW_COST}
+    assert reason(replace(settings, most_bytes=size - 1)) == {reasons.LARGER_THAN_BUDGET}
+    owned = {"properties": {COLUMN: "1"}, "tops": {"l_orderkey": (1, "int")}}
+    assert reason(_with_replica(lineitem, roomy, **owned)) == {reasons.NO_REPLICA}
+    first = _advise(lineitem, work, replace(settings, mode=QD_TREE))
+    assert first.actions and all(item.action.kind != "BuildReplica" for item in first.actions)
+    assert reasons.REPLICA_WAITS in {item.reason for item in first.rejected}
+
+
+def test_a_replica_is_extended_by_appends_until_they_are_a_quarter_of_it(lineitem):
+    work, size = _log(lineitem), lineitem.file_table().total_bytes
+    settings = _with_replica(lineitem, WantedReplica("copy", 1 << 40))
+    tree = _advise(lineitem, work, settings).actions[0].action.tree
+
+    def actions(source, held, built):
+        record = Replica("copy", "u", 9, source, 0, tree, built, held, 0)
+        found = _with_replica(
+            lineitem, WantedReplica("copy", 1 << 40), properties={RECORD: record.text}
+        )
+        return [item.action for item in _advise(lineitem, work, found).actions]
+
+    assert actions(2, size, size) == []
+    (more,) = actions(1, int(size * 0.9), int(size * 0.9))
+    assert more.appends and more.tree == tree and more.source == 2
+    (anew,) = actions(1, int(size * 0.9), int(size * 0.5))
+    assert not anew.appends
+
+
 def test_no_tree_is_planned_where_spark_has_to_write(lineitem):
     metadata = replace(
         Settings().metadata, properties={"write.parquet.compression-codec": "brotli"}
@@ -183,8 +270,12 @@ def _advise(table: SimulatedTable, work: Workload, settings: Settings):
 
 
 def _read(table: SimulatedTable, work: Workload, settings: Settings) -> float:
+    asked = demands(work, SCHEMA, settings.horizon_ms)
+    read = _readings(table, work, settings)
+    return sum(float(d.weight @ own) for d, own in zip(asked, read, strict=True))
+
+
+def _readings(table: SimulatedTable, work: Workload, settings: Settings) -> list[Float64]:
+    """Return the bytes that each query of each shape reads."""
     view = table_view(table.file_table(), table.row_groups(), None, settings.row_group_bytes)
-    return sum(
-        float(d.weight @ read_shape(view, d).bytes)
-        for d in demands(work, SCHEMA, settings.horizon_ms)
-    )
+    return [read_shape(view, d).bytes for d in demands(work, SCHEMA, settings.horizon_ms)]

@@ -19,6 +19,7 @@ from reconciler.errors import EXIT_BLOCKED, EXIT_USER, ReconcilerError
 from reconciler.plan.actions import KINDS
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.build_replica import BuildReplica
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -166,6 +167,12 @@ def _dropped(bench: Bench) -> Made:
     return name, Discard(BRANCH, (held.snapshot_id,))
 
 
+def _copied(bench: Bench) -> Made:
+    name = _table(bench)
+    head = int(bench.table(name).currentSnapshot().snapshotId())
+    return name, BuildReplica(f"{name}_copy", TREE, head, 1 << 30, 1 << 20)
+
+
 TREE = made((Cut(1, 3), None, None), [0, 0])
 MADE: dict[type[Action], Callable[[Bench], Made]] = {
     BinPack: _rewrite(BinPack),
@@ -188,6 +195,7 @@ MADE: dict[type[Action], Callable[[Bench], Made]] = {
     ),
     SetSortOrder: lambda bench: (_table(bench, 1), SetSortOrder((SortColumn(1),))),
     SetBlockColumn: lambda bench: (_table(bench, 1), SetBlockColumn("b", (TREE,))),
+    BuildReplica: _copied,
     Publish: _held,
     Discard: _dropped,
 }  # fmt: skip
@@ -313,7 +321,7 @@ IN_PARTS = (
     RemoveOrphans, RemoveSpecs,
 )  # fmt: skip
 BY_COLUMN = (Cluster, Recluster, Migrate, AddSpec, SwitchSpec, SetSortOrder, SetBlockColumn,
-             Publish)  # fmt: skip
+             BuildReplica, Publish)  # fmt: skip
 
 
 def _cases() -> Iterator[Any]:

@@ -108,7 +108,8 @@ def test_a_log_is_read_from_metadata_as_the_specification_writes_it() -> None:
         "refs": {"b": {"snapshot-id": 1, "type": "branch", "min-snapshots-to-keep": 4}},
     }
     found = snapshot_log(body)
-    assert found.main == (Snapshot(2, 1, 6), Snapshot(1, None, 5, {"operation": "append"}))
+    first = Snapshot(1, None, 5, {"operation": "append"}, "append")
+    assert found.main == (Snapshot(2, 1, 6), first)
     assert set(found.refs) == {Ref(MAIN, BRANCH, 2), Ref("b", BRANCH, 1, 4, None)}
     assert snapshot_log({"current-snapshot-id": -1}).main == ()
 

@@ -57,13 +57,9 @@ def found_for(
     either, because readers do not agree on their order. known: what Woodblock has found. The same
     arguments give the same tree.
     """
-    schema = pool.files.schema
-    unbounded |= {field for field in pool.columns if schema.by_id[field].type == UUID}
-    weights = [demand.executions * _row_bytes(pool.files, demand) for demand in demands]
-    boxes = boxes_of(pool, demands, weights, unbounded)
-    if not boxes.columns or not boxes.weight.sum():
+    problem = problem_for(pool, demands, unbounded)
+    if problem is None:
         return None
-    problem = problem_of(boxes, pool.weight)
     least = least_rows(pool, target_bytes, wanted.least_rows)
     root = root_of(problem)
     if wanted.climbs:
@@ -76,6 +72,20 @@ def found_for(
         if training.name in known:
             root, training = better(training, known[training.name]), None
     return Found(tree_of_nodes(problem, root), training) if root.children else None
+
+
+def problem_for(
+    pool: Pool, demands: Sequence[Shape], unbounded: frozenset[int] = frozenset()
+) -> Problem | None:
+    """Return a pool's rows and the queries in numbers, where a query costs the bytes that it reads
+    of each row; None where no query can be cut. unbounded: as in `found_for`."""
+    schema = pool.files.schema
+    unbounded |= {field for field in pool.columns if schema.by_id[field].type == UUID}
+    weights = [demand.executions * _row_bytes(pool.files, demand) for demand in demands]
+    boxes = boxes_of(pool, demands, weights, unbounded)
+    if not boxes.columns or not boxes.weight.sum():
+        return None
+    return problem_of(boxes, pool.weight)
 
 
 def better(training: Training, codes: Sequence[int]) -> Node:

@@ -7,6 +7,7 @@ from typing import Any
 
 from reconciler.engines.actions.audited import DiscardExecutor, PublishExecutor
 from reconciler.engines.actions.base import Executor
+from reconciler.engines.actions.build_replica import ReplicaExecutor
 from reconciler.engines.actions.deletes import (
     CompactExecutor,
     ConvertExecutor,
@@ -25,6 +26,7 @@ from reconciler.engines.actions.upgrade_format import UpgradeExecutor
 from reconciler.engines.schedule.run import Run
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.build_replica import BuildReplica
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -57,6 +59,7 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     CompactDeletes: CompactExecutor,
     RemoveDanglingDeletes: RemoveDanglingExecutor,
     SwitchSpec: SwitchSpecExecutor,
+    BuildReplica: ReplicaExecutor,
     RewriteManifests: ManifestsExecutor,
     ExpireSnapshots: ExpireExecutor,
     RemoveSpecs: RemoveSpecsExecutor,

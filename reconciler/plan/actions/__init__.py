@@ -7,6 +7,7 @@ from typing import Any
 
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.build_replica import BuildReplica
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
@@ -29,8 +30,8 @@ KINDS: Mapping[str, type[Action]] = {
     for kind in (
         SetProperties, SetSortOrder, UpgradeFormat, SetBlockColumn, AddSpec, Migrate, SwitchSpec,
         BinPack, Cluster, Recluster, ApplyDeletes, ConvertDeletes, CompactDeletes,
-        RemoveDanglingDeletes, RewriteManifests, ExpireSnapshots, RemoveSpecs, RemoveOrphans,
-        Publish, Discard,
+        RemoveDanglingDeletes, BuildReplica, RewriteManifests, ExpireSnapshots, RemoveSpecs,
+        RemoveOrphans, Publish, Discard,
     )
 }  # fmt: skip
 

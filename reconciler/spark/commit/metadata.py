@@ -26,6 +26,7 @@ def facts(table: Any) -> Facts:
             specs.terms(table),
             int(table.spec().specId()),
             columns=frozenset(json.loads(table.schema().idToName().keySet().toString())),
+            schema_id=int(table.schema().schemaId()),
         )
     )
 

@@ -119,6 +119,11 @@ def scan_tasks(
     return _with_files(spark, table, tasks, paths, bare)
 
 
+def every_task(spark: Any, table: Any, snapshot_id: int) -> ScanTasks:
+    """Return the tasks of all live data files of the snapshot, with their deletes."""
+    return _with_files(spark, table, planned_tasks(spark, table, snapshot_id, ()))
+
+
 def planned_tasks(spark: Any, table: Any, snapshot_id: int, columns: Collection[int]) -> Any:
     """Return a java.util.List of the snapshot's tasks, with all deletes that a reader must
     apply."""

@@ -1,0 +1,221 @@
+"""A replica holds the source's rows in the leaves of its tree, and only a record of two compared
+snapshots makes it one: after appends, deletes, foreign writes and builds that ended half-way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+import pytest
+
+from reconciler.catalog.observe import observe_table
+from reconciler.engines.actions import build_replica
+from reconciler.errors import BlockedError, VerificationError
+from reconciler.plan.actions.build_replica import BuildReplica
+from reconciler.plan.actions.state import Validity
+from reconciler.plan.execution import COMMITTED, FAILED
+from reconciler.spark.commit.table import JavaTable
+from reconciler.spark.fallback.replica_rows import JavaCopies
+from reconciler.table.replica import (
+    Replica,
+    Standing,
+    line_of,
+    not_the_recorded,
+    replica_of,
+    standing,
+)
+from tests.spark.tables import Bench, intact
+from tests.spark.test_trees import COLUMNS, LEAF, ROWS, TREE
+
+pytestmark = pytest.mark.spark
+ROOM = 1 << 30
+
+
+def _source(bench: Bench, version: int = 2, parts: str = "") -> str:
+    name = bench.create(COLUMNS, f"'format-version'='{version}'", partitioned=parts)
+    bench.fill(name, 4, 500, ROWS)
+    return name
+
+
+def _action(bench: Bench, name: str, **more: Any) -> BuildReplica:
+    head = int(bench.table(name).currentSnapshot().snapshotId())
+    made = BuildReplica(f"{name}_by_tree", TREE, head, ROOM, 1 << 20)
+    return replace(made, **more)
+
+
+def _built(bench: Bench, name: str, plan: str = "p-1", **more: Any) -> Replica | None:
+    bench.run(bench.request(name, _action(bench, name, **more), plan=plan))
+    return _record(bench, name)
+
+
+def _record(bench: Bench, name: str) -> Replica | None:
+    return replica_of(dict(bench.table(name).properties()))
+
+
+def _standing(bench: Bench, name: str) -> Standing:
+    seen = observe_table(bench.config, ("jobs", name), bench.directory / "cache")
+    record = replica_of(seen.properties)
+    assert record is not None
+    return standing(record, seen.metadata).standing
+
+
+def _copies(bench: Bench, name: str) -> JavaCopies:
+    return JavaCopies(bench.spark, bench.full(name), bench.full(f"{name}_by_tree"))
+
+
+def _rows(bench: Bench, name: str) -> Counter[str]:
+    return bench.rows(name)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_replica_has_the_rows_and_each_leaf_has_files_of_its_own(
+    bench: Bench, version: int
+) -> None:
+    name = _source(bench, version, "part")
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 50 = 7")
+    rows = _rows(bench, name)
+    record = _built(bench, name)
+    assert record is not None and record.table == f"{name}_by_tree"
+    assert _rows(bench, record.table) == rows
+    for file in bench.files(record.table):
+        path = file.file_path.removeprefix("file:")
+        leaves = duckdb.sql(f"SELECT count(DISTINCT {LEAF}) FROM '{path}'").fetchall()
+        assert leaves == [(1,)]
+    assert len(bench.files(record.table)) == TREE.leaves
+    assert _standing(bench, name) is Standing.FRESH
+    intact(bench, name, rows)
+    (charged,) = bench.ledger.outcomes()
+    assert (charged.state, charged.rows) == (COMMITTED, rows.total())
+    assert charged.cpu_seconds > charged.verify_cpu_seconds > 0.0
+    state = bench.run(bench.request(name, _action(bench, name))).actions[0].state
+    assert state is Validity.DONE
+
+
+def test_appended_rows_follow_and_anything_else_needs_a_whole_build(bench: Bench) -> None:
+    name = _source(bench)
+    first = _built(bench, name)
+    assert first is not None
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (9000, 1, NULL, 1.0, 'p0')")
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (9001, 99, 'shop-1', 2.0, 'p1')")
+    assert _standing(bench, name) is Standing.BEHIND
+    second = _built(bench, name, plan="p-2", appends=True)
+    assert second is not None and second.snapshot_id != first.snapshot_id
+    assert _rows(bench, second.table) == _rows(bench, name)
+    assert _standing(bench, name) is Standing.FRESH
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 9000")
+    assert _standing(bench, name) is Standing.STALE
+    refused = bench.run(bench.request(name, _action(bench, name, appends=True), plan="p-3"))
+    assert refused.actions[0].state is Validity.LOST
+    third = _built(bench, name, plan="p-4")
+    assert third is not None and _rows(bench, third.table) == _rows(bench, name)
+
+
+def test_a_replica_that_others_wrote_to_is_forgotten_and_built_again(bench: Bench) -> None:
+    name = _source(bench)
+    first = _built(bench, name)
+    assert first is not None
+    bench.sql(f"INSERT INTO {bench.full(first.table)} VALUES (1, 1, 'x', 1.0, 'p0')")
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (9000, 1, NULL, 1.0, 'p0')")
+    assert _built(bench, name, plan="p-2", appends=True) is None
+    again = _built(bench, name, plan="p-3")
+    assert again is not None and _rows(bench, again.table) == _rows(bench, name)
+
+
+def test_another_table_of_that_name_is_never_written_to(bench: Bench) -> None:
+    name = _source(bench)
+    other = _source(bench)
+    rows = _rows(bench, other)
+    with pytest.raises(BlockedError):
+        _built(bench, name, table=other)
+    assert _rows(bench, other) == rows and _record(bench, name) is None
+
+
+def test_no_build_goes_beyond_its_budget(bench: Bench) -> None:
+    name = _source(bench)
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    with pytest.raises(BlockedError):
+        _built(bench, name, budget_bytes=size - 1)
+    assert bench.ledger.outcomes() == [], "nothing was read"
+    assert _copies(bench, name).found() is None
+    first = _built(bench, name)
+    assert first is not None
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 0")
+    room = first.bytes + size // 2
+    again = _built(bench, name, plan="p-2", budget_bytes=room)
+    assert again is not None
+    held = _copies(bench, name).held_bytes()
+    assert held <= room, "the first one was emptied before the second was written"
+
+
+def test_an_old_replica_goes_at_once_where_both_turn_out_too_large(bench: Bench) -> None:
+    name = bench.create(COLUMNS, "'format-version'='2'")
+    bench.fill(name, 1, 500, ROWS)
+    first = _built(bench, name)
+    assert first is not None
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 0")
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    room = first.bytes + size
+    again = _built(bench, name, plan="p-2", budget_bytes=room)
+    assert again is not None and again.bytes > size, "the copy has more files, with a footer each"
+    assert _copies(bench, name).held_bytes() == again.bytes <= room
+    assert _rows(bench, again.table) == _rows(bench, name)
+
+
+def test_a_build_that_ends_half_way_is_no_replica(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _source(bench)
+    with monkeypatch.context() as patched:
+        patched.setattr(build_replica.ReplicaExecutor, "_compare", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            _built(bench, name)
+    assert _record(bench, name) is None
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    (charged,) = bench.ledger.outcomes()
+    assert (charged.state, charged.read_bytes) == (FAILED, size)
+    assert charged.cpu_seconds > 0.0, "a budget is charged with what Spark used"
+    assert _built(bench, name, plan="p-2") is not None
+    assert _rows(bench, f"{name}_by_tree") == _rows(bench, name)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [("CREATE OR REPLACE TABLE {} USING iceberg AS", VerificationError),
+     ("INSERT OVERWRITE {}", BlockedError)],
+    ids=("lost", "foreign"),
+)  # fmt: skip
+def test_rows_that_differ_make_no_record(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str, error: type[Exception]
+) -> None:
+    name = _source(bench)
+    first = _built(bench, name)
+    assert first is not None
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 0")
+    real = JavaCopies.write_all
+
+    def loses_one(copies: JavaCopies, *rest: Any) -> None:
+        real(copies, *rest)
+        copies.spark.sql(f"REFRESH TABLE {copies.name}")
+        rows = f"SELECT * FROM {copies.source} WHERE id <> 5"
+        copies.spark.sql(f"{how.format(copies.name)} {rows}")
+
+    monkeypatch.setattr(JavaCopies, "write_all", loses_one)
+    with pytest.raises(error):
+        _built(bench, name, plan="p-2")
+    made, record = _copies(bench, name).found(), _record(bench, name)
+    assert made is not None and _not_recorded(record, made) and record in (None, first)
+    assert (record is None) is (error is VerificationError)
+
+
+def _not_recorded(record: Replica | None, made: JavaTable) -> str:
+    """Return why a table is not the replica of the record."""
+    if record is None:
+        return "there is no record"
+    main = line_of(made.log().main)
+    return not_the_recorded(record, made.uuid(), made.schema_id(), main)
+
+
+def _killed(*args: object) -> int:
+    raise KeyboardInterrupt
