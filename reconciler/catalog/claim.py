@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.catalog.load import connect, describe, load_table, within
+from reconciler.catalog.load import connect, load_table, within
+from reconciler.catalog.not_found import describe
 from reconciler.errors import UnavailableError
 from reconciler.table.observation import quoted_name
 

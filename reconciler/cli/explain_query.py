@@ -55,10 +55,11 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
     none."""
     from dataclasses import replace
 
+    from reconciler.workload_log.dialects import check_dialect
     from reconciler.workload_log.skip_reasons import UNKNOWN_TABLES
-    from reconciler.workload_log.sql import Session, Skipped, SqlReader, check_dialect
-    from reconciler.workload_log.sql import unknown_columns as unknown
+    from reconciler.workload_log.sql import Session, Skipped, SqlReader
     from reconciler.workload_log.tables import KnownTable, SchemaMap
+    from reconciler.workload_log.unknown_columns import unknown_columns as unknown
 
     name = (observation.catalog, *observation.identifier)
     table = KnownTable(observation.uuid, observation.name, observation.schema)

@@ -95,14 +95,14 @@ def _look_at(
 
 def _one(seen: Observation, output: Output) -> str:
     from reconciler.cli.serialise import serialise
-    from reconciler.render import observe_text
+    from reconciler.render import observe_document, observe_text
 
     if output is Output.NAME:
         return seen.name + "\n"
     workload = _workload(seen)
     if output in (Output.JSON, Output.YAML):
         head = {"apiVersion": API_VERSION, "kind": "TableObservation"}
-        return serialise({**head, **observe_text.document(seen, workload)}, output)
+        return serialise({**head, **observe_document.document(seen, workload)}, output)
     if output is Output.MARKDOWN:
         return observe_text.markdown_table(seen, workload) + "\n"
     wide = output is Output.WIDE
@@ -191,13 +191,13 @@ def _many(
     config: CatalogConfig, levels: tuple[str, ...], tables: list[TableSummary], output: Output
 ) -> str:
     from reconciler.cli.serialise import serialise
-    from reconciler.render import observe_text
+    from reconciler.render import observe_document, observe_text
 
     ordered = observe_text.worst_first(tables)
     if output is Output.NAME:
         return "".join(f"{table.name}\n" for table in ordered)
     if output in (Output.JSON, Output.YAML):
-        items = [observe_text.summary_document(table) for table in ordered]
+        items = [observe_document.summary_document(table) for table in ordered]
         body = {"apiVersion": API_VERSION, "kind": "TableObservationList", "items": items}
         return serialise(body, output)
     if output is Output.MARKDOWN:

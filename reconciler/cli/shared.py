@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reconciler.plan.plan import Plan
     from reconciler.state.plan_store import PlanStore
     from reconciler.state.shared_state import SharedStore
-    from reconciler.state.state import Store
+    from reconciler.state.store import Store
 
 
 def actor_of(chosen: Selection, timeout: float, shared: bool) -> LocalActor:

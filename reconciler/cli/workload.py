@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from reconciler.errors import UserError
     from reconciler.queries.coverage import Coverage
     from reconciler.queries.shape import Shape, Workload
-    from reconciler.state.state import Store
+    from reconciler.state.store import Store
     from reconciler.table.observation import Observation
     from reconciler.workload_log.importing import Tally
     from reconciler.workload_log.tables import CatalogTables, KnownTable, TableSchemas
@@ -94,7 +94,7 @@ def register(app: typer.Typer) -> None:
         from reconciler.cli.shared import store_of
         from reconciler.queries.shape import workload_of
         from reconciler.state.movements import record_movements
-        from reconciler.workload_log.sql import check_dialect
+        from reconciler.workload_log.dialects import check_dialect
 
         documents = _documents(file)
         config = resolve_catalog(catalog, documents)
@@ -261,7 +261,7 @@ def _touched(
 
 def _logs(paths: Iterable[Path]) -> list[Path]:
     from reconciler.errors import UserError
-    from reconciler.workload_log.spark_events import event_logs
+    from reconciler.workload_log.event_log_files import event_logs
 
     found: list[Path] = []
     for path in paths:
@@ -308,7 +308,8 @@ def _import_one(
     levels: tuple[str, ...],
     zone: dt.tzinfo,
 ) -> Tally:
-    from reconciler.workload_log.spark_events import SparkEventImport, is_event_log
+    from reconciler.workload_log.event_log_files import is_event_log
+    from reconciler.workload_log.spark_events import SparkEventImport
     from reconciler.workload_log.sql import Session, SqlReader
     from reconciler.workload_log.sql_log import SqlLogImport
 

@@ -7,7 +7,6 @@ Writes name their writer (field manager) and their preconditions (resource versi
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from reconciler.errors import UserError
+from reconciler.kube.answers import APPLY, JSON, encoded, no_answer, refusal
 from reconciler.kube.connection import Connection
 from reconciler.kube.errors import (
     AlreadyExists,
@@ -27,7 +27,6 @@ from reconciler.kube.errors import (
     NotFound,
     QuotaExceeded,
     Unauthorized,
-    from_answer,
 )
 from reconciler.kube.events import EventLog
 from reconciler.kube.kinds import (
@@ -75,8 +74,6 @@ __all__ = [
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
-JSON = "application/json"
-APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -323,7 +320,7 @@ class Api:
         try:
             answer: dict[str, Any] = json.loads(response.data)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise _no_answer("the API server", error) from error
+            raise no_answer("the API server", error) from error
         return answer
 
     def _send(
@@ -342,7 +339,7 @@ class Api:
             place.kind.plural,
             subject=place.text,
             headers={"Accept": accept, "Content-Type": content, "User-Agent": OPERATOR_MANAGER},
-            body=None if body is None else _encoded(body, content),
+            body=None if body is None else encoded(body, content),
         )
 
     def _raw(
@@ -398,70 +395,15 @@ class Api:
             )
             status = int(response.status)
             if status >= 400:
-                raise _refusal(response, subject)
+                raise refusal(response, subject)
             return response
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _no_answer(subject, error) from error
+            raise no_answer(subject, error) from error
         finally:
             if self.observer is not None:
                 self.observer(verb, plural, status, time.monotonic() - started)
 
 
-def _encoded(body: Mapping[str, Any], content: str) -> bytes:
-    """Return the body as bytes; server-side apply reads YAML, of which not every JSON text is
-    valid."""
-    text = _json_as_yaml(body) if content == APPLY else json.dumps(body, separators=(",", ":"))
-    return text.encode()
-
-
-_ESCAPE = re.compile(r"\\(?:u(d[89ab]..)\\u(d[c-f]..)|.)")
-"""Any escape of a JSON string; groups: those of a character beyond the first 65,536."""
-
-
-def _json_as_yaml(plain: Any) -> str:
-    """Return JSON text that YAML reads too.
-
-    YAML has no surrogate pairs, but one escape of eight digits, and no unescaped DEL. Keys may have
-    up to 1,024 characters, escapes counted: the longest name that an API server accepts as a key
-    has 317.
-    """
-
-    def joined(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return match[0]
-        high, low = int(match[1], 16), int(match[2], 16)
-        return f"\\U{0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF):08x}"
-
-    return _ESCAPE.sub(joined, json.dumps(plain)).replace("\x7f", "\\x7f")
-
-
 def _selector(labels: Mapping[str, str] | None) -> dict[str, str]:
     parts = [f"{key}={value}" if value else key for key, value in sorted((labels or {}).items())]
     return {"labelSelector": ",".join(parts)} if parts else {}
-
-
-def _refusal(response: Any, subject: str) -> ApiError:
-    try:
-        document = json.loads(response.data)
-    except ValueError:
-        document = {}
-    asked = response.headers.get("Retry-After", "")
-    return from_answer(
-        int(response.status),
-        document if isinstance(document, dict) else {},
-        subject,
-        float(asked) if asked.isdigit() else None,
-    )
-
-
-def _no_answer(subject: str, error: Exception) -> ApiUnavailable:
-    import urllib3
-
-    cause = error.__cause__ or error
-    unavailable = ApiUnavailable(
-        f"{subject}: no answer from the API server",
-        details=(f"{type(cause).__name__}: {' '.join(str(cause).split())}"[:500],),
-        do="check that the cluster of the kubeconfig context can be reached",
-    )
-    unavailable.immediate = isinstance(error, urllib3.exceptions.ProtocolError)
-    return unavailable

@@ -25,7 +25,7 @@ from reconciler.loop.past_rewrites import (
 )
 from reconciler.plan.ledger import LedgerEntry
 from reconciler.queries.shape import Shape
-from reconciler.state.state import Store
+from reconciler.state.store import Store
 from reconciler.state.typed_body import typed
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation

@@ -45,7 +45,7 @@ from reconciler.queries.shape import workload_of
 from reconciler.state.movements import movements
 from reconciler.state.openings import open_price
 from reconciler.state.sketch import SketchedFiles, sample_rows
-from reconciler.state.state import Store
+from reconciler.state.store import Store
 from reconciler.state.typed_body import typed
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation

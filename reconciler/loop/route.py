@@ -29,8 +29,9 @@ from reconciler.table.replica import (
     standing,
 )
 from reconciler.workload_log import exchanged_table, routed_query
+from reconciler.workload_log.dialects import check_dialect
 from reconciler.workload_log.routed_query import Parsed, Reference
-from reconciler.workload_log.sql import Session, Skipped, SqlReader, check_dialect
+from reconciler.workload_log.sql import Session, Skipped, SqlReader
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from reconciler.advisor.qdtree.codes import codes_of
 from reconciler.advisor.qdtree.woodblock import Progress, Training, trained
 from reconciler.errors import ReconcilerError, first_line
 from reconciler.state.blobs import pack, unpack
-from reconciler.state.state import Store
+from reconciler.state.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -7,18 +7,27 @@ against the budgets of its table, and of no other.
 
 from __future__ import annotations
 
-import functools
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from reconciler.errors import InternalError, StateError, first_line
+from reconciler.errors import first_line
 from reconciler.plan.execution import Intent, Outcome
 from reconciler.plan.ledger import ReadCheck, Reservation
 from reconciler.plan.prediction import Prediction
+from reconciler.state.table_columns import Columns
+from reconciler.table.filetable import FileTable
+
+if TYPE_CHECKING:
+    pass
+
+import functools
+import json
+from dataclasses import replace
+
+from reconciler.errors import InternalError, StateError
 from reconciler.state.typed_body import typed
 from reconciler.table.times import DAY_MS
 
@@ -203,3 +212,37 @@ def intent_of(row: Row) -> Intent | None:
             do="wait, or use the release of layoutctl that recorded it",
         )
     return found
+
+
+LEDGER: Columns = (
+    ("kind", "string"),
+    ("table_uuid", "string"),
+    ("plan_id", "string"),
+    ("attempt_id", "string"),
+    ("batch", "int"),
+    ("action_id", "string"),
+    ("at_ms", "long"),
+    ("body", "string"),
+    ("blob", "binary?"),
+)
+
+
+LEDGER_FIELDS = tuple(name for name, _ in LEDGER if name != "blob")
+
+
+HEAVY_KINDS = (INTENT, INPUTS, WRITTEN)
+
+
+MOST_BOUNDS = 400_000
+"""Maximum number of bounds (files times columns) that the ledger keeps of one action's files and of
+those of one commit: 2 to 5 MB."""
+
+
+def bounds_of(files: FileTable) -> int:
+    return len(files) * max(len(files.columns), 1)
+
+
+def row_of(kind: str, reservation: Reservation, body: Any) -> dict[str, Any]:
+    return plain_row(
+        kind, reservation.plan_id, "", body, reservation.table_uuid, attempt_id=reservation.id
+    )

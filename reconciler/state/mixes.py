@@ -10,7 +10,7 @@ from reconciler.queries.rates import WEEK_MS, forecast_rates
 from reconciler.queries.shape import Workload
 
 if TYPE_CHECKING:
-    from reconciler.state.state import Store
+    from reconciler.state.store import Store
 
 
 def record_mix(store: Store, table_uuid: str, workload: Workload) -> bool:

@@ -15,7 +15,7 @@ from reconciler.queries.shape import Workload
 from reconciler.table.schema import Schema
 
 if TYPE_CHECKING:
-    from reconciler.state.state import Store
+    from reconciler.state.store import Store
 
 
 def movements(store: Store, table_uuid: str) -> Known:

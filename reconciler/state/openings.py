@@ -16,7 +16,7 @@ from reconciler.queries.open_price import (
 from reconciler.state.typed_body import typed
 
 if TYPE_CHECKING:
-    from reconciler.state.state import Store
+    from reconciler.state.store import Store
 
 
 def open_price(store: Store, table_uuid: str) -> OpenPrice:

@@ -21,7 +21,8 @@ from reconciler.queries.fragment_codec import (
 )
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Literal
-from reconciler.state.state_tables import Columns, arrow_schema, shard_of
+from reconciler.state.state_tables import shard_of
+from reconciler.state.table_columns import Columns, arrow_schema
 from reconciler.table.filetable import Bool, Int64
 from reconciler.table.times import HOUR_MS
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.failures import said
-from reconciler.catalog.load import connect, describe, within
+from reconciler.catalog.load import connect, within
+from reconciler.catalog.not_found import describe
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
 from reconciler.state.state_tables import properties_of
 from reconciler.table.observation import quoted_name
@@ -80,7 +81,7 @@ class SharedBackend:
     def home(self) -> str:
         """As `known_home`; create the table if it is missing."""
         from reconciler.state.shared_records import RECORDS
-        from reconciler.state.state_tables import unpartitioned
+        from reconciler.state.table_columns import unpartitioned
 
         found = self.read(self.known_home)
         if found is not None:

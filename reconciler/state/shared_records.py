@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconciler.state.records import note_value
-from reconciler.state.state_tables import CachedRows, Columns, StateTables
+from reconciler.state.state_tables import CachedRows, StateTables
+from reconciler.state.table_columns import Columns
 from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:

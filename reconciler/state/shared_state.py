@@ -21,12 +21,13 @@ from reconciler.plan.ledger import Charged, charged
 from reconciler.plan.plan import Plan
 from reconciler.queries.fragments import Fragment
 from reconciler.state import shared_records as records
+from reconciler.state.ledger_rows import HEAVY_KINDS, LEDGER, LEDGER_FIELDS
 from reconciler.state.plan_store import NotPublishedError, PlanStore
 from reconciler.state.set_aside import warn_set_aside
 from reconciler.state.shared_backend import DEFAULT_NAMESPACE, SharedBackend
 from reconciler.state.shared_records import TableRecords
-from reconciler.state.state import HEAVY_KINDS, LEDGER, LEDGER_FIELDS, RETENTION_SECONDS, Store
 from reconciler.state.state_tables import CachedRows, StateTables, matching
+from reconciler.state.store import RETENTION_SECONDS, Store
 from reconciler.table.observation import quoted_name
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from reconciler.table.schema import Field
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from reconciler.state.state import Store
+    from reconciler.state.store import Store
 
 LIGHT_ROWS = 2048
 """A stored sketch of so many rows costs no time, whatever it was made for."""

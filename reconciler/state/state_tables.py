@@ -24,6 +24,7 @@ from reconciler.catalog.load import quiet_pyiceberg
 from reconciler.errors import StateError
 from reconciler.state.records import Records
 from reconciler.state.state_commit import commit_once
+from reconciler.state.table_columns import Columns, add_missing, arrow_schema, unpartitioned
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,9 +61,6 @@ def properties_of(name: str) -> dict[str, str]:
     own = {"write.parquet.row-group-limit": ROW_GROUPS[name]} if name in ROW_GROUPS else {}
     return {**PROPERTIES, **own}
 
-
-Columns = tuple[tuple[str, str], ...]
-"""Column names and Iceberg types: "?" at the end of the type of an optional one, "*" of a list."""
 
 Result = TypeVar("Result")
 
@@ -189,7 +187,7 @@ class StateTables:
 
     def _append(self, name: str, columns: Columns, rows: pa.Table, keep: Keep | None) -> None:
         table = self._backend.load(name) or self._create(name, columns)
-        _add_missing(table, columns)
+        add_missing(table, columns)
         commit_once(table, lambda mark: table.append(rows, snapshot_properties=dict(mark)))
         if _file_count(table) > MAX_FILES:
             self._merge(table, keep)
@@ -413,67 +411,10 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _add_missing(table: Table, columns: Columns) -> None:
-    """Add the columns that a table of an older version lacks; another writer may do so, too."""
-    from pyiceberg.exceptions import CommitFailedException
-
-    known = set(table.schema().column_names)
-    missing = [field for field in _schema(columns).fields if field.name not in known]
-    if not missing:
-        return
-    try:
-        with table.update_schema() as update:
-            for field in missing:
-                update.add_column(field.name, field.field_type)
-    except CommitFailedException:
-        table.refresh()
-        _add_missing(table, columns)
-
-
 def _file_count(table: Table) -> int:
     snapshot = table.current_snapshot()
     summary = snapshot.summary if snapshot is not None else None
     return int(summary.additional_properties.get("total-data-files", 0)) if summary else 0
-
-
-def unpartitioned(columns: Columns) -> tuple[Any, Any]:
-    """Return (schema, partition spec) of a table with these columns."""
-    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-
-    return _schema(columns), UNPARTITIONED_PARTITION_SPEC
-
-
-def _schema(columns: Columns) -> Any:
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import (
-        BinaryType,
-        BooleanType,
-        DoubleType,
-        IntegerType,
-        ListType,
-        LongType,
-        NestedField,
-        StringType,
-    )
-
-    types: dict[str, Any] = {
-        "int": IntegerType(), "long": LongType(), "string": StringType(), "double": DoubleType(),
-        "boolean": BooleanType(), "binary": BinaryType(),
-    }  # fmt: skip
-    fields = []
-    for number, (name, kind) in enumerate(columns, start=1):
-        one = types[kind.rstrip("?*")]
-        if kind.endswith("*"):
-            one = ListType(len(columns) + number, one, element_required=False)
-        fields.append(NestedField(number, name, one, required=not kind.endswith("?")))
-    return Schema(*fields)
-
-
-def arrow_schema(columns: Columns) -> pa.Schema:
-    """Return the Arrow schema of rows to append."""
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    return schema_to_pyarrow(_schema(columns), include_field_ids=False)
 
 
 @contextlib.contextmanager

@@ -173,6 +173,28 @@ def parse_timestamp(text: str) -> dt.datetime | None:
         return None
 
 
+_STRPTIME_SAFE = re.compile(r"(%[YmdHMS]|[-/ :.T])+")
+
+
+def parse_by_format(text: str, form: str) -> dt.datetime:
+    """Parse a time by a strptime format. Raises NotConstant if engines read it differently."""
+    plain = form.replace("strict", "")  # strict: two digits, which strptime does not require
+    if not _STRPTIME_SAFE.fullmatch(plain):
+        raise NotConstant("format")
+    at = dt.datetime.strptime(text, plain)
+    if at.strftime(plain) != text:
+        raise NotConstant("format")
+    return at
+
+
+def epoch_time(value: Any, digits: int) -> dt.datetime:
+    """Return the time of a number of 10^-digits seconds since the epoch."""
+    micros = Decimal(value) * 10 ** (6 - digits) if digits <= 6 else None
+    if micros is None or micros != int(micros):
+        raise NotConstant("fraction of a microsecond")
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=int(micros))
+
+
 def zone_named(name: str) -> dt.tzinfo:
     if name in ("Z", "UTC", "GMT"):
         return UTC

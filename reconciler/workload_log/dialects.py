@@ -6,13 +6,18 @@ log is kept, and the dialect that parses a sample of them is named.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 import sqlglot
+from sqlglot.dialects.dialect import Dialects
 from sqlglot.errors import ParseError, SqlglotError
 
-from reconciler.errors import UnusableLogError
-from reconciler.workload_log.complexity import TooComplex, check_text
+from reconciler.errors import UnusableLogError, UserError
+from reconciler.workload_log.complexity import (
+    TooComplex,
+    check_text,
+)
 
 SAMPLED = 32
 """Statements that are tried in other dialects."""
@@ -85,3 +90,18 @@ def wrong_dialect(
     return UnusableLogError(
         f"{name} is not written in the dialect {dialect or 'ansi'}", details=tuple(details), do=do
     )
+
+
+def check_dialect(name: str) -> str:
+    """Return sqlglot's name of a dialect, "" for plain SQL. Raises UserError with the valid
+    names."""
+    known = sorted(d.value for d in Dialects if d.value)
+    folded = _DIALECT_NAMES.get(name.strip().lower(), name.strip().lower())
+    if folded and folded not in known:
+        near = difflib.get_close_matches(folded, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}, ansi"
+        raise UserError(f'"{name}" is not a dialect', do=hint)
+    return folded
+
+
+_DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "flink": "spark"}

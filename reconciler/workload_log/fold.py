@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
-from decimal import Decimal
 
 from sqlglot import exp
 
@@ -32,11 +31,13 @@ from reconciler.workload_log.constants import (
     NotConstant,
     add_months,
     arithmetic,
+    epoch_time,
     hex_bytes,
     interval_of,
     is_number,
     named_zone,
     number,
+    parse_by_format,
     parse_interval,
     parse_timestamp,
     shift,
@@ -313,10 +314,7 @@ def _from_unix(node: exp.Expr, binding: Binding) -> Const:
     digits = 0 if scale is None else fold(scale, binding).value
     if not is_number(value.value) or digits not in (0, 3, 6, 9):
         raise NotConstant("not an epoch time")
-    micros = Decimal(value.value) * 10 ** (6 - digits) if digits <= 6 else None
-    if micros is None or micros != int(micros):
-        raise NotConstant("fraction of a microsecond")
-    at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=int(micros))
+    at = epoch_time(value.value, digits)
     kind = node.args.get("target_type")
     if binding.dialect == "snowflake" and (kind is None or kind.this.value != "TIMESTAMPTZ"):
         return Const(at.replace(tzinfo=None), value.relative)
@@ -341,19 +339,11 @@ def _iso_timestamp(node: exp.Expr, binding: Binding) -> Const:
     return Const(at if at.tzinfo is not None else at.replace(tzinfo=binding.zone), value.relative)
 
 
-_STRPTIME_SAFE = re.compile(r"(%[YmdHMS]|[-/ :.T])+")
-
-
 def _parse_with_format(node: exp.Expr, binding: Binding) -> Const:
     value, form = fold(node.this, binding), fold(node.args["format"], binding)
     if not isinstance(value.value, str) or not isinstance(form.value, str):
         raise NotConstant("format")
-    plain = form.value.replace("strict", "")  # strict: two digits, which strptime does not require
-    if not _STRPTIME_SAFE.fullmatch(plain):
-        raise NotConstant("format")
-    at = dt.datetime.strptime(value.value, plain)
-    if at.strftime(plain) != value.value:
-        raise NotConstant("format")
+    at = parse_by_format(value.value, form.value)
     return Const(at.date() if isinstance(node, exp.StrToDate) else at, value.relative)
 
 
@@ -362,9 +352,6 @@ def _date_from_parts(node: exp.Expr, binding: Binding) -> Const:
     if any(type(part) is not int for part in parts):
         raise NotConstant("date parts")
     return Const(dt.date(*parts))
-
-
-# Text and the rest
 
 
 def _concat(node: exp.Expr, binding: Binding) -> Const:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,11 @@ from reconciler.workload_log.importing import (
     lines_of,
 )
 from reconciler.workload_log.packing import Log, open_log, packed_size
+from reconciler.workload_log.scan_text import merged_scan, parse_scan, scan_nodes
 from reconciler.workload_log.spark_filters import Unreadable as UnreadableFilters
 from reconciler.workload_log.spark_filters import read_filters
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
-ROLLING = "eventlog_v2_"
 OWN_APPLICATION = "layoutctl"
 SCANS_PER_EXECUTION = 256
 MOST_OPEN = 10_000
@@ -49,31 +49,6 @@ LATEST_MS = 253_402_300_799_000
 
 _EVENTS = (b"SparkListenerSQL", b"SparkListenerApplicationStart", b"DriverAccumUpdates",
            b"SparkListenerTaskEnd")  # fmt: skip
-
-
-def is_event_log(path: Log) -> bool:
-    """Whether it is a rolling log's directory, or a file that starts with an event."""
-    if isinstance(path, Path) and path.is_dir():
-        return path.name.startswith(ROLLING)
-    try:
-        with open_log(path) as file:
-            first, _ = next(lines_of(file, packed=packed_size(path)), (b"", False))
-        return isinstance(json.loads(first or b"{}").get("Event"), str)
-    except (ValueError, AttributeError, RecursionError, Unreadable):
-        return False
-
-
-def event_logs(directory: Path) -> list[Path]:
-    """Return the logs in a directory: rolling ones as their directory, plain files as they are."""
-    if directory.name.startswith(ROLLING):
-        return [directory]
-    return sorted(
-        path
-        for path in directory.iterdir()
-        if not path.name.startswith((".", "appstatus_", "_"))
-        and not path.name.endswith(".crc")
-        and (path.is_file() or path.name.startswith(ROLLING))
-    )
 
 
 def _parts(path: Log) -> Sequence[Log]:
@@ -256,8 +231,8 @@ class _Application:
         metrics."""
         known = {scan.accumulators: scan for scan in execution.scans}
         current: dict[frozenset[int], _Scan] = {}
-        into = _merged_scan(plan)
-        for node in _scan_nodes(plan):
+        into = merged_scan(plan)
+        for node in scan_nodes(plan):
             metrics = {m["name"]: m["accumulatorId"] for m in node.get("metrics", [])}
             key = frozenset(metrics.values())
             size = next((i for n, i in metrics.items() if "data file size" in n), None)
@@ -445,97 +420,6 @@ def _ranges(numbers: list[int]) -> list[list[int]]:
         else:
             found.append([number, number])
     return found
-
-
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("children", []):
-        yield from _nodes(child)
-
-
-def _scan_nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for node in _nodes(plan):
-        text = node.get("simpleString", "")
-        if "Scan(table=" in text and "Iceberg" in text:
-            yield node
-
-
-def _merged_scan(plan: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the first scan of the table that a MERGE writes; None in other statements.
-
-    A write of whole files names its table. One of position deletes does not, but the target is the
-    left side of its join, so that its scan comes first. A MERGE with a single clause that inserts
-    has no MergeRows: its plan is that of an INSERT of an anti-join.
-    """
-    rows = next((node for node in _nodes(plan) if node.get("nodeName") == "MergeRows"), None)
-    if rows is None:
-        return None
-    writes = (_WRITE.search(node.get("simpleString", "")) for node in _nodes(plan))
-    written = next((found.group("table") for found in writes if found), None)
-    for node in _scan_nodes(rows):
-        parsed = parse_scan(node["simpleString"])
-        if parsed is not None and written in (None, ".".join(parsed.table)):
-            return node
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class ScanText:
-    """What a scan's line in the plan says."""
-
-    table: tuple[str, ...]
-    """Levels of the table's name."""
-    columns: tuple[str, ...] | None
-    """Names of the columns read; None if Spark cut the list off."""
-    branch: str
-    """The branch read, "" for the main one."""
-    filters: str
-    """The filters as Iceberg prints them."""
-    grouped: bool = False
-    """Whether the scan is grouped by partition, for a storage-partitioned join."""
-
-
-_SCAN = re.compile(
-    r"Iceberg(?:CopyOnWrite|BatchQuery)?Scan\(table=(?P<table>.{1,2000}?), ", re.DOTALL
-)
-_WRITE = re.compile(r"IcebergWrite\(table=(?P<table>.{1,2000}?), ", re.DOTALL)
-_ATTRIBUTE = re.compile(r"#\d+L?$")
-
-
-def parse_scan(text: str) -> ScanText | None:
-    """Parse a BatchScan's line as Iceberg 1.12 on Spark 4.1 prints it; None for other kinds of
-    scan."""
-    found = _SCAN.search(text)
-    if found is None:
-        return None
-    end = text.rfind(", groupedBy=")
-    body = text[found.end() : end if end > 0 else len(text)]
-    grouped = end > 0 and not text.startswith(")", end + len(", groupedBy="))
-    filters, marker, _ = body.rpartition(", runtimeFilters=")
-    if not marker:
-        filters = body
-    head, marker, conditions = filters.partition("filters=")
-    if not marker:
-        return None
-    _, marker, branch = head.partition("branch=")
-    name = branch.removesuffix(", ") if marker and branch.endswith(", ") else "null"
-    _, bracket, output = text[: found.start()].rstrip().partition("[")
-    columns = _attributes(output[:-1]) if bracket and output.endswith("]") else None
-    table = tuple(found.group("table").split("."))
-    return ScanText(table, columns, "" if name in ("null", "main") else name, conditions, grouped)
-
-
-def _attributes(text: str) -> tuple[str, ...] | None:
-    """Return the names in `id#12L, d#13`; None if "... 5 more fields" hides some."""
-    if not text.strip():
-        return ()
-    names = []
-    for item in re.split(r"(?<=\d), |(?<=\dL), ", text):
-        name, count = _ATTRIBUTE.subn("", item.strip())
-        if not count:
-            return None
-        names.append(name)
-    return tuple(names)
 
 
 def _projection(schema: Schema, columns: Iterable[str] | None) -> tuple[int, ...]:

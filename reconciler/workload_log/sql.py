@@ -7,7 +7,6 @@ that a log of a hundred thousand queries from fifty templates is parsed fifty ti
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import logging
 import re
 from collections import OrderedDict
@@ -16,13 +15,12 @@ from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect, Dialects
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import OptimizeError, SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import MappingSchema
 from sqlglot.tokenizer_core import TokenType
 
-from reconciler.errors import UserError
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import TRUE, fields_of
 from reconciler.table.schema import Schema
@@ -49,10 +47,11 @@ from reconciler.workload_log.complexity import (
 from reconciler.workload_log.condition_tree import Bound
 from reconciler.workload_log.conditions import bind
 from reconciler.workload_log.constants import Binding, Const
+from reconciler.workload_log.early_stop import stops_early
 from reconciler.workload_log.identity import SOURCE
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.prepared import immediate
-from reconciler.workload_log.scans import Path, Scan, folded, scans_of, stops_early
+from reconciler.workload_log.scans import Path, Scan, folded, scans_of
 from reconciler.workload_log.statements import as_query
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
@@ -98,40 +97,6 @@ class Session:
     zone: dt.tzinfo = dt.UTC
 
 
-def check_dialect(name: str) -> str:
-    """Return sqlglot's name of a dialect, "" for plain SQL. Raises UserError with the valid
-    names."""
-    known = sorted(d.value for d in Dialects if d.value)
-    folded = _DIALECT_NAMES.get(name.strip().lower(), name.strip().lower())
-    if folded and folded not in known:
-        near = difflib.get_close_matches(folded, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}, ansi"
-        raise UserError(f'"{name}" is not a dialect', do=hint)
-    return folded
-
-
-def unknown_columns(sql: str, dialect: str, schema: Schema) -> tuple[str, ...]:
-    """Return the columns of a query on one table that the schema does not have, in the query's
-    order.
-
-    An import drops their conditions silently, as it must; a person needs to see a typo. None are
-    returned of a text that cannot be parsed or is too complex.
-    """
-    try:
-        check_text(sql, dialect)
-        statements = [s for s in sqlglot.parse(sql, dialect=dialect or None) if s]
-    except (TooComplex, SqlglotError, RecursionError, ValueError):
-        return ()
-    if len(statements) != 1 or len(list(statements[0].find_all(exp.Table))) != 1:
-        return ()
-    query = statements[0]
-    known = set(columns_of(schema)) | {one.alias.lower() for one in query.find_all(exp.Alias)}
-    known |= {one.alias_or_name.lower() for one in query.find_all(exp.Table, exp.Subquery, exp.CTE)}
-    named = [column.parts[0].name.lower() for column in query.find_all(exp.Column)]
-    own = {part.name.lower() for node in query.find_all(exp.Table) for part in node.parts}
-    return tuple(dict.fromkeys(n for n in named if n and n not in known | own))
-
-
 def _named_in_conditions(query: exp.Expr) -> tuple[str, ...]:
     """Return the columns that WHERE names in a query on one table, structs by their own name.
 
@@ -153,9 +118,6 @@ def _named_in_conditions(query: exp.Expr) -> tuple[str, ...]:
         for name in dict.fromkeys(named)
         if name and name[0] not in "_$" and name not in aliases
     )
-
-
-_DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "flink": "spark"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,17 @@ neither the SQL text nor the user's name.
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import math
-import re
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.queries.fragments import Fragment
 from reconciler.table.times import DAY_MS
 from reconciler.workload_log import skip_reasons
-from reconciler.workload_log.constants import named_zone, parse_timestamp
+from reconciler.workload_log.constants import named_zone
 from reconciler.workload_log.dialects import (
     LONGEST,
     SAMPLED,
@@ -41,9 +38,18 @@ from reconciler.workload_log.importing import (
     FragmentSink,
     Tally,
     Unreadable,
-    lines_of,
 )
-from reconciler.workload_log.packing import Log, open_log, packed_size
+from reconciler.workload_log.line_fields import (
+    count_of,
+    event_time,
+    first_count,
+    is_own,
+    names_of,
+    number_of,
+    session_name_of,
+)
+from reconciler.workload_log.log_lines import complete_lines, first_line, is_object, lines_in
+from reconciler.workload_log.packing import Log, open_log
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
     Running,
@@ -65,9 +71,6 @@ LOOK_BACK = 20_000
 LONG_LINE = 16 << 10
 """Already imported lines in which equal queries are counted when a log has grown, and the length
 from which such a line is left out: equal times are close to each other."""
-OWN_AGENT = "layoutctl"
-MAX_LINE = 8 << 20
-"""A statement that is analysed has 1 MiB, which JSON may write as six."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +122,12 @@ class SqlLogImport:
         """Import what is new in one file. Raises UserError if it cannot be opened."""
         self.latest_ms = int(time.time() * 1000) + DAY_MS
         tally = Tally()
-        first = _first_line(path, tally)
+        first = first_line(path, tally)
         if first is None:
             return tally
         key = key_of(first)
         streams = parse_streams(self.sink.cursor(key))
-        place = place_in(streams, _complete_lines(path)) if streams else StartOfReading(0, None, "")
+        place = place_in(streams, complete_lines(path)) if streams else StartOfReading(0, None, "")
         tally.earlier = place.lines
         self._import_from(path, place, key, streams, tally)
         return tally
@@ -144,7 +147,7 @@ class SqlLogImport:
         )
         with open_log(path) as file:
             try:
-                lines = lines_of(file, MAX_LINE, packed_size(path))
+                lines = lines_in(file, path)
                 for number, (line, ended) in enumerate(lines, start=1):
                     content = b"" if line is None else line
                     if number <= place.lines:
@@ -155,7 +158,7 @@ class SqlLogImport:
                     if behind:
                         pending.occurrences.add(self._keys(behind))
                         behind.clear()
-                    if not ended and not _is_object(content):
+                    if not ended and not is_object(content):
                         if content.strip():
                             tally.skip(skip_reasons.INCOMPLETE, number)
                         break
@@ -230,10 +233,10 @@ class SqlLogImport:
             return skip_reasons.NO_TIMESTAMP
         if not EARLIEST_MS <= event_ms <= self.latest_ms:
             return skip_reasons.ABSURD_TIMESTAMP
-        weight = 1.0 if body.get("weight") is None else _number(body["weight"])
+        weight = 1.0 if body.get("weight") is None else number_of(body["weight"])
         if weight is None or weight <= 0 or weight > 1e12:
             return skip_reasons.BAD_WEIGHT
-        if _own(body):
+        if is_own(body):
             return skip_reasons.OWN_JOB
         return Record(
             sql,
@@ -241,15 +244,15 @@ class SqlLogImport:
             weight,
             self._session(body),
             body["engine"][:40] if isinstance(body.get("engine"), str) else "",
-            _count(body.get("durationMs")),
-            _first_count(body, ("recordedBytes", "bytesRead", "bytes")),
-            _session_name(body),
-            identity_of(query_id(body), event_ms, sql, _names(body)),
+            count_of(body.get("durationMs")),
+            first_count(body, ("recordedBytes", "bytesRead", "bytes")),
+            session_name_of(body),
+            identity_of(query_id(body), event_ms, sql, names_of(body)),
             zoneless,
         )
 
     def _session(self, body: dict[str, Any]) -> Session:
-        catalog, schema = _names(body)
+        catalog, schema = names_of(body)
         levels = [*([catalog] if catalog else []), *(schema.split(".") if schema else [])]
         zone = self.defaults.zone
         if isinstance(body.get("timezone"), str):
@@ -367,13 +370,13 @@ class _Pending:
         for query, fragments in found:
             missing = [item for item in fragments if not next(known)]
             if missing:
-                self._count(query, missing)
+                self.count(query, missing)
             else:
                 self.tally.earlier += 1
             new += missing
         return new
 
-    def _count(self, query: _Read, fragments: list[Fragment]) -> None:
+    def count(self, query: _Read, fragments: list[Fragment]) -> None:
         names = [read.table.name for read in query.reads]
         self.tally.keep(names, len(fragments), query.record.event_ms, query.record.weight)
         for read in query.reads:
@@ -421,101 +424,3 @@ def fragments_of(query: _Read, occurrence: int) -> list[Fragment]:
             )
         )
     return found
-
-
-def event_time(value: Any, zone: dt.tzinfo) -> tuple[int | None, bool]:
-    """Return the epoch milliseconds of an ISO 8601 text or of a number of milliseconds, and whether
-    `zone` was taken because a text has none."""
-    if not isinstance(value, str):
-        number = _number(value)
-        return (None if number is None else int(number)), False
-    text = value.strip()
-    if re.fullmatch(r"\d{10,17}(\.\d+)?", text):
-        return int(text.partition(".")[0]), False
-    try:
-        at = dt.datetime.fromisoformat(text)
-    except ValueError:
-        named = parse_timestamp(text)  # "2026-03-01 10:00:00 UTC", as engines print it
-        if named is None:
-            return None, False
-        at = named
-    zoneless = at.tzinfo is None
-    at = at.replace(tzinfo=zone) if zoneless else at
-    try:
-        since = at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-        return int(since / dt.timedelta(milliseconds=1)), zoneless
-    except OverflowError:
-        return None, False
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
-
-
-def _count(value: Any) -> int | None:
-    number = _number(value)
-    return None if number is None or not 0 <= number < 1 << 62 else int(number)
-
-
-def _first_count(body: dict[str, Any], names: tuple[str, ...]) -> int | None:
-    counts = (_count(body.get(name)) for name in names)
-    return next((count for count in counts if count is not None), None)
-
-
-def _own(body: dict[str, Any]) -> bool:
-    """Whether it is our own statement, if the engine logs the client's name."""
-    names = ("application", "applicationName", "client", "clientInfo", "source", "userAgent")
-    return any(str(body.get(name, "")).lower().startswith(OWN_AGENT) for name in names)
-
-
-_SESSION_FIELDS = ("sessionId", "session_id", "session", "connectionId", "user", "userName")
-
-
-def _names(body: dict[str, Any]) -> tuple[str, str]:
-    """Return the catalog and the schema that complete names, "" where the line has none."""
-    values = (body.get("catalog"), body.get("schema"))
-    catalog, schema = (value if isinstance(value, str) else "" for value in values)
-    return catalog, schema
-
-
-def _session_name(body: dict[str, Any]) -> str:
-    values = (body.get(name) for name in _SESSION_FIELDS)
-    return next((str(v)[:200] for v in values if isinstance(v, (str, int)) and v != ""), "")
-
-
-def _first_line(path: Log, tally: Tally) -> bytes | None:
-    """Return the first line; None, with the reason counted, if no line can be read yet."""
-    with open_log(path) as file:
-        try:
-            lines = lines_of(file, MAX_LINE, packed_size(path))
-            line, ended = next(lines, (b"", False))
-        except Unreadable as unreadable:
-            tally.skip(unreadable.reason)
-            return None
-    content = b"" if line is None else line
-    if ended or _is_object(content):
-        return content
-    if content.strip():
-        tally.skip(skip_reasons.INCOMPLETE, 1)
-    return None
-
-
-def _complete_lines(path: Log) -> Iterator[bytes]:
-    with open_log(path) as file:
-        try:
-            for line, _ in lines_of(file, MAX_LINE, packed_size(path)):
-                yield b"" if line is None else line
-        except Unreadable:
-            return
-
-
-def _is_object(content: bytes) -> bool:
-    try:
-        return isinstance(json.loads(content.decode("utf-8-sig")), dict)
-    except (ValueError, RecursionError):
-        return False

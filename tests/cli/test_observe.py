@@ -21,7 +21,7 @@ from reconciler.cli.main import build
 from reconciler.errors import EXIT_USER, ReconcilerError
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Comparison, Ref
-from reconciler.render import observe_text
+from reconciler.render import observe_document, observe_text
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import DeleteLoad, Observation
 from tests.cli import observations
@@ -62,7 +62,7 @@ def test_a_table_prints_as_agreed_and_within_its_width(case: str, width: int) ->
 
 def test_the_document_of_a_table_with_deletes_counts_by_the_readers_rule() -> None:
     """40 files of 10,000 rows, and 2 x 1,200 + 2 x 3,000 positions, 700 + 25 keys that apply."""
-    document = observe_text.document(observations.with_deletes(), SOME)
+    document = observe_document.document(observations.with_deletes(), SOME)
     specs, deletes, operations = (
         document[key] for key in ("partitionSpecs", "deletes", "operations")
     )
@@ -92,7 +92,7 @@ def test_the_document_of_a_table_with_deletes_counts_by_the_readers_rule() -> No
 
 def test_two_vectors_of_a_data_file_are_damage_with_the_snapshot_before_it() -> None:
     seen = observations.with_two_vectors()
-    found = observe_text.document(seen, NONE)["deletes"]
+    found = observe_document.document(seen, NONE)["deletes"]
     assert found["dataFilesWithTwoVectors"] == [seen.files.path[10]]
     before = [item.snapshot_id for item in seen.ancestry if item.sequence_number < 51]
     assert str(before[0]) in found["damage"]

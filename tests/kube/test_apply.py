@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.source import parse_yaml
-from reconciler.kube.api import APPLY, _encoded
+from reconciler.kube.answers import APPLY, encoded
 from tests.examples import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -19,5 +19,5 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 def test_what_is_applied_is_read_whatever_its_characters(plain: dict[str, str]) -> None:
     """JSON's escapes are not all YAML's: two for one character, and DEL as it is."""
     plain = {**plain, "ice": "\U0001f9ca", "backslash": "\\ud83e\\uddca", "del": "\x7f"}
-    (document,), error = parse_yaml(_encoded(plain, APPLY).decode(), "f")
+    (document,), error = parse_yaml(encoded(plain, APPLY).decode(), "f")
     assert error is None and document.value == plain

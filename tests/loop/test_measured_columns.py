@@ -12,7 +12,7 @@ from reconciler.errors import InternalError
 from reconciler.loop.local_actor import LocalActor
 from reconciler.queries.fragments import batch_fragments
 from reconciler.spark.schedule import read_cost
-from reconciler.state.state import Store
+from reconciler.state.store import Store
 from tests.advisor.worlds import DAY, range_query
 from tests.cli.observations import lineitem
 

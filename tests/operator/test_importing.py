@@ -20,7 +20,7 @@ from reconciler.operator.catalog.handles import LiveHandle
 from reconciler.operator.catalog.importing import NOTE, ImportRun, Imports, run
 from reconciler.queries import moving_windows
 from reconciler.queries.predicate import TRUE, fields_of
-from reconciler.state import state
+from reconciler.state import store
 from tests.cluster.fixtures import eventually
 from tests.operator.test_live import NAMESPACE, Cluster
 from tests.queries.single import recorded
@@ -173,8 +173,8 @@ def test_queries_are_kept_for_the_retention_of_the_catalog(
 ) -> None:
     run(handle, None, lambda: True)
     uuid = handle.actor.observe(Target(handle.config, ("sales", "orders"))).uuid
-    later = state._now_ms() + 3 * 3_600_000
-    monkeypatch.setattr(state, "_now_ms", lambda: later)
+    later = store._now_ms() + 3 * 3_600_000
+    monkeypatch.setattr(store, "_now_ms", lambda: later)
     kept, brief = (with_workload(tmp_path, retention=text) for text in ("4h", "2h"))
     known = ImportRun(1, 1)
     run(kept, known, lambda: True)

@@ -11,13 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.operator.process.queue import (
-    BACKOFF_MAX,
-    IMPATIENCE,
-    MIN_INTERVAL,
-    DueQueue,
-    Schedule,
-)
+from reconciler.operator.process.queue import DueQueue
+from reconciler.operator.process.schedule import BACKOFF_MAX, IMPATIENCE, MIN_INTERVAL, Schedule
 from reconciler.operator.work import Key, Result, Work
 from tests.examples import examples
 

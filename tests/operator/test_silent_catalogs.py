@@ -26,7 +26,8 @@ from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.catalog.reconcile import CatalogReconciler
 from reconciler.operator.catalog.turns import Turns
 from reconciler.operator.index import Index
-from reconciler.operator.process.queue import STUCK_RUN_SECONDS, STUCK_SECONDS, DueQueue, Schedule
+from reconciler.operator.process.queue import DueQueue
+from reconciler.operator.process.schedule import STUCK_RUN_SECONDS, STUCK_SECONDS, Schedule
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 from tests.catalog.silent import Answer, Silent, drip, hang, redirecting, saying, serving

@@ -22,7 +22,8 @@ from reconciler.queries.shape import Shape, workload_of
 from reconciler.state import state, state_tables
 from reconciler.state.query_rows import distinct, joined, rows_of
 from reconciler.state.query_shapes import shapes_of
-from reconciler.state.state import RETENTION_SECONDS, StateStore
+from reconciler.state.state import StateStore
+from reconciler.state.store import RETENTION_SECONDS
 from tests.examples import examples
 from tests.queries.single import Query, of_fragments, queries_of, recorded
 from tests.state import old_version

@@ -24,10 +24,11 @@ from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Comparison, Ref
-from reconciler.state import refusals, state, state_tables
+from reconciler.state import ledger_tables, refusals, state_tables
 from reconciler.state.lease import SqliteLease, is_dead, this_process
 from reconciler.state.records import Records
-from reconciler.state.state import RETENTION_SECONDS, StateStore, cache_directory, state_directory
+from reconciler.state.state import StateStore, cache_directory, state_directory
+from reconciler.state.store import RETENTION_SECONDS
 from reconciler.table.refusals import DAMAGED, FAILED, PHYSICAL_SCHEMA, Refusal, circumstances
 from reconciler.table.schema import Field
 from reconciler.workload_log.skip_reasons import OWN_JOB
@@ -430,7 +431,7 @@ def test_zone_maps_that_are_too_large_are_not_kept(
     from tests.catalog.tables import small_file_table
 
     files = small_file_table()
-    monkeypatch.setattr(state, "MOST_BOUNDS", len(files) * len(files.columns) - 1)
+    monkeypatch.setattr(ledger_tables, "MOST_BOUNDS", len(files) * len(files.columns) - 1)
     store.record_old_zone_maps("p-1", "a01", files)
     assert store.old_zone_maps("p-1", "a01") is None
     assert store.old_zone_maps_of(["p-1"]) == {}

@@ -35,7 +35,8 @@ from reconciler.state.ledger_rows import (
 )
 from reconciler.state.records import MOST_SET_ASIDE
 from reconciler.state.shared_state import SharedStore
-from reconciler.state.state import StateStore, Store
+from reconciler.state.state import StateStore
+from reconciler.state.store import Store
 from tests.examples import examples
 from tests.state.test_shared_state import NAMESPACE, new_catalog
 from tests.state.test_state import UUID, intent, outcome, plan

@@ -14,8 +14,9 @@ from reconciler.queries.predicate import fields_of, render
 from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.constants import Binding
 from reconciler.workload_log.spark_filters import read_filters
-from reconciler.workload_log.sql import SqlReader, TableRead, unknown_columns
+from reconciler.workload_log.sql import SqlReader, TableRead
 from reconciler.workload_log.tables import KnownTable, SchemaMap
+from reconciler.workload_log.unknown_columns import unknown_columns
 
 QUOTES = {
     **dict.fromkeys(("trino", "duckdb", "snowflake", "postgres", "redshift", "presto"), ('"', '"')),

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from reconciler.workload_log import complexity, importing, skip_reasons, spark_events, sql_log
+from reconciler.workload_log.event_log_files import is_event_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.prepared import PreparedStatements
-from reconciler.workload_log.spark_events import SparkEventImport, is_event_log, parse_scan
-from reconciler.workload_log.sql import Skipped, SqlReader, unknown_columns
+from reconciler.workload_log.scan_text import parse_scan
+from reconciler.workload_log.spark_events import SparkEventImport
+from reconciler.workload_log.sql import Skipped, SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import SchemaMap
+from reconciler.workload_log.unknown_columns import unknown_columns
 from tests.workload_log.oracle import EVENT_MS, known_tables
 from tests.workload_log.sinks import MemorySink
 

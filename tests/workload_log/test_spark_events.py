@@ -14,8 +14,9 @@ import pytest
 from reconciler.queries.predicate import render
 from reconciler.table.schema import Field, Schema
 from reconciler.workload_log import skip_reasons
+from reconciler.workload_log.event_log_files import event_logs, is_event_log
 from reconciler.workload_log.importing import Tally
-from reconciler.workload_log.spark_events import SparkEventImport, event_logs, is_event_log
+from reconciler.workload_log.spark_events import SparkEventImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 from tests.workload_log.sinks import MemorySink
 

@@ -9,7 +9,7 @@ import pytest
 from reconciler.queries.predicate import render
 from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.constants import Binding
-from reconciler.workload_log.spark_events import parse_scan
+from reconciler.workload_log.scan_text import parse_scan
 from reconciler.workload_log.spark_filters import Unreadable, read_filters
 
 NAMES = {"id": "long", "d": "date", "v": "string", "amt": "decimal(10,2)", "ts": "timestamptz",

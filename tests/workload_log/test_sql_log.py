@@ -168,7 +168,7 @@ def test_a_bad_line_is_counted_by_reason_and_stops_nothing(tmp_path: Path) -> No
 def test_a_line_of_many_megabytes_is_skipped_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.workload_log.sql_log.MAX_LINE", 1 << 16)
+    monkeypatch.setattr("reconciler.workload_log.log_lines.MAX_LINE", 1 << 16)
     sink = MemorySink()
     long = json.dumps({"sql": "SELECT '" + "x" * (1 << 20) + "'", "timestamp": AT})
     tally = run(sink, write(tmp_path / "q.jsonl", entry(1), long, entry(2)))

@@ -312,8 +312,9 @@ class _Reading:
     def _file(self, source: WorkloadSource, path: str, size: int) -> UnusableLogError | None:
         """Import one file through its reader, which reads it as a stream; return why it is no log,
         if it is none."""
+        from reconciler.workload_log.dialects import check_dialect
         from reconciler.workload_log.spark_events import SparkEventImport
-        from reconciler.workload_log.sql import Session, SqlReader, check_dialect
+        from reconciler.workload_log.sql import Session, SqlReader
         from reconciler.workload_log.sql_log import SqlLogImport
         from reconciler.workload_log.unusable import why_unusable
 

@@ -1,0 +1,77 @@
+"""Reads the values of a line of a SQL log: its time, its session, its counts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from typing import Any
+
+from reconciler.workload_log.constants import parse_timestamp
+
+OWN_AGENT = "layoutctl"
+
+
+def event_time(value: Any, zone: dt.tzinfo) -> tuple[int | None, bool]:
+    """Return the epoch milliseconds of an ISO 8601 text or of a number of milliseconds, and whether
+    `zone` was taken because a text has none."""
+    if not isinstance(value, str):
+        number = number_of(value)
+        return (None if number is None else int(number)), False
+    text = value.strip()
+    if re.fullmatch(r"\d{10,17}(\.\d+)?", text):
+        return int(text.partition(".")[0]), False
+    try:
+        at = dt.datetime.fromisoformat(text)
+    except ValueError:
+        named = parse_timestamp(text)  # "2026-03-01 10:00:00 UTC", as engines print it
+        if named is None:
+            return None, False
+        at = named
+    zoneless = at.tzinfo is None
+    at = at.replace(tzinfo=zone) if zoneless else at
+    try:
+        since = at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+        return int(since / dt.timedelta(milliseconds=1)), zoneless
+    except OverflowError:
+        return None, False
+
+
+def number_of(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def count_of(value: Any) -> int | None:
+    number = number_of(value)
+    return None if number is None or not 0 <= number < 1 << 62 else int(number)
+
+
+def first_count(body: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    counts = (count_of(body.get(name)) for name in names)
+    return next((count for count in counts if count is not None), None)
+
+
+def is_own(body: dict[str, Any]) -> bool:
+    """Whether it is our own statement, if the engine logs the client's name."""
+    names = ("application", "applicationName", "client", "clientInfo", "source", "userAgent")
+    return any(str(body.get(name, "")).lower().startswith(OWN_AGENT) for name in names)
+
+
+_SESSION_FIELDS = ("sessionId", "session_id", "session", "connectionId", "user", "userName")
+
+
+def names_of(body: dict[str, Any]) -> tuple[str, str]:
+    """Return the catalog and the schema that complete names, "" where the line has none."""
+    values = (body.get("catalog"), body.get("schema"))
+    catalog, schema = (value if isinstance(value, str) else "" for value in values)
+    return catalog, schema
+
+
+def session_name_of(body: dict[str, Any]) -> str:
+    values = (body.get(name) for name in _SESSION_FIELDS)
+    return next((str(v)[:200] for v in values if isinstance(v, (str, int)) and v != ""), "")
