@@ -31,7 +31,8 @@ from bench.recommend_grid.price import Found, pieces_of, priced
 from bench.results import logged, write_section
 from bench.tables.drawn import DAYS, NOW, Drawn
 from bench.tables.play import NAMESPACE, create, imported, without_spark
-from reconciler.advisor.pto.recommend import DeclaredLayout, recommend
+from reconciler.advisor.pto.recommend import recommend
+from reconciler.advisor.pto.recommendation import DeclaredLayout
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.ports import Target

@@ -24,7 +24,8 @@ from reconciler.advisor.choose.replica import replica
 from reconciler.advisor.choose.sketching import files_to_sketch
 from reconciler.advisor.choose.upkeep import Upkeep, housekeeping
 from reconciler.advisor.deletes.majors import major_candidates
-from reconciler.advisor.deletes.minors import Minor, minor_candidates
+from reconciler.advisor.deletes.minor import Minor
+from reconciler.advisor.deletes.minors import minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
 from reconciler.advisor.judge.candidate import Candidate, rejected
 from reconciler.advisor.judge.room import added_by, reserve_is_due

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.choose.blocks import block_column_of
-from reconciler.advisor.deletes.minors import Minor
+from reconciler.advisor.deletes.minor import Minor
 from reconciler.advisor.judge.candidate import Candidate
 from reconciler.advisor.situation import Situation
 from reconciler.plan.actions.rewrite import Rewrite

@@ -96,7 +96,7 @@ class ApplyRun:
 
         A person who is asked sees the plan even with --quiet.
         """
-        from reconciler.cli.plan import budgeted
+        from reconciler.cli.plan_lines import budgeted
         from reconciler.loop.gating import Approvals
         from reconciler.loop.step import judge_gate
         from reconciler.render.plan_text import render_plan

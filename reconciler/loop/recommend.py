@@ -17,7 +17,8 @@ from reconciler.advisor.choose.properties import DISTRIBUTION_MODE
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS, NEEDS
 from reconciler.advisor.pto.objective import PRESETS, Costs, costs_of_plans
 from reconciler.advisor.pto.partitionings import Ingest
-from reconciler.advisor.pto.recommend import MOST_ROWS, Given, Recommendation, recommend
+from reconciler.advisor.pto.recommend import MOST_ROWS, Given, recommend
+from reconciler.advisor.pto.recommendation import Recommendation
 from reconciler.errors import UserError
 from reconciler.format import plural
 from reconciler.loop.advised import on_live_files, predicate_columns, with_footer

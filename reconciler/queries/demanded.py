@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.queries.forecasts.chosen import chosen_forecast
+from reconciler.queries.moving_literals import resolve_moving
 from reconciler.queries.predicate import Predicate, fields_of
 from reconciler.queries.predicate_batch import SlotLiterals
-from reconciler.queries.pruning import resolve_moving, simplify
+from reconciler.queries.pruning import simplify
 from reconciler.queries.rates import forecast_rates
 from reconciler.queries.shape import Shape, Workload, merge
 from reconciler.table.filetable import Float64, Int64

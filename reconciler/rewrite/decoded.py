@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.rewrite.read import DICTIONARY_BYTES
+from reconciler.rewrite.dictionaries import DICTIONARY_BYTES
 from reconciler.table.parquet_schema import NotParquetError, text_sizes
 
 WIDTHS = {"BOOLEAN": 0.125, "INT32": 4.0, "INT64": 8.0, "INT96": 8.0, "FLOAT": 4.0, "DOUBLE": 8.0}

@@ -34,9 +34,6 @@ POSITION_MAPPING = [{"field-id": one.field_id, "names": [one.name]} for one in P
 """Of position delete files that were written without field ids."""
 MOST_CODES = 1 << 62
 """Numbers that combinations of values may have before they are numbered anew: 64 bits hold them."""
-DICTIONARY_BYTES = 4
-"""Stored bytes per value, before compression, below which a text column is worth reading as a
-dictionary."""
 
 POSITION_ROWS = 1 << 20
 """Positions that are decoded at a time."""
@@ -566,31 +563,6 @@ def _comparable(chunk: pa.Array) -> pa.Array:
     values[np.isnan(values)] = np.nan
     bits = values.view(np.int64 if wide else np.int32).astype(np.int64)
     return pa.array(bits, mask=chunk.is_null().to_numpy(zero_copy_only=False))
-
-
-def dictionary_columns(columns: Sequence[Column], footers: Sequence[tuple[Any, Any]]) -> list[str]:
-    """Return the text columns of which every stored chunk is a dictionary of few values: these
-    are sorted and written by their numbers.
-
-    footers: of the files, each with its field ids by path.
-    """
-    left = [column for column in columns if column.type in ("string", "binary")]
-    for footer, ids in footers:
-        leaves = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
-        of_id = {i: leaves.get(path[0]) for path, i in ids.items() if len(path) == 1}
-        left = [column for column in left if _is_repeated(footer, of_id.get(column.field_id))]
-    return [column.name for column in left]
-
-
-def _is_repeated(footer: Any, leaf: int | None) -> bool:
-    if leaf is None:
-        return False
-    for number in range(footer.num_row_groups):
-        chunk = footer.row_group(number).column(leaf)
-        small = chunk.total_uncompressed_size < DICTIONARY_BYTES * chunk.num_values + 1_000
-        if not (chunk.has_dictionary_page and small):
-            return False
-    return True
 
 
 def _why(error: Exception) -> str:

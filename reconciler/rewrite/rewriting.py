@@ -21,10 +21,12 @@ import pyarrow as pa
 from reconciler.rewrite import arrow, leaves, spill
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.dictionaries import dictionary_columns
 from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.outputs import Outputs, Place
 from reconciler.rewrite.places import Placed
-from reconciler.rewrite.read import Reader, dictionary_columns
+from reconciler.rewrite.read import Reader
+from reconciler.rewrite.rest import Rest
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.task import Made, Output, Resources, Task
 from reconciler.rewrite.witness import Check, Compared, DataFile, compared
@@ -425,27 +427,3 @@ def _arranged(tables: list[pa.Table], order: pa.Array) -> list[pa.ChunkedArray]:
     columns = pa.concat_tables(tables).columns
     tables.clear()
     return [arrow.gathered(columns.pop(0), order) for _ in range(len(columns))]
-
-
-class Rest:
-    """Rows that come in tables of any size, taken in portions."""
-
-    def __init__(self, tables: Iterator[pa.Table]) -> None:
-        self._tables = tables
-        self._held: list[pa.Table] = []
-
-    def take(self, rows: int) -> pa.Table:
-        """Return the next rows. Raises ValueError if there are not so many."""
-        found, left = [], rows
-        while left:
-            if not self._held:
-                table = next(self._tables, None)
-                if table is None:
-                    raise ValueError("there are fewer live rows than were counted")
-                self._held.append(table)
-            table = self._held.pop()
-            found.append(table.slice(0, left))
-            if len(table) > left:
-                self._held.append(table.slice(left))
-            left -= len(found[-1])
-        return pa.concat_tables(found).unify_dictionaries()

@@ -19,16 +19,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.merged import merged_whole
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.simulate.stored import (
-    LEAST_SHARE,
-    MOST_SHARE,
-    Spans,
-    Stored,
-    sampled_domain,
-    slice_domain,
-    stored_columns,
-    written_share,
-)
+from reconciler.advisor.simulate.slices import LEAST_SHARE, MOST_SHARE, slice_domain, written_share
+from reconciler.advisor.simulate.stored import Spans, Stored, sampled_domain, stored_columns
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table

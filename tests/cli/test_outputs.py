@@ -20,7 +20,7 @@ from reconciler.advisor.advice import Migration
 from reconciler.advisor.migration.risks import risks
 from reconciler.cli import explain, explain_query, status, workload
 from reconciler.cli.history import render_history
-from reconciler.cli.plan import budget_line
+from reconciler.cli.plan_lines import budget_line
 from reconciler.format import iec
 from reconciler.plan import reasons
 from reconciler.plan.budget import Budget, Spent, budget_state

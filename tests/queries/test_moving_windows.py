@@ -13,9 +13,9 @@ import pytest
 from reconciler.queries import moving_windows
 from reconciler.queries.calendar import PERIODS, Period, PeriodClock
 from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.moving_literals import resolve_moving
 from reconciler.queries.moving_windows import Movement, with_movement
 from reconciler.queries.predicate import Comparison, Ref
-from reconciler.queries.pruning import resolve_moving
 from reconciler.queries.shape import Shape, workload_of
 from reconciler.state.movements import movements, record_movements
 from reconciler.state.state import StateStore

@@ -24,6 +24,7 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 
 from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.moving_literals import resolve_moving
 from reconciler.queries.predicate import (
     FALSE,
     TRUE,
@@ -37,14 +38,7 @@ from reconciler.queries.predicate import (
     Ref,
     StartsWith,
 )
-from reconciler.queries.pruning import (
-    Partitions,
-    contained,
-    may_match,
-    prune,
-    resolve_moving,
-    simplify,
-)
+from reconciler.queries.pruning import Partitions, contained, may_match, prune, simplify
 from reconciler.table.filetable import ColumnBounds
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Kind

@@ -28,8 +28,15 @@ from reconciler.advisor.deletes.limits import (
     reached,
     under,
 )
+from reconciler.advisor.deletes.minor import Minor
+from reconciler.advisor.deletes.minor_refusals import (
+    most_per_file,
+    needed_by_objective,
+    refusal,
+    unnamed_refusal,
+)
 from reconciler.advisor.judge.candidate import Refusal, readings_of, rejected, shape_gains
-from reconciler.advisor.situation import Situation, unfit_files
+from reconciler.advisor.situation import Situation
 from reconciler.format import iec
 from reconciler.plan import reasons
 from reconciler.plan.actions.delete_maintenance import (
@@ -40,62 +47,13 @@ from reconciler.plan.actions.delete_maintenance import (
 )
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape
-from reconciler.table.deletes import DeleteTable, Scope
-from reconciler.table.filetable import Bool, FileTable, Float64, Int64, Partition
+from reconciler.table.deletes import Scope
+from reconciler.table.filetable import Bool, FileTable, Float64, Int64
 
 POSITION_BYTES = 2
 """Stored bytes of a deleted position: of a vector fewer, of a Parquet file with its path more."""
 FILE_BYTES = 1_500
 """Bytes of a delete file without rows: Parquet's footer and schema."""
-
-
-@dataclass(frozen=True)
-class Minor:
-    """Delete files of one (spec, partition) and what replacing them does."""
-
-    kind: type[DeleteMaintenance]
-    """The action that replaces or removes them."""
-    spec_id: int
-    """Id of their partition spec; 0 for the removal of files that apply to nothing."""
-    partition: Partition
-    """Values of their partition; () if unpartitioned, and for a removal."""
-    inputs: Int64
-    """int64[inputs], rows of the delete table: the delete files that are replaced or removed."""
-    rows: Int64
-    """int64[files], rows of the file table, ascending: the data files that the inputs apply to."""
-    before: tuple[ShapeReading, ...]
-    """What each shape reads of these data files now, in the order of the demands."""
-    after: tuple[ShapeReading, ...]
-    """What each shape reads of them afterwards, likewise."""
-    files_out: int
-    """Number of delete files after the replacement; 0 for a removal."""
-    bytes_in: int
-    """Stored bytes that the execution reads."""
-    bytes_out: int
-    """Stored bytes of the new delete files, estimated."""
-    positions: int
-    """Number of deleted positions that are written, at most."""
-    operations: int
-    """Number of commits that wrote the inputs."""
-    saving: float
-    """Bytes of reading that are saved over the horizon, applying the deletes included."""
-    cost: float
-    """Cost of the execution, in bytes of reading."""
-    due: float
-    """Number of operations from which maintenance pays (n*): infinite if it saves nothing, NaN
-    where no queries are known."""
-    converts: bool = False
-    """Whether equality deletes become positions, so that their rows are known."""
-    slices: int = 1
-    """Number of actions into which a budget cuts the maintenance; this is one of them."""
-    evidence: str = "deletes"
-    """What asks for it: "deletes", "objective" or "workload"."""
-    why: str = ""
-    """The reason, for people."""
-
-    def action(self, deletes: DeleteTable) -> DeleteMaintenance:
-        paths = sorted({str(deletes.path[row]) for row in self.inputs.tolist()})
-        return self.kind(inputs=tuple(paths), spec_id=self.spec_id, partition=self.partition)
 
 
 def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]:
@@ -108,14 +66,14 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
     if situation.settings.deletes.minors:
         for one in conversions(situation):
             made = _conversion(situation, one)
-            why_not = _refusal(situation, made) or _larger(situation, made)
+            why_not = refusal(situation, made) or _larger(situation, made)
             if why_not is None:
                 found.append(_explained(situation, made))
                 converted[made.rows] = True
             else:
                 rejections.append(_rejection(situation, made, *why_not))
         for made in _compactions(situation):
-            why_not = _refusal(situation, made)
+            why_not = refusal(situation, made)
             if converted[made.rows].any():
                 folded = "the conversion of equality deletes folds them in first"
                 why_not = reasons.ALREADY_CHOSEN, sentence(folded)
@@ -126,7 +84,7 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
             else:
                 rejections.append(_rejection(situation, made, *why_not))
     for made in _dangling(situation):
-        why_not = _unnamed(situation, made)
+        why_not = unnamed_refusal(situation, made)
         if why_not is None:
             found.append(made)
         else:
@@ -352,63 +310,6 @@ def _due(situation: Situation, inputs: Int64, operations: int, saving: float, co
     return max(1.0, math.sqrt(2.0 * cost * expected * operations / saving))
 
 
-def _refusal(situation: Situation, made: Minor) -> Refusal | None:
-    """Return why the maintenance waits, None if it is to be done now."""
-    settings, table = situation.settings, situation.table
-    if _reads_refused(situation, made):
-        return reasons.REFUSED_FILES, sentence("it would read files that are refused")
-    unnamed = _unnamed(situation, made)
-    if unnamed is not None:
-        return unnamed
-    for unfit in unfit_files(situation.given):
-        if made.converts and not unfit.readable and np.isin(unfit.rows, made.rows).any():
-            return unfit.reason, sentence(f"it would read {unfit.why}")
-    conflicting = np.isin(table.partition[made.rows], sorted(settings.deletes.conflicting))
-    if conflicting.any():
-        return reasons.QUIET_PERIOD, sentence(reasons.SENTENCES[reasons.QUIET_PERIOD])
-    if needed_by_objective(situation, made) or _crowded(situation, made):
-        return None
-    if not (situation.trusted and situation.foreseen.burden.reads[made.rows].any()):
-        return reasons.FEW_DELETE_FILES, sentence(
-            "at most ", str(_most(situation, made)), " delete files for a data file; minInputFiles "
-            f"{settings.min_input_files} are needed where no queries are known",
-        )  # fmt: skip
-    if made.saving <= settings.alpha * made.cost:
-        return reasons.BELOW_COST, reasons.short_of(made.saving, made.cost, settings.alpha)
-    if made.operations < made.due:
-        return reasons.NOT_DUE, sentence(
-            "", str(made.operations), " operations since the last maintenance; it costs least "
-            "every ", f"{made.due:.3g}",
-        )  # fmt: skip
-    return None
-
-
-def _unnamed(situation: Situation, made: Minor) -> Refusal | None:
-    """Return why a path does not name what is replaced: entries of several files have it."""
-    for unfit in unfit_files(situation.given):
-        if unfit.unnamed:
-            return unfit.reason, sentence(f"it would read {unfit.why}")
-    repeated = situation.given.deletes.repeated
-    if repeated.any():
-        path = situation.given.deletes.path[repeated][0]
-        why = f"delete file {path} is in two manifest entries: not supported yet"
-        return reasons.NOT_REWRITABLE, sentence(why)
-    return None
-
-
-def _reads_refused(situation: Situation, made: Minor) -> bool:
-    """Whether it reads a refused file: a delete file of its data files, which are taken together,
-    or, to find the rows of equality deletes, one of the data files."""
-    given = situation.given
-    data = {str(path) for path in given.table.path[made.rows]} if made.converts else set()
-    if not data.isdisjoint(given.refusals):
-        return True
-    refused = np.flatnonzero(situation.facts.refused_deletes)
-    return bool(under(situation, refused)[made.rows].any()) or bool(
-        np.isin(refused, made.inputs).any()
-    )
-
-
 def _larger(situation: Situation, made: Minor) -> Refusal | None:
     """Return why no budget can admit the conversion, None if one can."""
     if admits(situation, made.kind, made.bytes_in, len(made.inputs)):
@@ -419,32 +320,8 @@ def _larger(situation: Situation, made: Minor) -> Refusal | None:
     )  # fmt: skip
 
 
-def needed_by_objective(situation: Situation, made: Minor) -> bool:
-    """Whether an objective on deleted rows cannot be judged before the conversion."""
-    limit = situation.settings.objectives.max_deleted_rows_percent
-    return limit is not None and made.converts
-
-
-def _crowded(situation: Situation, made: Minor) -> bool:
-    """Whether the number of delete files alone asks for it: where no queries are known, or where
-    the policy declares the maintenance."""
-    known = situation.trusted and bool(situation.foreseen.burden.reads[made.rows].any())
-    if known and not situation.settings.deletes.declared:
-        return False
-    return _most(situation, made) >= situation.settings.min_input_files
-
-
-def _most(situation: Situation, made: Minor) -> int:
-    """Return the most delete files of the kind that apply to one data file."""
-    table = situation.table
-    counted = (
-        table.equality_deletes if made.converts else (table.delete_files - table.equality_deletes)
-    )
-    return int(counted[made.rows].max(initial=0))
-
-
 def _explained(situation: Situation, made: Minor) -> Minor:
-    parts = [f"up to {_most(situation, made)} of them for one data file"]
+    parts = [f"up to {most_per_file(situation, made)} of them for one data file"]
     evidence = "deletes"
     if needed_by_objective(situation, made):
         parts.append("the share of deleted rows is unknown before")

@@ -16,7 +16,7 @@ from reconciler.advisor.choose.binpack import small_files_mask
 from reconciler.advisor.choose.blocks import set_block_column
 from reconciler.advisor.choose.properties import set_properties, set_sort_order
 from reconciler.advisor.choose.upkeep import Upkeep
-from reconciler.advisor.deletes.minors import Minor
+from reconciler.advisor.deletes.minor import Minor
 from reconciler.advisor.deletes.writes import Writes
 from reconciler.advisor.judge.candidate import Candidate
 from reconciler.advisor.judge.engine import why_by_spark

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.measure.totals import WORSE
-from reconciler.advisor.pto.column_use import Usage, usage
+from reconciler.advisor.pto.column_use import usage
 from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.methods.baselines import default_layout, expert
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
@@ -28,6 +28,14 @@ from reconciler.advisor.pto.partitionings import (
     text_of,
 )
 from reconciler.advisor.pto.present import present_footers, present_readings
+from reconciler.advisor.pto.recommendation import (
+    DeclaredLayout,
+    FrontPoint,
+    Reading,
+    Recommendation,
+    RowGroup,
+    Sensitivity,
+)
 from reconciler.advisor.pto.sizes import SMALLEST_FILE, declared_row_group, size_grid
 from reconciler.advisor.pto.sort_schemes import orderings, schemes, with_third
 from reconciler.advisor.pto.space import (
@@ -43,7 +51,6 @@ from reconciler.advisor.pto.space import (
     skips_nothing,
 )
 from reconciler.advisor.pto.trees import TREE_OF_CUTS, tries_trees
-from reconciler.advisor.simulate.layout import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.format import iec
 from reconciler.plan.grouping import SMALL_SHARE
@@ -110,144 +117,6 @@ class Given:
     by_spark: str = ""
     """Why Spark has to write the table, which ends files by size and not at the leaves of a tree;
     "" if it does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroup:
-    """bytes: the stored size to declare; rows: that such a row group has."""
-
-    bytes: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What some queries read of a layout."""
-
-    bytes: float
-    """Bytes of column chunks."""
-    low: float
-    """Lower end of the interval of these bytes."""
-    high: float
-    """Upper end of it."""
-    footers: float
-    """Bytes of the footers of opened files, which `bytes` does not count."""
-    opened: float
-    """Number of files opened."""
-
-
-@dataclass(frozen=True)
-class DeclaredLayout:
-    """A layout as people declare it, and its effect."""
-
-    name: str
-    """"today", "default", "expert", "best", or "next 1" and so on."""
-    spec: PartitionSpec
-    """The partition spec to declare."""
-    ordering: Ordering
-    """The ordering to declare; ARRIVAL for today."""
-    target_bytes: int
-    """Stored bytes of a file to declare; for today the mean of the files."""
-    row_group: RowGroup | None
-    """The row-group size to declare; None for today."""
-    recorded: Reading
-    """What the recorded window reads."""
-    ahead: Reading
-    """What the queries that are expected over the horizon read, by which layouts are compared."""
-    by_demand: Float64
-    """float64[demands], bytes of column chunks that each reads over the horizon."""
-    reading: float
-    """Cost of reading over the horizon, in bytes of reading."""
-    total: float
-    """Cost of reading and rewriting over the horizon, in bytes of reading."""
-    files: float
-    """Number of data files of the table."""
-    row_groups: float
-    """Number of row groups of the table; NaN if unknown."""
-    rewrite_bytes: float
-    """Bytes that are rewritten over the horizon, the first rewrite included."""
-    first_rewrite_bytes: float
-    """Bytes that are rewritten once, to get there."""
-    sampled_rows: float
-    """Sampled rows of the smallest row groups (their 10th percentile); NaN for today."""
-    worse: tuple[int, ...] = ()
-    """Positions of the demands that read at least 1 % more than today, over the horizon."""
-    front: bool = False
-    """Whether no candidate beats the layout in reading and rewriting at once."""
-    leaf_rows: int = 0
-    """Rows that the leaves of a tree have at least; 0 for other orderings."""
-    commit: CommitFiles | None = None
-    """Files that a commit writes; None if unpartitioned, if unknown, or if writers spread rows by
-    partition already."""
-
-    @property
-    def hashes(self) -> bool:
-        """Whether writers should send rows to tasks by partition: else each commit writes at least
-        twice as many files."""
-        return self.commit is not None and self.commit.scattered >= 2.0 * self.commit.hashed
-
-    @property
-    def read(self) -> float:
-        """Return the bytes of column chunks that are read over the horizon."""
-        return self.ahead.bytes
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """The choice under other evidence. what: the evidence; layout: what would be chosen; regret:
-    how much more it would cost by the full evidence, as a share."""
-
-    what: str
-    layout: DeclaredLayout
-    regret: float
-
-
-@dataclass(frozen=True, slots=True)
-class FrontPoint:
-    """A layout that no candidate beats in reading and rewriting at once. sizes: None for today.
-    reading: its cost over the horizon; rewrite_bytes: likewise."""
-
-    what: str
-    sizes: Sizes | None
-    reading: float
-    rewrite_bytes: float
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """What to declare, and what it was compared with."""
-
-    today: DeclaredLayout
-    """The present layout."""
-    chosen: DeclaredLayout | None
-    """The layout to declare; None if the table should stay as it is."""
-    others: tuple[DeclaredLayout, ...]
-    """The layouts beside it: the expert's, the default and the next best, the cheapest of these
-    first. The best comes before them if the table should stay as it is."""
-    keep: str
-    """Why the table should stay as it is; "" if a layout is chosen."""
-    refused: tuple[RefusedSpec, ...]
-    """Partition specs that are no candidates, with their reasons."""
-    usage: Usage
-    """The columns that the queries filter, and how often."""
-    labelled: int
-    """Number of candidates that were simulated to choose."""
-    candidates: int
-    """Number of all candidates."""
-    sampled: int
-    """Number of sampled rows that were simulated."""
-    sampled_rows: float
-    """Sampled rows of the smallest row groups of the best candidate; where the sample is too thin,
-    the most that any candidate has."""
-    finer: int = 0
-    """Number of sizes of the best candidates that were simulated besides."""
-    sensitivity: tuple[Sensitivity, ...] = ()
-    """What other windows of the log, and half of the sample, would choose."""
-    fell: tuple[tuple[str, str], ...] = ()
-    """(layout, why) of the partitionings and orderings that were not chosen, the cheapest first
-    after layouts that could not be judged."""
-    front: tuple[FrontPoint, ...] = ()
-    """The layouts that none beats in reading and rewriting at once, by rewritten bytes."""
 
 
 def recommend(given: Given) -> Recommendation:

@@ -18,7 +18,8 @@ from reconciler.advisor.simulate.keys import rows_of_keys, unseen
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.neighbours import BlockOrder, block_order
 from reconciler.advisor.simulate.sampled_domain import sampled_domain
-from reconciler.advisor.simulate.stored import slice_domain, sorted_value_bytes
+from reconciler.advisor.simulate.slices import slice_domain
+from reconciler.advisor.simulate.stored import sorted_value_bytes
 from reconciler.queries.table_view import type_width
 from reconciler.table.column_bytes import (
     RUN_BYTES,

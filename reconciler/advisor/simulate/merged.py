@@ -7,12 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.simulate.layout import Layout, Written, WrittenRows, simulated_files
-from reconciler.advisor.simulate.stored import (
-    Stored,
-    slice_domain,
-    stored_columns,
-    written_share,
-)
+from reconciler.advisor.simulate.slices import slice_domain, written_share
+from reconciler.advisor.simulate.stored import Stored, stored_columns
 from reconciler.plan.grouping import Grouping, arrivals, output_file_of
 from reconciler.queries.table_view import TableView
 from reconciler.table.column_bytes import bytes_per_row

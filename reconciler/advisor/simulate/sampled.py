@@ -23,7 +23,7 @@ from reconciler.advisor.simulate.layout import (
     simulated_files,
 )
 from reconciler.advisor.simulate.pool import Pool, StoredBytes
-from reconciler.advisor.simulate.stored import written_share
+from reconciler.advisor.simulate.slices import written_share
 from reconciler.advisor.simulate.target import placed, target_partitions
 from reconciler.advisor.simulate.zones import zone_maps
 from reconciler.queries.read_cost import read_layout

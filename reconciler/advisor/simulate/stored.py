@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.advisor.simulate.sampled_domain import LEAST_ROWS, sampled_domain
 from reconciler.queries.table_view import (
@@ -57,8 +56,6 @@ LEAST_RUN = 1.2
 ORDER_FILES = 16
 """Number of files checked for being in order."""
 
-LEAST_SHARE, MOST_SHARE = 0.2, 1.25
-"""Limits of the estimate: bytes written per live byte of the inputs."""
 
 IN_ORDER_BYTES = 0.5
 """Numbers in no order take more than this beside the bytes of their file's range."""
@@ -445,21 +442,6 @@ def _shuffle(rows: int) -> Int64:
     return np.random.default_rng(rows).permutation(rows)
 
 
-def slice_domain(stored: Stored, field: int, file: Int64, starts: Int64) -> Float64:
-    """Return the number of values from which slices of a column without a sample draw,
-    float64[slices].
-
-    file: row of the file table per row in physical order; starts: first row per slice. Files side
-    by side on the column's scale add up their values; files over the same range share them.
-    """
-    base = np.full(len(starts), stored.domain[field])
-    spans = stored.spans.get(field)
-    if spans is None or spans.shared:
-        return base
-    grown = base * np.maximum(spans.reach(file, starts) / spans.mean, 1.0)
-    return np.minimum(grown, spans.most(file, starts))
-
-
 def _spans(files: FileTable, field: int) -> Spans | None:
     bounds = files.columns.get(field)
     if bounds is None or not bounds.bounded.all() or not len(files):
@@ -477,25 +459,3 @@ def _spans(files: FileTable, field: int) -> Spans | None:
 def _places(lower: Array, upper: Array) -> tuple[Float64, Float64]:
     codes = np.unique(np.concatenate([lower, upper]), return_inverse=True)[1].reshape(-1)
     return codes[: len(lower)].astype(np.float64), codes[len(lower) :].astype(np.float64)
-
-
-def written_share(
-    files: FileTable, stored: Stored, sizes: Mapping[int, npt.NDArray[np.number]], outputs: int
-) -> float:
-    """Return the bytes written per live byte of the files, rounded to thousandths as in plans.
-
-    sizes: of columns in the output. Sorted rows compress better, and what many files repeat is
-    written once: dictionaries, and footers, which are the part of a file beside its columns if the
-    size of each column is known. A column without footer information keeps its bytes.
-    """
-    live = files.live_bytes
-    whole, alive = float(live.sum()), float(live.sum()) / max(float(files.total_bytes), 1.0)
-    known = {f: n for f, n in files.column_sizes.items() if not (n == UNKNOWN).any()}
-    measured = [field for field in stored.columns if field in sizes and field in known]
-    if not measured or whole <= 0.0:
-        return 1.0
-    beside = max(whole - alive * sum(float(n.sum()) for n in known.values()), 0.0)
-    repeated = beside if all(f.field_id in known for f in files.schema.fields) else 0.0
-    gone = sum(alive * float(known[field].sum()) - float(sizes[field].sum()) for field in measured)
-    gone += repeated * max(1.0 - outputs / len(files), 0.0)
-    return round(min(max(1.0 - gone / whole, LEAST_SHARE), MOST_SHARE), 3)

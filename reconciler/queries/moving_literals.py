@@ -1,0 +1,74 @@
+"""Replaces conditions that move with time by the values that they have at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reconciler.queries import transforms
+from reconciler.queries.predicate import (
+    Predicate,
+)
+from reconciler.queries.predicate_batch import (
+    Leaf,
+    SlotLiterals,
+    Test,
+    always,
+    evaluate,
+)
+from reconciler.queries.shape import Shape
+from reconciler.table.filetable import Array, Int64
+from reconciler.table.schema import Schema
+from reconciler.table.times import DAY_MS
+
+
+def resolve_moving(batch: Shape, schema: Schema, at_ms: int | Int64) -> tuple[SlotLiterals, ...]:
+    """Return the batch's literals at another time: moving ones become at + offset.
+
+    at_ms: epoch milliseconds, one for all queries or int64[queries] (batch.event_ms gives the
+    recorded literals). Offsets are in the column's unit: days, us or ns, or whole periods for a
+    partition transform and for literals cut to a period (`Shape.clocks`). Slots on columns
+    without a time do not change.
+    """
+    times = np.broadcast_to(np.asarray(at_ms, dtype=np.int64), (len(batch),))
+    resolved = list(batch.literals)
+    for leaf in _slot_leaves(batch.predicate):
+        moves = ~np.isnan(batch.offsets[leaf.slot])
+        literal = resolved[leaf.slot]
+        offset = np.where(moves, batch.offsets[leaf.slot], 0.0).round().astype(np.int64)
+        clock = batch.clocks[leaf.slot] if batch.clocks else None
+        at = times if clock is None else clock.start(clock.number(times) + offset)
+        moved = _domain_time(leaf, schema, at)
+        if moved is None or isinstance(literal, tuple) or not moves.any():
+            continue
+        resolved[leaf.slot] = np.where(moves, moved + offset if clock is None else moved, literal)
+    return tuple(resolved)
+
+
+def _domain_time(leaf: Leaf, schema: Schema, times: Int64) -> Array | None:
+    """Return epoch milliseconds in the unit of the leaf's column and transform, None without a
+    time."""
+    field = schema.by_id.get(leaf.ref.field_id)
+    if field is None:
+        return None
+    if field.type == "date":
+        now = times // DAY_MS
+    elif field.type.startswith("timestamp"):
+        now = times * (1_000_000 if field.type.endswith("_ns") else 1_000)
+    else:
+        return None
+    if leaf.ref.transform not in ("identity", "year", "month", "day", "hour"):
+        return None
+    return transforms.apply(leaf.ref.transform, field.type, now)
+
+
+def _slot_leaves(predicate: Predicate) -> list[Leaf]:
+    """Return the leaves that hold a slot, each once."""
+    leaves: list[Leaf] = []
+
+    def collect(leaf: Leaf) -> Test:
+        if leaf.slot >= 0:
+            leaves.append(leaf)
+        return always(True)
+
+    evaluate(predicate, collect, 0, 0)
+    return leaves

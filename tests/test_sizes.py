@@ -1,0 +1,31 @@
+"""A file of the package has at most 450 lines, so that a reader can hold it."""
+
+from __future__ import annotations
+
+from tests.test_docs import ROOT
+
+MOST_LINES = 450
+LARGER = {
+    "advisor/advice.py": "the values that a decision takes and gives, each field explained",
+    "advisor/pto/recommend.py": "to be split: why candidates fell is a question of its own",
+    "advisor/simulate/stored.py": "to be split: distinct values of blocks of the sample",
+    "api/documents.py": "the values of the documents, each field explained",
+    "engines/backend.py": "to be split with the rooms of the engines",
+    "engines/schedule/witnessing.py": "to be split with the rooms of the engines",
+    "loop/step.py": "to be split: reservations are a question of their own",
+    "rewrite/read.py": "to be split: a reader of a task, and an opened file",
+    "rewrite/witness.py": "to be split: what is asked of the witness, and how it finds out",
+    "spark/schedule/scan.py": "to be split with the rooms of the engines",
+    "workload_log/routed_query.py": "to be split: finding references, and inserting conditions",
+}
+"""Files that are larger, by the reason. An entry goes when its file is split."""
+
+
+def test_files_have_at_most_450_lines() -> None:
+    package = ROOT / "reconciler"
+    larger = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if path.read_text(encoding="utf-8").count("\n") > MOST_LINES
+    }
+    assert larger == LARGER.keys()
