@@ -88,6 +88,8 @@ def bound_process(seconds: int, elsewhere: float = 0.0) -> None:
         raise InterruptedByUser("stopped as asked; a recommendation has nothing to finish")
 
     def over(*_: object) -> None:
+        # The signal comes again each second: one at the end of the interpreter would kill it.
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         raise UserError(
             f"the recommendation used more than {seconds} CPU seconds, which were reserved for it",
             do="lower spec.recommend.sampleBytes",
