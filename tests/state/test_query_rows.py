@@ -19,7 +19,8 @@ from reconciler.queries.fragment_codec import predicate_from_json
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, In, Predicate, Ref, StartsWith
 from reconciler.queries.shape import Shape, workload_of
-from reconciler.state import state, state_tables
+from reconciler.state import state_tables
+from reconciler.state import store as kept
 from reconciler.state.query_rows import distinct, joined, rows_of
 from reconciler.state.query_shapes import shapes_of
 from reconciler.state.state import StateStore
@@ -209,7 +210,7 @@ def test_two_versions_share_a_state(tmp_path_factory: pytest.TempPathFactory, da
             by_old |= {item.position for item in some}
         else:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(state, "_now_ms", lambda now=now: now)
+                patch.setattr(kept, "_now_ms", lambda now=now: now)
                 if data.draw(st.booleans()):
                     store.recorded()  # an importer asks first; a writer may also not
                 store.append_fragments(some)
@@ -230,12 +231,12 @@ def test_old_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("the old rows are read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(state, "OldRows", unread)
+        patch.setattr(kept, "OldRows", unread)
         assert [one.position for one in recorded(store, UUID)] == [1, 2]
         assert store.recorded().tolist() == [1, 2]
     old_version.append(store._tables, [query(2), query(3, elsewhere=True)], NOW)
     assert store.recorded().tolist() == [1, 2, 3]
-    rows = store._tables.scan("queries", state.QUERIES, state_tables.matching({}), ["position"])
+    rows = store._tables.scan("queries", kept.QUERIES, state_tables.matching({}), ["position"])
     assert rows is not None and sum(map(len, rows.column("position").to_pylist())) == 3
     (shape,) = store.shapes(UUID)
     assert shape.elsewhere == pytest.approx(1 / 3)
@@ -257,17 +258,17 @@ def test_a_takeover_that_dies_is_repeated_without_effect(
 
 
 def test_old_rows_expire_like_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "_now_ms", lambda: NOW)
+    monkeypatch.setattr(kept, "_now_ms", lambda: NOW)
     store = StateStore(tmp_path)
     old_version.append(store._tables, [query(1)], NOW - 1000 * RETENTION_SECONDS - 1000)
     old_version.append(store._tables, [query(2)], NOW - 1000 * RETENTION_SECONDS + 600_000)
     assert [one.position for one in recorded(store, UUID)] == [2]
     later = NOW + 1_200_000
-    monkeypatch.setattr(state, "_now_ms", lambda: later)
+    monkeypatch.setattr(kept, "_now_ms", lambda: later)
     assert recorded(store, UUID) == []
     store.remove_expired()
     assert old_version.positions(store._tables, UUID) == []
-    rows = store._tables.scan("queries", state.QUERIES, state_tables.matching({}), ["position"])
+    rows = store._tables.scan("queries", kept.QUERIES, state_tables.matching({}), ["position"])
     assert rows is not None and rows.num_rows == 0
 
 
@@ -302,6 +303,6 @@ def test_many_imports_of_one_hour_become_one_row(
     hour = NOW // HOUR * HOUR
     for number in range(10):
         store.append_fragments([query(number, event_ms=hour + number)])
-    rows = store._tables.scan("queries", state.QUERIES, state_tables.matching({}), ["position"])
+    rows = store._tables.scan("queries", kept.QUERIES, state_tables.matching({}), ["position"])
     assert rows is not None and rows.num_rows < 6
     assert [one.position for one in recorded(store, UUID)] == list(range(10))

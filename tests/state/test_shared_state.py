@@ -400,7 +400,7 @@ def test_a_thread_that_looked_earlier_does_not_bring_the_past_back(config: Catal
 def test_what_is_older_than_the_retention_is_removed_and_its_files_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import reconciler.state.state as module
+    import reconciler.state.store as module
 
     now, hour = int(time.time() * 1000), 3_600_000
     monkeypatch.setattr(state_tables, "KEEP_SNAPSHOTS", dt.timedelta(0))

@@ -123,7 +123,7 @@ def test_small_files_are_merged_and_nothing_is_lost(
 def test_a_merge_drops_fragments_older_than_the_retention(
     store: StateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import reconciler.state.state as module
+    import reconciler.state.store as module
 
     now = int(time.time() * 1000)
     monkeypatch.setattr(state_tables, "MAX_FILES", 2)
@@ -144,7 +144,7 @@ def test_a_merge_gives_way_to_a_concurrent_append_of_the_same_rows(
     store.append_fragments([fragment(1)])
     monkeypatch.setattr(state_tables, "MAX_FILES", 1)
 
-    import reconciler.state.state as module
+    import reconciler.state.store as module
 
     original = module.distinct
 

@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.workload_log import complexity, importing, skip_reasons, spark_events, sql_log
+from reconciler.workload_log import (
+    complexity,
+    importing,
+    log_lines,
+    skip_reasons,
+    spark_events,
+)
 from reconciler.workload_log.event_log_files import is_event_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.prepared import PreparedStatements
@@ -197,7 +203,7 @@ def test_an_unparsable_statement_has_another_reason_than_one_that_is_too_complex
 def test_a_line_beyond_the_limit_is_skipped_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_log, "MAX_LINE", 1000)
+    monkeypatch.setattr(log_lines, "MAX_LINE", 1000)
     tally = imported(log(tmp_path / "q.jsonl", line("x" * 2000), line(WHERE + "i = 1")))
     assert dict(tally.skipped) == {skip_reasons.TOO_LONG: 1} and tally.kept == 1
 
