@@ -148,14 +148,6 @@ class Table(History):
             for entry in entries
         )
 
-    def metadata_files(self, snapshot_id: int) -> dict[str, int]:
-        """Return the snapshot's manifests by path with the snapshot that added each, and its
-        manifest list with the snapshot itself."""
-        manifests = self.table.manifests(snapshot_id)
-        listed = str(self.state.snapshots[snapshot_id]["manifest-list"])
-        found = {str(one[fields.M_PATH]): int(one[fields.M_SNAPSHOT]) for one in manifests}
-        return {**found, listed: snapshot_id}
-
     def referenced(self, prefix: str) -> set[str]:
         """Return the files below the prefix that a snapshot of any branch or tag refers to, as the
         catalog has them now: their paths relative to it."""

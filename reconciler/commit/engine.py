@@ -121,7 +121,10 @@ class LocalBackend:
         limits = Limits.within(given.memory_bytes)
 
         def one(numbers: Sequence[int]) -> Seen:
-            return self._in_process(attempt, given, witnessed, work, numbers, opening, limits)
+            try:
+                return self._in_process(attempt, given, witnessed, work, numbers, opening, limits)
+            except OutOfMemory as error:
+                return Seen(failures=(Failure("", "", str(error), MEMORY),))
 
         return self._side_by_side(name, one, bins)
 

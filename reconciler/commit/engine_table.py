@@ -15,7 +15,6 @@ from typing import Any, NoReturn, cast
 from reconciler.commit import errors, fields, reachable, updates
 from reconciler.commit.backend import Table
 from reconciler.commit.history import snapshot_info
-from reconciler.commit.manifest import ADDED, DELETED
 from reconciler.commit.metadata_changes import CHANGES, MetadataChange
 from reconciler.commit.operations import Commit
 from reconciler.commit.table import LiveTable
@@ -26,8 +25,7 @@ from reconciler.engines.manifests import Content, Tasks
 from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.set_sort_order import sort_term
-from reconciler.table.paths import is_local, key_of, local_of
+from reconciler.table.paths import is_local, local_of
 from reconciler.table.retention import MAIN
 from reconciler.table.schema import SpecField
 
@@ -62,12 +60,6 @@ class EngineTable(Table):
             )
             for spec in self.state.metadata["partition-specs"]
         }  # fmt: skip
-
-    def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
-        return {
-            int(order["order-id"]): tuple(_term(one) for one in order["fields"])
-            for order in self.state.metadata["sort-orders"]
-        }
 
     def metadata_log(self) -> list[str]:
         log = self.state.metadata.get("metadata-log") or ()
@@ -114,29 +106,16 @@ class EngineTable(Table):
             seen.add(file.identity)
 
     def added_paths(self, snapshot_id: int) -> list[str]:
-        own = [m for m in self.table.manifests(snapshot_id) if m[fields.M_SNAPSHOT] == snapshot_id]
-        return [
-            entry.file.path
-            for entries in self.table.entries(own)
-            for entry in entries
-            if entry.status == ADDED and entry.snapshot_id == snapshot_id
-        ]
+        self._needs_spark("batches on branches")
 
     def content_of(self, snapshot_id: int) -> Content:
         self._needs_spark("batches on branches")
 
     def used_specs(self) -> frozenset[int]:
-        return frozenset(
-            int(one[fields.M_SPEC])
-            for snapshot_id in self.state.snapshots
-            for one in self.table.manifests(snapshot_id)
-        )
+        self._needs_spark("partition specs")
 
     def manifest_sizes(self) -> dict[str, int]:
-        return {
-            str(one[fields.M_PATH]): int(one[fields.M_LENGTH])
-            for one in self.table.manifests(self.head())
-        }
+        self._needs_spark("manifests")
 
     def manifests(self, snapshot_id: int) -> Mapping[str, int]:
         return {
@@ -159,16 +138,7 @@ class EngineTable(Table):
         )
 
     def mentioned(self, paths: Collection[str]) -> list[str]:
-        wanted = {key_of(path) for path in paths}
-        now = reachable.reached(self.table)
-        every = {*now.lists, *now.manifests, *(path for path, _ in self._entries_of(now))}
-        return sorted(path for path in every if key_of(path) in wanted)
-
-    def _entries_of(self, now: reachable.Reached) -> Iterable[tuple[str, int]]:
-        for entries in self.table.entries(list(now.manifests.values())):
-            for entry in entries:
-                if entry.status != DELETED:
-                    yield entry.file.path, entry.file.size
+        self._needs_spark("orphans")
 
     # Commits
 
@@ -207,10 +177,3 @@ class EngineTable(Table):
             details=("Nothing was changed.",),
             do="run it with --engine Spark, or set spec.engine.type to Spark",
         )
-
-
-def _term(one: Mapping[str, Any]) -> str:
-    return sort_term(
-        str(one["transform"]), int(one["source-id"]), str(one["direction"]).upper(),
-        str(one["null-order"]),
-    )  # fmt: skip

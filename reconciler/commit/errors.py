@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator
 
 from reconciler.catalog import failures
+from reconciler.engines.local.pool import Killed
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.errors import (
     AccessDeniedError,
@@ -63,6 +64,13 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
             said=(failures.said(error),),
             details=(LEFT_ALONE,),
             do=RESTORE,
+        )
+    if isinstance(error, Killed):
+        return UnavailableError(
+            f"could not {doing}: a process that worked on it ended",
+            said=(str(error),),
+            details=("Nothing half-written is in the table.",),
+            do="run the command again; see the system's log for who ended it",
         )
     if _has(error, FULL):
         return UnavailableError(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.commit.manifest import schema_of
+from reconciler.commit.metadata import ids_of
 from reconciler.commit.table import LiveTable, Snapshot, State
 from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.plan.actions.set_sort_order import sort_term
@@ -72,12 +73,12 @@ class History:
         return Facts(
             metadata=TableMetadata(
                 dict(self.properties()),
-                self._sort_terms(),
+                self.sort_orders()[int(body["default-sort-order-id"])],
                 self.format_version(),
                 {int(one["spec-id"]): _terms(one) for one in body["partition-specs"]},
                 int(body["default-spec-id"]),
                 self.log(),
-                columns=frozenset(_ids(schema)),
+                columns=frozenset(ids_of(schema)),
             ).with_schema(schema)
         )
 
@@ -96,17 +97,20 @@ class History:
     def schemas(self) -> list[dict[str, Any]]:
         return [dict(one) for one in self.state.metadata["schemas"]]
 
-    def _sort_terms(self) -> tuple[str, ...]:
-        body = self.state.metadata
-        default = body["default-sort-order-id"]
-        order = next(one for one in body["sort-orders"] if one["order-id"] == default)
-        return tuple(
-            sort_term(
-                str(one["transform"]), int(one["source-id"]), str(one["direction"]).upper(),
-                str(one["null-order"]),
-            )
-            for one in order["fields"]
-        )  # fmt: skip
+    def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
+        """Return the terms (`plan.actions.set_sort_order.sort_term`) of each sort order by its
+        id."""
+        return {
+            int(order["order-id"]): tuple(_term(one) for one in order["fields"])
+            for order in self.state.metadata["sort-orders"]
+        }
+
+
+def _term(one: Mapping[str, Any]) -> str:
+    return sort_term(
+        str(one["transform"]), int(one["source-id"]), str(one["direction"]).upper(),
+        str(one["null-order"]),
+    )  # fmt: skip
 
 
 def snapshot_info(body: Snapshot) -> SnapshotInfo:
@@ -120,6 +124,7 @@ def snapshot_info(body: Snapshot) -> SnapshotInfo:
         int(body.get("sequence-number") or 0),
         int(body["timestamp-ms"]),
         None if schema is None else int(schema),
+        str(body.get("manifest-list") or ""),
     )
 
 
@@ -129,16 +134,3 @@ def _terms(spec: Mapping[str, Any]) -> tuple[str, ...]:
         for one in spec["fields"]
         if one["transform"] != "void"
     )
-
-
-def _ids(kind: Any) -> list[int]:
-    """Return the ids of all fields of a schema."""
-    if isinstance(kind, str):
-        return []
-    found = [int(field["id"]) for field in kind.get("fields", ())]
-    for field in kind.get("fields", ()):
-        found += _ids(field["type"])
-    for part in ("element", "key", "value"):
-        if part in kind:
-            found += [int(kind[f"{part}-id"]), *_ids(kind[part])]
-    return found

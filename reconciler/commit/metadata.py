@@ -120,21 +120,21 @@ def _add(key: str, of: str, number: str) -> Callable[[dict[str, Any], Update, in
             ids = [int(field["field-id"]) for field in item["fields"]]
             made["last-partition-id"] = max([int(made.get("last-partition-id") or 999), *ids])
         if key == "schemas":
-            made["last-column-id"] = max(int(made["last-column-id"]), *_ids(item))
+            made["last-column-id"] = max(int(made["last-column-id"]), *ids_of(item))
 
     return add
 
 
-def _ids(kind: Any) -> list[int]:
+def ids_of(kind: Any) -> list[int]:
     """Return the ids of all fields of a schema."""
     if isinstance(kind, str):
         return []
     found = [int(field["id"]) for field in kind.get("fields", ())]
     for field in kind.get("fields", ()):
-        found += _ids(field["type"])
+        found += ids_of(field["type"])
     for part in ("element", "key", "value"):
         if part in kind:
-            found += [int(kind[f"{part}-id"]), *_ids(kind[part])]
+            found += [int(kind[f"{part}-id"]), *ids_of(kind[part])]
     return found
 
 

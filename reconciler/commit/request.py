@@ -110,10 +110,12 @@ class Request:
 
 
 def send(table: LiveTable, request: Request) -> Answer:
-    """Send the request once."""
-    if table.config.type == "sql":
-        return _to_sql(table, request)
-    return _to_rest(table, request)
+    """Send the request once. An error that nobody foresaw leaves the outcome unknown: it may have
+    come after the request had left."""
+    try:
+        return _to_sql(table, request) if table.config.type == "sql" else _to_rest(table, request)
+    except Exception as error:
+        return Unknown(first_line(error) or type(error).__name__)
 
 
 # SQL

@@ -211,7 +211,11 @@ class Producer:
         data = manifest.of_content(present, DATA)
         filtered, replaced = self._filtered(data, change.removed, counts, 0)
         self._require(data, change.required)
-        oldest = min([int(self.state.metadata.get("last-sequence-number") or 0), *_least(filtered)])
+        # The sequence number that the new files keep counts too. Java does not look at it, and may
+        # drop a delete that came after the files were read, if its manifest is rewritten anyway.
+        last = int(self.state.metadata.get("last-sequence-number") or 0)
+        own = [] if change.sequence is None or not change.added else [change.sequence]
+        oldest = min([last, *own, *_least(filtered)])
         deletes = manifest.of_content(present, DELETES)
         kept, others = self._filtered(deletes, change.removed_deletes, counts, oldest)
         new = {content: self._new(counts, content) for content in (DATA, DELETES)}

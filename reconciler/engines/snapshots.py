@@ -27,7 +27,8 @@ class SnapshotInfo:
     schema_id: int | None = None
     """The schema that it was written under, None if its writer does not say."""
     manifest_list: str = ""
-    """Where its manifest list lies, "" in a table of format 1 that has none."""
+    """Where its manifest list lies, "" in a table of format 1 that has none. What a live snapshot
+    needs is told by it: an engine that leaves it out loses the list."""
 
     def fences(self, attempt_id: str, batch: int) -> bool:
         """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch

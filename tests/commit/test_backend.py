@@ -10,13 +10,14 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 
 from reconciler.commit import changes
-from reconciler.commit.backend import Table as EngineTable
+from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.live import LiveFiles
 from reconciler.commit.manifest import File
 from reconciler.commit.request import Accepted
 from reconciler.commit.sending import commit
 from reconciler.commit.snapshot import Added, Names
 from reconciler.engines.answers import Kind
+from reconciler.engines.commit import metadata_files
 from reconciler.engines.snapshots import SnapshotInfo
 from tests.commit.test_requests import Table
 from tests.delete_commits import commit_deletes
@@ -179,11 +180,32 @@ def test_what_a_commit_wrote_is_found_by_its_name(table: Deleted) -> None:
     assert prepared.send({}, None).kind is Kind.ACCEPTED
     engine.refresh()
     head = head_of(engine)
-    own = [path for path, by in engine.metadata_files(head).items() if by == head]
-    assert len(own) == 1
-    assert prepared.uuid in own[0]
+    read = engine.snapshot(head)
+    assert read is not None
+    assert metadata_files.own_files(engine, read) == [read.manifest_list]
+    assert prepared.uuid in read.manifest_list
     listed = engine.listed(engine.metadata_directory())
-    assert {Path(path).name for path in listed} >= {Path(own[0]).name}
+    assert {Path(path).name for path in listed} >= {Path(read.manifest_list).name}
+
+
+def test_files_of_a_commit_that_arrived_stay_however_often_it_is_cleaned_up(
+    table: Deleted,
+) -> None:
+    """As after a crash between the commit and its record: pyiceberg still reads the table."""
+    engine = table.engine()
+    before = table.catalog.load_table("jobs.t").current_snapshot().snapshot_id
+    prepared = engine.prepared(changes.append_nothing())
+    assert prepared.send({}, None).kind is Kind.ACCEPTED
+    engine.refresh()
+    assert metadata_files.remove_of_commits(engine, (prepared.uuid,), before) == (0, 0)
+    loaded = table.catalog.load_table("jobs.t")
+    snapshot = loaded.current_snapshot()
+    assert snapshot.snapshot_id == head_of(engine) != before
+    assert [
+        entry.data_file.file_path
+        for manifest in snapshot.manifests(loaded.io)
+        for entry in manifest.fetch_manifest_entry(loaded.io)
+    ]
 
 
 def test_added_files_are_found_by_their_paths(table: Deleted) -> None:

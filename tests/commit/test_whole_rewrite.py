@@ -10,19 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.commit import changes
-from reconciler.commit.backend import Table as EngineTable
+from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.entries import Entries
 from reconciler.commit.request import Accepted
 from reconciler.commit.sending import commit
-from reconciler.commit.snapshot import Names
+from reconciler.commit.snapshot import Change, Names
 from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.task_file import TaskFile
 from reconciler.rewrite import rewriting
 from reconciler.rewrite.columns import columns_of
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.task import Key, Made, Order, Resources, Task
 from reconciler.rewrite.witness import DataFile
 from tests.commit.test_requests import Table
-from tests.delete_commits import delete_equal
+from tests.delete_commits import delete_equal, delete_positions
 from tests.rewrite.model import table_of
 
 
@@ -38,19 +39,23 @@ class Numbers(Table):
         """The rows that a reader sees, by the rule of the specification over the files that
         pyiceberg's manifests name: it reads no equality deletes itself."""
         table = self.catalog.load_table("jobs.t")
-        data, keys = [], []
+        data, keys, gone_at = [], [], set[tuple[str, int]]()
         for manifest in table.current_snapshot().manifests(table.io):
             for entry in manifest.fetch_manifest_entry(table.io):
                 place = entry.data_file.file_path.removeprefix("file://")
-                ids = pq.read_table(place).column("id").to_pylist()
-                (keys if int(entry.data_file.content) == 2 else data).append(
-                    (int(entry.sequence_number), ids)
-                )
+                rows, kind = pq.read_table(place), int(entry.data_file.content)
+                if kind == 1:
+                    places = (one.removeprefix("file://") for one in rows["file_path"].to_pylist())
+                    gone_at |= set(zip(places, rows["pos"].to_pylist(), strict=True))
+                    continue
+                ids = rows.column("id").to_pylist()
+                (keys if kind == 2 else data).append((int(entry.sequence_number), place, ids))
         return sorted(
             one
-            for sequence, ids in data
-            for one in ids
-            if not any(one in gone and sequence < later for later, gone in keys)
+            for sequence, place, ids in data
+            for at, one in enumerate(ids)
+            if (place, at) not in gone_at
+            and not any(one in gone and sequence < later for later, _, gone in keys)
         )
 
 
@@ -68,7 +73,7 @@ def rewritten(engine: EngineTable, directory: Path, head: int) -> tuple[Made, li
     inputs = tuple(
         DataFile(
             path, file.rows, file.size, file.sequence,
-            deletes=tuple(known[one] for one in sorted(file.deletes.equality)),
+            deletes=tuple(known[one] for one in sorted(deleting(file))),
         )
         for path, file in tasks.items()
     )  # fmt: skip
@@ -76,6 +81,11 @@ def rewritten(engine: EngineTable, directory: Path, head: int) -> tuple[Made, li
     paths = (f"file://{directory}/rewritten.parquet",)
     task = Task(shape, inputs, order, paths, group_rows=400)
     return rewriting.rewritten(task, None, Resources(1 << 30)), list(tasks)
+
+
+def deleting(file: TaskFile) -> set[str]:
+    """The delete files that apply to a data file."""
+    return {path for path, _ in file.deletes.positions} | file.deletes.equality
 
 
 def delete_of(file: DeleteFile) -> Delete:
@@ -118,3 +128,35 @@ def test_a_rewrite_beside_a_writer_that_deletes(table: Numbers, tmp_path: Path) 
     stored = pq.read_table(tmp_path / "rewritten.parquet").column("id").to_pylist()
     assert stored == sorted(stored, reverse=True)
     assert pa.array(stored).null_count == 0
+
+
+def test_a_delete_that_shares_a_manifest_with_one_that_goes_still_applies(
+    table: Numbers, tmp_path: Path
+) -> None:
+    """All files are replaced, so that no other data file keeps old deletes; the delete came after
+    they were read, and before the last commit."""
+    loaded = table.catalog.load_table("jobs.t")
+    first = next(iter(loaded.scan().plan_files())).file.file_path
+    delete_positions(loaded, first, [0, 1])
+    engine = EngineTable(table.live(), tmp_path / "cache")
+    head = head_of(engine)
+    read = engine.snapshot(head)
+    assert read is not None
+    made, inputs = rewritten(engine, tmp_path, head)
+    delete_equal(table.catalog.load_table("jobs.t"), "id", [151])
+    with table.catalog.load_table("jobs.t").transaction() as change:
+        change.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    engine.refresh()
+    assert isinstance(commit(engine.table, Change("replace"), Names()).answer, Accepted)
+    engine.refresh()
+    assert len({str(one.entry) for one in engine.delete_files(head_of(engine))}) == 1
+    table.append(9_999)
+    before = table.visible()
+    assert 151 not in before
+    engine.refresh()
+    entries = Entries(engine.state.metadata, engine.properties(), 0, 0)
+    added = [entries.of(file, {}) for file in made.files]
+    live = engine.live(head_of(engine))
+    change_of_files = changes.replace_files(live, inputs, added, read.sequence_number)
+    assert isinstance(commit(engine.table, change_of_files, Names()).answer, Accepted)
+    assert table.visible() == before

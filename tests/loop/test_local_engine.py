@@ -28,6 +28,7 @@ from tests.delete_commits import delete_equal, delete_positions
 from tests.loop.conftest import rows_of
 from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
 
+UNRECORDED = "after the commit, before its record"
 WITHOUT_JAVA = """
     import importlib.util, sys
     found = importlib.util.find_spec
@@ -271,7 +272,7 @@ def test_a_process_without_pyspark_and_java_carries_a_plan_out(
     assert sorted_by_day(table)
 
 
-@pytest.mark.parametrize("phase", ["start", "verified", "commit"])
+@pytest.mark.parametrize("phase", ["start", "verified", "commit", UNRECORDED])
 def test_a_killed_run_leaves_the_table_and_the_next_one_cleans_up(
     catalog_config: Any,
     make_table: Callable[..., Any],
@@ -279,7 +280,7 @@ def test_a_killed_run_leaves_the_table_and_the_next_one_cleans_up(
     tmp_path: Path,
     phase: str,
 ) -> None:
-    name = f"local_killed_{phase}"
+    name = f"local_killed_{phase.partition(' ')[0]}"
     table = make_table(name, files=4)
     before = live_rows(table)
     program = textwrap.dedent(f"""
@@ -289,6 +290,7 @@ def test_a_killed_run_leaves_the_table_and_the_next_one_cleans_up(
         from reconciler.api.choices import EngineType
         from reconciler.loop.local_actor import LocalActor
         from reconciler.loop.step import run_until_converged
+        from reconciler.plan.execution import COMMITTED
         from reconciler.state.state import StateStore
         from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
 
@@ -296,6 +298,14 @@ def test_a_killed_run_leaves_the_table_and_the_next_one_cleans_up(
             if event.phase == {phase!r}:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+        record = StateStore.record_outcomes
+
+        def recorded(self, intent, outcomes):
+            if {phase!r} == {UNRECORDED!r} and any(one.state == COMMITTED for one in outcomes):
+                os.kill(os.getpid(), signal.SIGKILL)
+            record(self, intent, outcomes)
+
+        StateStore.record_outcomes = recorded
         config = CatalogConfig(
             {catalog_config.name!r}, {catalog_config.type!r}, {dict(catalog_config.properties)!r}
         )
