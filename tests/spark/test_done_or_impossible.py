@@ -306,7 +306,7 @@ def _column_gone(bench: Bench, name: str, action: Action, request: ExecutionRequ
 
 
 def _killed_before(bench: Bench, name: str, action: Action, request: ExecutionRequest) -> None:
-    with killed_at(iceberg, "ancestors_until"):
+    with killed_at(iceberg, "ancestors"):
         bench.run(request)
 
 

@@ -153,6 +153,7 @@ def test_a_killed_jvm_is_reported_during_any_call() -> None:
 import json, os, signal, sys, threading, time
 from reconciler.spark.session import session
 from reconciler.engines.backend import translated
+from reconciler.spark.session import translate as translation
 
 spark = session.start({}, app="test", master="local[1]")
 things = spark._jvm.java.util.ArrayList()
@@ -160,7 +161,7 @@ try:
     things.get(7)
 except Exception as error:
     thrown = error
-began = threading.Barrier(4)
+began = threading.Barrier(4, timeout=60)
 raised_by = {}
 
 def call(name, what):
