@@ -46,6 +46,13 @@ SUFFIX = ".segment"
 _HEADER = b"layout.segment"
 MAX_SEGMENTS = 8
 MAX_CACHE_BYTES = 4 << 30
+SWEPT_SHARE = 0.01
+"""Share of the cache's limit that a process writes before it looks for tables to evict again: each
+look lists all tables, and a process may observe thousands of them."""
+
+_unswept: dict[Path, int] = {}
+"""By the root of a cache, the bytes that this process has written since it last looked for tables
+to evict."""
 
 
 class ManifestCache:
@@ -81,7 +88,7 @@ class ManifestCache:
         """
         with contextlib.suppress(OSError):
             self.directory.mkdir(parents=True, exist_ok=True)
-            write_segment(self._new_path(), fresh)
+            self._write(fresh)
 
     def tidy(self) -> None:
         """Merge segments if there are many, keeping what this observation used, and evict old
@@ -91,10 +98,25 @@ class ManifestCache:
             if len(segments) > MAX_SEGMENTS:
                 kept = self.load(set(self._used))
                 if kept is not None:
-                    write_segment(self._new_path(), kept)
+                    self._write(kept)
                 for path in segments:
                     path.unlink(missing_ok=True)
-            self._evict()
+            if self._due():
+                self._evict()
+
+    def _due(self) -> bool:
+        """Whether to look for tables to evict: at first, and whenever a part of the limit was
+        written since."""
+        if _unswept.get(self.root, self.max_bytes) < SWEPT_SHARE * self.max_bytes:
+            return False
+        _unswept[self.root] = 0
+        return True
+
+    def _write(self, entries: Entries) -> None:
+        path = self._new_path()
+        write_segment(path, entries)
+        if self.root in _unswept:
+            _unswept[self.root] += path.stat().st_size
 
     def _segments(self) -> list[Path]:
         if not self.directory.is_dir():

@@ -26,6 +26,7 @@ from reconciler.errors import (
 VERBS = (
     "catalogs",
     "observe",
+    "top",
     "workload",
     "status",
     "history",

@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
         if seen_one is not None:
             typer.echo(_one(seen_one, output), nl=False)
             return
-        names = _names(connection, config, levels, timeout, select or (), exclude or ())
+        names = names_under(connection, config, levels, timeout, select or (), exclude or ())
         seen, failed = _look_at_all(connection, config, names, timeout, quiet=quiet)
         typer.echo(_many(config, levels, seen, output), nl=False)
         if failed:
@@ -133,7 +133,7 @@ def _workload(seen: Observation) -> WorkloadSummary:
     return WorkloadSummary(total, utc(until), filtered_columns(shares), per_day)
 
 
-def _names(
+def names_under(
     connection: Any,
     config: CatalogConfig,
     levels: tuple[str, ...],

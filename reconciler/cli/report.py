@@ -1,16 +1,18 @@
-"""`layoutctl report`: one table's layout, its queries and the effect of rewrites, as an HTML page.
+"""`layoutctl report`: a table's layout, queries and rewrites, or a fleet's tables, as an HTML page.
 
-Reads what `plan` reads, and the ledger; writes one self-contained file and nothing else.
+Reads what `plan` reads (of a fleet, what `top` reads) and the ledger; writes one self-contained
+file and nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.cli.options import CatalogName, Files, ShowLiterals, Timeout
+from reconciler.cli.options import CatalogName, Files, Quiet, Shared, ShowLiterals, Timeout
 
 if TYPE_CHECKING:
     from reconciler.loop.local_actor import LocalActor
@@ -24,28 +26,68 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command(rich_help_panel="Look")
     def report(
-        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        target: Annotated[
+            str | None,
+            typer.Argument(
+                metavar="[NAMESPACE|TABLE]",
+                help="catalog.namespace.table, or a namespace.",
+                show_default=False,
+            ),
+        ] = None,
+        every: Annotated[
+            bool, typer.Option("--all", help="Report on every table of the catalog.")
+        ] = False,
         out: Annotated[
             Path, typer.Option("--out", metavar="FILE", help="Where to write the page.")
         ] = Path("layout-report.html"),
         file: Files = None,
         catalog: CatalogName = None,
+        shared: Shared = False,
         show_literals: ShowLiterals = False,
         timeout: Timeout = 30.0,
+        quiet: Quiet = False,
     ) -> None:
-        """Write an HTML report: why so much is read, which queries gain, and whether it pays."""
-        from reconciler.cli.plan import local_actor
-        from reconciler.cli.targets import select
-        from reconciler.render.html import render_html
-        from reconciler.render.report_gather import gather
+        """Write an HTML page: a table's layout, queries and effect, or a fleet's worst tables."""
+        from reconciler.catalog.discover import resolve_levels
+        from reconciler.catalog.load import connect
+        from reconciler.cli.fleet import Asked, is_namespace, look_at_fleet
+        from reconciler.cli.shared import catalogs_under
+        from reconciler.errors import ReconcilerError, UserError
+        from reconciler.render.fleet_html import render_fleet
 
-        step = select(table, file or [], catalog, timeout=timeout).steps[0]
-        actor = local_actor(timeout)
-        proposal = step.propose(actor, show_literals=show_literals)
-        now_ms = int(step.clock().timestamp() * 1000)
-        page = render_html(gather(_sources(proposal, actor, now_ms, show_literals)))
-        _write(out, page)
+        if (target is None) is not every:
+            raise UserError(
+                "name a table or a namespace, or give --all for the whole catalog",
+                do="layoutctl report --all",
+            )
+        documents = catalogs_under(file)
+        config, levels = resolve_levels(target, catalog, documents)
+        asked = Asked(config, levels, documents, timeout, shared)
+        connection = connect(config, timeout)
+        failed: list[ReconcilerError] = []
+        if every or is_namespace(connection, config, levels, timeout):
+            fleet, failed = look_at_fleet(asked, connection, deep=True, quiet=quiet)
+            _write(out, render_fleet(fleet))
+        else:
+            _write(out, _page_of_table(str(target), file or [], catalog, timeout, show_literals))
         typer.echo(str(out))
+        if failed:
+            raise typer.Exit(max(error.exit_code for error in failed))
+
+
+def _page_of_table(
+    table: str, files: Sequence[str], catalog: str | None, timeout: float, show_literals: bool
+) -> str:
+    from reconciler.cli.plan import local_actor
+    from reconciler.cli.targets import select
+    from reconciler.render.html import render_html
+    from reconciler.render.report_gather import gather
+
+    step = select(table, files, catalog, timeout=timeout).steps[0]
+    actor = local_actor(timeout)
+    proposal = step.propose(actor, show_literals=show_literals)
+    now_ms = int(step.clock().timestamp() * 1000)
+    return render_html(gather(_sources(proposal, actor, now_ms, show_literals)))
 
 
 def _write(path: Path, page: str) -> None:

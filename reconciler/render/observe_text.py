@@ -15,7 +15,8 @@ import numpy as np
 
 from reconciler.catalog.metadata import spec_text
 from reconciler.format import ago, count, iec, percent, plural
-from reconciler.plan.small_files import auto_target_bytes, declared_target_bytes, small_files
+from reconciler.plan.small_files import auto_target_bytes, declared_target_bytes
+from reconciler.plan.waste import mergeable
 from reconciler.render.deletes_text import (
     damage_text,
     deletes_section,
@@ -36,7 +37,6 @@ from reconciler.render.terminal import (
 from reconciler.table.observation import Observation, quoted_name
 from reconciler.table.overlap_depth import ColumnDepth, rank_columns
 
-MIN_INPUT_FILES = 5
 MAX_COLUMNS = 14
 """Maximum lines of CLUSTERING; the others are counted (`-o wide` shows all)."""
 
@@ -319,12 +319,7 @@ def _seconds(seconds: float) -> str:
 
 def summarise(seen: Observation) -> TableSummary:
     """Return the summary of a table."""
-    target = auto_target_bytes(seen.files, seen.properties)
-    packs = [d for d in small_files(seen.files, target, MIN_INPUT_FILES) if d.rewrite]
-    saved = sum(
-        max(0, len(d.files) - max(1, math.ceil(int(seen.files.bytes[d.files].sum()) / target)))
-        for d in packs
-    )
+    small = mergeable(seen)
     judged = [line for line in rank_columns(seen.files) if line.judged]
     touched = (seen.files.delete_files > 0) | (seen.files.equality_deletes > 0)
     return TableSummary(
@@ -332,10 +327,10 @@ def summarise(seen: Observation) -> TableSummary:
         files=len(seen.files),
         bytes=seen.files.total_bytes,
         rows=seen.files.total_records,
-        small=sum(len(d.files) for d in packs),
-        to_pack=saved,
+        small=small.files,
+        to_pack=small.surplus,
         with_deletes=int(touched.sum()),
-        target=target,
+        target=small.target,
         best=judged[0] if judged else None,
     )
 

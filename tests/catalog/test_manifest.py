@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import json
+import os
 import resource
 import struct
 import zlib
@@ -33,7 +34,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from reconciler.catalog import avro
 from reconciler.catalog.entries import NULL, Entries, concatenate, select
 from reconciler.catalog.manifest import entries_of, entry_schema, partition_columns
-from reconciler.catalog.segment import read_segment, write_segment
+from reconciler.catalog.segment import ManifestCache, read_segment, write_segment
 from tests.examples import examples
 
 SCHEMA = Schema(NestedField(1, "a", LongType()), NestedField(2, "s", StringType()), schema_id=0)
@@ -331,3 +332,33 @@ def test_an_empty_manifest_is_not_an_error(tmp_path: Path) -> None:
     empty = avro.Container(container.metadata, 0, b"")
     table = avro.decode_together(entry_schema(empty), [empty])
     assert len(entries_of(table, [("m", 1)], [0], ())) == 0
+
+
+def test_the_cache_keeps_to_its_limit_and_evicts_what_was_used_longest_ago(tmp_path: Path) -> None:
+    plain = write(tmp_path / "m.avro", [entry(n) for n in range(50)], UNPARTITIONED_PARTITION_SPEC)
+    found, size = decode(plain), 0
+    for number in range(40):
+        cache = ManifestCache(tmp_path, f"table-{number:02d}", max_bytes=10 * size or 1 << 30)
+        cache.store(found)
+        size = size or sum(path.stat().st_size for path in cache.directory.iterdir())
+        os.utime(cache.directory, (number, number))
+        cache.tidy()
+        left = sorted(path.name for path in cache.root.iterdir())
+        assert len(left) <= 11  # a tenth of the limit is written between two looks
+    assert left[-10:] == [f"table-{number:02d}" for number in range(30, 40)]
+
+
+def test_a_process_lists_the_cached_tables_after_a_part_of_the_limit_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(ManifestCache, "_evict", lambda self: looks.append(self.directory.name))
+    plain = write(tmp_path / "m.avro", [entry(n) for n in range(50)], UNPARTITIONED_PARTITION_SPEC)
+    found = decode(plain)
+    write_segment(tmp_path / "one.segment", found)
+    size = (tmp_path / "one.segment").stat().st_size
+    for number in range(101):  # a look at first, and after each 25 segments
+        cache = ManifestCache(tmp_path, f"{number}", max_bytes=25 * 100 * size)
+        cache.store(found)
+        cache.tidy()
+    assert looks == ["0", "25", "50", "75", "100"]

@@ -1,0 +1,149 @@
+"""How long the first insight into a catalog takes: `top`, `observe` and `report` on many tables.
+
+    python -m bench.fleet [tables]        default 1000
+
+Makes a SQLite catalog of small tables that exist only in metadata (five to sixty files each, in
+several commits), and runs the program as a user does, in a process of its own: cold, with an empty
+cache, and warm. The figures stand beside pyiceberg's own loading of the same tables and reading of
+their manifests, which is the least that any tool on it must do.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.results import write_section
+
+TABLES = 1000
+COLUMNS = 8
+NAMESPACES = 10
+
+
+def build(directory: Path, tables: int) -> dict[str, str]:
+    """Make the catalog; return the variables by which the program finds it."""
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField
+
+    uri = f"sqlite:///{directory}/c.db"
+    catalog = SqlCatalog("lake", uri=uri, warehouse=f"file://{directory}/warehouse")
+    schema = Schema(
+        *(NestedField(n + 1, f"c{n}", LongType(), required=False) for n in range(COLUMNS))
+    )
+    draw = random.Random(20260101)
+    for number in range(NAMESPACES):
+        catalog.create_namespace(f"team{number}")
+    for number in range(tables):
+        table = catalog.create_table(f"team{number % NAMESPACES}.t{number:05d}", schema)
+        _fill(table, draw)
+    return {"PYICEBERG_CATALOG__LAKE__TYPE": "sql", "PYICEBERG_CATALOG__LAKE__URI": uri}
+
+
+def _fill(table: Any, draw: random.Random) -> None:
+    for commit in range(draw.randint(1, 4)):
+        with table.transaction() as transaction:  # noqa: SIM117
+            with transaction.update_snapshot().fast_append() as update:
+                for number in range(draw.randint(1, 16)):
+                    update.append_data_file(_file(table, commit * 100 + number, draw))
+
+
+def _file(table: Any, number: int, draw: random.Random) -> Any:
+    import struct
+
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    ids = range(1, COLUMNS + 1)
+    low = {i: draw.randrange(1 << 20) for i in ids}
+    size = draw.choice((64 << 10, 1 << 20, 8 << 20, 200 << 20))
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{table.location()}/data/00000-{number}-3f9a1c0b-77de.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1 + size // 64,
+        file_size_in_bytes=size,
+        column_sizes=dict.fromkeys(ids, size // COLUMNS),
+        value_counts=dict.fromkeys(ids, 1 + size // 64),
+        null_value_counts=dict.fromkeys(ids, 0),
+        nan_value_counts={},
+        lower_bounds={i: struct.pack("<q", low[i]) for i in ids},
+        upper_bounds={i: struct.pack("<q", low[i] + draw.randrange(1 << 18)) for i in ids},
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    file.spec_id = 0
+    return file
+
+
+def run(directory: Path, env: dict[str, str], *arguments: str) -> tuple[float, float, str]:
+    """Run the program; return seconds, CPU seconds and what it printed."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", *arguments],
+        cwd=directory, capture_output=True, text=True, check=True,
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith("PYICEBERG_")}, **env,
+            "LAYOUTCTL_STATE": str(directory / "state"),
+            "LAYOUTCTL_CACHE": str(directory / "cache"),
+            "PYTHONPATH": str(Path(__file__).parent.parent),
+        },
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - began, spent, done.stdout
+
+
+PLAIN = """
+from pyiceberg.catalog import load_catalog
+catalog = load_catalog("lake")
+for namespace in catalog.list_namespaces():
+    for name in catalog.list_tables(namespace):
+        table = catalog.load_table(name)
+        for manifest in table.current_snapshot().manifests(table.io):
+            manifest.fetch_manifest_entry(table.io)
+"""
+
+
+def plain(directory: Path, env: dict[str, str]) -> float:
+    """Return the seconds that pyiceberg takes to load the tables and read their manifests."""
+    began = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", PLAIN], cwd=directory, check=True, env={**os.environ, **env}
+    )
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    tables = int(sys.argv[1]) if len(sys.argv) > 1 else TABLES
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        env = build(directory, tables)
+        least = plain(directory, env)
+        rows = [["", "s", "CPU s", "of pyiceberg's own reading"]]
+        rows.append(["pyiceberg: load, read manifests", f"{least:.1f}", "", "1.00"])
+        for what, arguments in (
+            ("top, cold", ("top",)),
+            ("top, warm", ("top",)),
+            ("observe, warm", ("observe",)),
+            ("report --all, warm", ("report", "--all")),
+        ):
+            seconds, spent, _ = run(directory, env, *arguments)
+            rows.append([what, f"{seconds:.1f}", f"{spent:.1f}", f"{seconds / least:.2f}"])
+        page = (directory / "layout-report.html").stat().st_size
+        notes = f"{tables} tables, one process each. The page has {page / 1e6:.2f} MB."
+        print(write_section("First insight", "python -m bench.fleet", rows, notes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Looks at many tables for `top` and `report`: metadata, recorded queries and the ledger.
+
+No footer and no data file is read and nothing is planned: plans that wait for approval are frozen
+ones. What the state keeps of all tables is read once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reconciler.errors import ReconcilerError
+from reconciler.render.fleet_model import (
+    WEEK_MS,
+    Fleet,
+    FleetPlan,
+    FleetRewrite,
+    FleetTable,
+    worst_first,
+)
+
+if TYPE_CHECKING:
+    from reconciler.api.catalog_config import CatalogConfig
+    from reconciler.api.documents import IcebergCatalog
+    from reconciler.cli.history import PastPlan
+    from reconciler.loop.local_actor import LocalActor
+    from reconciler.plan.plan import Plan
+    from reconciler.table.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which tables are looked at, and how."""
+
+    config: CatalogConfig
+    """The catalog."""
+    levels: tuple[str, ...]
+    """The namespace; () for the whole catalog."""
+    documents: Sequence[IcebergCatalog]
+    """The catalogs' documents under -f."""
+    timeout: float
+    """Seconds for the catalog to answer."""
+    shared: bool = False
+    """Whether the state is that in the catalog's own namespace."""
+    include: Sequence[str] = ()
+    """Patterns of which a table matches one; () for all tables."""
+    exclude: Sequence[str] = ()
+    """Patterns of which a table matches none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    actor: LocalActor
+    known: frozenset[str]
+    """UUIDs of the tables that the ledger has outcomes of."""
+    deep: bool
+    now: dt.datetime
+
+
+def is_namespace(
+    connection: Any, config: CatalogConfig, levels: tuple[str, ...], timeout: float
+) -> bool:
+    """Whether the levels name a namespace and no table."""
+    from reconciler.catalog.load import list_namespaces, list_tables
+
+    spaces = {tuple(item) for item in list_namespaces(connection, config, timeout)}
+    if levels not in spaces:
+        return False
+    parent = levels[:-1]
+    return parent not in spaces or levels not in list_tables(connection, config, parent, timeout)
+
+
+def look_at_fleet(
+    asked: Asked, connection: Any, *, deep: bool, quiet: bool
+) -> tuple[Fleet, list[ReconcilerError]]:
+    """Return the tables, the most wasteful first; one that cannot be read is reported, and the
+    others are shown.
+
+    deep: whether past rewrites and waiting plans are read, not only what ranks the tables.
+    """
+    from reconciler.catalog.observe import observe_with
+    from reconciler.cli.shared import actor_on
+    from reconciler.render import terminal
+    from reconciler.render.observe_text import where_text
+    from reconciler.table.observation import quoted_name
+
+    config = asked.config
+    names = _names(asked, connection)
+    actor = actor_on(config, asked.documents, asked.timeout, asked.shared)
+    known = frozenset(entry.table_uuid for entry in actor.store.ledger(None)) if deep else set()
+    look = _Look(actor, frozenset(known), deep, dt.datetime.now(dt.UTC))
+    found: list[FleetTable] = []
+    failed: list[tuple[str, ReconcilerError]] = []
+    for number, name in enumerate(names, start=1):
+        terminal.progress(f"{number} of {len(names)}  {'.'.join(name)}", quiet=quiet)
+        try:
+            seen = observe_with(connection, config, name, actor.cache, timeout=asked.timeout)
+            found.append(_table(look, seen))
+        except ReconcilerError as error:
+            terminal.progress("", quiet=quiet)
+            sys.stderr.write(error.render() + "\n")
+            failed.append((quoted_name((config.name, *name)), error))
+    terminal.progress("", quiet=quiet)
+    fleet = Fleet(
+        where_text(config.name, asked.levels),
+        int(look.now.timestamp() * 1000),
+        worst_first(found),
+        failed=tuple((name, error.what) for name, error in failed),
+    )
+    return fleet, [error for _, error in failed]
+
+
+def _names(asked: Asked, connection: Any) -> list[tuple[str, ...]]:
+    """Return the tables, without those of the reconciler's own state."""
+    from reconciler.cli.observe import names_under
+    from reconciler.cli.system_namespace import is_state
+
+    names = names_under(
+        connection, asked.config, asked.levels, asked.timeout, asked.include, asked.exclude
+    )
+    return [name for name in names if not is_state(asked.config, asked.documents, name[:-1])]
+
+
+def _table(look: _Look, seen: Observation) -> FleetTable:
+    from reconciler.cli.history import past_plans
+    from reconciler.plan.waste import mergeable, waste_of
+
+    actor, small = look.actor, mergeable(seen)
+    workload = actor.evidence(seen).workload
+    touched = (seen.files.delete_files > 0) | (seen.files.equality_deletes > 0)
+    past = past_plans(actor, seen) if look.deep and seen.uuid in look.known else []
+    return FleetTable(
+        name=seen.name,
+        files=len(seen.files),
+        bytes=seen.files.total_bytes,
+        small=small,
+        with_deletes=int(touched.sum()),
+        waste=waste_of(seen, workload, small, actor.open_price(seen.uuid).bytes),
+        files_week_ago=_files_at(seen, int(look.now.timestamp() * 1000) - WEEK_MS),
+        waits=_waiting(look, seen) if look.deep else None,
+        rewrites=tuple(map(_rewrite, past)),
+    )
+
+
+def _files_at(seen: Observation, moment_ms: int) -> int | None:
+    """Return the number of data files at a time in the past, as the snapshot of then says; None if
+    it has expired or does not say."""
+    for snapshot in seen.ancestry:
+        if snapshot.timestamp_ms <= moment_ms:
+            stated = snapshot.summary.get("total-data-files", "")
+            return int(stated) if stated.isdecimal() else None
+    return None
+
+
+def _waiting(look: _Look, seen: Observation) -> FleetPlan | None:
+    """Return the frozen plan that could be carried out now and that nobody has approved."""
+    from reconciler.loop.propose import judged
+    from reconciler.plan.prediction import total
+    from reconciler.plan.standing import head_of, judge
+
+    for plan in look.actor.store.standing_plans(seen.uuid):
+        if judge(plan, head_of(seen), look.now).fallen or look.actor.approved(plan.id):
+            continue
+        _, pending = judged(plan, seen, look.now)
+        if pending:
+            left = total(item.predicted for item in pending)
+            return FleetPlan(
+                plan.id, int(plan.created.timestamp() * 1000), left.bytes_in, left.cpu_seconds,
+                left.saving, _slower(plan),
+            )  # fmt: skip
+    return None
+
+
+def _slower(plan: Plan) -> tuple[tuple[str, float, float], ...]:
+    shapes: Sequence[Mapping[str, Any]] = plan.evidence.get("shapes") or ()
+    return tuple(
+        (str(one["text"]), float(one["bytesNow"]), float(one["bytesAfter"]))
+        for one in shapes
+        if one.get("worse")
+    )
+
+
+def _rewrite(plan: PastPlan) -> FleetRewrite:
+    return FleetRewrite(
+        plan_id=plan.plan_id,
+        at_ms=plan.at_ms,
+        rewritten=plan.read_bytes,
+        cost=plan.cost,
+        cpu_seconds=sum(entry.outcome.cpu_seconds for entry in plan.entries),
+        saved=None if plan.measured is None else plan.measured.table_least,
+        harm=plan.harm,
+    )

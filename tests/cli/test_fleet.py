@@ -1,0 +1,147 @@
+"""`top` and `report` of many tables: what is listed, in which order, and what an error costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconciler.errors import EXIT_USER
+from reconciler.queries.fragments import Fragment
+from reconciler.queries.predicate import TRUE
+from reconciler.state.state import StateStore
+from tests.cli.in_process import Cli, isolate, runner
+from tests.render.test_fleet_html import Page, names
+from tests.state.test_shared_state import new_catalog
+
+APPENDS = {"sales.many": 9, "sales.one": 1, "web.some": 6, "web.deep.few": 5}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Any:
+    """Four tables in three namespaces, of 1 to 9 files."""
+    from reconciler.catalog.load import connect
+
+    made = connect(new_catalog(tmp_path))
+    for name in ("sales", "web", "web.deep"):  # the last is nested
+        made.create_namespace(name)
+    for name, appends in APPENDS.items():
+        table = made.create_table(name, pa.schema([("id", pa.int64())]))
+        for number in range(appends):
+            table.append(pa.table({"id": range(number * 10, number * 10 + 10)}))
+    return made
+
+
+@pytest.fixture
+def cli(tmp_path: Path, catalog: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Cli:
+    isolate(monkeypatch, tmp_path, tmp_path / "nowhere", tmp_path / "state", tmp_path / "cache")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for key, value in catalog.properties.items():
+        if key in ("uri", "warehouse"):
+            monkeypatch.setenv(f"PYICEBERG_CATALOG__{catalog.name.upper()}__{key.upper()}", value)
+    return runner(monkeypatch, capsys)
+
+
+def ranked(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
+    code, out, err = cli("top", "-o", "json", *arguments)
+    assert code == 0, err
+    return list(json.loads(out)["items"])
+
+
+def test_the_table_with_most_small_files_is_first(cli: Cli, catalog: Any) -> None:
+    items = ranked(cli)
+    rec = catalog.name
+    assert [one["table"] for one in items] == [
+        f"{rec}.sales.many", f"{rec}.web.some", f"{rec}.web.deep.few", f"{rec}.sales.one",
+    ]  # fmt: skip
+    assert [one["surplusFiles"] for one in items] == [8, 5, 4, 0]
+    assert all(one["queriesPerDay"] is None for one in items)
+    for one in items:
+        assert one["wastedBytesPerDay"] == round(
+            one["wastedReadBytesPerDay"] + one["openBytes"] * one["wastedOpeningsPerDay"]
+        )
+
+
+def test_a_namespace_and_a_number_narrow_the_ranking(cli: Cli, catalog: Any) -> None:
+    code, out, _ = cli("top", "web", "-o", "json", "-n", "1")
+    body = json.loads(out)
+    assert (code, body["kind"], body["tables"]) == (0, "FleetRanking", 2)
+    assert [one["table"] for one in body["items"]] == [f"{catalog.name}.web.some"]
+    assert [one["table"] for one in ranked(cli, "--exclude", "web.**")] == [
+        f"{catalog.name}.sales.many", f"{catalog.name}.sales.one",
+    ]  # fmt: skip
+
+
+def test_recorded_queries_weigh_more_than_the_assumed_read(
+    cli: Cli, catalog: Any, tmp_path: Path
+) -> None:
+    uuid = str(catalog.load_table("web.deep.few").metadata.table_uuid)
+    fragments = [
+        Fragment("log", n, uuid, TRUE, (), (), (1,), 10.0, 1_795_000_000_000 + n, "x")
+        for n in range(3)
+    ]
+    StateStore(tmp_path / "state").append_fragments(fragments)
+    first = ranked(cli)[0]
+    assert (first["table"], first["queriesPerDay"]) == (f"{catalog.name}.web.deep.few", 30.0)
+    assert first["wastedOpeningsPerDay"] == 30 * first["surplusFiles"]
+
+
+def test_names_alone_can_be_piped(cli: Cli, catalog: Any) -> None:
+    code, out, _ = cli("top", "-o", "name", "-n", "2")
+    assert (code, out.split()) == (0, [f"{catalog.name}.sales.many", f"{catalog.name}.web.some"])
+
+
+def test_a_table_that_cannot_be_read_hides_no_other(cli: Cli, catalog: Any, tmp_path: Path) -> None:
+    lost = catalog.load_table("sales.one").metadata_location
+    Path(lost.removeprefix("file://")).unlink()
+    code, out, err = cli("top", "-o", "json")
+    body = json.loads(out)
+    assert code != 0 and "sales" in err
+    assert len(body["items"]) == 3
+    assert [one["table"] for one in body["errors"]] == [f"{catalog.name}.sales.one"]
+    code, _, _ = cli("report", "--all", "--out", str(tmp_path / "r.html"))
+    assert code != 0
+    text = (tmp_path / "r.html").read_text()
+    assert len(names(Page(text))) == 3 and "sales.one" in text
+
+
+def test_a_report_of_a_catalog_or_namespace_lists_its_tables(
+    cli: Cli, catalog: Any, tmp_path: Path
+) -> None:
+    for target, number in (("--all", 4), ("web", 2), (f"{catalog.name}.sales", 2)):
+        path = tmp_path / "page.html"
+        code, out, _ = cli("report", target, "--out", str(path))
+        assert (code, out.strip()) == (0, str(path))
+        assert len(names(Page(path.read_text()))) == number
+
+
+def test_a_frozen_plan_waits_in_the_report_until_it_is_approved(
+    cli: Cli, catalog: Any, tmp_path: Path
+) -> None:
+    name = f"{catalog.name}.sales.many"
+    path = tmp_path / "page.html"
+    assert cli("plan", name, "--out", str(tmp_path / "plan.json"))[0] == 0
+    plan_id = json.loads((tmp_path / "plan.json").read_text())["planId"]
+    cli("report", "--all", "--out", str(path))
+    assert [row[:2] for row in Page(path.read_text()).tables[1][1:]] == [[name, plan_id]]
+    assert cli("apply", str(tmp_path / "plan.json"), "--yes")[0] == 0
+    cli("report", "--all", "--out", str(path))
+    page = Page(path.read_text())
+    ranking, trend = page.tables[0], page.tables[-1]
+    assert len(page.tables) == 2  # nothing waits, nothing is slower
+    assert [row[1] for row in trend[1:]] == ["1"]
+    spent = {row[0]: row[-2] for row in ranking[1:]}
+    assert spent.pop(name) != "-" and set(spent.values()) == {"-"}
+
+
+def test_a_report_needs_one_target(cli: Cli) -> None:
+    for arguments in ((), ("sales", "--all")):
+        assert cli("report", *arguments)[0] == EXIT_USER
+
+
+def test_a_namespace_that_is_not_there_is_an_error_with_its_neighbours(cli: Cli) -> None:
+    code, _, err = cli("top", "sale")
+    assert code == EXIT_USER and "sales" in err
