@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from reconciler.catalog import s3_uploads
 from reconciler.commit import errors, fields, reachable, updates
 from reconciler.commit.backend import Table
 from reconciler.commit.history import snapshot_info
@@ -72,7 +73,8 @@ class EngineTable(Table):
     # Storage
 
     def end_uploads(self, prefix: str) -> None:
-        """Do nothing: this engine writes to file systems alone."""
+        if s3_uploads.on_s3(prefix):
+            s3_uploads.end_uploads(self.table.io.properties, prefix)
 
     def remove_empty_directories(self, prefix: str) -> None:
         root = local_of(prefix) if is_local(prefix) else None

@@ -28,7 +28,7 @@ class SnapshotInfo:
     """The schema that it was written under, None if its writer does not say."""
     manifest_list: str = ""
     """Where its manifest list lies, "" in a table of format 1 that has none. What a live snapshot
-    needs is told by it: an engine that leaves it out loses the list."""
+    needs is found by it: an engine that leaves it out loses the list."""
 
     def fences(self, attempt_id: str, batch: int) -> bool:
         """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import EngineType, PolicyEngineType
+from reconciler.catalog import s3_uploads
 from reconciler.engines.choice import Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
 from reconciler.plan.plan import PlannedAction
@@ -21,6 +23,8 @@ CATALOGS = ("sql", "rest")
 """Types of catalogs to which the local engine commits."""
 PROVIDER = "write.location-provider.impl"
 LOCATIONS = ("write.data.path", "write.metadata.path")
+OWN_IO = ("py-io-impl", "s3.signer")
+"""Properties of a catalog by which files are opened by other code than Arrow's."""
 LAST_FORMAT = 2
 """The newest format that the local engine commits: pyiceberg writes no newer one."""
 
@@ -33,6 +37,13 @@ class Place:
     """The type of the catalog."""
     branch: str
     """The branch that batches are committed to first, "" for none."""
+    own_io: str = ""
+    """The property of the catalog by which something else than Arrow opens files, "" if none."""
+
+    @classmethod
+    def of(cls, catalog: CatalogConfig, branch: str | None) -> Place:
+        own = (name for name in OWN_IO if catalog.properties.get(name))
+        return cls(catalog.type, branch or "", next(own, ""))
 
 
 def asked_engine(
@@ -88,8 +99,9 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
         return "spec.safety.branch asks for commits to a branch, which need Spark"
     if PROVIDER in observation.properties:
         return "the table places its files by a Java class"
-    if not all(map(is_local, _locations(observation))):
-        return "its files are in an object store, where only Spark ends the uploads of a killed run"
+    refused = _store_needs_spark(place, _locations(observation))
+    if refused:
+        return refused
     if observation.format_version > LAST_FORMAT:
         return f"the table has format {observation.format_version}, whose commits need Spark"
     for item in items:
@@ -97,6 +109,21 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
             return f"only Spark carries out {item.action.kind}"
         if item.predicted.by_spark:
             return item.predicted.by_spark
+    return ""
+
+
+def _store_needs_spark(place: Place, locations: Sequence[str]) -> str:
+    """Return why only Spark writes to one of these locations, "" if this is not so."""
+    remote = [one for one in locations if not is_local(one)]
+    if not all(map(s3_uploads.on_s3, remote)):
+        return "its files are in an object store that is not S3"
+    if remote and not s3_uploads.is_installed():
+        return (
+            "its files are in S3, where ending the uploads of a killed run needs boto3 "
+            "(pip install 'table-layout-reconciler[aws]')"
+        )
+    if remote and place.own_io:
+        return f"the catalog sets {place.own_io}, and this engine writes to S3 by Arrow alone"
     return ""
 
 
