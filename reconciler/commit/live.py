@@ -74,10 +74,11 @@ class LiveFiles:
         reader = ManifestReader(_Source(table.io, _Metadata(table.state.uuid)), cache)  # type: ignore[arg-type]
         entries = reader.entries([_line(one) for one in self.manifests if live(one)])
         self._entries = no_entries() if entries is None else entries
-        schema = schema_of(metadata)
+        schema, used = schema_of(metadata), {int(one[fields.M_SPEC]) for one in self.manifests}
         self._partition = {
             int(one["spec-id"]): partition_fields(one, schema)
             for one in metadata["partition-specs"]
+            if int(one["spec-id"]) in used  # the column of an old one may be gone
         }
         parts = FileTableParts(
             plain_schema(schema),

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import EngineType, PolicyEngineType
 from reconciler.catalog import s3_uploads
@@ -104,6 +106,9 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
         return refused
     if observation.format_version > LAST_FORMAT:
         return f"the table has format {observation.format_version}, whose commits need Spark"
+    lost = _spec_of_dropped_column(observation)
+    if lost is not None:
+        return f"partition spec {lost} partitions by a column that was dropped"
     for item in items:
         if item.action.needs_spark:
             return f"only Spark carries out {item.action.kind}"
@@ -125,6 +130,17 @@ def _store_needs_spark(place: Place, locations: Sequence[str]) -> str:
     if remote and place.own_io:
         return f"the catalog sets {place.own_io}, and this engine writes to S3 by Arrow alone"
     return ""
+
+
+def _spec_of_dropped_column(observation: Observation) -> int | None:
+    """Return the first partition spec of live files whose values have no type any more, None if
+    there is none."""
+    files, deletes = observation.files, observation.delete_files
+    used = {*np.unique(files.spec_id).tolist(), *np.unique(deletes.spec_id).tolist()}
+    for number in sorted(used & files.specs.keys()):
+        if any(field.source_id not in files.schema.by_id for field in files.specs[number].fields):
+            return int(number)
+    return None
 
 
 def _locations(observation: Observation) -> list[str]:

@@ -353,3 +353,44 @@ def test_random_tables_keep_their_rows(
                 run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
             found = live_rows(table)
             assert sorted(row[0] for row in found.elements()) == sorted(expected)
+
+
+def dropped_later(table: Any, column: str) -> Any:
+    """Partition by the column, append, partition no more, append, and drop the column."""
+    with table.update_spec() as update:
+        update.add_identity(column)
+    table.append(rows_of(10, 40))
+    with table.update_spec() as update:
+        update.remove_field(column)
+    table.append(rows_of(11, 400))
+    return table
+
+
+def test_a_spec_of_a_dropped_column_needs_spark_while_files_have_it(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = dropped_later(make_table("local_dropped", files=2), "date")
+    with table.update_schema() as update:
+        update.delete_column("date")
+    step = step_of(catalog_config, "local_dropped", **DECLARED)
+    actor.engine = EngineType.AUTO
+    proposal = step.propose(actor)
+    chosen = actor.engine_of(step, proposal.observation, proposal.pending)
+    assert chosen.engine is EngineType.SPARK
+    assert "partition spec 1" in chosen.why
+
+
+def test_an_old_spec_of_a_dropped_column_without_files_is_no_hindrance(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = dropped_later(make_table("local_dropped_old", files=2), "date")
+    table.overwrite(rows_of(12, 3_000).slice(0, 1_500))
+    for number in range(13, 16):
+        table.append(rows_of(number, 300))
+    with table.update_schema() as update:
+        update.delete_column("date")
+    before = sum(live_rows(table).values())
+    step = step_of(catalog_config, "local_dropped_old", **DECLARED)
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED
+    assert sum(live_rows(table).values()) == before
