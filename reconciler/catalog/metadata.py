@@ -117,6 +117,12 @@ def table_metadata_of(metadata: Any) -> TableMetadata:
         _log(metadata),
         columns=frozenset(metadata.schema().field_ids),
         schema_id=int(metadata.current_schema_id),
+        analyzed=frozenset(
+            field
+            for one in getattr(metadata, "statistics", None) or ()
+            for blob in one.blob_metadata
+            for field in blob.fields
+        ),
     ).with_schema(json.loads(metadata.schema().model_dump_json()))
 
 

@@ -167,6 +167,11 @@ class EngineTable(Table):
         held = updates.hold(self.state, self.state.refs)
         return MetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
 
+    def with_statistics(self, snapshot_id: int, document: Mapping[str, Any]) -> MetadataChange:
+        made = updates.set_statistics(snapshot_id, document)
+        held = updates.hold(self.state, [MAIN])
+        return MetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
+
     def keep_on_branch(self, branch: str, snapshots: int) -> None:
         self._needs_spark("batches on branches")
 

@@ -97,6 +97,10 @@ class History:
     def schemas(self) -> list[dict[str, Any]]:
         return [dict(one) for one in self.state.metadata["schemas"]]
 
+    def statistics(self) -> dict[int, dict[str, Any]]:
+        listed = self.state.metadata.get("statistics") or ()
+        return {int(one["snapshot-id"]): dict(one) for one in listed}
+
     def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
         """Return the terms (`plan.actions.set_sort_order.sort_term`) of each sort order by its
         id."""

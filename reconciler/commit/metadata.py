@@ -98,6 +98,15 @@ def _remove_snapshots(made: dict[str, Any], update: Update, now_ms: int) -> None
         made["current-snapshot-id"] = NO_SNAPSHOT
 
 
+def _set_statistics(made: dict[str, Any], update: Update, now_ms: int) -> None:
+    item = update["statistics"]
+    one = int(item["snapshot-id"])
+    if all(snapshot["snapshot-id"] != one for snapshot in snapshots_of(made)):
+        raise InvalidUpdate(f"statistics name snapshot {one}, which does not exist")
+    others = [old for old in made.get("statistics") or () if old["snapshot-id"] != one]
+    made["statistics"] = [*others, item]
+
+
 def _set_properties(made: dict[str, Any], update: Update, now_ms: int) -> None:
     made["properties"] = {**(made.get("properties") or {}), **update["updates"]}
 
@@ -167,6 +176,7 @@ _APPLY: Mapping[str, Callable[[dict[str, Any], Update, int], None]] = {
     "set-snapshot-ref": _set_ref,
     "remove-snapshot-ref": _remove_ref,
     "remove-snapshots": _remove_snapshots,
+    "set-statistics": _set_statistics,
     "set-properties": _set_properties,
     "remove-properties": _remove_properties,
     "add-sort-order": _add("sort-orders", "sort-order", "order-id"),

@@ -8,6 +8,7 @@ from typing import Any
 from reconciler.commit.metadata import MAIN, Update
 from reconciler.commit.table import State
 from reconciler.table.schema import SpecField
+from reconciler.table.statistics import under
 
 UNSORTED = 0
 """Id of the sort order without fields."""
@@ -109,6 +110,14 @@ def set_branch(state: State, name: str, snapshot_id: int) -> list[Update]:
     known = {key: value for key, value in state.refs.get(name, {}).items() if key != "snapshot-id"}
     ref = {"type": "branch", **known, "snapshot-id": snapshot_id}
     return [{"action": "set-snapshot-ref", "ref-name": name, **ref}]
+
+
+def set_statistics(snapshot_id: int, document: Mapping[str, Any]) -> list[Update]:
+    """Return what lists a statistics file under a snapshot."""
+    return [{
+        "action": "set-statistics", "snapshot-id": snapshot_id,
+        "statistics": under(document, snapshot_id),
+    }]  # fmt: skip
 
 
 def drop_branch(name: str) -> list[Update]:

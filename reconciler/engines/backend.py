@@ -171,6 +171,11 @@ class History(Protocol):
         """Return all schemas, in the order in which the metadata has them."""
         ...
 
+    def statistics(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return the statistics files, as the specification writes them in JSON, by the snapshots
+        that they are listed under."""
+        ...
+
 
 class Storage(Protocol):
     """The table's files by their paths."""
@@ -312,6 +317,10 @@ class Table(History, Storage, Manifests, Protocol):
     ) -> MetadataChange:
         """Return the removal of snapshots, and of branches or their newest snapshots. heads: the
         snapshot that each branch gets, None to drop it. It is refused once any ref has moved."""
+        ...
+
+    def with_statistics(self, snapshot_id: int, document: Mapping[str, Any]) -> MetadataChange:
+        """Return what lists a statistics file of `statistics` under another snapshot."""
         ...
 
     def keep_on_branch(self, branch: str, snapshots: int) -> None:

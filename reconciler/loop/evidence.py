@@ -92,6 +92,7 @@ def evidence_document(
             advice, observation.files, quiet_ends(advice.rejected, observation, settings)
         ),
         **({"waiting": waits.document()} if waits else {}),
+        **_statistics(observation),
         **_checked(advice),
         **_trial(settings),
         "notActedOn": list(not_acted_on),
@@ -103,6 +104,14 @@ def evidence_document(
             "bytes": observation.files.total_bytes,
         },
     }
+
+
+def _statistics(observation: Observation) -> dict[str, Any]:
+    """Return what becomes of the statistics of engines, where there are some."""
+    known = len(observation.metadata.analyzed)
+    if not known:
+        return {}
+    return {"statistics": f"of {plural(known, 'column')}, which engines collected, stay for readers"}
 
 
 def _cost(found: Advised, cores: int) -> dict[str, Any]:

@@ -259,7 +259,7 @@ class Event:
     """In the order of a group's life "start", "written", "verified", "commit" (about to be sent),
     "audit" (its check passed on the branch), "waiting" (it stays there), "committed" (the line that
     summarises a group); otherwise "conflict", "removed", "retry", "unknown", "fence", "resumed",
-    "left", "property", "skipped" or "stopped"."""
+    "left", "property", "statistics", "skipped" or "stopped"."""
     text: str
     """The line, ready to print."""
     action_id: str = ""

@@ -206,6 +206,7 @@ _EVIDENCE = {
                       before=_INTEGER, predicted=_INTEGER, found=_INTEGER),
         "snapshot": _object(id=_NOTE, time=_NOTE, files=_MAYBE, bytes=_MAYBE),
         "trust": _NOTE,
+        "statistics": _NOTE,
         "refused": _NOTE,
         "checked": _NOTE,
         "emptyBecause": _NOTE,

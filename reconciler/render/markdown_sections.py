@@ -131,6 +131,8 @@ def _interval(line: Mapping[str, Any]) -> str:
 
 
 def _slower(evidence: Mapping[str, Any], limit: int) -> str:
+    if evidence.get("statistics"):
+        inside.append(f"Statistics: {escaped(evidence['statistics'])}.")
     shapes = evidence.get("shapes") or []
     losers = [shape for shape in shapes if shape.get("worse")]
     if not shapes:

@@ -271,6 +271,8 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
     rows += [("Budget", str(line)) for line in evidence.get("budgets", ())]
     if evidence.get("engine"):
         rows.append(("Engine", str(evidence["engine"])))
+    if evidence.get("statistics"):
+        rows.append(("Stats", str(evidence["statistics"])))
     if rewritten and evidence.get("trust"):
         rows.append(("Trust", str(evidence["trust"])))
     lines, before = [], ""

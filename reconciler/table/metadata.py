@@ -46,6 +46,10 @@ class TableMetadata:
     schema_id: int = 0
     """Id of the current schema."""
 
+    analyzed: frozenset[int] = frozenset()
+    """Field ids of the columns of which an engine collected statistics, as the metadata lists
+    them."""
+
     def dropped(self, columns: Iterable[int]) -> int | None:
         """Return the first of these field ids that the schema does not have; None for none."""
         known = self.columns

@@ -3,6 +3,7 @@ with it, and every reason to do nothing is found."""
 
 from __future__ import annotations
 
+import datetime as dt
 import subprocess
 import sys
 import textwrap
@@ -214,7 +215,7 @@ def test_properties_an_order_for_writers_and_expiry(
         "clustering": {"mode": "Declared", "keys": ["day"], "applyToWrites": True},
         "files": {"targetSize": "16Mi", "rowGroupSize": "4Mi"},
     }
-    maintenance = {"expireSnapshots": {"olderThan": "1s", "keepLast": 1}}
+    maintenance = {"expireSnapshots": {"olderThan": "1s", "retainLast": 1}}
     step = step_of(catalog_config, "local_metadata", layout=layout)
     run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
     table.refresh()
@@ -223,9 +224,15 @@ def test_properties_an_order_for_writers_and_expiry(
         table.schema().find_field("day").field_id
     ]
     time.sleep(1.1)
-    later = step_of(catalog_config, "local_metadata", layout=layout, maintenance=maintenance)
+    now = dt.datetime.now(dt.UTC)
+    later = step_of(catalog_config, "local_metadata", now, layout=layout, maintenance=maintenance)
     run_until_converged(later, actor, EVERYTHING, quiet, never, quiet)
     assert live_rows(table) == before
+    assert len(table.refresh().metadata.snapshots) == 1
+    written = set(Path(table.location().removeprefix("file://")).rglob("data/**/*.parquet"))
+    assert {str(path) for path in written} == {
+        path.removeprefix("file://") for path in data_files(table)
+    }
 
 
 def test_what_only_spark_can_do_is_refused_before_anything_is_written(

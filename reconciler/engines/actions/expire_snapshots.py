@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.engines.actions.metadata_change import MetadataExecutor
-from reconciler.engines.commit import reachable
+from reconciler.engines.commit import reachable, statistics
 from reconciler.format import count, iec
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.state import ActionState, Facts, Validity
@@ -36,6 +36,9 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
         return state
 
     def before(self, action: ExpireSnapshots) -> Any:
+        statistics.keep(
+            self.run.table, action.snapshots, lambda text: self.run.say("statistics", text)
+        )
         return self.run.table.frozen()
 
     def after(self, action: ExpireSnapshots, before: Any, detail: str) -> str:

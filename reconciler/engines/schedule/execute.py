@@ -15,7 +15,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines.actions import executors_of
 from reconciler.engines.actions.base import Executor
 from reconciler.engines.backend import Backend, translated
-from reconciler.engines.commit import audit, fence, replaced, standing
+from reconciler.engines.commit import audit, fence, replaced, standing, statistics
 from reconciler.engines.schedule import attempt, inputs, vanished
 from reconciler.engines.schedule.lease import holding
 from reconciler.engines.schedule.run import OnEvent, Run
@@ -71,6 +71,8 @@ def _carried_out(run: Run, lease: Lease) -> tuple[ActionResult, ...]:
         executor.carry_out()
         if run.waiting:  # what follows is planned on the table with these batches
             break
+    if run.own and not run.waiting:
+        statistics.carry(run.table, lambda text: run.say("statistics", text))
     return _results(run, executors)
 
 

@@ -78,6 +78,27 @@ def without(
     return JavaMetadataChange(table, base, builder.build(), {}, {})
 
 
+def with_statistics(
+    table: Any, snapshot_id: int, document: Mapping[str, Any]
+) -> JavaMetadataChange:
+    """Return the listing of a statistics file, which the table lists already, under another
+    snapshot."""
+    spark, base = table.spark, table.metadata
+    core = spark._jvm.org.apache.iceberg
+    known = next(
+        one
+        for one in iceberg.each(base.statisticsFiles())
+        if int(one.snapshotId()) == int(document["snapshot-id"])
+    )
+    listed = core.GenericStatisticsFile(
+        snapshot_id, known.path(), known.fileSizeInBytes(), known.fileFooterSizeInBytes(),
+        known.blobMetadata(),
+    )  # fmt: skip
+    builder = core.TableMetadata.buildFrom(base)
+    metadata.hold(spark, base, builder)
+    return JavaMetadataChange(table, base, builder.setStatistics(listed).build(), {}, {})
+
+
 def refs_of(metadata: Any) -> dict[str, int]:
     """Return the snapshot of each branch and tag. metadata: org.apache.iceberg.TableMetadata."""
     return {

@@ -109,6 +109,12 @@ class JavaHistory:
             for spec in iceberg.java_values(self.java.specs())
         }  # fmt: skip
 
+    def statistics(self) -> dict[int, dict[str, Any]]:
+        if self.java.statisticsFiles().isEmpty():
+            return {}
+        listed = metadata.document(self.spark, self.metadata).get("statistics") or ()
+        return {int(one["snapshot-id"]): dict(one) for one in listed}
+
     def sort_orders(self) -> Mapping[int, tuple[str, ...]]:
         orders = iceberg.java_values(self.java.sortOrders())
         return {int(order.orderId()): metadata.terms_of(order) for order in orders}

@@ -41,6 +41,11 @@ class JavaTable(JavaHistory, JavaStorage, JavaManifests):
     ) -> changes.JavaMetadataChange:
         return changes.without(self, heads, snapshots)
 
+    def with_statistics(
+        self, snapshot_id: int, document: Mapping[str, Any]
+    ) -> changes.JavaMetadataChange:
+        return changes.with_statistics(self, snapshot_id, document)
+
     def keep_on_branch(self, branch: str, snapshots: int) -> None:
         self.java.manageSnapshots().setMinSnapshotsToKeep(branch, snapshots).commit()
 
