@@ -111,7 +111,8 @@ def _statistics(observation: Observation) -> dict[str, Any]:
     known = len(observation.metadata.analyzed)
     if not known:
         return {}
-    return {"statistics": f"of {plural(known, 'column')}, which engines collected, stay for readers"}
+    of = plural(known, "column")
+    return {"statistics": f"of {of}, which engines collected, stay for readers"}
 
 
 def _cost(found: Advised, cores: int) -> dict[str, Any]:

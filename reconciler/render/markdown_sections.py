@@ -131,8 +131,6 @@ def _interval(line: Mapping[str, Any]) -> str:
 
 
 def _slower(evidence: Mapping[str, Any], limit: int) -> str:
-    if evidence.get("statistics"):
-        inside.append(f"Statistics: {escaped(evidence['statistics'])}.")
     shapes = evidence.get("shapes") or []
     losers = [shape for shape in shapes if shape.get("worse")]
     if not shapes:
@@ -213,6 +211,8 @@ def details(document: Document, limit: int) -> list[str]:
     inside = [_workload(evidence)]
     if evidence.get("trust"):
         inside.append(f"How past predictions held: {escaped(evidence['trust'])}.")
+    if evidence.get("statistics"):
+        inside.append(f"Statistics {escaped(evidence['statistics'])}.")
     shapes = evidence.get("shapes") or []
     if shapes:
         when = "Who paid when planned" if evidence.get("shapesWhenPlanned") else "Who pays today"
