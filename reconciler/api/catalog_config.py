@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.api.choices import EngineType
+from reconciler.api.prices import Prices
 from reconciler.api.reach import Reach
 
 
@@ -27,6 +28,8 @@ class CatalogConfig:
     Only such properties may name a class to load."""
     engine: EngineType | None = None
     """Who carries out plans on it, by its document; None if that says nothing."""
+    prices: Prices | None = None
+    """What reading, computing and storing cost, by its document; None if that says nothing."""
     reach: Reach | None = None
     """What its calls may reach in a cluster, where others write its document; None on a person's
     own machine."""

@@ -34,6 +34,7 @@ from reconciler.api.choices import (
     Verification,
 )
 from reconciler.api.pod_template import PodTemplate, Reference
+from reconciler.api.prices import Prices
 
 DEFAULT_NAMESPACE = "default"
 
@@ -448,6 +449,8 @@ class CatalogSpec:
     """The image and the account of Jobs for its tables."""
     workload: WorkloadSpec
     """Its query logs."""
+    prices: Prices | None = None
+    """What reading, computing and storing cost; None if nobody said."""
     secret: Annotated[Reference | None, "secretRef"] = None
     """The Secret with its credentials; None without one."""
 

@@ -55,7 +55,8 @@ def noun_of(path: Path, schema: Schema) -> str:
         zero = "allOf" in schema
         return "a duration longer than zero" if zero else "a duration"
     if kind == "decimal":
-        return "a decimal number of at least 1"
+        free = str(schema.get("pattern", "")).startswith("^(0|")
+        return "a price of 0 or more" if free else "a decimal number of at least 1"
     pattern = schema.get("pattern", "")
     if "p-[0-9a-f]" in pattern:
         return "a plan id"
@@ -79,6 +80,7 @@ def expected(path: Path, schema: Schema) -> str:
         "a duration": "hours, minutes, seconds, as in 1h30m",
         "a duration longer than zero": "hours, minutes, seconds, as in 1h30m",
         "a decimal number of at least 1": 'at most 4 decimals, in quotes, as in "1.5"',
+        "a price of 0 or more": 'at most 4 decimals, in quotes, as in "0.05"',
         "a plan id": "p- and 20 hexadecimal digits, as plan prints it",
         "a table name or pattern": "levels joined by dots, as in sales.orders_*; "
         "backticks quote a level",

@@ -91,6 +91,7 @@ class _Words:
             "type": self._wrong_type,
             "x-kubernetes-int-or-string": self._wrong_type,
             "maxProperties": _too_many,
+            "minProperties": _too_few,
             "minItems": _too_few,
             "maxItems": _too_many,
             "enum": self._not_allowed,

@@ -280,8 +280,9 @@ def _from_document(document: IcebergCatalog) -> CatalogConfig:
     origin = getattr(document.origin, "file", "") or "a document"
     properties = {**spec.properties, "type": spec.type.value}
     return CatalogConfig(
-        spec.catalog_name, spec.type.value, properties, origin, engine=spec.engine.type
-    )
+        spec.catalog_name, spec.type.value, properties, origin,
+        engine=spec.engine.type, prices=spec.prices,
+    )  # fmt: skip
 
 
 def _from_pyiceberg(env: Mapping[str, str]) -> Iterable[CatalogConfig]:

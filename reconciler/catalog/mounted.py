@@ -41,6 +41,7 @@ def catalog_config(
         {**document.spec.properties, **secrets},
         f"IcebergCatalog {document.namespace}/{document.name}",
         engine=document.spec.engine.type,
+        prices=document.spec.prices,
         reach=reach,
     )
 

@@ -108,6 +108,7 @@ def look_at_fleet(
         where_text(config.name, asked.levels),
         int(look.now.timestamp() * 1000),
         worst_first(found),
+        config.prices,
         failed=tuple((name, error.what) for name, error in failed),
     )
     return fleet, [error for _, error in failed]

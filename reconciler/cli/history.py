@@ -20,6 +20,7 @@ from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
     from reconciler.advisor.measure.credit import Credit
+    from reconciler.api.prices import Prices
     from reconciler.loop.local_actor import LocalActor
     from reconciler.plan.ledger import LedgerEntry, ReadCheck
     from reconciler.table.observation import Observation
@@ -50,11 +51,12 @@ def register(app: typer.Typer) -> None:
         if output in (Output.JSON, Output.YAML):
             from reconciler.cli.serialise import serialise
 
-            typer.echo(serialise(_document(observation, plans), output), nl=False)
+            body = _document(observation, plans, config.prices)
+            typer.echo(serialise(body, output), nl=False)
         else:
             from reconciler.render.terminal import width
 
-            typer.echo(render_history(observation.name, plans, width()))
+            typer.echo(render_history(observation.name, plans, width(), config.prices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,11 @@ def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
     ]
 
 
-def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
-    """Return, per plan, oldest first, predicted and actual figures, with its actions below."""
+def render_history(
+    name: str, plans: Sequence[PastPlan], width: int, prices: Prices | None = None
+) -> str:
+    """Return, per plan, oldest first, predicted and actual figures, with its actions below; in
+    money too if there are prices."""
     from reconciler.render.terminal import commands, tabulate, wrapped
 
     if not plans:
@@ -146,9 +151,34 @@ def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
         rows += [_plan_row(plan), *(_action_row(entry) for entry in plan.entries)]
     lines = tabulate(rows, "llrrrr", width, indent="  ")
     lines += ["", *_checks(plans, width)] if any(plan.check for plan in plans) else []
-    return "\n".join(
-        [*wrapped(name, width), *lines, *wrapped(_net(plans), width, first="  ", indent="    ")]
+    sums = [_net(plans), *([] if prices is None else [_money(plans, prices)])]
+    totals = [line for text in sums for line in wrapped(text, width, first="  ", indent="    ")]
+    return "\n".join([*wrapped(name, width), *lines, *totals])
+
+
+def _money(plans: Sequence[PastPlan], prices: Prices) -> str:
+    """Return the money that the rewrites cost and that later queries did not pay."""
+    from reconciler.plan.money import money_text
+
+    amounts = [amounts_of(plan, prices) for plan in plans]
+    spent = sum(cost for cost, _ in amounts)
+    saved = sum(gain for _, gain in amounts if gain is not None)
+    return (
+        f"in money, by the prices of the catalog: {money_text(spent, prices.currency)} spent, "
+        f"{money_text(saved, prices.currency)} saved by measured queries"
     )
+
+
+def amounts_of(plan: PastPlan, prices: Prices) -> tuple[float, float | None]:
+    """Return the money that a plan cost, and what it saved at least; None while no query that
+    shows it has run since."""
+    from reconciler.plan.money import Usage, cost_of, reading
+
+    spent = Usage(
+        read_bytes=plan.read_bytes, cpu_seconds=sum(e.outcome.cpu_seconds for e in plan.entries)
+    )
+    seen = plan.measured
+    return cost_of(prices, spent), None if seen is None else cost_of(prices, reading(seen.least))
 
 
 def _checks(plans: Sequence[PastPlan], width: int) -> list[str]:
@@ -260,7 +290,9 @@ def _net(plans: Sequence[PastPlan]) -> str:
     )
 
 
-def _document(observation: Observation, plans: Sequence[PastPlan]) -> dict[str, Any]:
+def _document(
+    observation: Observation, plans: Sequence[PastPlan], prices: Prices | None
+) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "TableHistory",
@@ -272,6 +304,7 @@ def _document(observation: Observation, plans: Sequence[PastPlan]) -> dict[str, 
                 "rewrittenBytes": plan.read_bytes,
                 "costBytes": round(plan.cost),
                 **_realised(plan.measured),
+                **_money_item(plan, prices),
                 "tooEarly": plan.too_early,
                 "notPaid": plan.not_paid,
                 "harm": plan.harm,
@@ -281,6 +314,14 @@ def _document(observation: Observation, plans: Sequence[PastPlan]) -> dict[str, 
             for plan in plans
         ],
     }
+
+
+def _money_item(plan: PastPlan, prices: Prices | None) -> dict[str, Any]:
+    if prices is None:
+        return {}
+    spent, saved = amounts_of(plan, prices)
+    known = None if saved is None else round(saved, 6)
+    return {"money": {"currency": prices.currency, "spent": round(spent, 6), "saved": known}}
 
 
 def _realised(seen: Credit | None) -> dict[str, Any]:

@@ -32,7 +32,14 @@ from reconciler.cli.options import (
     Timeout,
     Verbose,
 )
-from reconciler.cli.plan_lines import approval_line, budgeted, lines, next_commands, with_digest
+from reconciler.cli.plan_lines import (
+    approval_line,
+    budgeted,
+    lines,
+    money_of,
+    next_commands,
+    with_digest,
+)
 
 if TYPE_CHECKING:
     from reconciler.cli.following import Given
@@ -278,7 +285,8 @@ def _print(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown)
 
     output, uris = shown.output, shown.uris
     documents = [
-        {**with_digest(p.plan, uris), **progress(p), **_engine(shown, p)} for _, p, _ in planned
+        {**with_digest(p.plan, uris), **progress(p), **_engine(shown, p), **money_of(p)}
+        for _, p, _ in planned
     ]
     if output in (Output.JSON, Output.YAML):
         from reconciler.cli.serialise import serialise

@@ -53,8 +53,23 @@ def budgeted(proposal: Proposal, gate: Gate, engine: Chosen | None) -> dict[str,
             f"{gate.count} of {plural(len(proposal.pending), 'action')} may start: {gate.message}"
         )
     who = {} if engine is None else {"engine": engine.text}
-    document["evidence"] = {**document["evidence"], "budgets": lines, **who}
+    document["evidence"] = {
+        **document["evidence"], "budgets": lines, **who, **money_of(proposal),
+    }  # fmt: skip
     return document
+
+
+def money_of(proposal: Proposal) -> dict[str, Any]:
+    """Return what the rest of the plan costs and saves in money; {} without prices or without
+    work."""
+    from reconciler.plan.money import plan_money
+    from reconciler.plan.prediction import total
+
+    prices = proposal.target.catalog.prices
+    if prices is None or not proposal.pending:
+        return {}
+    left = total(item.predicted for item in proposal.pending)
+    return {"money": plan_money(prices, left, proposal.open_bytes)}
 
 
 def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:

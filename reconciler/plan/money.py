@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reconciler.api.prices import Prices
+from reconciler.plan.prediction import Total
+from reconciler.queries.rewrite_cost import READ_CPU_PER_BYTE
+
 TIB, GIB = 1 << 40, 1 << 30
 HOUR_SECONDS = 3600.0
 MONTH_DAYS = 365.25 / 12
+SMALLEST = 1e-4
+"""Amounts below it are printed as less than it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,46 +33,64 @@ class Usage:
     """Bytes kept in the store, each times the days for which it is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Prices of a catalog; 0 where a resource is free or no price is given."""
+def cost_of(prices: Prices, used: Usage) -> float:
+    """Return the money that the usage costs:
 
-    currency: str
-    """Code of the currency, such as EUR, which is printed beside each amount."""
-    cpu_hour: float = 0.0
-    """Price of an hour of one core."""
-    tib_read: float = 0.0
-    """Price of reading one TiB."""
-    requests1000: float = 0.0
-    """Price of 1,000 requests."""
-    gib_month: float = 0.0
-    """Price of keeping one GiB for a month of 365.25 / 12 days."""
+    cpuHour x CPU s / 3600 + tibRead x bytes / 2^40 + requests1000 x requests / 1000
+    + gibMonth x byte days / (2^30 x 365.25 / 12)
+    """
+    return (
+        float(prices.cpu_hour) * used.cpu_seconds / HOUR_SECONDS
+        + float(prices.tib_read) * used.read_bytes / TIB
+        + float(prices.requests1000) * used.requests / 1000.0
+        + float(prices.gib_month) * used.stored_byte_days / (GIB * MONTH_DAYS)
+    )
 
-    def of(self, used: Usage) -> float:
-        """Return the money that the usage costs:
 
-        cpuHour x CPU s / 3600 + tibRead x bytes / 2^40 + requests1000 x requests / 1000
-        + gibMonth x byte days / (2^30 x 365.25 / 12)
-        """
-        return (
-            self.cpu_hour * used.cpu_seconds / HOUR_SECONDS
-            + self.tib_read * used.read_bytes / TIB
-            + self.requests1000 * used.requests / 1000.0
-            + self.gib_month * used.stored_byte_days / (GIB * MONTH_DAYS)
-        )
+def reading(size: float, openings: float = 0.0) -> Usage:
+    """Return what queries use to read `size` bytes from files that they open `openings` times:
 
-    def text(self, used: Usage) -> str:
-        """Return what the usage costs as people read it, with the currency."""
-        return self.amount(self.of(used))
+    CPU s = READ_CPU_PER_BYTE x bytes, because an engine decodes what it reads.
+    """
+    return Usage(size, openings, READ_CPU_PER_BYTE * size)
 
-    def amount(self, money: float) -> str:
-        """Return money as people read it, with the currency."""
-        return money_text(money, self.currency)
+
+def storing(size: float) -> Usage:
+    """Return what keeping `size` bytes for a month uses."""
+    return Usage(stored_byte_days=size * MONTH_DAYS)
+
+
+def carrying_out(work: Total) -> Usage:
+    """Return what the actions are predicted to use: each input is read, each output is written by
+    a request. What they store until old snapshots expire is not counted: when is not known."""
+    return Usage(work.bytes_in, work.files_in + work.files_out, work.cpu_seconds)
+
+
+def saved_by(work: Total, open_bytes: int) -> Usage:
+    """Return what the actions are predicted to save queries over the payback horizon. Of bytes of
+    reading, those that fewer openings save are requests: bytes / open_bytes."""
+    openings = work.saving_opening / open_bytes if open_bytes else 0.0
+    return reading(work.saving - work.saving_opening, openings)
+
+
+def plan_money(prices: Prices, work: Total, open_bytes: int) -> dict[str, str | float]:
+    """Return what carrying out a plan costs, and what it saves over the payback horizon."""
+    return {
+        "currency": prices.currency,
+        "cost": round(cost_of(prices, carrying_out(work)), 6),
+        "saves": round(cost_of(prices, saved_by(work, open_bytes)), 6),
+    }
+
+
+def cost_text(prices: Prices, used: Usage) -> str:
+    """Return what the usage costs as people read it, with the currency."""
+    return money_text(cost_of(prices, used), prices.currency)
 
 
 def money_text(amount: float, currency: str) -> str:
     """Return an amount with two decimals, three significant digits where it is below 0.10: a
     positive amount never prints as zero."""
-    if amount and abs(amount) < 0.1:
-        return f"{amount:.3g} {currency}" if abs(amount) >= 1e-4 else f"< 0.0001 {currency}"
-    return f"{amount:,.2f} {currency}"
+    if amount and abs(amount) < SMALLEST:
+        return f"< {SMALLEST:.4f} {currency}" if amount > 0 else f"> -{SMALLEST:.4f} {currency}"
+    number = f"{amount:.3g}" if amount and abs(amount) < 0.1 else f"{amount:,.2f}"
+    return f"{number} {currency}"

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from reconciler.api.prices import Prices
 from reconciler.format import count, cpu, iec, percent, plural, utc
-from reconciler.plan.money import Prices, Usage
+from reconciler.plan.money import Usage, cost_text, money_text, reading, storing
 from reconciler.render.fleet_model import (
     Fleet,
     FleetTable,
@@ -62,25 +63,37 @@ def _facts(fleet: Fleet) -> str:
     facts = [
         ("Tables", count(len(fleet.tables))),
         ("Data files", count(sum(table.files for table in fleet.tables))),
-        ("Stored", iec(sum(table.bytes for table in fleet.tables))),
+        ("Stored", _stored(fleet)),
         ("Wasted a day", _beside(iec(fleet.waste), _wasted(fleet))),
         ("Plans that wait", count(sum(table.waits is not None for table in fleet.tables))),
-        ("Spent", _read_text(fleet.spent, fleet.prices) if _acted(fleet) else "-"),
+        ("Spent", _spent(fleet)),
         ("Saved, at least", _read_text(fleet.saved, fleet.prices)),
     ]
     items = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts)
     return f"<dl>{items}</dl>"
 
 
-def _acted(fleet: Fleet) -> bool:
-    return any(table.rewrites for table in fleet.tables)
+def _stored(fleet: Fleet) -> str:
+    size = sum(table.bytes for table in fleet.tables)
+    prices = fleet.prices
+    return _beside(iec(size), f"{cost_text(prices, storing(size))} a month" if prices else "")
+
+
+def _spent(fleet: Fleet) -> str:
+    if not any(table.rewrites for table in fleet.tables):
+        return "-"
+    prices = fleet.prices
+    if prices is None:
+        return iec(fleet.spent)
+    money = sum(table.spent_money(prices) for table in fleet.tables)
+    return _beside(iec(fleet.spent), money_text(money, prices.currency))
 
 
 def _wasted(fleet: Fleet) -> str:
     prices = fleet.prices
     if prices is None:
         return ""
-    return prices.amount(sum(table.wasted(prices) for table in fleet.tables))
+    return money_text(sum(table.wasted(prices) for table in fleet.tables), prices.currency)
 
 
 def _beside(size: str, money: str) -> str:
@@ -92,7 +105,7 @@ def _read_text(size: float | None, prices: Prices | None) -> str:
     if size is None:
         return "-"
     text = iec(size) if size >= 0 else f"-{iec(-size)}"
-    return _beside(text, prices.text(Usage(read_bytes=size)) if prices is not None else "")
+    return _beside(text, cost_text(prices, reading(size)) if prices is not None else "")
 
 
 def _ranking(fleet: Fleet) -> str:
@@ -152,7 +165,7 @@ def _broken(name: str) -> str:
 def _columns(fleet: Fleet) -> list[Column]:
     priced = fleet.prices
     money = [] if priced is None else [
-        Column(f"{priced.currency} a day", lambda t: priced.amount(t.wasted(priced)),
+        Column(f"{priced.currency} a day", lambda t: money_text(t.wasted(priced), priced.currency),
                lambda t: t.wasted(priced))
     ]  # fmt: skip
     return [
@@ -199,7 +212,7 @@ def _waiting(fleet: Fleet) -> str:
 
 
 def _cpu_money(seconds: float, prices: Prices | None) -> str:
-    return prices.text(Usage(cpu_seconds=seconds)) if prices is not None else ""
+    return cost_text(prices, Usage(cpu_seconds=seconds)) if prices is not None else ""
 
 
 def _slower(fleet: Fleet) -> str:
@@ -229,8 +242,8 @@ def _trend(fleet: Fleet) -> str:
     weeks = weeks_of(fleet.tables, fleet.now_ms)
     if not weeks:
         return _section("Nothing was rewritten yet", "", "")
-    spent, saved = fleet.spent, fleet.saved
-    finding = f"Rewrites cost {_read_text(spent, fleet.prices)} of reading"
+    saved = fleet.saved
+    finding = f"Rewrites cost as much as reading {_spent(fleet)}"
     if saved is not None:
         finding += f" and saved at least {_read_text(saved, fleet.prices)}"
     note = (

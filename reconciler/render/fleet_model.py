@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.plan.money import Prices, Usage
+from reconciler.api.prices import Prices
+from reconciler.plan.money import Usage, cost_of, reading
 from reconciler.plan.waste import SmallFiles, Waste
 from reconciler.table.times import DAY_MS
 
@@ -94,7 +95,14 @@ class FleetTable:
 
     def wasted(self, prices: Prices) -> float:
         """Return the money that a day's waste costs."""
-        return prices.of(Usage(read_bytes=self.waste.read_bytes, requests=self.waste.openings))
+        return cost_of(prices, reading(self.waste.read_bytes, self.waste.openings))
+
+    def spent_money(self, prices: Prices) -> float:
+        """Return the money that the rewrites cost."""
+        return sum(
+            cost_of(prices, Usage(read_bytes=one.rewritten, cpu_seconds=one.cpu_seconds))
+            for one in self.rewrites
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from reconciler.api.prices import Prices
 from reconciler.format import count, iec, percent, plural
-from reconciler.plan.money import Prices
+from reconciler.plan.money import money_text
 from reconciler.render.fleet_model import Fleet, FleetTable, share_of_worst
 from reconciler.render.terminal import commands, tabulate, wrapped
 
@@ -38,7 +39,7 @@ def _columns(fleet: Fleet, tables: Sequence[FleetTable]) -> tuple[list[str], lis
 
 def _cells(table: FleetTable, prices: Prices | None) -> list[str]:
     queries = table.waste.queries
-    money = [] if prices is None else [prices.amount(table.wasted(prices))]
+    money = [] if prices is None else [money_text(table.wasted(prices), prices.currency)]
     return [
         table.name,
         iec(table.waste.cost),
@@ -55,7 +56,7 @@ def _total(fleet: Fleet, shown: int) -> str:
     parts = [f"{plural(len(fleet.tables), 'table')} waste {iec(fleet.waste)} of reading a day"]
     if fleet.prices is not None:
         money = sum(table.wasted(fleet.prices) for table in fleet.tables)
-        parts.append(f"which costs {fleet.prices.amount(money)}")
+        parts.append(f"which costs {money_text(money, fleet.prices.currency)}")
     if shown < len(fleet.tables):
         part = percent(share_of_worst(fleet.tables, shown))
         parts.append(f"the {count(shown)} shown {part} of it")

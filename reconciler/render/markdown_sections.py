@@ -21,6 +21,7 @@ from reconciler.render.plan_text import (
     files_per_query,
     harm_text,
     opening_price,
+    plan_money_text,
 )
 from reconciler.render.totals_text import total_text, without_rewrite
 
@@ -179,6 +180,8 @@ def _cost(document: Document) -> str:
     text += f"; pays back in about {after}." if after != "-" else "."
     saved_by = sums_of(document).saved_by
     text = f"{text} Saves {by_parts(saved_by)}." if saved_by else text
+    if money := evidence.get("money"):
+        text += f" **Money** {plan_money_text(money)}."
     harm = harm_of(evidence)
     return f"{text} **HARM**: {harm_text(harm)}." if harm else text
 

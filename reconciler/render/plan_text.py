@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
+from reconciler.plan.money import money_text
 from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
 from reconciler.plan.reasons import MIGRATION_REFUSED, REFUSED_FILES
 from reconciler.plan.rejected import Line, merged
@@ -266,6 +267,8 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
     saved_by = total(predictions_of(document["actions"])).saved_by
     if saved_by:
         rows.append(("Saves", by_parts(saved_by)))
+    if money := evidence.get("money"):
+        rows.append(("Money", plan_money_text(money)))
     if harm := harm_of(evidence):
         rows.append(("HARM", harm_text(harm)))
     rows += [("Budget", str(line)) for line in evidence.get("budgets", ())]
@@ -281,6 +284,12 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
         lines += wrapped(text, width, first=first, indent=" " * 7)
         before = title
     return lines
+
+
+def plan_money_text(money: Mapping[str, Any]) -> str:
+    """`0.12 EUR to carry out; saves 3.40 EUR in 7 days`, by the catalog's prices."""
+    cost, saves = (money_text(money[key], money["currency"]) for key in ("cost", "saves"))
+    return f"{cost} to carry out; saves {saves} in 7 days, by the prices of the catalog"
 
 
 def harm_text(harm: int) -> str:

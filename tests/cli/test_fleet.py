@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from reconciler.errors import EXIT_USER
 from reconciler.queries.fragments import Fragment
@@ -145,3 +146,49 @@ def test_a_report_needs_one_target(cli: Cli) -> None:
 def test_a_namespace_that_is_not_there_is_an_error_with_its_neighbours(cli: Cli) -> None:
     code, _, err = cli("top", "sale")
     assert code == EXIT_USER and "sales" in err
+
+
+@pytest.fixture
+def priced(catalog: Any, tmp_path: Path) -> str:
+    """The catalog's document, with prices."""
+    path = tmp_path / "catalog.yaml"
+    spec = {
+        "type": "sql",
+        "catalogName": catalog.name,
+        "properties": {key: catalog.properties[key] for key in ("uri", "warehouse")},
+        "prices": {"currency": "EUR", "cpuHour": "36", "tibRead": "5", "requests1000": "2"},
+    }
+    head = {"apiVersion": "layout.lakehouse.dev/v1alpha1", "kind": "IcebergCatalog"}
+    path.write_text(yaml.safe_dump({**head, "metadata": {"name": "c"}, "spec": spec}))
+    return str(path)
+
+
+def test_with_prices_every_verb_says_money_and_without_none(
+    cli: Cli, catalog: Any, priced: str, tmp_path: Path
+) -> None:
+    name, files = f"{catalog.name}.sales.many", ("-f", priced)
+    first = ranked(cli, *files)[0]
+    assert first["wastedMoneyPerDay"] == pytest.approx(8 / 1000 * 2)  # eight openings a day
+    plan = json.loads(cli("plan", name, *files, "-o", "json")[1])
+    work = plan["actions"][0]["predicted"]
+    expected = (
+        36 * work["cpuMillis"] / 3.6e6 + 5 * work["bytesIn"] / 2**40
+        + 2 * (work["filesIn"] + work["filesOut"]) / 1000
+    )  # fmt: skip
+    assert plan["money"]["cost"] == pytest.approx(expected, abs=1e-6)
+    assert " EUR" in cli("plan", name, *files)[1]
+    assert " EUR" in cli("plan", name, *files, "-o", "markdown")[1]
+    assert cli("apply", name, *files, "--yes")[0] == 0
+    (item,) = json.loads(cli("history", name, *files, "-o", "json")[1])["items"]
+    used = 36 * sum(one["cpuSeconds"] for one in item["actions"]) / 3600
+    assert item["money"]["spent"] == pytest.approx(
+        used + 5 * item["rewrittenBytes"] / 2**40, abs=1e-6
+    )
+    assert item["money"]["saved"] is None
+    for verb in (("history", name), ("top",)):
+        assert " EUR" in cli(*verb, *files)[1] and "EUR" not in cli(*verb)[1]
+    plain = json.loads(cli("history", name, "-o", "json")[1])["items"]
+    assert "money" not in plain[0]
+    for arguments in (("--all", *files), ("--all",)):
+        cli("report", *arguments, "--out", str(tmp_path / "r.html"))
+        assert ("EUR" in (tmp_path / "r.html").read_text()) is ("-f" in arguments)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from reconciler.plan.money import Prices
+from reconciler.api.prices import Prices
 from reconciler.render.fleet_html import render_fleet
 from reconciler.render.fleet_model import Fleet, weeks_of, worst_first
 from reconciler.render.fleet_page import CSS, FOLDED
@@ -103,7 +104,7 @@ def test_weeks_add_up_and_leave_out_none_between() -> None:
 def test_without_prices_no_money_is_shown_and_with_them_it_is_the_formulas() -> None:
     plain = render_fleet(fleet())
     assert "EUR" not in plain
-    priced = fleet(prices=Prices("EUR", tib_read=5.0, requests1000=0.4))
+    priced = fleet(prices=Prices("EUR", tib_read=Decimal(5), requests1000=Decimal("0.4")))
     page = Page(render_fleet(priced))
     worst = priced.tables[0].waste
     expected = worst.read_bytes / 2**40 * 5.0 + worst.openings / 1000 * 0.4
@@ -126,7 +127,7 @@ def test_a_fleet_without_tables_is_a_page() -> None:
 
 
 def test_five_thousand_tables_fit_three_megabytes() -> None:
-    priced = fleet(5_000, prices=Prices("EUR", tib_read=5.0))
+    priced = fleet(5_000, prices=Prices("EUR", tib_read=Decimal(5)))
     assert len(render_fleet(priced).encode()) < MOST_BYTES
 
 
