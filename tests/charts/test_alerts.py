@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import yaml
 
 from charts import sync
 from reconciler.api.conditions import Reason
+from reconciler.api.prices import Prices
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause
 from reconciler.operator.index import Index
@@ -19,9 +22,12 @@ from reconciler.operator.layout.failures import RULES
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.process.places import Places
 from reconciler.operator.work import Work
+from reconciler.plan.money import Usage
 from tests.charts.conftest import Render, of_kind
 
 GROUPS = yaml.safe_load((sync.CHART / "files" / "alerts.yaml").read_text())["groups"]
+RECORDING = yaml.safe_load((sync.CHART / "files" / "recording.yaml").read_text())["groups"]
+RECORDS = {rule["record"]: rule["expr"] for group in RECORDING for rule in group["rules"]}
 RULE_LIST = [rule for group in GROUPS for rule in group["rules"]]
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "alerts.md"
 
@@ -37,6 +43,10 @@ def exposed() -> dict[str, set[str]]:
     metrics.launched("sales")
     metrics.finished("sales", Cause.CONFLICT)
     metrics.rewrote("sales", 1)
+    prices = Prices("EUR", tib_read=Decimal(5))
+    metrics.saved("sales", 3, prices)
+    metrics.saved("sales", -1, prices)
+    metrics.spent("sales", 2.0, Usage(read_bytes=1), prices)
     metrics.leads(True)
     metrics.watch_restarted()
     metrics.show(an_index(), lambda: {Work.LAYOUT: (1, 2.0)}, per_table=True)
@@ -143,7 +153,93 @@ def test_the_docs_list_exactly_the_series_that_are_exposed(exposed: dict[str, se
 
 def test_the_chart_ships_the_very_rules(render: Render) -> None:
     (found,) = of_kind(render({"metrics": {"rules": {"enabled": True}}}), "PrometheusRule")
-    assert found["spec"]["groups"] == GROUPS
+    assert found["spec"]["groups"] == GROUPS + RECORDING
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_recorded_series_is_a_sum_of_one_that_exists(
+    name: str, exposed: dict[str, set[str]]
+) -> None:
+    (series,) = names(RECORDS[name])
+    labels, metric, _ = name.split(":")
+    assert series in (f"{metric}_total",) and series in exposed
+    (grouped,) = re.findall(r"by \(([^)]*)\)", RECORDS[name])
+    assert re.split(r",\s*", grouped) == labels.split("_")
+    assert set(labels.split("_")) <= exposed[series]
+
+
+BOARD = json.loads((sync.CHART / "files" / "dashboard.json").read_text())
+QUERIES = {
+    f"{panel['title']}, {target['refId']}": target["expr"]
+    for panel in BOARD["panels"]
+    for target in panel["targets"]
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_board_asks_for_series_and_labels_that_exist(
+    query: str, exposed: dict[str, set[str]]
+) -> None:
+    text = QUERIES[query]
+    recorded = re.findall(r"\b(\w+:layout_\w+:\w+)", text)
+    assert set(recorded) <= set(RECORDS)
+    plain = re.sub(r"\b\w+:layout_\w+:\w+", "recorded", text)
+    assert names(plain) <= set(exposed) and (recorded or names(plain))
+    for series, label, _ in selectors(plain):
+        assert label in exposed[series], f"{series} has no label {label}"
+    for labels in re.findall(r"by \(([^)]*)\)", plain):
+        wanted = set(re.split(r",\s*", labels))
+        assert all(wanted <= exposed[series] for series in names(plain))
+
+
+def test_every_counter_of_savings_is_on_the_board() -> None:
+    asked = " ".join(QUERIES.values())
+    for name in RECORDS:
+        assert name in asked
+    assert "layout_saved_bytes_total" in asked and "layout_spent_bytes_total" in asked
+
+
+def test_the_panels_of_the_board_do_not_overlap_and_choose_the_data_source() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken and max(x for x, _ in cells) < 24
+        taken |= cells
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${source}"}
+    names_of = [variable["name"] for variable in BOARD["templating"]["list"]]
+    assert names_of == ["source", "namespace"]
+
+
+def test_the_board_is_what_the_library_writes() -> None:
+    """The library's own decoder reads it back to the same board."""
+    pytest.importorskip("grafana_foundation_sdk", reason="pip install grafana-foundation-sdk")
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    from charts import board
+
+    assert board.BOARD.read_text() == board.text()
+    read = Dashboard.from_json(BOARD)
+    again = json.loads(JSONEncoder(sort_keys=True).encode(read))
+    for field in ("title", "targets"):
+        read_back, written = ([one[field] for one in b["panels"]] for b in (again, BOARD))
+        assert read_back == written
+
+
+def test_the_chart_ships_the_very_board_for_grafanas_sidecar(render: Render) -> None:
+    found = of_kind(render({"metrics": {"dashboard": {"enabled": True}}}), "ConfigMap")
+    (made,) = [one for one in found if one["metadata"]["name"].endswith("-dashboard")]
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(made["data"]["layout-reconciler.json"]) == BOARD
+    assert not [
+        one for one in of_kind(render({}), "ConfigMap")
+        if one["metadata"]["name"].endswith("-dashboard")
+    ]  # fmt: skip
 
 
 def test_the_check_itself_notices_a_wrong_name() -> None:

@@ -19,6 +19,7 @@ from reconciler.kube.pods import PLAN_LABEL
 from reconciler.loop.driver_job import load_plan
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
+from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.process.reconcilers import build
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import StoredDocuments
@@ -66,11 +67,8 @@ class Cluster:
             cluster_wide=False, image="jobs:1", local_files=self.local_files,
             allowed_networks=networks(["127.0.0.1"]), catalog_deadline=120.0,
         )  # fmt: skip
-        metrics = SimpleNamespace(
-            launched=lambda n: None, finished=lambda n, c: None, rewrote=lambda n, s: None
-        )
         runtime: Any = SimpleNamespace(
-            api=self.api, index=self.index, settings=settings, metrics=metrics,
+            api=self.api, index=self.index, settings=settings, metrics=Metrics(),
             enqueue=lambda key, due: None, held=lambda: True, stopping=lambda: False,
         )  # fmt: skip
         return build(runtime)

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+
+from reconciler.api.prices import Prices
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from reconciler.operator.index import Index
+from reconciler.operator.layout.endings import achieved
+from reconciler.operator.layout.subject import Subject
+from reconciler.operator.layout.writer import LayoutWriter
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.work import Work
+from reconciler.plan.execution import COMMITTED, Outcome
+from reconciler.plan.ledger import LedgerEntry
+from reconciler.plan.money import Usage
+from reconciler.plan.prediction import Prediction
 
 
 def layout(name, status="True", reason="NothingToDo", **more):
@@ -118,3 +132,56 @@ def test_counters_count():
     assert 'layout_jobs_finished_total{cause="OutOfMemory",namespace="ns"} 1.0' in text
     assert 'layout_rewritten_bytes_total{namespace="ns"} 1024.0' in text
     assert "layout_leader 1.0" in text
+
+
+EURO = Prices("EUR", cpu_hour=Decimal(36), tib_read=Decimal(1024))
+"""A GiB read costs 1, a CPU second 0.01."""
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    """Of a series; 0 if it is not on the page."""
+    return metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_what_is_spent_is_counted_in_bytes_of_reading_and_in_money():
+    metrics = Metrics()
+    metrics.spent("ns", 4 * 2.0**30, Usage(read_bytes=2**30, cpu_seconds=100), EURO)
+    metrics.spent("ns", 2.0**30, Usage(read_bytes=2**30), None)
+    assert value(metrics, "layout_spent_bytes_total", namespace="ns") == 5 * 2**30
+    money = value(metrics, "layout_money_total", namespace="ns", currency="EUR", kind="spent")
+    assert money == pytest.approx(1 + 1)
+
+
+def test_each_change_of_what_a_status_says_was_saved_is_counted_once():
+    """A loss is counted apart: the saving of a table may fall, a counter may not."""
+    metrics, body = Metrics(), {**layout("a"), "status": {}}
+    api = SimpleNamespace(
+        put_status=lambda kind, ns, name, status, version: {**body, "status": status}
+    )
+    runtime = SimpleNamespace(
+        api=api, index=Index(), metrics=metrics, enqueue=lambda key, due: None
+    )
+    clock = lambda: dt.datetime(2026, 11, 20, tzinfo=dt.UTC)  # noqa: E731
+    writer = LayoutWriter(runtime, SimpleNamespace(), clock)
+    catalog = SimpleNamespace(document=SimpleNamespace(spec=SimpleNamespace(prices=EURO)))
+    subject = Subject(body, None, None, catalog, clock())
+    for saved in (None, {"queries": 0}, {"atLeastBytes": 2 << 30}, {"atLeastBytes": 5 << 30},
+                  {"atLeastBytes": 5 << 30, "queries": 9}, {"atLeastBytes": 4 << 30}):  # fmt: skip
+        writer.put(subject, {"observed": {} if saved is None else {"saved": saved}})
+    assert value(metrics, "layout_saved_bytes_total", namespace="ns") == 5 << 30
+    assert value(metrics, "layout_lost_bytes_total", namespace="ns") == 1 << 30
+    kinds = {
+        kind: value(metrics, "layout_money_total", namespace="ns", currency="EUR", kind=kind)
+        for kind in ("saved", "lost")
+    }
+    assert kinds["saved"] > 5 and kinds["saved"] == pytest.approx(5 * kinds["lost"])
+
+
+def test_an_attempt_costs_by_the_rho_of_its_plan():
+    def entry(size: int, predicted: Prediction) -> LedgerEntry:
+        outcome = Outcome("a", 1, "x", COMMITTED, 1, size, size, 1, 1, 1, 2.0, 1.0)
+        return LedgerEntry("u", "p", 0, outcome, predicted)
+
+    known = Prediction(cost=30, bytes_in=10)
+    assert achieved([entry(100, known), entry(7, known)]).cost == 3 * 107
+    assert achieved([entry(100, Prediction())]).cost == 400  # the prior

@@ -29,6 +29,7 @@ from reconciler.operator.layout.gathering import Facts
 from reconciler.operator.layout.plan_status import plan_status
 from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.operator.layout.reconcile import Layouts
+from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.stored import StoredDocuments, read_stored
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
@@ -308,9 +309,6 @@ class World:
         index = Index()
         asked: list[Key] = []
         operator: Operator
-        metrics = SimpleNamespace(
-            launched=lambda n: None, finished=lambda n, c: None, rewrote=lambda n, s: None
-        )
         settings = SimpleNamespace(
             max_jobs=self.max_jobs, max_rewrite_bytes=self.cap, namespaces=tuple(self.catalogs),
             namespace=NAMESPACE, cluster_wide=False, image="", driver_service_account="driver",
@@ -318,7 +316,7 @@ class World:
             local_files=False, allowed_networks=(), lease="lease", kept_share=0.25, turn=3600.0,
         )  # fmt: skip
         runtime: Any = SimpleNamespace(
-            api=connection, index=index, settings=settings, metrics=metrics,
+            api=connection, index=index, settings=settings, metrics=Metrics(),
             enqueue=lambda key, due: asked.append(key),
             held=lambda: operator.leads, stopping=lambda: False,
         )  # fmt: skip

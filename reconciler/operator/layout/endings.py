@@ -25,6 +25,8 @@ from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.work import Result
 from reconciler.plan.execution import WAITING
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
+from reconciler.plan.money import Usage
+from reconciler.queries.rewrite_cost import PRIOR_RHO
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ class Achieved:
     """Bytes of the content files read."""
     cpu_seconds: float = 0.0
     """CPU seconds used."""
+    cost: float = 0.0
+    """What it cost, in bytes of reading."""
     reading: ReadCheck | None = None
     """What the recorded queries read afterwards; None if there are none or nothing was
     committed."""
@@ -90,8 +94,16 @@ def achieved(entries: Sequence[LedgerEntry], reading: ReadCheck | None = None) -
         frozenset(e.outcome.action_id for e in entries if e.outcome.state == WAITING),
         sum(e.outcome.read_bytes for e in entries),
         sum(e.outcome.cpu_seconds for e in entries),
+        sum(map(_cost, entries)),
         reading,
     )
+
+
+def _cost(entry: LedgerEntry) -> float:
+    """Return rho x bytes read, by the rho of the plan; by the prior where the plan says none."""
+    cost, size = entry.predicted.cost, entry.predicted.bytes_in
+    rho = cost / size if cost is not None and size else PRIOR_RHO.value
+    return rho * entry.outcome.read_bytes
 
 
 @dataclass
@@ -238,6 +250,8 @@ class Endings:
         namespace, result = subject.key.namespace, end.result
         self.runtime.metrics.finished(namespace, result)
         self.runtime.metrics.rewrote(namespace, done.read_bytes)
+        used = Usage(read_bytes=done.read_bytes, cpu_seconds=done.cpu_seconds)
+        self.runtime.metrics.spent(namespace, done.cost, used, subject.prices)
         kind = "Normal" if result in ("Succeeded", "Stopped") else "Warning"
         text = f"{record.name}: {end.message}"
         self.runtime.api.event(subject.body, f"Job{result}", text, kind)

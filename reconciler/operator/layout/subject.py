@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
+from reconciler.api.prices import Prices
 from reconciler.errors import ReconcilerError
 from reconciler.kube.names import table_layout_name
 from reconciler.operator import due
@@ -69,6 +70,12 @@ class Subject:
     @property
     def generation(self) -> int:
         return int(self.body["metadata"].get("generation") or 0)
+
+    @property
+    def prices(self) -> Prices | None:
+        """The prices of its catalog; None without any, or while the catalog cannot be used."""
+        handle = self.handle
+        return None if isinstance(handle, CatalogProblem) else handle.document.spec.prices
 
     @property
     def table(self) -> tuple[str, ...]:

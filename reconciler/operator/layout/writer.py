@@ -114,6 +114,9 @@ class LayoutWriter:
         answer = self.runtime.api.put_status(
             TABLE_LAYOUT, meta["namespace"], meta["name"], status, meta["resourceVersion"]
         )
+        change = saved_of(status) - saved_of(subject.status)
+        if change:
+            self.runtime.metrics.saved(meta["namespace"], change, subject.prices)
         was, subject.body = record_of(subject.status), answer
         self.runtime.index.put(TABLE_LAYOUT, answer)
         record = record_of(status)
@@ -151,3 +154,8 @@ class LayoutWriter:
         body = {"metadata": {"finalizers": wanted, "resourceVersion": meta["resourceVersion"]}}
         answer = self.runtime.api.patch(TABLE_LAYOUT, meta["namespace"], meta["name"], body)
         subject.body = answer
+
+
+def saved_of(status: Body) -> int:
+    """Return the bytes that past rewrites have saved at least, by a status; 0 while unknown."""
+    return int(((status.get("observed") or {}).get("saved") or {}).get("atLeastBytes") or 0)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from reconciler.api.conditions import Reason
 from reconciler.api.quantities import parse_bytes, parse_duration
 from reconciler.operator.work import Work
+from reconciler.plan.money import Usage, cost_of, reading
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from reconciler.api.prices import Prices
     from reconciler.operator.index import Index, Object
     from reconciler.operator.process.places import Places
 
@@ -69,6 +71,30 @@ class Metrics:
             ("namespace",),
             registry=self.registry,
         )
+        self._saved = Counter(
+            "layout_saved_bytes",
+            "Bytes of reading that later queries did not need because of rewrites, at least.",
+            ("namespace",),
+            registry=self.registry,
+        )
+        self._lost = Counter(
+            "layout_lost_bytes",
+            "Bytes of reading that later queries needed more because of rewrites.",
+            ("namespace",),
+            registry=self.registry,
+        )
+        self._spent = Counter(
+            "layout_spent_bytes",
+            "Cost of committed and lost work on rewrites, in bytes of reading.",
+            ("namespace",),
+            registry=self.registry,
+        )
+        self._money = Counter(
+            "layout_money",
+            "The same in money, by the prices of the catalogs.",
+            ("namespace", "currency", "kind"),
+            registry=self.registry,
+        )
         self._leader = Gauge(
             "layout_leader", "1 while this instance holds the Lease.", registry=self.registry
         )
@@ -93,6 +119,22 @@ class Metrics:
 
     def rewrote(self, namespace: str, size: int) -> None:
         self._rewritten.labels(namespace).inc(size)
+
+    def saved(self, namespace: str, change: int, prices: Prices | None) -> None:
+        """Count how much more past rewrites are known to have saved, in bytes of reading. A
+        negative change is a loss, which has a series of its own: counters do not fall."""
+        kind, counter = ("saved", self._saved) if change >= 0 else ("lost", self._lost)
+        counter.labels(namespace).inc(abs(change))
+        if prices is not None:
+            money = cost_of(prices, reading(abs(change)))
+            self._money.labels(namespace, prices.currency, kind).inc(money)
+
+    def spent(self, namespace: str, cost: float, used: Usage, prices: Prices | None) -> None:
+        """Count the cost of rewrites. cost: in bytes of reading. used: what they read and
+        computed."""
+        self._spent.labels(namespace).inc(cost)
+        if prices is not None:
+            self._money.labels(namespace, prices.currency, "spent").inc(cost_of(prices, used))
 
     def leads(self, held: bool) -> None:
         self._leader.set(held)
