@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
-from reconciler.api.catalog_properties import CATALOG_PROPERTIES, REST, SQL
+from reconciler.api.catalog_properties import (
+    CATALOG_PROPERTIES,
+    HEADER,
+    REST,
+    SQL,
+    is_credential,
+    property_of,
+)
 
 REQUIRED: dict[str, tuple[str, ...]] = {REST: ("uri",), SQL: ("uri", "warehouse")}
 
-_CREDENTIAL_KEY = re.compile(
-    r"token|credential|secret|passw|passphrase|private[-_.]?key|access[-_.]?key|account[-_.]?key|"
-    r"api[-_.]?key|(^|[-_.])sas([-_.]|$)|authorization|jdbc\.user|connection[-_.]?string|cookie",
-    re.IGNORECASE,
-)
 _USER_INFO = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)+(//)?[^/?#]*@")
 
 
@@ -41,9 +43,15 @@ def allowed_keys(catalog_type: str, *, secret: bool = False) -> tuple[str, ...]:
     )
 
 
-def is_credential(key: str) -> bool:
-    """Whether a property's or setting's name says that its value is a credential."""
-    return _CREDENTIAL_KEY.search(key) is not None
+def is_allowed(catalog_type: str, key: str, *, secret: bool = False) -> bool:
+    """Whether `properties`, or the secret, of a type of catalog may have the key."""
+    found = property_of(key)
+    return found is not None and catalog_type in found.types and found.secret == secret
+
+
+def has_line_end(key: str, value: str) -> bool:
+    """Whether a header's value would end its line: what follows would be another header."""
+    return key.startswith(HEADER) and any(ord(one) < 32 or ord(one) == 127 for one in value)
 
 
 def has_user_info(value: str) -> bool:
@@ -72,7 +80,7 @@ def property_problems(
 
 
 def _one(catalog_type: str, key: str, value: str | None) -> list[PropertyProblem]:
-    allowed = key in allowed_keys(catalog_type)
+    allowed = is_allowed(catalog_type, key)
     where = "put it into a Secret and name that in spec.secretRef"
     if not allowed and is_credential(key):
         return [PropertyProblem(key, "credentials do not belong in properties", where)]
@@ -82,6 +90,8 @@ def _one(catalog_type: str, key: str, value: str | None) -> list[PropertyProblem
         return [PropertyProblem(key, _not_allowed(catalog_type, key))]
     if value is None:
         return []
+    if has_line_end(key, value):
+        return [PropertyProblem(key, "a header is one line")]
     if has_user_info(value):
         return [PropertyProblem(key, "a URI must not carry a user, password or token", where)]
     return []
@@ -92,7 +102,7 @@ def _description(key: str) -> str:
 
 
 def _not_allowed(catalog_type: str, key: str) -> str:
-    other = next((entry for entry in CATALOG_PROPERTIES if entry.name == key), None)
+    other = property_of(key)
     if other is not None:
         return f"{key} is a property of type {min(other.types)}, not of type {catalog_type}"
     return f"{key} is not an allowed property of type {catalog_type}"

@@ -6,6 +6,7 @@ secret (or in pyiceberg's own configuration), never in a document, and are never
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 REST, SQL = "rest", "sql"
@@ -62,11 +63,41 @@ CATALOG_PROPERTIES: tuple[CatalogProperty, ...] = (
 
 BY_NAME = {item.name: item for item in CATALOG_PROPERTIES}
 
+HEADER = "header."
+"""Begins the names of properties that set a header of every request to a REST catalog."""
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
+OF_THE_CLIENT = frozenset(
+    ("accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host",
+     "transfer-encoding", "upgrade")
+)  # fmt: skip
+"""Headers, in lower case, that the client itself sets for each request."""
+_CREDENTIAL = re.compile(
+    r"token|credential|secret|passw|passphrase|private[-_.]?key|access[-_.]?key|account[-_.]?key|"
+    r"api[-_.]?key|(^|[-_.])sas([-_.]|$)|authorization|jdbc\.user|connection[-_.]?string|cookie",
+    re.IGNORECASE,
+)
+
+
+def property_of(name: str) -> CatalogProperty | None:
+    """Return the property of this name that a document or its secret may set; None for others.
+
+    A header is a secret if its name looks like one, and plain otherwise: a realm, a project.
+    """
+    if not name.startswith(HEADER):
+        return BY_NAME.get(name)
+    header = name.removeprefix(HEADER)
+    if _HEADER_NAME.fullmatch(header) is None or header.lower() in OF_THE_CLIENT:
+        return None
+    return CatalogProperty(name, name, _REST, "Header of every request.", is_credential(name))
+
+
+def is_credential(key: str) -> bool:
+    """Whether a property's or setting's name says that its value is a credential."""
+    return _CREDENTIAL.search(key) is not None
+
 
 def is_secret(name: str) -> bool:
     """Whether a property's value is a secret. Unknown names count as secret if they look like
     one."""
-    item = BY_NAME.get(name)
-    if item is not None:
-        return item.secret
-    return any(word in name for word in ("secret", "token", "password", "credential", "key"))
+    item = property_of(name)
+    return item.secret if item is not None else is_credential(name) or "key" in name

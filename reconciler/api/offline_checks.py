@@ -13,9 +13,9 @@ from reconciler.api.catalog_checks import (
     REQUIRED,
     PropertyProblem,
     allowed_keys,
-    is_credential,
     property_problems,
 )
+from reconciler.api.catalog_properties import is_credential
 from reconciler.api.check_query import refused
 from reconciler.api.expected import closest, quote
 from reconciler.api.pod_settings import problems as pod_problems

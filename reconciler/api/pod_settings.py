@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.api.catalog_checks import has_user_info, is_credential
+from reconciler.api.catalog_checks import has_user_info
+from reconciler.api.catalog_properties import is_credential
 from reconciler.api.spark_settings import CODE, CREDENTIAL, OURS
 from reconciler.api.version import GROUP
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.api.catalog_checks import REQUIRED
-from reconciler.api.catalog_properties import CATALOG_PROPERTIES
+from reconciler.api.catalog_properties import CATALOG_PROPERTIES, HEADER, REST
 from reconciler.api.conditions import EXPLANATIONS, ConditionType
 from reconciler.api.quantities import format_bytes
 from reconciler.api.rules import RULES
@@ -200,6 +200,11 @@ def _properties() -> str:
         f"{_required_for(entry.name)} |"
         for entry in CATALOG_PROPERTIES
     ]
+    rows.append(
+        f"| `{HEADER}<name>` | {REST} | Secret if the name says that it is one | Header of every "
+        "request to the catalog's server, such as a realm or a project. The client's own headers "
+        "(`Host`, `Content-Type`, ...) cannot be set. |"
+    )
     return (
         "## Catalog properties\n\nThe properties that are allowed in `spec.properties` of an "
         "IcebergCatalog, and in the Secret that `spec.secretRef` names. All others are refused.\n\n"

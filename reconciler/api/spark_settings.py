@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.api.catalog_checks import is_credential
+from reconciler.api.catalog_properties import is_credential
 
 CODE = "it names code to load"
 CREDENTIAL = "it carries a credential, or says where one is"

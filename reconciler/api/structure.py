@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from reconciler.api.catalog_checks import has_user_info, is_credential
+from reconciler.api.catalog_checks import has_user_info
+from reconciler.api.catalog_properties import is_credential
 from reconciler.api.expected import (
     bound,
     choose,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reconciler.api import places
-from reconciler.api.catalog_checks import allowed_keys
+from reconciler.api.catalog_checks import allowed_keys, has_line_end, is_allowed
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import IcebergCatalog
 from reconciler.api.reach import Reach
@@ -26,14 +26,23 @@ def catalog_config(
     cluster, where `refuse_places` holds the catalog to it.
     """
     kind = document.spec.type.value
-    known = {*allowed_keys(kind), *allowed_keys(kind, secret=True)}
-    strangers = sorted(secrets.keys() - known)
+    plain = {key for key in secrets if is_allowed(kind, key)}
+    hidden = {key for key in secrets if is_allowed(kind, key, secret=True)}
+    strangers = sorted(secrets.keys() - plain - hidden)
     if strangers:
+        known = {*allowed_keys(kind), *allowed_keys(kind, secret=True)}
         raise UserError(
             f"the secret of catalog {document.name} has the key {strangers[0]}, "
             f"which is not a property of type {kind}",
             details=(f"allowed: {', '.join(sorted(known))}",),
             do="remove the key from the Secret that spec.secretRef names",
+        )
+    broken = sorted(key for key, value in secrets.items() if has_line_end(key, value))
+    if broken:
+        raise UserError(
+            f"the value of {broken[0]} in the secret of catalog {document.name} has more than one "
+            "line, and a header is one line",
+            do="write it without a line end, as by kubectl create secret --from-literal",
         )
     return CatalogConfig(
         document.spec.catalog_name,

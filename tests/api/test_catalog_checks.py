@@ -6,10 +6,9 @@ from reconciler.api.catalog_checks import (
     REQUIRED,
     allowed_keys,
     has_user_info,
-    is_credential,
     property_problems,
 )
-from reconciler.api.catalog_properties import CATALOG_PROPERTIES
+from reconciler.api.catalog_properties import CATALOG_PROPERTIES, is_credential, is_secret
 
 
 def test_no_allowed_property_is_a_credential_or_a_class() -> None:
@@ -64,3 +63,16 @@ def test_a_complete_catalog_has_no_problem() -> None:
     sql = {"uri": "sqlite:////c.db", "warehouse": "file:///w", "s3.endpoint": "http://s"}
     assert property_problems("sql", sql) == []
     assert property_problems("rest", {"uri": "https://c"}) == []
+
+
+def test_headers_of_a_rest_catalog() -> None:
+    good = {"uri": "http://c", "header.Polaris-Realm": "a", "header.X-Goog-User-Project": "p"}
+    assert property_problems("rest", good) == []
+    assert [one.key for one in property_problems("sql", {**good, "warehouse": "s3://b/w"})]
+    for key in ("header.Host", "header.content-length", "header.", "header.a b", "header.x:y"):
+        (problem,) = property_problems("rest", {"uri": "http://c", key: "v"})
+        assert problem.key == key
+    broken = {"uri": "http://c", "header.X-A": "v\r\nX-B: w"}
+    assert [one.key for one in property_problems("rest", broken)] == ["header.X-A"]
+    assert is_secret("header.Authorization") and is_secret("header.X-Api-Key")
+    assert not is_secret("header.Polaris-Realm")
