@@ -1,7 +1,8 @@
 """The style and the script of a fleet's page, which are written into it.
 
-The script makes the heads of the table of tables buttons that sort, folds its rows after the
-first, and searches names. It reads `data-v` of a cell, which is its number unrounded.
+The script makes the heads of the table of tables buttons that sort, takes its rows after the first
+out of the page until they are asked for, and searches names. It reads `data-v` of a cell, which is
+its number unrounded.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 FOLDED = 200
 """Rows that the page shows at first, so that a fleet of thousands is drawn at once."""
 
-CSS = """
+CSS = (
+    """
 body{font:15px/1.45 system-ui,sans-serif;color:#1b1b1b;background:#fff;margin:0}
 main{max-width:76rem;margin:1.5rem auto;padding:0 1rem}
 h1{font-size:1.4rem;margin:0 0 .2rem;overflow-wrap:anywhere}
@@ -44,6 +46,12 @@ thead th button,.tools input,.tools button{min-height:2.75rem}
 tbody th{min-width:7rem;max-width:10rem}}
 @media print{.tools{display:none}}
 """
+    + f"@media(scripting:enabled){{#tables:not(.live) tbody tr:nth-child(n+{FOLDED + 1})"
+    + """
+{display:none}}
+"""
+)
+"""Rows that the script will fold are not laid out while the page loads; without scripts all are."""
 
 SCRIPT = """
 (() => {
@@ -59,18 +67,15 @@ SCRIPT = """
     const v = item.row.cells[at].dataset.v;
     return v === undefined ? null : +v;
   };
+  const text = items => items.length.toLocaleString("en");
   const show = () => {
     const wanted = find.value.trim().toLowerCase();
-    let found = 0, shown = 0;
-    for (const {row, name} of order) {
-      const here = name.includes(wanted);
-      const seen = here && (open || found < folded);
-      if (row.hidden === seen) row.hidden = !seen;
-      found += here; shown += seen;
-    }
-    all.hidden = found <= folded;
-    all.textContent = open ? `Show the first ${folded}` : `Show all ${found.toLocaleString("en")}`;
-    said.textContent = `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} shown`;
+    const found = order.filter(item => item.name.includes(wanted));
+    const shown = open ? found : found.slice(0, folded);
+    body.replaceChildren(...shown.map(item => item.row));
+    all.hidden = found.length <= folded;
+    all.textContent = open ? `Show the first ${folded}` : `Show all ${text(found)}`;
+    said.textContent = `${text(shown)} of ${text(rows)} shown`;
   };
   const sort = at => {
     const head = heads[at];
@@ -81,9 +86,6 @@ SCRIPT = """
     const sign = up ? 1 : -1;
     order = rows.map(item => [key(item, at), item]).sort(([a], [b]) =>
       a === b ? 0 : a === null ? 1 : b === null ? -1 : a < b ? -sign : sign).map(pair => pair[1]);
-    const sorted = document.createDocumentFragment();
-    for (const {row} of order) sorted.append(row);
-    body.append(sorted);
     show();
     said.textContent += `, by ${head.textContent}, ${up ? "ascending" : "descending"}`;
   };
@@ -97,6 +99,7 @@ SCRIPT = """
   find.addEventListener("input", show);
   all.addEventListener("click", () => { open = !open; show(); });
   document.querySelector(".tools").hidden = false;
+  table.classList.add("live");
   show();
 })();
 """
