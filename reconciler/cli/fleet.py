@@ -54,8 +54,10 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class _Look:
     actor: LocalActor
-    known: frozenset[str]
+    rewritten: frozenset[str]
     """UUIDs of the tables that the ledger has outcomes of."""
+    queried: frozenset[str] | None
+    """UUIDs of the tables that have recorded queries; None: each is asked for."""
     deep: bool
     now: dt.datetime
 
@@ -90,8 +92,9 @@ def look_at_fleet(
     config = asked.config
     names = _names(asked, connection)
     actor = actor_on(config, asked.documents, asked.timeout, asked.shared)
-    known = frozenset(entry.table_uuid for entry in actor.store.ledger(None)) if deep else set()
-    look = _Look(actor, frozenset(known), deep, dt.datetime.now(dt.UTC))
+    entries = actor.store.ledger(None) if deep else ()
+    rewritten = frozenset(entry.table_uuid for entry in entries)
+    look = _Look(actor, rewritten, actor.store.queried(), deep, dt.datetime.now(dt.UTC))
     found: list[FleetTable] = []
     failed: list[tuple[str, ReconcilerError]] = []
     for number, name in enumerate(names, start=1):
@@ -128,18 +131,20 @@ def _names(asked: Asked, connection: Any) -> list[tuple[str, ...]]:
 def _table(look: _Look, seen: Observation) -> FleetTable:
     from reconciler.cli.history import past_plans
     from reconciler.plan.waste import mergeable, waste_of
+    from reconciler.queries.shape import workload_of
 
     actor, small = look.actor, mergeable(seen)
-    workload = actor.evidence(seen).workload
+    asks = look.queried is None or seen.uuid in look.queried
+    asked = actor.store.shapes(seen.uuid) if asks else ()
     touched = (seen.files.delete_files > 0) | (seen.files.equality_deletes > 0)
-    past = past_plans(actor, seen) if look.deep and seen.uuid in look.known else []
+    past = past_plans(actor, seen) if look.deep and seen.uuid in look.rewritten else []
     return FleetTable(
         name=seen.name,
         files=len(seen.files),
         bytes=seen.files.total_bytes,
         small=small,
         with_deletes=int(touched.sum()),
-        waste=waste_of(seen, workload, small, actor.open_price(seen.uuid).bytes),
+        waste=waste_of(seen, workload_of(asked), small, actor.open_price(seen.uuid).bytes),
         files_week_ago=_files_at(seen, int(look.now.timestamp() * 1000) - WEEK_MS),
         waits=_waiting(look, seen) if look.deep else None,
         rewrites=tuple(map(_rewrite, past)),

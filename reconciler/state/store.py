@@ -190,6 +190,20 @@ class Store(LedgerTables, ABC):
         rows = old.of_table(table_uuid, self._oldest_ms())
         return shapes_of(rows if found is None else concatenated(found, rows))
 
+    def queried(self) -> frozenset[str] | None:
+        """Return the uuids of the tables that have queries within the retention; None where rows of
+        an earlier version may have others.
+
+        One scan: who looks at thousands of tables need not ask for the queries of each.
+        """
+        if self._old_rows() is not None:
+            return None
+        where = matching({}, {"imported_ms": self._oldest_ms()})
+        found = self._tables.scan(TABLE, QUERIES, where, ["table_uuid"], ["table_uuid"])
+        if found is None:
+            return frozenset()
+        return frozenset(found.column("table_uuid").unique().to_pylist())
+
     def recorded(self) -> npt.NDArray[np.int64]:
         """Return the positions of all queries within the retention, ascending.
 

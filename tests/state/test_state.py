@@ -36,6 +36,7 @@ from tests.queries.single import of_fragments, recorded
 from tests.said import Said
 
 UUID = "3f9a1c0b-77de-4c21-a0be-000000000001"
+OTHER = "3f9a1c0b-77de-4c21-a0be-000000000002"
 
 
 @pytest.fixture
@@ -466,3 +467,11 @@ def test_a_full_disk_is_reported_though_it_ended_the_transaction(
         db.execute("ROLLBACK")
         raise sqlite3.OperationalError("database or disk is full")
     said(caught.value.details[0])
+
+
+def test_the_tables_with_queries_are_known_by_one_scan(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    assert store.queried() == frozenset()
+    store.append_fragments([fragment(1), fragment(2), fragment(3, uuid=OTHER)])
+    assert store.queried() == {UUID, OTHER}
+    assert all(store.shapes(uuid) for uuid in (UUID, OTHER)) and not store.shapes("none")
