@@ -18,6 +18,8 @@ from reconciler.commit.partitions import minimal
 
 COUNTS, FULL, NONE = "counts", "full", "none"
 """Modes besides truncate(n)."""
+FIRST_SURROGATE, AFTER_SURROGATES, LAST_CHARACTER = 0xD800, 0xE000, 0x10FFFF
+"""Code points of Unicode."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,10 @@ def _count(
         _put(found.nans, field_id, known.nans[field_id])
     if mode == COUNTS:
         return
-    ends = known.bounds.get(field_id) or _ends(statistics, kind)
-    if ends is None:
+    both = known.bounds.get(field_id) or ends(statistics, kind)
+    if both is None:
         return
-    for side, end in zip((found.lower, found.upper), _cut(kind, ends, mode), strict=True):
+    for side, end in zip((found.lower, found.upper), _cut(kind, both, mode), strict=True):
         if end is not None:
             _put(side, field_id, end)
 
@@ -105,9 +107,14 @@ def _put(into: Mapping[int, Any], key: int, value: Any) -> None:
     into[key] = value
 
 
-def _ends(statistics: Sequence[Any], kind: str) -> tuple[bytes, bytes] | None:
-    """Return the bounds by the statistics of all chunks, None if no chunk has a value."""
+def ends(statistics: Sequence[Any], kind: str) -> tuple[bytes, bytes] | None:
+    """Return the bounds by the statistics of all chunks; None if no chunk has a value, or if one
+    has values and does not say which. Of floats such a chunk has NaN alone."""
     known = [one for one in statistics if one.has_min_max]
+    if kind not in ("float", "double") and any(
+        one.num_values for one in statistics if not one.has_min_max
+    ):
+        return None
     low = [_number(kind, one.min_raw) for one in known]
     high = [_number(kind, one.max_raw) for one in known]
     if not known or any(isinstance(one, float) and math.isnan(one) for one in (*low, *high)):
@@ -133,19 +140,34 @@ def _bytes(kind: str, value: Any) -> bytes:
     return struct.pack(_NUMBERS.get(kind, "<q"), value)
 
 
-def _cut(kind: str, ends: tuple[bytes, bytes], mode: str) -> tuple[bytes | None, bytes | None]:
+def _cut(kind: str, both: tuple[bytes, bytes], mode: str) -> tuple[bytes | None, bytes | None]:
     """Return bounds as the mode keeps them."""
     from pyiceberg.utils import truncate
 
     match = re.fullmatch(r"truncate\((\d+)\)", mode)
     if match is None or kind not in ("string", "binary"):
-        return ends
-    length, (low, high) = int(match[1]), ends
+        return both
+    length, (low, high) = int(match[1]), both
     if kind == "binary":
         return low[:length], truncate.truncate_upper_bound_binary_string(high, length)
     try:
         lower, upper = low.decode(), high.decode()
     except UnicodeDecodeError:  # which the witness refuses, with the column
         return None, None
-    cut = truncate.truncate_upper_bound_text_string(upper, length)
+    cut = above(upper, length)
     return lower[:length].encode(), None if cut is None else cut.encode()
+
+
+def above(text: str, length: int) -> str | None:
+    """Return a text of at most `length` characters that is not less than one, None if there is
+    none. Surrogates, which have no form in UTF-8, are passed over: Java's library does not, and
+    writes a question mark."""
+    if len(text) <= length:
+        return text
+    for at in range(length - 1, -1, -1):
+        following = ord(text[at]) + 1
+        if following == FIRST_SURROGATE:
+            following = AFTER_SURROGATES
+        if following <= LAST_CHARACTER:
+            return text[:at] + chr(following)
+    return None

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reconciler.catalog.parquet import leaves_with_ids
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import STRUCT, Column
 from reconciler.rewrite.task import Output, Writer
@@ -116,7 +117,7 @@ class FileWriter:
             self.path.stat().st_size,
             tuple(_begin(footer.row_group(n)) for n in range(footer.num_row_groups)),
             self._nans,
-            {i: bounds for i in self._long if (bounds := self._bounds(footer, i)) is not None},
+            self._bounds(footer),
             footer=tail_of(self.path, footer.serialized_size),
         )
 
@@ -130,8 +131,13 @@ class FileWriter:
                 if child.type in ("float", "double", STRUCT):
                     self._count(child, arrow.child_of(values, child.name))
 
-    def _remember(self, column: Column, values: pa.ChunkedArray) -> None:
-        """Keep the bounds of a row group's values that are too long for its statistics."""
+    def _remember(self, column: Column, values: Any) -> None:
+        """Keep the bounds of a row group's values that are too long for its statistics: of a
+        column, and of those inside structs."""
+        if column.type == STRUCT:
+            for child in arrow.held(column.children):
+                if child.type in ("string", "binary", STRUCT):
+                    self._remember(child, arrow.child_of(values, child.name))
         if column.type not in ("string", "binary"):
             return
         lengths = pc.max(pc.binary_length(_distinct(values))).as_py()
@@ -139,20 +145,19 @@ class FileWriter:
             ends = pc.min_max(_distinct(values).cast(pa.binary())).as_py()
             self._long.setdefault(column.field_id, {})[self._groups] = (ends["min"], ends["max"])
 
-    def _bounds(self, footer: Any, field_id: int) -> tuple[bytes, bytes] | None:
-        name = next(c.name for c in self._columns if c.field_id == field_id)
-        leaf = next(n for n in range(footer.num_columns) if footer.schema.column(n).path == name)
-        found = list(self._long[field_id].values())
-        for number in range(footer.num_row_groups):
-            if number in self._long[field_id]:
-                continue
-            known = footer.row_group(number).column(leaf).statistics
-            if known is None or not known.has_min_max:
-                if known is not None and known.null_count == footer.row_group(number).num_rows:
-                    continue
-                return None
-            found.append((known.min_raw, known.max_raw))
-        return min(low for low, _ in found), max(high for _, high in found)
+    def _bounds(self, footer: Any) -> dict[int, tuple[bytes, bytes]]:
+        """Return the bounds of columns with long values."""
+        leaves = leaves_with_ids(self.schema)
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        found = {}
+        for field_id, long in self._long.items():
+            ends = list(long.values())
+            for number, group in enumerate(groups):
+                known = group.column(leaves[field_id].index).statistics
+                if number not in long and known.has_min_max:  # others have no value
+                    ends.append((known.min_raw, known.max_raw))
+            found[field_id] = min(low for low, _ in ends), max(high for _, high in ends)
+        return found
 
 
 def _keeps_dictionary(page: pa.ChunkedArray) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyiceberg.types import IcebergType
 
 from reconciler.commit import fields
 from reconciler.commit.entries import Entries
+from reconciler.commit.metrics import above, ends
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import columns_of
 from reconciler.rewrite.task import Output, Writer
@@ -149,3 +151,62 @@ def test_modes(
     assert set(found[fields.VALUES]) == counted
     assert set(found[fields.COLUMN_SIZES]) == counted
     assert set(found[fields.NANS]) == counted & {4, 5}
+
+
+def nested(directory: Path, *groups: list[str | None], binary: bool = False) -> Any:
+    """The entry of a file with these values of `s.a`, a list for each row group."""
+    member = {"id": 2, "name": "a", "required": False, "type": "binary" if binary else "string"}
+    struct = {"type": "struct", "fields": [member]}
+    body = metadata({}, [])
+    body["schemas"] = [{"type": "struct", "schema-id": 0, "fields": [
+        {"id": 1, "name": "s", "required": False, "type": struct}]}]  # fmt: skip
+    columns = columns_of(body["schemas"][0])
+    writer = FileWriter(directory / "nested.parquet", columns, Writer())
+    for group in groups:
+        rows = [None if one is None else {"a": one.encode() if binary else one} for one in group]
+        writer.write(pa.table({"s": rows}, schema=arrow.schema_of(columns)))
+    writer.close()
+    properties = {"write.metadata.metrics.column.s.a": "truncate(3)"}
+    return Entries(body, properties, 0, 0).of(writer.output("file:///x"), {}).file.values()
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_value_inside_a_struct_that_is_too_long_for_a_footer(
+    tmp_path: Path, binary: bool
+) -> None:
+    """Its row group has no statistics of values; bounds of the others alone would hide it."""
+    found = nested(tmp_path, ["b", None], ["z" * 5000, None], [None], ["a" * 5000], binary=binary)
+    assert found[fields.NULLS] == {2: 3}
+    assert (found[fields.LOWER], found[fields.UPPER]) == ({2: b"aaa"}, {2: b"zz{"})
+
+
+def test_a_row_group_that_does_not_say_its_values_has_no_bounds() -> None:
+    """Such as one with long values of a fixed size."""
+
+    class Silent:
+        has_min_max, num_values, null_count = False, 1, 0
+
+    class Known:
+        has_min_max, num_values, min_raw, max_raw = True, 1, b"b", b"b"
+
+    class Empty:
+        has_min_max, num_values, null_count = False, 0, 1
+
+    assert ends([Known(), Empty()], "fixed[1]") == (b"b", b"b")
+    assert ends([Known(), Silent()], "fixed[1]") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("abc", "abc"),
+        ("abcd", "abd"),
+        ("ab\U0010ffffd", "ac"),
+        ("\U0010ffff" * 4, None),
+        ("a" + "\ud7ff" * 4, "a\ud7ff\ue000"),
+    ],
+)
+def test_upper_bounds_of_texts_are_text(text: str, cut: str | None) -> None:
+    """The character after U+D7FF is a surrogate, which UTF-8 does not have."""
+    assert above(text, 3) == cut
+    assert cut is None or cut.encode() >= text.encode()

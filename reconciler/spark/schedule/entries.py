@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.commit.metrics import above
 from reconciler.engines.commit.metadata import UNSORTED
 from reconciler.engines.schedule.group import Group
 from reconciler.rewrite.columns import Column
@@ -110,8 +111,9 @@ class _Entries:
         _put(body, "nan-value-counts", {i: n for i, n in file.nans.items() if i in counted})
         for field_id, ends in file.bounds.items():
             if field_id in counted:
-                column = shape.ways[field_id][-1]
-                bounds = _cut(column, ends, str(config.columnMode(column.name)))
+                way = shape.ways[field_id]
+                mode = str(config.columnMode(".".join(one.name for one in way)))
+                bounds = _cut(way[-1], ends, mode)
                 for name, end in zip(("lower-bounds", "upper-bounds"), bounds, strict=True):
                     _put(body, name, {} if end is None else {field_id: end.hex().upper()})
         specs = self.spark._jvm.java.util.Collections.singletonMap(nowhere.specId(), nowhere)
@@ -157,7 +159,7 @@ def _cut(column: Column, ends: tuple[bytes, bytes], mode: str) -> tuple[bytes | 
     if column.type == "string":
         if not _is_text(low, high):  # which the witness refuses, with the column
             return None, None
-        upper = truncate.truncate_upper_bound_text_string(high.decode(), length)
+        upper = above(high.decode(), length)
         return low.decode()[:length].encode(), None if upper is None else upper.encode()
     return low[:length], truncate.truncate_upper_bound_binary_string(high, length)
 
