@@ -24,6 +24,8 @@ from reconciler.cli.options import (
 
 if TYPE_CHECKING:
     from reconciler.advisor.advice import Advice
+    from reconciler.loop.local_actor import LocalActor
+    from reconciler.loop.ports import Target
     from reconciler.loop.propose import Proposal
     from reconciler.table.filetable import FileTable
 
@@ -65,7 +67,7 @@ def register(app: typer.Typer) -> None:
         verbose: Verbose = False,
     ) -> None:
         """Say why a file is or is not rewritten, or what a query has to read and why."""
-        from reconciler.cli.explain_query import explain_sql, is_sql
+        from reconciler.cli.explain_query import is_sql
         from reconciler.cli.plan import local_actor
         from reconciler.cli.targets import select
 
@@ -77,15 +79,32 @@ def register(app: typer.Typer) -> None:
         if data_file is not None:
             body["file"] = file_document(seen.files, proposal.advice, data_file)
         if query is not None and is_sql(query):
-            body["query"] = explain_sql(
-                step.target, seen, actor, query, dialect, show_literals=show_literals
+            body |= query_document(
+                proposal, step.target, actor, query, dialect, show_literals=show_literals
             )
-            body["shapes"] = shapes_of(proposal, {scan["shapeId"] for scan in body["query"]})
         elif query is not None:
             body["shapes"] = recorded_shapes(proposal, query, show_literals=show_literals)
         if tree:
             body["trees"] = trees_document(proposal, show_literals=show_literals)
         _print(body, output, show_literals=show_literals, verbose=verbose)
+
+
+def query_document(
+    proposal: Proposal,
+    target: Target,
+    actor: LocalActor,
+    sql: str,
+    dialect: str,
+    *,
+    show_literals: bool = False,
+) -> dict[str, Any]:
+    """Return what a query reads and skips, per scan of the table, and the recorded shapes of it."""
+    from reconciler.cli.explain_query import explain_sql
+
+    seen = proposal.observation
+    scans = explain_sql(target, seen, actor, sql, dialect, show_literals=show_literals)
+    known = {scan["shapeId"] for scan in scans}
+    return {"query": scans, "shapes": shapes_of(proposal, known)}
 
 
 def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose: bool) -> None:

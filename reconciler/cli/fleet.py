@@ -54,12 +54,15 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class _Look:
     actor: LocalActor
+    """The state, the cache and the time limit."""
     rewritten: frozenset[str]
     """UUIDs of the tables that the ledger has outcomes of."""
     queried: frozenset[str] | None
     """UUIDs of the tables that have recorded queries; None: each is asked for."""
     deep: bool
+    """Whether past rewrites and waiting plans are read."""
     now: dt.datetime
+    """Time of the look."""
 
 
 def is_namespace(

@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
         connection = connect(config, timeout)
         seen_one = _look_at(connection, config, levels, timeout) if len(levels) > 1 else None
         if seen_one is not None:
-            typer.echo(_one(seen_one, output), nl=False)
+            typer.echo(shown_table(seen_one, output), nl=False)
             return
         names = names_under(connection, config, levels, timeout, select or (), exclude or ())
         seen, failed = _look_at_all(connection, config, names, timeout, quiet=quiet)
@@ -93,7 +93,8 @@ def _look_at(
         raise
 
 
-def _one(seen: Observation, output: Output) -> str:
+def shown_table(seen: Observation, output: Output) -> str:
+    """Return one table in full, in a format."""
     from reconciler.cli.serialise import serialise
     from reconciler.render import observe_document, observe_text
 

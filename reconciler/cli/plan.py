@@ -281,13 +281,8 @@ class Shown:
 
 
 def _print(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -> None:
-    from reconciler.loop.remaining import progress
-
     output, uris = shown.output, shown.uris
-    documents = [
-        {**with_digest(p.plan, uris), **progress(p), **_engine(shown, p), **money_of(p)}
-        for _, p, _ in planned
-    ]
+    documents = [_document(proposal, shown) for _, proposal, _ in planned]
     if output in (Output.JSON, Output.YAML):
         from reconciler.cli.serialise import serialise
 
@@ -358,6 +353,25 @@ def _listing(documents: list[dict[str, Any]], failed: list[tuple[Step, Any]]) ->
             {"table": list(step.target.identifier), "error": error.what} for step, error in failed
         ],
     }
+
+
+def preview(step: Step, actor: LocalActor) -> tuple[str, dict[str, Any]]:
+    """Return one table's plan as `plan TABLE` prints it, and as it does with -o json."""
+    from reconciler.cli.following import given
+
+    planned = _plan_one(step, actor, False, False)
+    engines = _engines([planned], actor)
+    shown = Shown(Output.TABLE, True, False, None, {}, given(None, None, False), None, engines)
+    return _text(*planned, shown), _document(planned[1], shown)
+
+
+def _document(proposal: Proposal, shown: Shown) -> dict[str, Any]:
+    from reconciler.loop.remaining import progress
+
+    return {
+        **with_digest(proposal.plan, shown.uris), **progress(proposal),
+        **_engine(shown, proposal), **money_of(proposal),
+    }  # fmt: skip
 
 
 def _text(
