@@ -69,8 +69,14 @@ def _facts(fleet: Fleet) -> str:
         ("Spent", _spent(fleet)),
         ("Saved, at least", _read_text(fleet.saved, fleet.prices)),
     ]
-    items = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts)
+    items = "".join(f"<div><dt>{k}</dt><dd>{_fact(v)}</dd></div>" for k, v in facts)
     return f"<dl>{items}</dl>"
+
+
+def _fact(text: str) -> str:
+    """Return a fact with its money on a line of its own."""
+    size, _, money = text.removesuffix(")").partition(" (")
+    return escape(size) + (f" <small>{escape(money)}</small>" if money else "")
 
 
 def _stored(fleet: Fleet) -> str:

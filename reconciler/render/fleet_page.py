@@ -20,6 +20,7 @@ h2{font-size:1.1rem;margin:2rem 0 .3rem}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.5rem,1fr));gap:.5rem;margin:1rem 0}
 dl div{border:1px solid #ddd;border-radius:.4rem;padding:.4rem .7rem}
 dt{color:#555;font-size:.8rem}dd{margin:0;font-size:1.05rem;font-weight:600}
+dd small{display:block;font-weight:400;color:#555}
 .tools{display:flex;flex-wrap:wrap;gap:.5rem;align-items:center;margin:.4rem 0}
 .tools[hidden]{display:none}
 input,button{font:inherit}.tools input,.tools button{padding:.35rem .6rem}
