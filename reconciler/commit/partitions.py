@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 import struct
@@ -14,6 +15,15 @@ from urllib.parse import quote_plus
 from reconciler.commit import fields
 from reconciler.commit.fields import PartitionField
 from reconciler.table.values import EXACT
+
+TIMES = ("timestamp", "timestamptz")
+UTC = "+00:00"
+EPOCH = dt.date(1970, 1, 1)
+CYCLE = 146_097
+"""Days of 400 years."""
+TURN = (dt.date(2000, 1, 1) - EPOCH).days
+"""Where a cycle begins, in days since EPOCH."""
+DAY_MICROS = 86_400_000_000
 
 
 class Summary:
@@ -95,10 +105,31 @@ def path(partition: Sequence[PartitionField], values: Mapping[int, Any]) -> str:
 def _text(one: PartitionField, value: Any) -> str:
     from pyiceberg.transforms import parse_transform
 
-    if value is None:
+    if value is None or one.transform == "void":
         return "null"
+    if one.type == "date":
+        return _day(value)
+    if one.transform == "hour":
+        days, hour = divmod(value, 24)
+        return f"{_day(days)}-{hour:02d}"
+    if one.type in TIMES:
+        return str(to_json(one.type, value))
     held = _python(one.type, value)
     return str(parse_transform(one.transform).to_human_string(_type(one.type), held))
+
+
+def _day(days: int) -> str:
+    """Return a day since 1970-01-01 as `TransformUtil.humanDay` of Apache Iceberg 1.12 does. The
+    calendar repeats after 400 years; Python's own ends with the year 9999."""
+    cycles, rest = divmod(days - TURN, CYCLE)
+    found = EPOCH + dt.timedelta(days=TURN + rest)
+    return f"{found.year + 400 * cycles:04d}-{found:%m-%d}"
+
+
+def _days(text: str) -> int:
+    year, month, day = text.rsplit("-", 2)
+    cycles, rest = divmod(int(year) - 2000, 400)
+    return CYCLE * cycles + (dt.date(2000 + rest, int(month), int(day)) - EPOCH).days
 
 
 def from_json(kind: str, value: Any) -> Any:
@@ -106,6 +137,13 @@ def from_json(kind: str, value: Any) -> Any:
     in JSON."""
     from pyiceberg import conversions
 
+    if kind == "date":
+        return _days(value)
+    if kind in TIMES:
+        day, _, clock = value.partition("T")
+        at = dt.datetime.combine(EPOCH, dt.time.fromisoformat(clock.removesuffix(UTC)))
+        start = dt.datetime.combine(EPOCH, dt.time())
+        return _days(day) * DAY_MICROS + (at - start) // dt.timedelta(microseconds=1)
     held = conversions.from_json(_type(kind), value)
     return from_bound(kind, conversions.to_bytes(_type(kind), held))
 
@@ -114,6 +152,12 @@ def to_json(kind: str, value: Any) -> Any:
     """Return a partition value of Avro as the specification writes single values in JSON."""
     from pyiceberg import conversions
 
+    if kind == "date":
+        return _day(value)
+    if kind in TIMES:
+        days, micros = divmod(value, DAY_MICROS)
+        clock = (dt.datetime.min + dt.timedelta(microseconds=micros)).time()
+        return f"{_day(days)}T{clock.isoformat()}{UTC if kind == 'timestamptz' else ''}"
     return conversions.to_json(_type(kind), _python(kind, value))
 
 
