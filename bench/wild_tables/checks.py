@@ -122,7 +122,7 @@ def _some(rows: Counter[str]) -> str:
 
 
 def predicates(wild: Wild, before: Recorded) -> Iterator[str]:
-    chance, spark = random.Random(wild.seed + before.head), wild.bench.spark
+    chance, spark = random.Random(wild.seed + wild.rows), wild.bench.spark
     asked = [text for one in leaves(wild.columns) for text in predicates_of(chance, one)]
     asked = chance.sample(asked, min(len(asked), 30))
     before.model.createOrReplaceTempView("model")
@@ -159,8 +159,8 @@ def predicates_of(chance: random.Random, one: Column) -> list[str]:
     a, b = chance.choice(pool), chance.choice(literals(chance, one.kind))
     name, safe = one.sql, one.sql
     if one.kind in ("float", "double"):
-        safe = f"NOT isnan({name}) AND {name}"
-        a, b = (text if "NaN" not in text else f"cast('2.5' as {one.kind})" for text in (a, b))
+        safe = f"NOT isnan({name}) AND {name}"  # Spark's NaN is over every number, Iceberg's none
+        a, b = (f"cast('2.5' as {one.kind})" if _is_odd(text) else text for text in (a, b))
     found = [f"{safe} = {a}", f"{safe} < {a}", f"{safe} >= {a}", f"{name} IS NULL",
              f"{name} IS NOT NULL", f"{safe} IN ({a}, {b})", f"{safe} <> {b}", f"{safe} <= {b}",
              f"{safe} > {b}"]  # fmt: skip
@@ -172,6 +172,12 @@ def predicates_of(chance: random.Random, one: Column) -> list[str]:
     if one.kind in ("fixed", "uuid"):
         found = found[:6]
     return found
+
+
+def _is_odd(text: str) -> bool:
+    """Whether it is NaN, or a zero: Iceberg's readers skip 0.0 where -0.0 is asked for, by files
+    and by dictionaries of row groups, and Spark takes them for equal."""
+    return "NaN" in text or "0.0" in text
 
 
 def history(wild: Wild, before: Recorded) -> Iterator[str]:
