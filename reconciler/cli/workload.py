@@ -7,10 +7,7 @@ lists the shapes of a table's queries. Literals are printed only with --show-lit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +23,19 @@ from reconciler.cli.options import (
     Timeout,
     Verbose,
 )
+from reconciler.cli.workload_import import (
+    Reading,
+    TouchedTable,
+    checked_fields,
+    checked_format,
+    import_all,
+    import_document,
+    import_one,
+    logs_of,
+    nothing_kept,
+    queries_of,
+    refusal,
+)
 from reconciler.cli.workload_shapes import table_document
 from reconciler.render.workload_text import render_import, render_show
 
@@ -33,20 +43,10 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from reconciler.api.catalog_config import CatalogConfig
-    from reconciler.errors import UserError
     from reconciler.state.store import Store
-    from reconciler.workload_log.importing import Tally
-    from reconciler.workload_log.tables import CatalogTables, KnownTable, TableSchemas
+    from reconciler.workload_log.tables import CatalogTables, KnownTable
 
 TABLES_NOTE = "workload.tables"
-MOST_REFUSED = 10
-"""Logs that an error names."""
-
-
-class LogFormat(StrEnum):
-    AUTO = "auto"
-    SQL = "sql"
-    SPARK_EVENTS = "spark-events"
 
 
 def register(app: typer.Typer) -> None:
@@ -58,14 +58,34 @@ def register(app: typer.Typer) -> None:
     @verbs.command("import")
     def import_(
         logs: Annotated[
-            list[Path], typer.Argument(metavar="LOG...", help="Log files or directories.")
+            list[str],
+            typer.Argument(
+                metavar="LOG...",
+                help="Files, directories, - for standard input, or prefixes such as s3://b/p.",
+            ),
         ],
         dialect: Annotated[
-            str, typer.Option("--dialect", help="SQL dialect: spark, trino, duckdb, snowflake, ...")
-        ] = "spark",
+            str | None,
+            typer.Option("--dialect", help="SQL dialect; without it that of the log's system."),
+        ] = None,
         form: Annotated[
-            LogFormat, typer.Option("--format", help="auto looks at the first line.")
-        ] = LogFormat.AUTO,
+            str,
+            typer.Option(
+                "--format",
+                metavar="NAME",
+                help="trino, snowflake, databricks, athena, redshift, bigquery, spark-events,"
+                " duckdb, openlineage, iceberg-scans, sql, ..."
+                " Without it the first records are looked at.",
+            ),
+        ] = "auto",
+        fields: Annotated[
+            str | None,
+            typer.Option(
+                "--map",
+                metavar="sql=FIELD,timestamp=FIELD,...",
+                help="Names of the fields in a log of another kind.",
+            ),
+        ] = None,
         catalog: CatalogName = None,
         log_catalog: Annotated[
             str | None,
@@ -91,29 +111,29 @@ def register(app: typer.Typer) -> None:
         from reconciler.cli.shared import store_of
         from reconciler.queries.shape import workload_of
         from reconciler.state.movements import record_movements
-        from reconciler.workload_log.dialects import check_dialect
 
         documents = _documents(file)
         config = resolve_catalog(catalog, documents)
         store = store_of(config, documents, timeout, shared)
         tables = catalog_tables(config, timeout, log_catalog, documents)
         levels = (config.name, *schema.split(".")) if schema else ()
-        zone, reader = _zone(timezone), check_dialect(dialect)
-        tallies, refused = _import_all(
-            _logs(logs),
-            lambda path: _import_one(path, form, reader, tables, store, levels, zone),
+        name = checked_format(form)
+        how = Reading(
+            name, checked_fields(fields, name), _dialect(dialect), levels, _zone(timezone)
         )
-        touched = _touched(tables, config.name, _queries(tallies))
+        with logs_of(logs, config) as found:
+            read, refused = import_all(found, lambda log: import_one(log, how, tables, store))
+        touched = _touched(tables, config.name, queries_of(read))
         if touched:
             known = store.note_as(TABLES_NOTE, dict) or {}
             store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
         for one, _ in touched:
             recorded = workload_of(store.shapes(one.uuid))
             record_movements(store, one.uuid, tables.schema(one.uuid), recorded)
-        if tallies:
-            body = _import_document(tallies, touched, timezone)
+        if read:
+            body = import_document(read, touched, timezone)
             _emit(body, output, lambda: render_import(body, _width(output, False)))
-        failed = refusal(refused, nothing_kept(tallies, dialect))
+        failed = refusal(refused, nothing_kept(read, dialect))
         if failed is not None:
             raise failed
 
@@ -176,6 +196,12 @@ def _documents(files: list[str] | None) -> Sequence[Any]:
     return load(files).catalogs
 
 
+def _dialect(name: str | None) -> str | None:
+    from reconciler.workload_log.dialects import check_dialect
+
+    return name if name is None else check_dialect(name) or "ansi"
+
+
 def _zone(name: str) -> dt.tzinfo:
     from reconciler.errors import UserError
     from reconciler.workload_log.constants import named_zone
@@ -187,14 +213,6 @@ def _zone(name: str) -> dt.tzinfo:
 
 
 # Tables of the catalog, by the names in queries
-
-
-@dataclass(frozen=True, slots=True)
-class TouchedTable:
-    """levels: catalog, namespace levels and name."""
-
-    uuid: str
-    levels: tuple[str, ...]
 
 
 def catalog_tables(
@@ -251,174 +269,6 @@ def _touched(
         if queries[known.name]
     ]
     return sorted(found, key=lambda item: (-item[1], item[0].levels))
-
-
-# Import
-
-
-def _logs(paths: Iterable[Path]) -> list[Path]:
-    from reconciler.errors import UserError
-    from reconciler.workload_log.event_log_files import event_logs
-
-    found: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise UserError(f"{path} does not exist", do="check the path of the log")
-        inside = event_logs(path) if path.is_dir() else [path]
-        if not inside:
-            raise UserError(
-                f"{path} contains no log", do="name a log, or a directory with logs in it"
-            )
-        found += inside
-    return found
-
-
-def _import_all(
-    paths: Sequence[Path], import_one: Callable[[Path], Tally]
-) -> tuple[list[tuple[Path, Tally]], list[UserError]]:
-    """Import every log; return the counts, and why logs could not be used."""
-    from reconciler.errors import UserError
-    from reconciler.workload_log.unusable import why_unusable
-
-    tallies: list[tuple[Path, Tally]] = []
-    refused: list[UserError] = []
-    for path in paths:
-        try:
-            tally = import_one(path)
-        except UserError as error:
-            refused.append(error)
-            continue
-        why = None if path.is_dir() else why_unusable(path, str(path), tally)
-        if why is None:
-            tallies.append((path, tally))
-        else:
-            refused.append(why)
-    return tallies, refused
-
-
-def _import_one(
-    path: Path,
-    form: LogFormat,
-    dialect: str,
-    tables: TableSchemas,
-    store: Store,
-    levels: tuple[str, ...],
-    zone: dt.tzinfo,
-) -> Tally:
-    from reconciler.workload_log.event_log_files import is_event_log
-    from reconciler.workload_log.spark_events import SparkEventImport
-    from reconciler.workload_log.sql import Session, SqlReader
-    from reconciler.workload_log.sql_log import SqlLogImport
-
-    if form is LogFormat.SPARK_EVENTS or (form is LogFormat.AUTO and is_event_log(path)):
-        return SparkEventImport(tables, store, zone).run(path)
-    return SqlLogImport(SqlReader(dialect, tables), store, Session(levels, zone)).run(path)
-
-
-def nothing_kept(tallies: Sequence[tuple[Path, Tally]], dialect: str) -> UserError | None:
-    """Return why an import of readable logs kept nothing; None if it kept something, or if all was
-    imported before."""
-    from reconciler.errors import UserError
-    from reconciler.workload_log import skip_reasons
-
-    if not tallies or any(t.kept or t.earlier or t.repeated for _, t in tallies):
-        return None
-    skipped: Counter[str] = Counter()
-    for _, tally in tallies:
-        skipped.update(tally.skipped)
-    if not skipped:
-        return UserError(
-            f"{tallies[0][0]} has no SQL execution", do="check the path and --format of the log"
-        )
-    reasons = (f"{reason}: {count:,}" for reason, count in skipped.most_common(5))
-    do = "import a log with SELECT statements on tables of this catalog"
-    if skip_reasons.UNKNOWN_TABLES in skipped:
-        do = "check --catalog, --log-catalog and --schema"
-    if skip_reasons.UNPARSABLE in skipped:
-        do = f"check --dialect, which is {dialect}"
-    return UserError(
-        "no query of a table in this catalog was found, and nothing was recorded",
-        details=tuple(reasons),
-        do=do,
-    )
-
-
-def refusal(refused: Sequence[UserError], nothing: UserError | None) -> UserError | None:
-    """Return one error for all logs that could not be used."""
-    from reconciler.errors import UserError
-
-    errors = [*refused, *([nothing] if nothing else [])]
-    if len(errors) < 2:
-        return errors[0] if errors else None
-    details = [f"{e.what}: {e.do}" for e in errors[:MOST_REFUSED]]
-    more = len(errors) - MOST_REFUSED
-    return UserError(
-        f"{len(errors)} logs could not be used",
-        details=(*details, *([f"and {more} more"] if more > 0 else [])),
-        do="correct these, and import them again: what was recorded is not counted again",
-    )
-
-
-def _queries(tallies: Sequence[tuple[Path, Tally]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for _, tally in tallies:
-        total.update(tally.queries)
-    return total
-
-
-def _import_document(
-    tallies: Sequence[tuple[Path, Tally]],
-    touched: Sequence[tuple[TouchedTable, int]],
-    timezone: str,
-) -> dict[str, Any]:
-    from reconciler.format import utc
-    from reconciler.table.observation import quoted_name
-
-    skipped: Counter[str] = Counter()
-    full_scans: Counter[str] = Counter()
-    unknown: Counter[tuple[str, str]] = Counter()
-    weights: dict[str, float] = {}
-    for _, tally in tallies:
-        skipped.update(tally.skipped)
-        full_scans.update(tally.full_scans)
-        unknown.update(tally.unknown)
-        for name, weight in tally.weights.items():
-            weights[name] = weights.get(name, 0.0) + weight
-    until = [tally.until_ms for _, tally in tallies if tally.until_ms is not None]
-    since = [tally.since_ms for _, tally in tallies if tally.since_ms is not None]
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "WorkloadImport",
-        "files": [
-            {"path": str(path), "read": t.read, "kept": t.kept, "skipped": sum(t.skipped.values()),
-             "earlier": t.earlier, "repeated": t.repeated, "fragments": t.fragments,
-             "skippedLines": {reason: t.lines[reason] for reason in sorted(t.lines)}}
-            for path, t in tallies
-        ],
-        "tables": [
-            {"table": name, "queries": n, "weight": round(weights.get(name, float(n)), 3)}
-            for name, n in ((quoted_name(t.levels), n) for t, n in touched)
-        ],
-        "skipped": dict(skipped.most_common()),
-        "fullScans": dict(full_scans.most_common()),
-        "examples": _examples(tallies),
-        "timesWithoutZone": {"count": sum(t.zoneless for _, t in tallies), "readAs": timezone},
-        "unknownColumns": [
-            {"table": table, "column": column, "conditions": count}
-            for (table, column), count in unknown.most_common()
-        ],
-        "since": utc(min(since)) if since else None,
-        "until": utc(max(until)) if until else None,
-    }  # fmt: skip
-
-
-def _examples(tallies: Sequence[tuple[Path, Tally]]) -> dict[str, str]:
-    """Return by reason one query that could not be read, by its place."""
-    found: dict[str, str] = {}
-    for path, tally in tallies:
-        for reason, place in tally.examples.items():
-            found.setdefault(reason, f"{path}: {place}" if len(tallies) > 1 else place)
-    return found
 
 
 # Show

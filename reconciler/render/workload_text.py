@@ -12,6 +12,13 @@ STALE_DAYS = 30
 MOST_UNKNOWN = 10
 """Unknown columns that the text names; the document has all."""
 
+NOTES = {
+    "iceberg-scans": "scan reports have no values: they give the columns and the weights of"
+    " queries, and the key, but no ranges",
+    "duckdb": "a profile has no time: that of its file was taken",
+}
+"""What a format lacks, by its name."""
+
 
 def render_import(body: dict[str, Any], width: int) -> str:
     rows = [("LOG", "READ", "KEPT", "SKIPPED", "EARLIER")]
@@ -50,8 +57,11 @@ def render_import(body: dict[str, Any], width: int) -> str:
 
 
 def _remarks(body: dict[str, Any], width: int) -> list[str]:
-    """Return what the counts do not show: further events of queries, times without a zone."""
-    found = []
+    """Return what the counts do not show: what was read as which format, further events of queries,
+    times without a zone."""
+    forms = sorted({item["format"] for item in body["files"]} - {"sql"})
+    found = [f"read as {', '.join(forms)}"] if forms else []
+    found += [NOTES[form] for form in forms if form in NOTES]
     repeated = sum(item["repeated"] for item in body["files"])
     if repeated:
         what = plural(repeated, "line is a further event", "lines are further events")

@@ -8,6 +8,7 @@ from pathlib import Path
 from reconciler.workload_log.importing import (
     Unreadable,
     lines_of,
+    unpacked,
 )
 from reconciler.workload_log.packing import Log, open_log, packed_size
 
@@ -20,7 +21,8 @@ def is_event_log(path: Log) -> bool:
         return path.name.startswith(ROLLING)
     try:
         with open_log(path) as file:
-            first, _ = next(lines_of(file, packed=packed_size(path)), (b"", False))
+            lines = lines_of(unpacked(file, packed_size(path)))
+            first, _ = next(lines, (b"", False))
         return isinstance(json.loads(first or b"{}").get("Event"), str)
     except (ValueError, AttributeError, RecursionError, Unreadable):
         return False

@@ -7,11 +7,12 @@ cursor was set is repeated, and logs overlap.
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from reconciler.queries.fragments import Fragment
 from reconciler.workload_log import skip_reasons
@@ -28,6 +29,9 @@ LINES_NAMED = 5
 
 MAX_LINE = 32 << 20
 """A longer line is skipped without being read."""
+
+READ_AT_ONCE = 1 << 20
+"""Bytes of a log that are read at a time."""
 
 MAX_UNPACKED = 1 << 30
 MAX_RATIO = 200
@@ -124,41 +128,46 @@ class Unreadable(Exception):
         self.reason = reason
 
 
-def lines_of(
-    stream: IO[bytes], most: int = MAX_LINE, packed: int | None = None
-) -> Iterator[tuple[bytes | None, bool]]:
-    """Yield lines without their end, and whether the end was there; None for a too long line.
+class Unpacked(io.RawIOBase):
+    """A file whose damage is Unreadable, and which ends so if it unpacks to more than any log."""
 
-    packed: the size of the compressed file, None where the stream is not unpacked.
-    """
-    lines = _Lines(stream, most, packed)
-    while line := lines.read():
+    def __init__(self, file: IO[bytes], packed: int | None):
+        """packed: the size of the compressed file, None where the file is not compressed."""
+        self._file, self._read = file, 0
+        self._limit = None if packed is None else max(MAX_UNPACKED, packed * MAX_RATIO)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._limit is not None and self._read > self._limit:
+            raise Unreadable(skip_reasons.BOMB)
+        try:
+            data = self._file.read1(len(buffer))  # type: ignore[attr-defined]
+        except (OSError, EOFError, zlib.error) as error:
+            raise Unreadable(skip_reasons.DAMAGED) from error
+        buffer[: len(data)] = data
+        self._read += len(data)
+        return len(data)
+
+
+def unpacked(file: IO[bytes], packed: int | None) -> io.BufferedReader:
+    """Return the file with a buffer of READ_AT_ONCE bytes."""
+    return io.BufferedReader(Unpacked(file, packed), READ_AT_ONCE)
+
+
+def lines_of(stream: IO[bytes], most: int = MAX_LINE) -> Iterator[tuple[bytes | None, bool]]:
+    """Yield lines without their end, and whether the end was there; None for a too long line."""
+    while line := stream.readline(most + 1):
         ended = line.endswith(b"\n")
         if len(line) > most and not ended:
-            yield None, lines.skip_rest()
+            yield None, _skip_rest(stream, most)
         else:
             yield line.rstrip(b"\r\n"), ended
 
 
-class _Lines:
-    """Reads at most a line, and counts what was unpacked."""
-
-    def __init__(self, stream: IO[bytes], most: int, packed: int | None):
-        self._stream, self._most, self._read = stream, most, 0
-        self._limit = None if packed is None else max(MAX_UNPACKED, packed * MAX_RATIO)
-
-    def read(self) -> bytes:
-        if self._limit is not None and self._read > self._limit:
-            raise Unreadable(skip_reasons.BOMB)
-        try:
-            line = self._stream.readline(self._most + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise Unreadable(skip_reasons.DAMAGED) from error
-        self._read += len(line)
-        return line
-
-    def skip_rest(self) -> bool:
-        while piece := self.read():
-            if piece.endswith(b"\n"):
-                return True
-        return False
+def _skip_rest(stream: IO[bytes], most: int) -> bool:
+    while piece := stream.readline(most + 1):
+        if piece.endswith(b"\n"):
+            return True
+    return False

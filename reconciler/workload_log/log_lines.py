@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import IO, Any
 
 from reconciler.workload_log import skip_reasons
+from reconciler.workload_log.containers import records_in
+from reconciler.workload_log.histories import OWN, FieldMap, mapped, named, recognised
 from reconciler.workload_log.importing import (
     Tally,
     Unreadable,
-    lines_of,
 )
-from reconciler.workload_log.packing import Log, open_log, packed_size
+from reconciler.workload_log.packing import Log, open_log
 
 MAX_LINE = 8 << 20
 """A statement that is analysed has 1 MiB, which JSON may write as six."""
 
+LOOKED_AT = 20
+"""First records of a log by which its kind is recognised."""
+
 
 def lines_in(file: IO[bytes], path: Log) -> Iterator[tuple[bytes | None, bool]]:
-    """Yield the lines as `importing.lines_of` does, None for one that is longer than MAX_LINE."""
-    return lines_of(file, MAX_LINE, packed_size(path))
+    """Yield the records as lines of JSON, as `importing.lines_of` does, None for one that is longer
+    than MAX_LINE."""
+    return records_in(file, path, MAX_LINE)
 
 
 def first_line(path: Log, tally: Tally) -> bytes | None:
@@ -40,6 +46,24 @@ def first_line(path: Log, tally: Tally) -> bytes | None:
     return None
 
 
+def kind_of(log: Log, form: str | None, fields: Mapping[str, str]) -> FieldMap:
+    """Return the field map of a log: that of the format, with the fields that are named; without
+    both the map that its first records have, or that of our own format if none does. Raises
+    UserError if the fields are no map."""
+    if form is not None or fields:
+        base = None if form is None else named(form)
+        return mapped(fields, base) if fields or base is None else base
+    with open_log(log) as file:
+        try:
+            for line, _ in islice(lines_in(file, log), LOOKED_AT):
+                kind = recognised(_object(line or b"") or {})
+                if kind is not None:
+                    return kind
+        except Unreadable:
+            pass
+    return OWN
+
+
 def complete_lines(path: Log) -> Iterator[bytes]:
     with open_log(path) as file:
         try:
@@ -50,7 +74,12 @@ def complete_lines(path: Log) -> Iterator[bytes]:
 
 
 def is_object(content: bytes) -> bool:
+    return _object(content) is not None
+
+
+def _object(content: bytes) -> dict[str, Any] | None:
     try:
-        return isinstance(json.loads(content.decode("utf-8-sig")), dict)
+        body = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        return False
+        return None
+    return body if isinstance(body, dict) else None

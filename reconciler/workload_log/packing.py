@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from reconciler.errors import UnusableLogError, UserError
 
@@ -42,6 +42,12 @@ class RemoteLog:
     opened: Callable[[], IO[bytes]]
     """Opens it at its beginning. Raises OSError."""
 
+    seekable: Callable[[], Any] | None = None
+    """Opens it for reading at any place, as Parquet needs it. Raises OSError."""
+
+    modified_ms: int | None = None
+    """When it was written, in epoch milliseconds."""
+
     def __str__(self) -> str:
         return self.name
 
@@ -52,6 +58,25 @@ Log = Path | RemoteLog
 def log_size(log: Log) -> int:
     """Return the bytes of a log as it is stored."""
     return log.size if isinstance(log, RemoteLog) else log.stat().st_size
+
+
+def modified_ms(log: Log) -> int | None:
+    """Return when a log was changed, in epoch milliseconds; None if the store does not say."""
+    if isinstance(log, RemoteLog):
+        return log.modified_ms
+    try:
+        return log.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return None
+
+
+def open_parquet(log: Log) -> Any:
+    """Return the file for reading at any place. Raises UserError."""
+    if isinstance(log, Path):
+        return _readable(log)
+    if log.seekable is None:
+        raise UserError(f"{log} cannot be read at any place", do="store it where that is possible")
+    return log.seekable()
 
 
 def packed_size(log: Log) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 NOT_UTF8 = "not UTF-8 text"
 NOT_JSON = "not valid JSON"
 NOT_AN_OBJECT = "not a JSON object"
+RAGGED = "row has not the columns of the header"
 TOO_LONG = "line is too long"
 INCOMPLETE = "last line is incomplete; read again when it has ended"
 UNREADABLE_EVENT = "event is not readable"
@@ -22,7 +23,12 @@ NO_TIMESTAMP = "no usable timestamp"
 ABSURD_TIMESTAMP = "absurd timestamp"
 BAD_WEIGHT = "weight is not a positive number"
 
+REDACTED = "SQL text is redacted"
+OTHER_HISTORY = "record of another system than the log's first"
+
 # Statements.
+NOT_ENDED = "query has not ended"
+CACHED = "answered from a cache of results"
 NOT_A_QUERY = "not a query"
 OWN_JOB = "our own job"
 FAILED = "query failed"

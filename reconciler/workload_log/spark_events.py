@@ -29,6 +29,7 @@ from reconciler.workload_log.importing import (
     Tally,
     Unreadable,
     lines_of,
+    unpacked,
 )
 from reconciler.workload_log.packing import Log, open_log, packed_size
 from reconciler.workload_log.scan_text import merged_scan, parse_scan, scan_nodes
@@ -138,7 +139,7 @@ class _Application:
         for part in parts:
             with open_log(part) as file:
                 try:
-                    lines = lines_of(file, packed=packed_size(part))
+                    lines = lines_of(unpacked(file, packed_size(part)))
                     for number, (line, ended) in enumerate(lines, start=1):
                         self._line(line, ended, number if len(parts) == 1 else None)
                 except Unreadable as unreadable:

@@ -1,4 +1,4 @@
-"""Imports SQL logs: JSON lines with `sql` and `timestamp`, one query each.
+"""Imports SQL logs and query histories: records with the text and the time of one query each.
 
 A line that cannot be used is counted with its reason and never stops an import. Fragments keep
 neither the SQL text nor the user's name.
@@ -17,6 +17,7 @@ from reconciler.queries.fragments import Fragment
 from reconciler.table.times import DAY_MS
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.constants import named_zone
+from reconciler.workload_log.containers import NO_ROW
 from reconciler.workload_log.dialects import (
     LONGEST,
     SAMPLED,
@@ -24,13 +25,13 @@ from reconciler.workload_log.dialects import (
     why_unparsable,
     wrong_dialect,
 )
+from reconciler.workload_log.histories import OWN, FieldMap, recognised
+from reconciler.workload_log.history_lines import translated
 from reconciler.workload_log.identity import (
-    Identity,
     Keys,
     Occurrences,
     contained,
     identity_of,
-    position,
     query_id,
 )
 from reconciler.workload_log.importing import (
@@ -49,7 +50,7 @@ from reconciler.workload_log.line_fields import (
     session_name_of,
 )
 from reconciler.workload_log.log_lines import complete_lines, first_line, is_object, lines_in
-from reconciler.workload_log.packing import Log, open_log
+from reconciler.workload_log.packing import Log, modified_ms, open_log
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
     Running,
@@ -61,52 +62,16 @@ from reconciler.workload_log.progress import (
     place_in,
     render_streams,
 )
-from reconciler.workload_log.sql import Session, Skipped, SqlReader, TableRead
+from reconciler.workload_log.query_records import Read, Record, fragments_of, with_later
+from reconciler.workload_log.sql import Session, Skipped, SqlReader
 
 EARLIEST_MS = 631_152_000_000  # 1990
-SCANS_PER_LINE = 256
 BATCH_SIZE = 16 << 20
 """Characters of SQL after which what was read is stored, however few queries they are."""
 LOOK_BACK = 20_000
 LONG_LINE = 16 << 10
 """Already imported lines in which equal queries are counted when a log has grown, and the length
 from which such a line is left out: equal times are close to each other."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A usable line."""
-
-    sql: str
-    """Text of the query."""
-    event_ms: int
-    """Its time in epoch milliseconds."""
-    weight: float
-    """Number of executions that the line represents."""
-    session: Session
-    """The schema and the time zone by which the text is read."""
-    engine: str
-    """Name of the engine, "" if the log does not name it."""
-    duration_ms: int | None
-    """Measured duration in milliseconds; None if the log does not say."""
-    recorded_bytes: int | None
-    """Measured bytes read; None if the log does not say."""
-    session_name: str
-    """Name of the session, "" if the log does not name it. It decides whose prepared statements the
-    line may execute, and is not kept."""
-    identity: Identity
-    """What makes it the same query in another log."""
-    zoneless: bool
-    """Whether its time has no zone, so that the default one was taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A query that was read and understood as far as possible."""
-
-    identity: Identity
-    record: Record
-    reads: list[TableRead]
 
 
 @dataclass
@@ -116,11 +81,16 @@ class SqlLogImport:
     reader: SqlReader
     sink: FragmentSink
     defaults: Session = field(default_factory=Session)
+    form: FieldMap = OWN
+    """The fields of the log's records."""
     latest_ms: int = 0
+    changed_ms: int | None = None
+    """When the log was changed, in epoch milliseconds; None if that is not known."""
 
     def run(self, path: Log) -> Tally:
         """Import what is new in one file. Raises UserError if it cannot be opened."""
         self.latest_ms = int(time.time() * 1000) + DAY_MS
+        self.changed_ms = modified_ms(path)
         tally = Tally()
         first = first_line(path, tally)
         if first is None:
@@ -212,7 +182,7 @@ class SqlLogImport:
             return
         if any(read.note == skip_reasons.UNPARSABLE for read in found):
             pending.unparsed(sql, number)
-        pending.queries.append(_Read(record.identity, replace(record, sql=""), found))
+        pending.queries.append(Read(record.identity, replace(record, sql=""), found))
         pending.size += len(sql)
 
     def record(self, line: bytes) -> Record | str:
@@ -224,10 +194,16 @@ class SqlLogImport:
         except (ValueError, RecursionError):
             return skip_reasons.NOT_JSON
         if not isinstance(body, dict):
-            return skip_reasons.NOT_AN_OBJECT
+            return skip_reasons.RAGGED if line == NO_ROW else skip_reasons.NOT_AN_OBJECT
+        if self.form is not OWN:
+            found = translated(body, self.form, line, self.changed_ms)
+            if isinstance(found, str):
+                return found
+            body = found
         sql = body.get("sql")
         if not isinstance(sql, str) or not sql.strip():
-            return skip_reasons.NO_SQL
+            foreign = recognised(body) not in (None, self.form)
+            return skip_reasons.OTHER_HISTORY if foreign else skip_reasons.NO_SQL
         event_ms, zoneless = event_time(body.get("timestamp"), self.defaults.zone)
         if event_ms is None:
             return skip_reasons.NO_TIMESTAMP
@@ -249,6 +225,7 @@ class SqlLogImport:
             session_name_of(body),
             identity_of(query_id(body), event_ms, sql, names_of(body)),
             zoneless,
+            body.get("tableBytes", {}) if self.form is not OWN else {},
         )
 
     def _session(self, body: dict[str, Any]) -> Session:
@@ -275,7 +252,7 @@ class _Pending:
     """Prepared statements by session."""
     occurrences: Occurrences = field(default_factory=Occurrences)
     """How often each query occurred in the log so far."""
-    queries: list[_Read] = field(default_factory=list)
+    queries: list[Read] = field(default_factory=list)
     """The queries to store."""
     skips: Counter[str] = field(default_factory=Counter)
     """Number of skipped lines since the last storing, by reason."""
@@ -352,7 +329,7 @@ class _Pending:
         if self.recorded is None and self.queries:
             self.recorded = self.sink.recorded()
         before = self.occurrences.add([query.identity.key for query in self.queries])
-        found: list[tuple[_Read, list[Fragment]]] = []
+        found: list[tuple[Read, list[Fragment]]] = []
         events: dict[int, int] = {}
         for query, number in zip(self.queries, before, strict=True):
             fragments = fragments_of(query, number)
@@ -363,7 +340,7 @@ class _Pending:
             self.tally.repeat()
             at = events.get(query.identity.key)
             if at is not None:  # an event after the query's end also has what it measured
-                found[at] = (query, _measured(found[at][1], fragments))
+                found[at] = (query, with_later(found[at][1], fragments))
         positions = [item.position for _, fragments in found for item in fragments]
         known = iter([] if self.recorded is None else contained(self.recorded, positions))
         new: list[Fragment] = []
@@ -376,7 +353,7 @@ class _Pending:
             new += missing
         return new
 
-    def count(self, query: _Read, fragments: list[Fragment]) -> None:
+    def count(self, query: Read, fragments: list[Fragment]) -> None:
         names = [read.table.name for read in query.reads]
         self.tally.keep(names, len(fragments), query.record.event_ms, query.record.weight)
         for read in query.reads:
@@ -385,42 +362,3 @@ class _Pending:
                 self.tally.full_scans[read.note] += 1
                 counts = self.unread.setdefault(read.table.uuid, Counter())
                 counts[read.note] += 1
-
-
-def _measured(earlier: list[Fragment], later: list[Fragment]) -> list[Fragment]:
-    """Return the fragments of a query's first event with the measures that only a later one has."""
-    events = {item.position: item for item in later}
-    return [_with_measures(item, events.get(item.position, item)) for item in earlier]
-
-
-def _with_measures(item: Fragment, event: Fragment) -> Fragment:
-    if item.recorded_bytes is None:
-        item = replace(item, recorded_bytes=event.recorded_bytes)
-    return item if item.duration_ms is not None else replace(item, duration_ms=event.duration_ms)
-
-
-def fragments_of(query: _Read, occurrence: int) -> list[Fragment]:
-    """Return one fragment per scan of the n-th execution with the query's key.
-
-    Events of one named query have the same fragments. Recorded bytes are assigned only to the
-    query's single scan.
-    """
-    record, alone = query.record, len(query.reads) == 1
-    scans: Counter[str] = Counter()
-    found = []
-    for read in query.reads[:SCANS_PER_LINE]:
-        uuid = read.table.uuid
-        execution = 0 if query.identity.named else occurrence
-        place = position(query.identity.key, execution, uuid, scans[uuid])
-        scans[uuid] += 1
-        found.append(
-            replace(
-                read.fragment,
-                position=place,
-                weight=record.weight,
-                engine=record.engine or read.fragment.engine,
-                recorded_bytes=record.recorded_bytes if alone else None,
-                duration_ms=record.duration_ms,
-            )
-        )
-    return found

@@ -11,11 +11,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from reconciler.errors import UnusableLogError
 from reconciler.workload_log import skip_reasons
+from reconciler.workload_log.histories import NAMES, OWN
 from reconciler.workload_log.importing import Tally, Unreadable
+from reconciler.workload_log.log_lines import lines_in
 from reconciler.workload_log.packing import Log, log_size, open_log
 
 HEAD = 1 << 18
@@ -23,12 +26,14 @@ RECORDS = 20
 """Bytes and records of a file that are looked at."""
 
 MOST_FIELDS = 24
-NEEDED = 'a log has one JSON object per line, with the fields "sql" and "timestamp"'
+NEEDED = "a log is JSON lines, a JSON array, CSV with a header, or Parquet: one record a query"
 
-_MAGIC = ((b"PAR1", "a Parquet file"), (b"ORC", "an ORC file"), (b"Obj\x01", "an Avro file"),
+_MAGIC = ((b"PAR1", "a Parquet file without rows"), (b"ORC", "an ORC file"),
+          (b"Obj\x01", "an Avro file"),
           (b"PK\x03\x04", "a zip archive"), (b"SQLite format 3", "an SQLite database"),
           (b"BZh", "compressed with bzip2"), (b"\xfd7zXZ", "compressed with xz"),
           (b"%PDF", "a PDF document"))  # fmt: skip
+_MAGIC_OF_OTHERS = tuple(magic for magic, _ in _MAGIC if magic != b"PAR1")
 _SQL_NAMES = (
     "query", "querytext", "query_text", "statement", "statementtext", "statement_text", "sqltext",
     "sql_text", "text", "rawquery", "querystring", "query_string", "command",
@@ -41,13 +46,16 @@ _TIME_NAMES = (
 """Names that other logs give the two fields, in lower case, the likelier first."""
 
 
-def why_unusable(log: Log, name: str, tally: Tally) -> UnusableLogError | None:
+def why_unusable(
+    log: Log, name: str, tally: Tally, form: str = OWN.name
+) -> UnusableLogError | None:
     """Return why a file has no line that can be used; None if some lines can, or could when the
-    log has grown."""
+    log has grown. form: the format that it was read as."""
     usable = tally.kept or tally.earlier or tally.repeated
     of_format = (skip_reasons.NOT_JSON, skip_reasons.NOT_UTF8, skip_reasons.NOT_AN_OBJECT,
                  skip_reasons.NO_SQL, skip_reasons.NO_TIMESTAMP, skip_reasons.INCOMPLETE,
-                 skip_reasons.TOO_LONG, skip_reasons.DAMAGED)  # fmt: skip
+                 skip_reasons.TOO_LONG, skip_reasons.DAMAGED, skip_reasons.RAGGED,
+                 skip_reasons.REDACTED, skip_reasons.OTHER_HISTORY)  # fmt: skip
     if usable or sum(tally.skipped[reason] for reason in of_format) < tally.read:
         return None
     head = _head(log)
@@ -59,7 +67,35 @@ def why_unusable(log: Log, name: str, tally: Tally) -> UnusableLogError | None:
     if not text.strip():
         empty = "is empty" if not log_size(log) else "has no line with text in it"
         return UnusableLogError(f"{name} {empty}", do="check the path of the log")
-    return _not_text(name, head) or _not_lines(name, text) or _other_fields(name, text)
+    redacted = tally.skipped[skip_reasons.REDACTED]
+    if redacted and redacted == tally.read:
+        return _redacted(name)
+    records = [] if head.startswith(_MAGIC_OF_OTHERS) else _records(log)
+    if records:
+        return _other_fields(name, form, records)
+    return _not_text(name, head) or _not_lines(name, text)
+
+
+def _records(log: Log) -> list[dict[str, Any]]:
+    """Return the first records of a log, whatever container they come in."""
+    found: list[dict[str, Any]] = []
+    with open_log(log) as file:
+        try:
+            for line, _ in islice(lines_in(file, log), 10 * RECORDS):
+                record = _parsed((line or b"").decode("utf-8-sig", errors="replace"))
+                if isinstance(record, dict) and record:
+                    found.append(record)
+        except (Unreadable, UnusableLogError):
+            pass
+    return found[:RECORDS]
+
+
+def _redacted(name: str) -> UnusableLogError:
+    return UnusableLogError(
+        f"the SQL texts in {name} are redacted",
+        details=("Without their conditions no layout can be chosen.",),
+        do="export it with a role that may read the texts",
+    )
 
 
 def _head(log: Log) -> bytes | None:
@@ -85,24 +121,17 @@ def _convert() -> str:
     return 'export the queries as lines of {"sql": "...", "timestamp": "..."}'
 
 
-def _not_lines(name: str, text: str) -> UnusableLogError | None:
-    """Say what a text is whose first lines are no JSON objects."""
+def _not_lines(name: str, text: str) -> UnusableLogError:
+    """Say what a text is that has no records."""
     lines = [line for line in text.splitlines() if line.strip()]
-    if any(isinstance(_parsed(line), dict) for line in lines[:RECORDS]):
-        return None
-    file = shlex.quote(name)
     start = text.lstrip()
-    if start.startswith("["):
-        what, do = "is one JSON array", f"split it: jq -c '.[]' {file} > lines.jsonl"
-    elif start.startswith("{") and len(lines) > 1:
-        what = "has JSON objects of several lines, or broken ones"
-        do = f"write each on one line: jq -c . {file} > lines.jsonl"
-    elif start.startswith("{"):
-        what, do = "has broken JSON in its first line", "check how the log was written"
+    if start.startswith(("[", "{")):
+        what, do = "has broken JSON in its first record", "check how the log was written"
     elif columns := _csv_columns(lines):
-        what, do = f"looks like CSV, with the columns {_listed(columns)}", _convert()
+        what = f"is CSV without a row, with the columns {_listed(columns)}"
+        do = "export it again"
     else:
-        what, do = "is text without JSON in its first line", _convert()
+        what, do = "is text without records", _convert()
     return UnusableLogError(f"{name} {what}", details=(NEEDED,), do=do)
 
 
@@ -123,27 +152,40 @@ def _csv_columns(lines: Sequence[str]) -> list[str]:
     return []
 
 
-def _other_fields(name: str, text: str) -> UnusableLogError | None:
-    """Name the fields of records that lack the needed ones."""
-    parsed = (_parsed(line) for line in text.splitlines()[: 10 * RECORDS])
-    records = [record for record in parsed if isinstance(record, dict)][:RECORDS]
+def _other_fields(name: str, form: str, records: Sequence[dict[str, Any]]) -> UnusableLogError:
+    """Name the fields of records, and how to map them."""
     fields = list(dict.fromkeys(field for record in records for field in _fields_of(record)))
+    if "base_objects_accessed" in {field.lower() for field in fields}:
+        return _access_history(name)
+    of = f"The first record has: {_listed(list(_fields_of(records[0])))}."
+    guess = _mapping(fields)
+    if form != OWN.name:
+        what = f"{name} was read as {form}, and no record has a text and a time that can be read"
+        details = (of, "A time is ISO 8601, as 2026-11-20T08:15:00Z, or a number since 1970.")
+        return UnusableLogError(what, details=details, do=f"name other fields: --map {guess}")
     missing = [
         field
         for field, kind in (("sql", str), ("timestamp", (str, int, float)))
         if not any(isinstance(record.get(field), kind) for record in records)
     ]
     if not missing:
-        if "timestamp" in fields:
-            what = f'{name} has no "timestamp" that can be read, or no text in "sql"'
-            how = "a timestamp is ISO 8601, as 2026-11-20T08:15:00Z, or epoch milliseconds"
-            return UnusableLogError(what, details=(how,), do="convert the values of its records")
-        return None
-    lacks = " and ".join(f'"{field}"' for field in missing)
-    seen = "record has" if len(records) == 1 else f"{len(records)} records have"
-    details = (f"The first {seen}: {_listed(fields)}.", NEEDED)
-    do = f"convert it: jq -c '{_mapping(fields)}' {shlex.quote(name)} > queries.jsonl"
-    return UnusableLogError(f"{name} has no {lacks} in its records", details=details, do=do)
+        what = f'{name} has no "timestamp" that can be read, or no text in "sql"'
+        how = "a timestamp is ISO 8601, as 2026-11-20T08:15:00Z, or epoch milliseconds"
+        return UnusableLogError(what, details=(how,), do="convert the values of its records")
+    details = (of, f"Known formats: {', '.join(NAMES)}.")
+    return UnusableLogError(
+        f"{name} is not recognised as a query history",
+        details=details,
+        do=f"name the fields: --map {guess}, and --dialect",
+    )
+
+
+def _access_history(name: str) -> UnusableLogError:
+    return UnusableLogError(
+        f"{name} is Snowflake's ACCESS_HISTORY, which has no SQL text",
+        details=("Columns without conditions do not show which files a query needs.",),
+        do="export it joined: SELECT * FROM access_history JOIN query_history USING (query_id)",
+    )
 
 
 def _fields_of(record: Mapping[str, Any]) -> Iterable[str]:
@@ -161,20 +203,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _mapping(fields: Sequence[str]) -> str:
-    """Return a jq object that makes the needed fields of those that may hold them."""
+    """Return what --map needs, with the fields that may hold the text and the time."""
     parts = []
     for wanted, names in (("sql", _SQL_NAMES), ("timestamp", _TIME_NAMES)):
         last = {field: field.rpartition(".")[2].lower() for field in fields}
         exact = [field for field in fields if field == wanted]
         ranked = [field for n in names for field in fields if last[field] == n]
-        found = (exact or ranked or ["..."])[0]
-        parts.append(f"{wanted}: {_jq_path(found)}")
-    return "{" + ", ".join(parts) + "}"
-
-
-def _jq_path(field: str) -> str:
-    levels = field.split(".") if field != "..." else []
-    plain = all(re.fullmatch(r"[A-Za-z_]\w*", level) for level in levels)
-    if not levels:
-        return "..."
-    return "." + ".".join(levels) if plain else f".[{json.dumps(field)}]"
+        found = (exact or ranked or ["FIELD"])[0]
+        parts.append(f"{wanted}={found}")
+    text = ",".join(parts)
+    return text if re.fullmatch(r"[\w.,=@-]+", text) else shlex.quote(text)

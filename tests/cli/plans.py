@@ -401,10 +401,12 @@ def imported() -> dict[str, Any]:
     """`workload import` of two logs with bad lines."""
     return {
         "files": [
-            {"path": "trino/2026-11-19.jsonl.gz", "read": 1204, "kept": 1166, "skipped": 38,
+            {"path": "trino/2026-11-19.jsonl.gz", "format": "sql",
+             "read": 1204, "kept": 1166, "skipped": 38,
              "earlier": 0, "repeated": 12, "fragments": 1200,
              "skippedLines": {"not valid JSON": [3, 17, 31, 801, 1002], "our own job": [7]}},
-            {"path": "trino/2026-11-20.jsonl.gz", "read": 12, "kept": 11, "skipped": 1,
+            {"path": "trino/2026-11-20.jsonl.gz", "format": "sql",
+             "read": 12, "kept": 11, "skipped": 1,
              "earlier": 500, "repeated": 0, "fragments": 11,
              "skippedLines": {"not valid JSON": [501]}},
         ],

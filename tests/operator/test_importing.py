@@ -21,6 +21,8 @@ from reconciler.operator.catalog.importing import NOTE, ImportRun, Imports, run
 from reconciler.queries import moving_windows
 from reconciler.queries.predicate import TRUE, fields_of
 from reconciler.state import store
+from reconciler.workload_log import importing as reading
+from reconciler.workload_log import stores
 from tests.cluster.fixtures import eventually
 from tests.operator.test_live import NAMESPACE, Cluster
 from tests.queries.single import recorded
@@ -224,13 +226,13 @@ def test_a_file_that_is_no_log_is_named_at_each_run_and_read_once(
     assert [name.rpartition("/")[2] for name in first.refused] == ["0.json", "1.csv", "2.json"]
     assert all(name in first.error for name in ("0.json", "1.csv", "2.json"))
     read: list[str] = []
-    remote = importing._remote
+    remote = importing.remote_log
 
-    def noting(handle: Any, source: Any, path: str, size: int, end: float) -> Any:
-        read.append(path)
-        return remote(handle, source, path, size, end)
+    def noting(config: Any, uri: str, stored: stores.StoredLog, end: float) -> Any:
+        read.append(stored.path)
+        return remote(config, uri, stored, end)
 
-    monkeypatch.setattr(importing, "_remote", noting)
+    monkeypatch.setattr(importing, "remote_log", noting)
     again = run(handle, first, lambda: True)
     assert (again.error, again.refused, read) == (first.error, first.refused, [])
     log_of(tmp_path, "2.json", *[asked(8)] * 5)
@@ -272,7 +274,8 @@ def test_a_log_is_read_as_a_stream_and_a_run_without_time_goes_on(
                                  for n in range(1, 60)))  # fmt: skip
     monkeypatch.setattr(sql_log, "BATCH", 10)
     monkeypatch.setattr(importing, "MOST_BYTES", 200)
-    monkeypatch.setattr(importing, "STREAM_BYTES", 256)
+    monkeypatch.setattr(reading, "READ_AT_ONCE", 256)
+    monkeypatch.setattr(stores, "STREAM_BYTES", 256)
     clock = [0.0]
 
     def tick() -> float:
@@ -312,14 +315,15 @@ def test_a_store_that_fails_is_no_damaged_log(
         def close(self) -> None:
             self._stream.close()
 
-    monkeypatch.setattr(importing, "STREAM_BYTES", 64)
+    monkeypatch.setattr(reading, "READ_AT_ONCE", 64)
+    monkeypatch.setattr(stores, "STREAM_BYTES", 64)
     with monkeypatch.context() as patched:
-        made = importing._Remote.__init__
+        made = stores._Remote.__init__
 
         def cut(self: Any, stream: Any, name: str, end: float) -> None:
             made(self, Cut(stream), name, end)
 
-        patched.setattr(importing._Remote, "__init__", cut)
+        patched.setattr(stores._Remote, "__init__", cut)
         failed = run(handle, None, lambda: True)
     assert "a.json" in failed.error and not failed.done and not failed.refused
     after = run(handle, failed, lambda: True)

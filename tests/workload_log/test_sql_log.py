@@ -357,7 +357,7 @@ def test_a_log_is_unpacked_by_its_content_whatever_its_name(tmp_path: Path) -> N
 
 
 def test_a_log_of_which_nothing_can_be_read_says_so(tmp_path: Path) -> None:
-    for body, reason in ((b"[" + entry(1).encode() + b"]", skip_reasons.INCOMPLETE),
+    for body, reason in ((entry(1).encode()[:-5], skip_reasons.INCOMPLETE),
                          (gzip.compress(b"x" * 99)[:14], skip_reasons.DAMAGED)):  # fmt: skip
         (tmp_path / "q.jsonl").write_bytes(body)
         assert dict(run(MemorySink(), tmp_path / "q.jsonl").skipped) == {reason: 1}

@@ -8,11 +8,10 @@ that is False, nothing is done because of queries.
 from __future__ import annotations
 
 import datetime as dt
-import io
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,13 +21,13 @@ from reconciler.api.conditions import Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.api.documents import WorkloadSource
 from reconciler.catalog.calls import in_lane
-from reconciler.errors import ReconcilerError, UnavailableError, UnusableLogError, UserError
+from reconciler.errors import ReconcilerError, UnusableLogError
 from reconciler.operator.catalog.handles import LiveHandle
 from reconciler.operator.catalog.import_state import ExcludingSink, tables_of
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.catalog.turns import Turns
 from reconciler.queries.shape import workload_of
-from reconciler.workload_log.packing import RemoteLog
+from reconciler.workload_log.stores import OutOfTime, StoredLog, remote_log, stored_logs
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +40,6 @@ READ_SECONDS = 1800.0
 goes on after it."""
 IMPORT_SECONDS = 3600.0
 """Maximum time of one run, its bytes and its queries together."""
-STREAM_BYTES = 1 << 20
-"""Bytes of a file that are fetched at a time."""
 MOST_ERRORS = 3
 """Files of a source that its error names."""
 PATIENCE_SECONDS = 30.0
@@ -252,10 +249,6 @@ def _run(handle: LiveHandle, state: ImportRun, held: Callable[[], bool]) -> Impo
     )  # fmt: skip
 
 
-class OutOfTime(ReconcilerError):
-    """The run has read for as long as it may."""
-
-
 class _Reading:
     """One run over the sources of a catalog."""
 
@@ -276,7 +269,8 @@ class _Reading:
         """Read what is new in the files of one source. A file that is no log is named, and the
         others are read."""
         bad: list[str] = []
-        for uri, mark, length in _files(self.handle, source):
+        for stored in stored_logs(self.handle.config, source.uri):
+            uri, mark, length = stored.path, stored.mark, stored.size
             if self.done.get(uri) == mark:
                 continue
             if self.refused.get(uri, ("", ""))[0] != mark:
@@ -285,7 +279,7 @@ class _Reading:
                     self.more = self.held()
                     break
                 self._files, self._bytes = self._files + 1, self._bytes + length
-                if not self._read(source, uri, mark, length):
+                if not self._read(source, stored):
                     break
             if uri in self.refused:
                 bad.append(self.refused[uri][1])
@@ -293,11 +287,12 @@ class _Reading:
             more = f" and {len(bad) - MOST_ERRORS} more" if len(bad) > MOST_ERRORS else ""
             self.errors.append(f"source {source.name}: {'; '.join(bad[:MOST_ERRORS])}{more}")
 
-    def _read(self, source: WorkloadSource, uri: str, mark: str, size: int) -> bool:
+    def _read(self, source: WorkloadSource, stored: StoredLog) -> bool:
         """Import one file, and note how it ended. Returns False if there is no time left."""
+        uri, mark = stored.path, stored.mark
         self.refused.pop(uri, None)
         try:
-            why = self._file(source, uri, size)
+            why = self._file(source, stored)
         except OutOfTime:
             self.more = self.added = True
             return False
@@ -309,24 +304,25 @@ class _Reading:
             self.refused[uri] = (mark, why.what)
         return True
 
-    def _file(self, source: WorkloadSource, path: str, size: int) -> UnusableLogError | None:
+    def _file(self, source: WorkloadSource, stored: StoredLog) -> UnusableLogError | None:
         """Import one file through its reader, which reads it as a stream; return why it is no log,
         if it is none."""
         from reconciler.workload_log.dialects import check_dialect
+        from reconciler.workload_log.log_lines import kind_of
         from reconciler.workload_log.spark_events import SparkEventImport
         from reconciler.workload_log.sql import Session, SqlReader
         from reconciler.workload_log.sql_log import SqlLogImport
         from reconciler.workload_log.unusable import why_unusable
 
-        handle = self.handle
         sink = self._sink
-        remote = _remote(handle, source, path, size, self._end)
+        remote = remote_log(self.handle.config, source.uri, stored, self._end)
         if source.type is SourceType.SPARK_EVENT_LOG:
             tally = SparkEventImport(self._tables, sink, dt.UTC).run(remote)
             why = None
         else:
-            reader = SqlReader(check_dialect(source.dialect or "spark"), self._tables)
-            tally = SqlLogImport(reader, sink, Session((), dt.UTC)).run(remote)
+            kind = kind_of(remote, None, {})
+            reader = SqlReader(check_dialect(source.dialect or kind.dialect), self._tables)
+            tally = SqlLogImport(reader, sink, Session((), dt.UTC), kind).run(remote)
             why = why_unusable(remote, remote.name, tally)
         self.until_ms = max(self.until_ms, tally.until_ms or 0)
         self.added = self.added or tally.fragments > 0
@@ -347,90 +343,3 @@ class _Reading:
                 self.new_mix |= {
                     name for name, known in self._tables.loaded() if known.uuid == uuid
                 }
-
-
-def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, str, int]]:
-    """Yield (uri, mark of its content, bytes) of each log below the source's uri, oldest name
-    first."""
-    from pyarrow.fs import FileSelector, FileType
-
-    system, path = _filesystem(handle, source)
-    try:
-        root = system.get_file_info(path)
-        infos = (
-            [root]
-            if root.type == FileType.File
-            else system.get_file_info(FileSelector(path, recursive=True))
-        )
-    except OSError as error:
-        raise UserError(
-            f"{source.uri} cannot be listed",
-            details=(type(error).__name__,),
-            do="check the source's uri, and that the catalog's secret may list it",
-        ) from error
-    for info in sorted(infos, key=lambda item: item.path):
-        if info.type == FileType.File and not info.base_name.startswith((".", "_")):
-            yield info.path, f"{info.size}:{info.mtime_ns}", int(info.size or 0)
-
-
-def _filesystem(handle: LiveHandle, source: WorkloadSource) -> tuple[Any, str]:
-    """Return the file system of a uri, with the catalog's own credentials."""
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-
-    from reconciler.catalog.properties import pyiceberg_properties
-    from reconciler.catalog.reached import reached
-
-    io = reached(PyArrowFileIO(pyiceberg_properties(handle.config)))
-    assert isinstance(io, PyArrowFileIO)
-    scheme, netloc, path = PyArrowFileIO.parse_location(source.uri)
-    return io.fs_by_scheme(scheme, netloc), path
-
-
-def _remote(
-    handle: LiveHandle, source: WorkloadSource, path: str, size: int, end: float
-) -> RemoteLog:
-    """Return a file of a source for the readers, which open it several times. end: when reading
-    stops, of the monotonic clock."""
-    system, _ = _filesystem(handle, source)
-    name = path.rpartition("/")[2]
-
-    def opened() -> io.BufferedReader:
-        try:
-            stream = system.open_input_stream(path, compression=None)
-        except OSError as error:
-            raise _unread(name, error) from error
-        return io.BufferedReader(_Remote(stream, name, end), STREAM_BYTES)
-
-    return RemoteLog(name, size, opened)
-
-
-def _unread(name: str, error: OSError) -> UnavailableError:
-    return UnavailableError(
-        f"{name} cannot be read",
-        details=(type(error).__name__,),
-        do="check the object store, and that the catalog's secret may read it",
-    )
-
-
-class _Remote(io.RawIOBase):
-    """A stream of an object store. What it cannot read is no damage of the file."""
-
-    def __init__(self, stream: Any, name: str, end: float):
-        self._stream, self._name, self._end = stream, name, end
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if time.monotonic() > self._end:
-            raise OutOfTime("the run has no time left", do="the next run goes on")
-        try:
-            data: bytes = self._stream.read(len(buffer))
-        except OSError as error:
-            raise _unread(self._name, error) from error
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
