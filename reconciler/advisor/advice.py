@@ -20,7 +20,7 @@ from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.plan.sentence import Sentence
 from reconciler.plan.trial import Trial
-from reconciler.queries.forecasts.regime import regime_forecast
+from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.rates import NO_OUTLOOK, Outlook, RateForecast
 from reconciler.queries.rewrite_cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
 from reconciler.queries.shape import Workload
@@ -221,7 +221,7 @@ class Settings:
     """Time of the decision, in epoch milliseconds."""
     horizon_ms: int = HORIZON_MS
     """Payback horizon in milliseconds: savings of later queries do not count."""
-    forecast: RateForecast = regime_forecast
+    forecast: RateForecast = chosen_forecast
     """How the rates over the horizon follow from the recorded queries."""
     rho: Rho = PRIOR_RHO
     """Cost of a rewritten byte in bytes of reading, with its source."""

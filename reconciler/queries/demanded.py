@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.forecasts.regime import regime_forecast
+from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.moving_literals import resolve_moving
 from reconciler.queries.predicate import Predicate, fields_of
 from reconciler.queries.predicate_batch import SlotLiterals
@@ -52,8 +52,8 @@ def demands(
 ) -> tuple[Shape, ...]:
     """Return each shape with what is expected of it, equal literals merged.
 
-    expected: float64[queries], executions over the horizon in the order of the shapes; None for the
-    regime forecast. keeps_up: the table receives rows as time goes on, so that moving windows count
+    expected: float64[queries], executions over the horizon in the order of the shapes; None for
+    `chosen_forecast`. keeps_up: the table receives rows as time goes on, so that moving windows count
     at the end of the log, at their own time of day, and not in the future.
     """
     if workload.empty:
@@ -61,7 +61,7 @@ def demands(
     lengths = [len(shape) for shape in workload.shapes]
     total = sum(lengths)
     if expected is None:
-        expected = forecast_rates(workload, horizon_ms, regime_forecast).executions
+        expected = forecast_rates(workload, horizon_ms, chosen_forecast).executions
     parts = np.split(expected, np.cumsum(lengths)[:-1])
     return tuple(
         _demand(shape, part, workload.until_ms, schema, horizon_ms,

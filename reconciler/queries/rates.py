@@ -211,6 +211,12 @@ def _lengths(start_ms: Int64, until_ms: int) -> Float64:
     return length
 
 
+def last_at(event_ms: Int64) -> Int64:
+    """Return the index of the last query of each query's instant, for times in ascending order:
+    int64[queries]."""
+    return np.searchsorted(event_ms, event_ms, side="right") - 1
+
+
 def weights_by_bucket(history: RateHistory) -> Float64:
     """Return the executions of each bucket, float64[buckets]."""
     return np.bincount(history.bucket, history.weight, len(history.start_ms)).astype(np.float64)

@@ -242,8 +242,9 @@ def _best_prefix(
                 for other in ranked[1:]
             ]  # fmt: skip
             return [ranked[0]], others
-        if verdict[0] in (reasons.GROWS_TOO_LITTLE, reasons.NOTHING_NEW):
-            fractions = []  # less data of the same runs grows no more
+        by_key = ranked[0].ordering.tree is None
+        if verdict[0] == reasons.NOTHING_NEW or (verdict[0] == reasons.GROWS_TOO_LITTLE and by_key):
+            fractions = []  # less data of the same runs of a key grows no more
         elif verdict[0] == reasons.NOT_EARNED and fraction == 1.0:
             fits = FITTING * _fitting(situation, ranked[0], spent)
             fits = np.floor(fits * len(rows)) / len(rows)  # files are whole

@@ -37,6 +37,7 @@ from reconciler.queries.rates import (
     RateForecast,
     RateHistory,
     Score,
+    last_at,
     recent_executions,
 )
 from reconciler.table.times import DAY_MS
@@ -69,18 +70,33 @@ def chosen_forecast(history: RateHistory, horizon_ms: int) -> Forecast:
     """
     found = {name: one(history, horizon_ms) for name, one in FORECASTS.items()}
     judged = scores(history)
-    groups = int(history.group.max()) + 1
-    columns, within = np.zeros(groups), np.zeros(len(history.weight))
+    columns, within = np.zeros(int(history.group.max()) + 1), np.zeros(len(history.weight))
     for score in judged:
-        own = found[score.method].executions
-        mix = np.bincount(history.group, own, groups)
-        columns += score.weight * mix / max(float(mix.sum()), 1e-300)
-        within += score.values_weight * own / np.maximum(mix, 1e-300)[history.group]
-    share = np.bincount(history.group, within, groups)
-    expected = columns[history.group] * within / np.maximum(share, 1e-300)[history.group]
+        of_columns, of_values = _shares(history, found[score.method].executions)
+        columns += score.weight * of_columns
+        within += score.values_weight * of_values
+    expected = columns[history.group] * within
     best = max(judged, key=lambda score: score.weight)
     outlook = replace(found["regime"].outlook, method=best.method, scores=judged)
     return Forecast(recent_executions(history, horizon_ms) * expected, outlook)
+
+
+def _shares(history: RateHistory, executions: Float64) -> tuple[Float64, Float64]:
+    """Return what a forecast says of the columns, and of the values given the columns.
+
+    executions: float64[queries], the forecast. Returned: the share of each group of columns,
+    float64[groups], and of each query among those of its columns, float64[queries]. The values of
+    columns that the forecast leaves out are those of the whole log. The same shares are judged and
+    applied.
+    """
+    groups = int(history.group.max()) + 1
+    mix = np.bincount(history.group, executions, groups)
+    log = np.bincount(history.group, history.weight, groups)
+    left_out = (mix <= 0.0)[history.group]
+    of_values = np.where(left_out, history.weight, executions)
+    each = np.where(mix > 0.0, mix, log)
+    of_values /= np.maximum(each, 1e-300)[history.group]
+    return mix / max(float(mix.sum()), 1e-300), of_values
 
 
 def scores(history: RateHistory) -> tuple[Score, ...]:
@@ -123,13 +139,12 @@ def _losses(executions: Float64, before: RateHistory, came: Float64, group_of: I
     executions: float64[queries of `before`], the forecast. came: float64[parts]. group_of:
     int64[parts].
     """
-    groups = int(group_of.max()) + 1
-    expected = np.bincount(before.part, executions, len(group_of))
-    mix = np.bincount(group_of, expected, groups)
+    groups, parts = int(group_of.max()) + 1, len(group_of)
+    shares, of_queries = _shares(before, executions)
+    columns = np.append(shares, np.zeros(groups - len(shares)))
     size = np.bincount(group_of, minlength=groups)[group_of]
-    known = mix[group_of] > 0.0
-    values = np.where(known, expected / np.where(known, mix[group_of], 1.0), 1.0 / size)
-    columns = mix / max(float(mix.sum()), 1e-300)
+    seen = np.bincount(before.group, minlength=groups)[group_of] > 0
+    values = np.where(seen, np.bincount(before.part, of_queries, parts), 1.0 / size)
     of_columns = np.log((1.0 - UNSEEN) * columns + UNSEEN / groups)
     of_values = np.log((1.0 - UNSEEN) * values + UNSEEN / size)
     return -np.array([came @ of_columns[group_of], came @ of_values])
@@ -148,12 +163,13 @@ def _week_from(history: RateHistory, rounds: Int64, number: int) -> tuple[Int64,
 def _summary(history: RateHistory) -> tuple[RateHistory, Int64]:
     """Return the history with one query for all of a kind, bucket and round, and the round of each.
 
-    Round 0 is what came before the part that forecasts are judged by.
+    Round 0 is what came before the part that forecasts are judged by. Queries of one instant have
+    no order: they are of one round.
     """
     order = np.lexsort((history.part, history.event_ms))
     event_ms, weight = history.event_ms[order], history.weight[order]
     judged = event_ms > history.until_ms - EVIDENCE_MS
-    passed = np.cumsum(np.where(judged, weight, 0.0))
+    passed = np.cumsum(np.where(judged, weight, 0.0))[last_at(event_ms)]
     each = max(LEAST_WEIGHT, float(passed[-1]) / MOST_ROUNDS)
     number = np.ceil(passed / each - 1e-9).astype(np.int64)
     bucket, part = history.bucket[order], history.part[order]

@@ -17,6 +17,7 @@ from reconciler.queries.rates import (
     Int64,
     Outlook,
     RateHistory,
+    last_at,
     recent_executions,
 )
 
@@ -35,18 +36,21 @@ def next_window(window: int, promised: float, came: float) -> int:
     return max(window // 2, LEAST_QUERIES)
 
 
-def window_size(group: Int64, weight: Float64) -> int:
+def window_size(group: Int64, weight: Float64, event_ms: Int64) -> int:
     """Return the window after these queries, in executions.
 
     group: int64[queries], the kind of each, from 0, in the order of time. weight: float64[queries].
+    event_ms: int64[queries], ascending. Queries of one instant have no order: no window ends
+    among them.
     """
     passed = np.cumsum(weight)
-    first = int(np.searchsorted(passed, passed[-1] - REMEMBERED)) if len(group) else 0
+    last = last_at(event_ms)
+    first = int(np.searchsorted(passed[last], passed[-1] - REMEMBERED)) if len(group) else 0
     size, start, before = LEAST_QUERIES, first, float(passed[first - 1]) if first else 0.0
     promised: Float64 | None = None
     groups = int(group.max()) + 1 if len(group) else 0
     while len(group) and passed[-1] - before >= size:
-        end = int(passed.searchsorted(before + size)) + 1
+        end = int(last[passed.searchsorted(before + size)]) + 1
         counts = np.bincount(group[start:end], weight[start:end], groups)
         mix = counts / counts.sum()
         if promised is not None:
@@ -56,11 +60,15 @@ def window_size(group: Int64, weight: Float64) -> int:
 
 
 def in_window(history: RateHistory) -> Float64:
-    """Return the executions of each query that are in the window at the end, float64[queries]."""
+    """Return the executions of each query that are in the window at the end, float64[queries].
+
+    The window holds whole instants: of the earliest one all queries, or none.
+    """
     order = np.lexsort((history.group, history.event_ms))
-    weight = history.weight[order]
-    size = window_size(history.group[order], weight)
-    behind = float(weight.sum()) - np.cumsum(weight)
+    weight, event_ms = history.weight[order], history.event_ms[order]
+    size = window_size(history.group[order], weight, event_ms)
+    passed = np.cumsum(weight)
+    behind = passed[-1] - passed[last_at(event_ms)]
     inside = np.zeros(len(weight))
     inside[order] = np.where(behind < size, weight, 0.0)
     return inside

@@ -13,8 +13,20 @@ from reconciler.queries.forecasts import chosen
 from reconciler.queries.forecasts.chosen import FORECASTS, chosen_forecast, scores
 from reconciler.queries.forecasts.decay import decayed_forecast
 from reconciler.queries.forecasts.regime import regime_forecast
-from reconciler.queries.rates import Forecast, Outlook, RateHistory, forecast_rates, history_of
-from tests.queries.test_rates import WEEK, days, shares
+from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.rates import (
+    Forecast,
+    Outlook,
+    RateForecast,
+    RateHistory,
+    Score,
+    forecast_rates,
+    history_of,
+    recent_executions,
+)
+from tests.queries.test_rates import START, WEEK, asked, days, shares
+
+HOUR_MS = 3_600_000
 
 
 def weights(*columns: int) -> dict[str, float]:
@@ -117,6 +129,100 @@ def test_columns_and_values_are_forecast_by_the_best_of_each() -> None:
     assert judged["window"].weight == pytest.approx(1 / len(FORECASTS))
     expected = forecast_rates(work, WEEK, chosen_forecast).executions
     assert expected.sum() == pytest.approx(7 * 20, rel=0.02)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.integers(0, 60 * 24), st.sampled_from([0.1, 1.0, 7.0])),
+        min_size=1, max_size=120,
+    )
+)  # fmt: skip
+def test_no_execution_is_lost_where_forecasts_leave_columns_out(
+    queries: list[tuple[int, int, float]],
+) -> None:
+    work = batch_fragments(
+        asked(column, place, START + hour * HOUR_MS, weight)
+        for place, (column, hour, weight) in enumerate(queries)
+    )
+    history = history_of(work)
+    found = chosen_forecast(history, WEEK).executions
+    assert found.sum() == pytest.approx(recent_executions(history, WEEK))
+    assert (found >= 0.0).all()
+
+
+def test_columns_that_the_best_forecast_of_values_leaves_out_keep_their_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One forecast knows the columns, and the other the values of one column only."""
+    work = days(*[1, 2] * 10)
+    history = history_of(work)
+
+    def last_group(history: RateHistory, horizon_ms: int) -> Forecast:
+        mine = history.group == history.group[history.event_ms.argmax()]
+        return Forecast(np.where(mine, history.weight, 0.0), Outlook("last", 0, 0))
+
+    monkeypatch.setattr(chosen, "FORECASTS", {"regime": regime_forecast, "last": last_group})
+    judged = (
+        Score("regime", weight=1.0, loss=0.0, values_weight=0.0, values_loss=1.0),
+        Score("last", weight=0.0, loss=1.0, values_weight=1.0, values_loss=0.0),
+    )
+    monkeypatch.setattr(chosen, "scores", lambda history: judged)
+    found = chosen_forecast(history, WEEK).executions
+    regime = regime_forecast(history, WEEK).executions
+    assert np.bincount(history.group, found) == pytest.approx(np.bincount(history.group, regime))
+
+
+def test_a_loss_is_that_of_the_prediction_that_would_be_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a forecast alone: values of columns that it leaves out are those of the log before."""
+
+    def of_column_2(history: RateHistory, horizon_ms: int) -> Forecast:
+        kept = np.where(history.group == 1, history.weight, 0.0)
+        return Forecast(kept if kept.any() else history.weight, Outlook("two", 0, 0))
+
+    monkeypatch.setattr(chosen, "FORECASTS", {"two": of_column_2})
+    work = days(2, 1, 1, per_day=8)
+    kinds, rounds = chosen._summary(history_of(work))
+    by_hand = judged = 0.0
+    size = np.bincount(np.unique(np.stack([kinds.part, kinds.group]), axis=1)[1])
+    for number in np.unique(rounds)[1:]:
+        before = chosen._before(kinds, rounds, int(number))
+        applied = chosen_forecast_alone(before, of_column_2)
+        part, weight = chosen._week_from(kinds, rounds, int(number))
+        for one, count in zip(part.tolist(), weight.tolist(), strict=True):
+            group = int(kinds.group[kinds.part == one][0])
+            given = applied.get((group, one), 0.0 if group in before.group else 1 / size[group])
+            by_hand -= count * math.log(0.99 * given + 0.01 / size[group])
+        judged += float(weight.sum())
+    (found,) = scores(history_of(work))
+    assert found.values_loss == pytest.approx(by_hand / judged)
+
+
+def chosen_forecast_alone(history: RateHistory, forecast: RateForecast) -> dict[object, float]:
+    """The probability of each part of the values given its group, in plain Python."""
+    own = forecast(history, WEEK).executions
+    found = dict[object, float]()
+    for group in set(history.group.tolist()):
+        mine = history.group == group
+        rate = own if own[mine].sum() > 0.0 else history.weight
+        for part in set(history.part[mine].tolist()):
+            found[group, part] = float(rate[history.part == part].sum() / rate[mine].sum())
+    return found
+
+
+def test_rounds_hold_whole_instants() -> None:
+    work = batch_fragments(
+        asked(column, 100 * number + column, START + number * HOUR_MS)
+        for number in range(60)
+        for column in range(1, 6)
+    )
+    history = history_of(work)
+    by_columns = np.bincount(history.group, chosen_forecast(history, WEEK).executions)
+    assert by_columns == pytest.approx(np.full(5, recent_executions(history, WEEK) / 5))
+    kinds, rounds = chosen._summary(history)
+    of_round = [np.bincount(kinds.group[rounds == n], kinds.weight[rounds == n]) for n in rounds]
+    assert all(len(set(counts.tolist())) == 1 for counts in of_round)
 
 
 def test_the_outlook_names_the_best_forecast_and_the_changes_of_the_mix() -> None:

@@ -12,8 +12,9 @@ from reconciler.queries.forecasts.window import (
     window_forecast,
     window_size,
 )
+from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.rates import forecast_rates
-from tests.queries.test_rates import WEEK, days
+from tests.queries.test_rates import START, WEEK, asked, days
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,9 @@ def test_a_window_that_kept_its_promise_doubles_and_another_halves(
 
 
 def size_of(*groups: int, weight: float = 1.0) -> int:
-    return window_size(np.array(groups, dtype=np.int64), np.full(len(groups), weight))
+    return window_size(
+        np.array(groups, dtype=np.int64), np.full(len(groups), weight), np.arange(len(groups))
+    )
 
 
 def test_the_window_grows_while_the_kinds_of_queries_stay() -> None:
@@ -65,3 +68,26 @@ def test_only_the_queries_of_the_window_are_expected_to_come_again() -> None:
     assert (expected[:-LEAST_QUERIES] == 0.0).all()
     assert expected[-LEAST_QUERIES:] == pytest.approx(7 * 20 / LEAST_QUERIES)
     assert found.outlook.method == "window"
+
+
+def test_queries_of_one_instant_are_in_no_order() -> None:
+    """A log in whole seconds: no window begins or ends among the queries of one second."""
+    kinds = np.array([0, 0, 1, 1] * 50, dtype=np.int64)
+    second = np.arange(200) // 4 * 1_000
+    shuffled = np.array([1, 0, 1, 0] * 50, dtype=np.int64)
+    each = np.ones(200)
+    assert window_size(kinds, each, second) == window_size(shuffled, each, second)
+    one_instant = np.zeros(200, dtype=np.int64)
+    # One window holds all: nothing was promised before it.
+    assert window_size(np.sort(kinds), each, one_instant) == LEAST_QUERIES
+
+
+def test_a_window_takes_all_queries_of_its_first_instant() -> None:
+    work = batch_fragments(
+        asked(column, 10 * number + column, START + number * 1_000)
+        for number in range(30)
+        for column in (1, 2, 3)
+    )
+    found = forecast_rates(work, WEEK, window_forecast).executions
+    inside = np.split(found > 0.0, np.cumsum([len(shape) for shape in work.shapes])[:-1])
+    assert len({int(part.sum()) for part in inside}) == 1
