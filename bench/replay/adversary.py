@@ -37,6 +37,9 @@ UNATTENDED = replace(
     now_ms=0,
 )
 
+ONE_FILE = replace(UNATTENDED, target_bytes=ROW_BYTES * ROWS * FILES)
+"""A rewrite makes one file of the whole table: its row groups alone show the order of its rows."""
+
 
 @dataclass(frozen=True)
 class Days:

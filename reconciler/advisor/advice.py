@@ -264,6 +264,8 @@ class Settings:
     bases: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By plan id, what its rewrites for the workload followed from: values of `Situation.basis`
     (ledger.written_bases)."""
+    leads: Mapping[str, frozenset[int | None]] = field(default_factory=dict)
+    """By plan id, the columns that lead the orders of its rewrites (ledger.written_leads)."""
     deletes: DeletePolicy = DeletePolicy()
     """How deletes are encoded and maintained."""
     migration: Migration | None = None

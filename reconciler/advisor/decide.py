@@ -197,6 +197,12 @@ def workload_aware(situation: Situation) -> Verdict:
     nothing = np.zeros(0, dtype=np.int64)
     if not situation.foreseen.demands:
         return Verdict((), (rejected(situation, "recluster", reasons.NO_WORKLOAD, "", nothing),))
+    back = tuple(
+        item for c in (put_back(situation) if reserve_is_due(situation) else ())
+        if not _repeats(situation, item := Chosen(c, Recluster, "workload", WHY, shows_reason=True))
+    )  # fmt: skip
+    if back:
+        return Verdict(back, ())
     if not situation.trusted:
         share = f"the fragments explain {100 * situation.settings.coverage:.0f} % of the bytes"
         message = f"{share}, and {100 * situation.settings.min_coverage:.0f} % are needed"
@@ -205,9 +211,6 @@ def workload_aware(situation: Situation) -> Verdict:
     if situation.settings.literal:
         found = literal(situation)
         return Verdict(tuple(map(_reclustered, found.candidates)), found.rejected)
-    back = put_back(situation) if reserve_is_due(situation) else ()
-    if chosen := tuple(Chosen(c, Recluster, "workload", WHY, shows_reason=True) for c in back):
-        return Verdict(chosen, ())
     found = recluster(situation)
     return Verdict(tuple(map(_reclustered, found.candidates)), found.rejected)
 

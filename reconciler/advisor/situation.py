@@ -20,6 +20,7 @@ from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.drift import Drifts
 from reconciler.plan.execution import plan_of_file
+from reconciler.plan.prediction import ARRIVAL
 from reconciler.queries.demanded import demands as demands_of
 from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.read_cost import ShapeReading
@@ -33,9 +34,6 @@ from reconciler.table.refusals import REMEDIES, by_kind
 from reconciler.table.row_group_bytes import text_row_bytes
 from reconciler.table.times import YEAR_MS
 from reconciler.table.unwritable import only_by_spark, unwritable
-
-ARRIVAL = -1
-"""Instead of a column: the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,8 @@ class Foreseen:
     burden: Burden
     """What deletes cost the readers of each file."""
     yearly: float
-    """Bytes of reading, openings included, of a year of the workload at present rates."""
+    """Bytes of reading, openings included, of a year of the workload at present rates; at the mean
+    rate under `literal`."""
     yearly_mean: float
     """The same at the mean rate of the recorded window."""
     outlook: Outlook
@@ -371,13 +370,16 @@ def _foreseen(given: AdviceInput, view: TableView) -> Foreseen:
     window_reads = sum(float(demand.weight @ reading.cost) for demand, reading in read)
     span = max(workload.until_ms - workload.since_ms, MIN_SPAN_MS)
     limited = settings.early_share is not None
-    untouched = untouched_table(view, settings.replaced) if limited else None
+    untouched = untouched_table(view, settings.replaced, settings.leads) if limited else None
+    yearly_mean = window_reads * YEAR_MS / span
+    # The paper's window comes once more at no stated time: it has no rate.
+    yearly = yearly_mean if settings.literal else horizon_reads * YEAR_MS / settings.horizon_ms
     return Foreseen(
         demands=wanted,
         savings=savings,
         burden=burden_of(table, given.deletes, wanted, savings.readings),
-        yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
-        yearly_mean=window_reads * YEAR_MS / span,
+        yearly=yearly,
+        yearly_mean=yearly_mean,
         outlook=rates.outlook,
         asked=() if untouched is None else asked_of(view, wanted, savings.readings, untouched),
         untouched=untouched,

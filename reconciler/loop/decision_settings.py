@@ -46,10 +46,11 @@ from reconciler.plan.ledger import (
     chosen_sizes,
     cpu_calibration,
     read_calibration,
-    rests_on_workload,
+    rewrites_data,
     throughput,
     written_bases,
     written_layouts,
+    written_leads,
 )
 from reconciler.plan.ordering import ordering_of
 from reconciler.plan.small_files import declared_target_bytes
@@ -114,6 +115,7 @@ def settings_for(
         replaced=history.replaced,
         written=written_layouts(history.entries),
         bases=written_bases(history.entries),
+        leads=written_leads(history.entries),
         calibration=read_calibration(history.checks),
         coverage=evidence.coverage.share,
         deletes=_by_commits(settings.deletes, observation, quiet_ms, now_ms),
@@ -365,13 +367,15 @@ def _shortest_ms(budgets: Iterable[BudgetSpec]) -> int:
 
 
 def debt(history: History, rho: Rho) -> Debt:
-    """Return Eq. 2's debt: the cost of rewrites that only queries spoke for, and what later
-    queries did not read because of them. Where that is a bound, the lower one counts."""
-    judged = [entry for entry in history.entries if rests_on_workload(entry)]
-    spent = sum(rho.value * entry.outcome.read_bytes for entry in judged)
-    plans = {entry.plan_id for entry in judged}
-    realised = sum(one.table_least for plan, one in history.credits.items() if plan in plans)
-    return Debt(float(spent), float(realised))
+    """Return Eq. 2's debt: the cost of all rewrites of the table's data, and what later queries did
+    not read because of them. Where that is a bound, the lower one counts.
+
+    A commit may hold rewrites of several kinds, and what they saved is known of all together. So
+    the cost of all counts as well, whatever spoke for them.
+    """
+    read = sum(entry.outcome.read_bytes for entry in history.entries if rewrites_data(entry))
+    realised = sum(one.table_least for one in history.credits.values())
+    return Debt(rho.value * float(read), float(realised))
 
 
 def unattended(approval: Approval) -> bool:

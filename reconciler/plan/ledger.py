@@ -9,9 +9,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from reconciler.format import plural
 from reconciler.plan.actions import KINDS
+from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import (
     COMMITTED,
@@ -102,8 +104,21 @@ def written_bases(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
     )
 
 
-def _by_plan(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+def written_leads(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[int | None]]:
+    """Return, by plan, the columns that lead the orders of its committed rewrites
+    (Prediction.lead)."""
+    return _by_plan(
+        (entry.plan_id, entry.predicted.lead)
+        for entry in entries
+        if entry.written and rewrites_data(entry)
+    )
+
+
+Value = TypeVar("Value")
+
+
+def _by_plan(pairs: Iterable[tuple[str, Value]]) -> dict[str, frozenset[Value]]:
+    found: dict[str, set[Value]] = {}
     for plan, value in pairs:
         found.setdefault(plan, set()).add(value)
     return {plan: frozenset(values) for plan, values in found.items()}
@@ -290,10 +305,10 @@ def _moment(at_ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
 
 
-def rests_on_workload(entry: LedgerEntry) -> bool:
-    """Whether only recorded queries spoke for the entry's action."""
+def rewrites_data(entry: LedgerEntry) -> bool:
+    """Whether the entry's action replaces data files of the table."""
     kind = KINDS.get(entry.action_type)
-    return kind is not None and kind.rests_on_workload
+    return kind is not None and issubclass(kind, Rewrite)
 
 
 def work_of(entry: LedgerEntry) -> str | None:

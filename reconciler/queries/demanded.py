@@ -53,8 +53,8 @@ def demands(
     """Return each shape with what is expected of it, equal literals merged.
 
     expected: float64[queries], executions over the horizon in the order of the shapes; None for
-    `chosen_forecast`. keeps_up: the table receives rows as time goes on, so that moving windows count
-    at the end of the log, at their own time of day, and not in the future.
+    `chosen_forecast`. keeps_up: the table receives rows as time goes on, so that moving windows
+    count at the end of the log, at their own time of day, and not in the future.
     """
     if workload.empty:
         return ()

@@ -12,7 +12,13 @@ from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
 from reconciler.advisor.choose.put_back import WHY
 from reconciler.advisor.decide import decide
 from reconciler.advisor.judge.candidate import planned_layout, readings_of, weigh, what_if
-from reconciler.advisor.judge.room import admitted, possible_loss, promised, room_left
+from reconciler.advisor.judge.room import (
+    admitted,
+    possible_loss,
+    promised,
+    reserve_is_due,
+    room_left,
+)
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.situation import Situation, look
 from reconciler.plan import reasons
@@ -124,6 +130,55 @@ def _laid_out(work: Workload, column: int, count: int) -> Situation:
     files = table.file_table()
     sample = table.sample(np.arange(len(files)), 256)
     return look(AdviceInput(files, work, UNATTENDED, table.row_groups(), sample))
+
+
+def _in_one_file(column: int, groups: int, **known: object) -> Situation:
+    """A table of twelve files, sorted into one by the column. known: of `look`'s input."""
+    table = arrived(np.random.default_rng(0), rows=FILES * ROWS, rows_per_file=ROWS)
+    size = ROW_BYTES * ROWS * FILES
+    action = Cluster(
+        ordering=Lexicographic((SortColumn(column),)), target_bytes=size,
+        row_group_bytes=size // groups, inputs=tuple(sorted(file.path for file in table.files)),
+    )  # fmt: skip
+    before, table = table.file_table(), table.apply(action, DAY)
+    asked = range_workload(np.random.default_rng(1), KEY, 200, 60, FILES * ROWS)
+    settings = replace(
+        UNATTENDED, replaced=(before,), debt=Debt(spent=1e9), target_bytes=size // FILES,
+        row_group_bytes=size // FILES, leads=known.pop("leads", {}),
+    )  # fmt: skip
+    footers = table.row_groups() if known.pop("footers", True) else None
+    files, sample = table.file_table(), table.sample([0], 1_024)
+    if plan := known.pop("plan", ""):
+        files = replace(files, path=np.array([f"data/layout-{plan}-1/a.parquet"], dtype=object))
+    return look(AdviceInput(files, workload(asked), settings, footers, sample))
+
+
+@pytest.mark.parametrize(
+    ("column", "known", "displaced"),
+    [
+        (PART, {}, True),
+        (KEY, {}, False),
+        (PART, {"footers": False}, True),
+        (KEY, {"footers": False}, True),  # no ledger: nothing shows the order
+        (PART, {"footers": False, "plan": "p-1", "leads": {"p-1": frozenset({PART})}}, True),
+        (KEY, {"footers": False, "plan": "p-1", "leads": {"p-1": frozenset({KEY})}}, False),
+        (KEY, {"footers": False, "plan": "p-1", "leads": {"p-1": frozenset({None, KEY})}}, True),
+    ],
+)
+def test_a_file_that_overlaps_no_other_is_displaced_by_its_own_row_groups(
+    column: int, known: dict[str, object], displaced: bool
+) -> None:
+    situation = _in_one_file(column, FILES, **dict(known))
+    assert situation.foreseen.untouched is not None
+    assert situation.foreseen.untouched.natural[0] == KEY
+    assert situation.foreseen.untouched.displaced.tolist() == [displaced]
+    if known.get("footers", True):
+        assert reserve_is_due(situation) == displaced
+
+
+def test_one_file_of_another_order_is_put_back() -> None:
+    chosen = decide(_in_one_file(PART, FILES).given).actions
+    assert [item.action.ordering for item in chosen] == [Lexicographic((SortColumn(KEY),))]
 
 
 def _rewritten(situation: Situation, files: np.ndarray, column: int):

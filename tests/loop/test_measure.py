@@ -99,15 +99,19 @@ def _entry(plan: str, size: int, kind: str = "BinPack") -> LedgerEntry:
 
 
 def test_debt_is_paid_back_by_later_queries_alone():
-    """What the recorded ones are found to read less at the commit earns nothing yet."""
+    """What the recorded ones are found to read less at the commit earns nothing yet. What a commit
+    saved is known of all its rewrites together, so the cost of each counts, whatever its kind."""
     check = ReadCheck("p-1", 5, before=100, predicted=60, actual=50, complete=True, saved=5_000)
-    entries = (_entry("p-1", 10, "Recluster"), _entry("p-2", 10, "Recluster"), _entry("p-3", 10))
+    entries = (
+        _entry("p-1", 10, "Recluster"), _entry("p-2", 10, "Recluster"),
+        _entry("p-2", 10, "CompactDeletes"), _entry("p-3", 10), _entry("p-3", 10, "ApplyDeletes"),
+    )  # fmt: skip
     fresh = History(entries, (check,))
     assert debt(fresh, PRIOR_RHO).realised == 0.0
-    assert debt(fresh, PRIOR_RHO).spent == 20 * PRIOR_RHO.value
+    assert debt(fresh, PRIOR_RHO).spent == 40 * PRIOR_RHO.value
     credits = {
         "p-1": Credit(900.0, 900.0, 700.0, 900.0, 3.0, 0.0, 0, 5),
         "p-2": Credit(0.0, 0.0, -200.0, -200.0, 3.0, 0.0, 0, 5),
         "p-3": Credit(0.0, 0.0, 9_000.0, 9_000.0, 3.0, 0.0, 0, 5),
     }
-    assert debt(replace(fresh, credits=credits), PRIOR_RHO).realised == 500.0
+    assert debt(replace(fresh, credits=credits), PRIOR_RHO).realised == 9_500.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.replay.adversary import Days, played, worst_on_the_way
+from bench.replay.adversary import ONE_FILE, Days, played, worst_on_the_way
 from reconciler.replay.run import Running
 from tests.advisor.worlds import DATE, KEY, PART
 
@@ -37,6 +37,17 @@ def test_an_adversary_that_sees_the_layout_does_no_more_harm_than_promised(
     """Without the reserve for putting back, the first of these cost 1.91, the second 2.2 of doing
     nothing, and most of the others more than 1.10."""
     assert _kept(played(days))
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        pytest.param(LURED, id="lured for a week"),
+        pytest.param([Days(7, DATE), Days(7, None)], id="lured to a second column of arrival"),
+    ],
+)
+def test_an_adversary_does_no_more_harm_where_a_rewrite_ends_in_one_file(days: list[Days]) -> None:
+    assert _kept(played(days, ONE_FILE))
 
 
 def test_a_layout_that_loses_is_put_back_before_the_promise_is_broken() -> None:

@@ -3,7 +3,8 @@
 The last W queries are taken to come once more. What they could have skipped of a file (Eq. 3, with
 the bonus of Eq. 6) speaks for rewriting it; Algorithm 2 takes the best prefix within the limits of
 Eq. 2, 4 and 5 and of the warm start; signatures divide it into groups, and anchors name the order
-of each (section 4.4). No what-if judges it: one is made for the plan's prediction alone.
+of each (section 4.4). No what-if judges it: one is made for the plan's prediction, and where plans
+run without an approval, for the room that they may use (docs/design/no-harm.md).
 """
 
 from __future__ import annotations
@@ -15,12 +16,19 @@ import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.choose.keys import wanted_columns
-from reconciler.advisor.choose.recluster import Proposals, allowed, left_out, varying_columns
+from reconciler.advisor.choose.recluster import (
+    Proposals,
+    allowed,
+    exposing,
+    left_out,
+    varying_columns,
+)
 from reconciler.advisor.choose.trees import tree_ordering, tries_trees
 from reconciler.advisor.judge.candidate import (
     Candidate,
     credit_left,
     file_reading,
+    not_earned,
     planned_layout,
     readings_of,
     rejected,
@@ -62,12 +70,17 @@ def literal(situation: Situation) -> Proposals:
     """Return what WAIR rewrites now, with the what-if of each group for the plan's prediction."""
     made, refused = list[Candidate](), list[Rejected]()
     chosen, saving = cut_of_window(situation)
+    now, spent = situation, situation.spent.cost
     for group in groups(situation, chosen, saving):
         candidate = _predicted(situation, group)
         if candidate is None:
             refused.append(rejected(situation, "recluster", reasons.NO_SAMPLE, "", group.rows))
+        elif (why := not_earned(now, candidate, spent)) is not None:
+            refused.append(rejected(situation, "recluster", *why, group.rows, candidate))
         else:
             made.append(candidate)
+            spent += candidate.cost
+            now = exposing(now, [candidate])
     total = saving.sum(axis=0)
     return Proposals(tuple(made), (*refused, *left_out(situation, chosen, total)))
 

@@ -79,7 +79,7 @@ def recluster(situation: Situation) -> Proposals:
         candidates += found.candidates
         rejections += found.rejected
         judged += len(options[0].parts)
-        situation = _exposing(situation, found.candidates)
+        situation = exposing(situation, found.candidates)
     parts = [part for options in cuts for part in options[0].parts]
     rejections += oversized(situation, chosen.chosen, parts, "recluster")
     rejections += left_out(situation, chosen, saving)
@@ -102,7 +102,7 @@ def _in_slices(
         candidates += found
         spent += sum(candidate.cost for candidate in found)
         rejections += refused
-        situation = _exposing(situation, found)
+        situation = exposing(situation, found)
     return Proposals(tuple(candidates), tuple(rejections))
 
 
@@ -149,7 +149,7 @@ def _partition(
         )  # fmt: skip
         found += mine
         refused += other
-        situation = _exposing(situation, mine)
+        situation = exposing(situation, mine)
     if not found and not together[0]:  # also report what would pay but brings nothing new
         known = [item for item in refused if item.reason == reasons.NOTHING_NEW]
         return [], [*together[1], *known]
@@ -158,7 +158,8 @@ def _partition(
     return together if together_net >= apart_net else (found, refused)
 
 
-def _exposing(situation: Situation, chosen: Sequence[Candidate]) -> Situation:
+def exposing(situation: Situation, chosen: Sequence[Candidate]) -> Situation:
+    """Return the situation with what these rewrites add to the exposure of the table."""
     spent = situation.spent
     return situation.after(replace(spent, exposed=spent.exposed + added_by(situation, chosen)))
 

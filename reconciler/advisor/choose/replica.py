@@ -16,6 +16,7 @@ from reconciler.advisor.advice import Rejected, ScoredAction
 from reconciler.advisor.choose.keys import FULL_ROWS, wanted_columns
 from reconciler.advisor.choose.upkeep import Upkeep
 from reconciler.advisor.judge.candidate import rejected
+from reconciler.advisor.judge.room import room_left
 from reconciler.advisor.measure.totals import window_bytes
 from reconciler.advisor.qdtree.building import least_rows, problem_for, tree_of_nodes
 from reconciler.advisor.qdtree.two_trees import second_tree
@@ -128,6 +129,9 @@ def _whole(situation: Situation, wanted: WantedReplica, live: int) -> Upkeep:
     if gain.saving * share <= settings.alpha * cost:
         text = reasons.short_of(gain.saving * share, cost, settings.alpha)
         return _not(situation, wanted, reasons.BELOW_COST, text)
+    room = room_left(situation, situation.spent.cost)
+    if cost > room:
+        return _not(situation, wanted, reasons.NOT_EARNED, reasons.not_earned(cost, room, cost))
     head = settings.metadata.log.main[0].id
     action = BuildReplica(wanted.table, tree, head, wanted.budget_bytes, settings.target_bytes)
     now = [reading.bytes for reading in situation.foreseen.savings.readings]

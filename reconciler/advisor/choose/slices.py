@@ -21,9 +21,10 @@ import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge.candidate import rejected
-from reconciler.advisor.situation import ARRIVAL, Situation, Sliced
+from reconciler.advisor.situation import Situation, Sliced
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrival_order, places
+from reconciler.plan.prediction import ARRIVAL
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.rewrite_cost import NO_ROWS, Rows
 from reconciler.table.filetable import FileTable, Float64, Int64

@@ -228,10 +228,18 @@ def refusal(
         return reasons.DEBT, sentence(reasons.SENTENCES[reasons.DEBT])
     if cost > spending_room(situation) - spent:
         return reasons.ALLOWANCE, sentence(reasons.SENTENCES[reasons.ALLOWANCE])
+    return not_earned(situation, candidate, spent)
+
+
+def not_earned(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:
+    """Return the reason and its sentence if the candidate may lose more than is left to lose.
+
+    spent: cost of the plan's actions already chosen.
+    """
     room = room_left(situation, spent)
-    if room < np.inf and not admitted(possible := possible_loss(situation, candidate), room, spent):
-        return reasons.NOT_EARNED, reasons.not_earned(possible.total, room, cost)
-    return None
+    if room == np.inf or admitted(possible := possible_loss(situation, candidate), room, spent):
+        return None
+    return reasons.NOT_EARNED, reasons.not_earned(possible.total, room, candidate.cost)
 
 
 def _sizes(situation: Situation, candidate: Candidate) -> Float64:

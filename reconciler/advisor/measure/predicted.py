@@ -36,7 +36,8 @@ from reconciler.advisor.situation import Situation
 from reconciler.advisor.verdict import Chosen, Verdict, action_of
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, whole
+from reconciler.plan.ordering import Ordering
+from reconciler.plan.prediction import ARRIVAL, DELETE_FILES, Prediction, millis, total, whole
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.queries.rewrite_cost import Rows
 from reconciler.table.filetable import Int64
@@ -266,8 +267,15 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
         estimate=made.label if situation.foreseen.demands else "none",
         evidence=item.evidence,
         basis=situation.foreseen.basis if follows else None,
+        lead=_lead(made.ordering),
         by_spark=why_by_spark(situation, rows) or None,
     )
+
+
+def _lead(ordering: Ordering) -> int | None:
+    if not ordering.key and ordering.tree is None:
+        return ARRIVAL
+    return None if ordering.lead is None else ordering.lead.field_id
 
 
 def _payback(situation: Situation, cost: float, saving: float) -> float | None:

@@ -8,15 +8,17 @@ the others as well, and less of columns in whose order rows arrive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.plan.drift import declared_drift
+from reconciler.plan.drift import declared_drift, drift_inside
+from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ordering import Lexicographic
+from reconciler.plan.prediction import ARRIVAL
 from reconciler.queries.predicate import And, Comparison, Ref, fields_of
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.shape import Shape, asked
@@ -88,7 +90,11 @@ class Untouched:
         return bool(self.replaced) or not files.layout_written.any()
 
 
-def untouched_table(view: TableView, replaced: Sequence[FileTable]) -> Untouched:
+Leads = Mapping[str, Set[int | None]]
+"""By plan id, the columns that lead the orders of its rewrites."""
+
+
+def untouched_table(view: TableView, replaced: Sequence[FileTable], leads: Leads) -> Untouched:
     """Return what is known of it. replaced: the files that our rewrites replaced and that a writer
     had added; they count if they hold as many rows as the files that we wrote."""
     files = view.files
@@ -103,7 +109,7 @@ def untouched_table(view: TableView, replaced: Sequence[FileTable]) -> Untouched
     arrived = [] if rest is None else [rest.files]
     arrived += [one.files for one in before]
     natural = _natural_columns(_together(arrived) if arrived else files, view)
-    return Untouched(rest, before, natural, _displaced(files, ours, natural))
+    return Untouched(rest, before, natural, _displaced(view, ours, natural, leads))
 
 
 def _together(parts: Sequence[FileTable]) -> FileTable:
@@ -114,13 +120,30 @@ def _together(parts: Sequence[FileTable]) -> FileTable:
     return reduce(joined_files, plain)
 
 
-def _displaced(files: FileTable, ours: Int64, natural: Sequence[int]) -> Bool:
-    """Return which of the files that we wrote are not in the order in which rows arrive."""
+def _displaced(view: TableView, ours: Int64, natural: Sequence[int], leads: Leads) -> Bool:
+    """Return which of the files that we wrote are not in the order in which rows arrive.
+
+    Their own row groups have to follow it as well: files that do not overlap may hold rows of any
+    order. Files with several row groups of which no footer is known, or without bounds of the
+    column, do not show their order: it is the one that their plan wrote.
+    """
+    files = view.files
     found = np.zeros(len(files), dtype=np.bool_)
     if not natural or not len(ours):
         return found
-    for drift in declared_drift(files.take(ours), Lexicographic((SortColumn(natural[0]),)), 2):
+    order = Lexicographic((SortColumn(natural[0]),))
+    part = view.take(ours)
+    for drift in declared_drift(part.files, order, 2):
         found[ours[drift.files]] = drift.rewrite
+    unknown = files.bytes[ours] > view.row_group_bytes
+    if part.row_groups is not None and part.group_file is not None:
+        found[ours[drift_inside(part.row_groups, part.group_file, order)]] = True
+        unknown[part.group_file] = False
+    bounds = part.known.columns.get(natural[0])
+    unknown |= True if bounds is None else ~bounds.bounded
+    for row in ours[unknown].tolist():
+        wrote = leads.get(plan_of_file(str(files.path[row])), frozenset())
+        found[row] |= not wrote or not wrote <= {natural[0], ARRIVAL}
     return found
 
 
