@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from reconciler.format import plural
 from reconciler.plan.actions import KINDS
-from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import (
     COMMITTED,
@@ -308,7 +307,7 @@ def _moment(at_ms: int) -> dt.datetime:
 def rewrites_data(entry: LedgerEntry) -> bool:
     """Whether the entry's action replaces data files of the table."""
     kind = KINDS.get(entry.action_type)
-    return kind is not None and issubclass(kind, Rewrite)
+    return kind is not None and kind.rewrites_data
 
 
 def work_of(entry: LedgerEntry) -> str | None:

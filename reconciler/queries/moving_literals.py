@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.queries import transforms
-from reconciler.queries.predicate import (
-    Predicate,
-)
-from reconciler.queries.predicate_batch import (
-    Leaf,
-    SlotLiterals,
-    Test,
-    always,
-    evaluate,
-)
+from reconciler.queries.predicate import Predicate
+from reconciler.queries.predicate_batch import Leaf, SlotLiterals, Test, always, evaluate
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Array, Int64
 from reconciler.table.schema import Schema

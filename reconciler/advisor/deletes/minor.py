@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.plan.actions.delete_maintenance import (
-    DeleteMaintenance,
-)
+from reconciler.plan.actions.delete_maintenance import DeleteMaintenance
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.table.deletes import DeleteTable
 from reconciler.table.filetable import Int64, Partition

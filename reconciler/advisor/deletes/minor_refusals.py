@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.advisor.deletes.limits import (
-    under,
-)
+from reconciler.advisor.deletes.limits import under
 from reconciler.advisor.deletes.minor import Minor
 from reconciler.advisor.judge.candidate import Refusal
 from reconciler.advisor.situation import Situation, unfit_files

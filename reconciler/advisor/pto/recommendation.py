@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.advisor.pto.column_use import Usage
-from reconciler.advisor.pto.partitionings import (
-    CommitFiles,
-    RefusedSpec,
-)
+from reconciler.advisor.pto.partitionings import CommitFiles, RefusedSpec
 from reconciler.advisor.simulate.layout import Sizes
 from reconciler.plan.ordering import Ordering
 from reconciler.table.filetable import Float64
