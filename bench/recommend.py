@@ -17,7 +17,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from reconciler.advisor.pto.cluster_size import ESTIMATORS, cluster_sizes, subsets
+from bench.cluster_estimators import ESTIMATORS, sizes
+from reconciler.advisor.pto.cluster_size import subsets
 from reconciler.advisor.pto.methods.registry import METHODS
 from reconciler.advisor.pto.objective import LOCAL
 from reconciler.advisor.pto.partitionings import text_of
@@ -124,9 +125,9 @@ def _subsets() -> None:
     )
     few = [chosen for chosen in subsets(tuple(table)) if len(chosen) <= MOST_JUDGED]
     true = {chosen: _average_size([table[number] for number in chosen]) for chosen in few}
-    for name, estimator in ESTIMATORS.items():
+    for name in ESTIMATORS:
         start, cpu = time.perf_counter(), time.process_time()
-        found = cluster_sizes(pool, tuple(range(len(domains))), estimator)
+        found = sizes(pool, tuple(range(len(domains))), name)
         seconds, used = time.perf_counter() - start, time.process_time() - cpu
         print(f"{len(found)} subsets, {rows} rows, {name}: {seconds:.1f} s, {used:.1f} CPU s")
         for size in range(1, MOST_JUDGED + 1):

@@ -22,6 +22,7 @@ from reconciler.queries.demanded import demands
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import FileTable
+from tests.demo.duckdb_pruning import as_duckdb_prunes
 
 QUERIES = 6
 """Queries of a table that the engines run, twice each."""
@@ -50,9 +51,7 @@ def watch(place: Place, drawn: Drawn, duckdb: Any, name: str) -> list[Watched]:
     for one in asked:
         (demand,) = demands(workload(place, name, [one]), seen.view.files.schema, HORIZON_MS)
         files = seen.view.files
-        planned, by_duckdb = (
-            _left(each, demand) for each in (files, witness.as_duckdb_prunes(files))
-        )
+        planned, by_duckdb = (_left(each, demand) for each in (files, as_duckdb_prunes(files)))
         sql = one.sql.format(t=place.full(name))
         by_spark, rows = _spark(place.spark, sql, name)
         if "JOIN" in sql:

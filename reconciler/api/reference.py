@@ -87,7 +87,7 @@ def _kind(kind: str) -> Iterator[str]:
 def _table(title: str, schema: Mapping[str, Any], root: str) -> str:
     rows = [
         f"| `{path.removeprefix(root + '.')}` | {_type(node)} | {_default(node)} "
-        f"| {_about(node)}{_required(path, node, schema, root)} |"
+        f"| {_about(node)}{_required(path, schema, root)} |"
         for path, node in walk_schema(schema, root)
         if path != root and not _is_plain_item(path, node)
     ]
@@ -160,7 +160,7 @@ def _about(node: Mapping[str, Any]) -> str:
     return str(node.get("description", "")).replace("|", "\\|")
 
 
-def _required(path: str, node: Mapping[str, Any], schema: Mapping[str, Any], root: str) -> str:
+def _required(path: str, schema: Mapping[str, Any], root: str) -> str:
     """ " Required." where the parent demands the field."""
     parent, _, name = path.rpartition(".")
     for other, candidate in walk_schema(schema, root):

@@ -62,7 +62,7 @@ def apply_deletes(
         return AppliedDeletes(files, DeleteTable(), DeleteLoad(), ())
     deletes = _table(files, found, specs)
     load = _Load(len(files))
-    _apply_named(files, deletes, load)
+    _apply_named(deletes, load)
     reach = _apply_partition(files, deletes, found, load)
     _apply_equality(files, deletes, load)
     deletes = replace(deletes, counted=_counted(files, deletes, reach))
@@ -175,7 +175,7 @@ def _dangling(files: FileTable, deletes: DeleteTable) -> Array:
     return ~reached
 
 
-def _apply_named(files: FileTable, deletes: DeleteTable, load: _Load) -> None:
+def _apply_named(deletes: DeleteTable, load: _Load) -> None:
     """Apply deletes that name one data file each. A vector replaces all position deletes of its
     file."""
     vector = deletes.of(Scope.VECTOR)

@@ -83,24 +83,19 @@ def _what_there_is(catalog: Catalog, identifier: tuple[str, ...]) -> tuple[str, 
     namespaces = [tuple(item) for item in catalog.list_namespaces()]
     if not namespaces:
         return ("The catalog is reachable and holds no namespace.",)
+    names = [".".join(item) for item in namespaces]
     if not namespace:
-        names = [".".join(item) for item in namespaces]
         return ("A table is named NAMESPACE.TABLE.", *near("", names, "namespaces"))
-    parent_known = len(namespace) > 1 or namespace in namespaces
-    if not parent_known:
-        names = [".".join(item) for item in namespaces]
-        return (
-            f'There is no namespace "{quoted_name(namespace)}".',
-            *near(".".join(namespace), names, "namespaces"),
-        )
+    missing = (
+        f'There is no namespace "{quoted_name(namespace)}".',
+        *near(".".join(namespace), names, "namespaces"),
+    )
+    if len(namespace) == 1 and namespace not in namespaces:
+        return missing
     try:
         tables = [item[-1] for item in catalog.list_tables(namespace)]
     except Exception:  # a nested namespace that does not exist, reported by the catalog's own error
-        names = [".".join(item) for item in namespaces]
-        return (
-            f'There is no namespace "{quoted_name(namespace)}".',
-            *near(".".join(namespace), names, "namespaces"),
-        )
+        return missing
     if not tables:
         return (f'The namespace "{quoted_name(namespace)}" holds no table.',)
     return near(identifier[-1], tables, f'tables in "{quoted_name(namespace)}"')

@@ -227,11 +227,11 @@ def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, An
         "rows": int(files.records[row]),
         "sequenceNumber": int(files.sequence[row]),
         "deleteFiles": int(files.delete_files[row]),
-        "decision": _decision(files, advice, path),
+        "decision": _decision(advice, path),
     }
 
 
-def _decision(files: FileTable, advice: Advice, path: str) -> dict[str, Any]:
+def _decision(advice: Advice, path: str) -> dict[str, Any]:
     """Return the decision about a file; without reasons, nothing proposes to rewrite it."""
 
     for item in advice.actions:

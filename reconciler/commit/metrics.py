@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.catalog.parquet import Leaf, leaves_with_ids
+from reconciler.catalog.parquet import leaves_with_ids
 from reconciler.commit.partitions import minimal
 
 COUNTS, FULL, NONE = "counts", "full", "none"
@@ -70,14 +70,13 @@ def of_footer(
         chunks = [group.column(leaf.index) for group in groups]
         _put(found.sizes, field_id, sum(int(one.total_compressed_size) for one in chunks))
         if not leaf.repeated:
-            _count(found, field_id, leaf, chunks, types[field_id], mode, known)
+            _count(found, field_id, chunks, types[field_id], mode, known)
     return found
 
 
 def _count(
     found: Metrics,
     field_id: int,
-    leaf: Leaf,
     chunks: Sequence[Any],
     kind: str,
     mode: str,

@@ -7,13 +7,10 @@ from typing import Any
 
 from reconciler.commit.metadata import MAIN, Update
 from reconciler.commit.table import State
-from reconciler.table.schema import SpecField
 from reconciler.table.statistics import under
 
 UNSORTED = 0
 """Id of the sort order without fields."""
-FIRST_PARTITION_FIELD = 1000
-"""Id of the first field of a partition spec."""
 
 
 def set_properties(wanted: Mapping[str, str], dropped: Collection[str] = ()) -> list[Update]:
@@ -39,53 +36,6 @@ def set_sort_order(state: State, wanted: Sequence[Mapping[str, Any]]) -> list[Up
     return [
         {"action": "add-sort-order", "sort-order": order},
         {"action": "set-default-sort-order", "sort-order-id": -1},
-    ]
-
-
-def add_spec(state: State, wanted: Sequence[SpecField], names: Sequence[str]) -> list[Update]:
-    """Return what adds a partition spec beside the present ones; writers keep the default one.
-
-    names: of its fields. A field that another spec has keeps its id, as the specification asks.
-    """
-    specs = state.metadata["partition-specs"]
-    known = {
-        (int(one["source-id"]), str(one["transform"])): one
-        for spec in specs
-        for one in spec["fields"]
-    }
-    last = int(state.metadata.get("last-partition-id") or FIRST_PARTITION_FIELD - 1)
-    made = []
-    for one, name in zip(wanted, names, strict=True):
-        field = known.get((one.source_id, one.transform))
-        if field is None:
-            last += 1
-            field = {"source-id": one.source_id, "field-id": last, "transform": one.transform}
-        made.append({**field, "name": name})
-    number = 1 + max(int(spec["spec-id"]) for spec in specs)
-    return [{"action": "add-spec", "spec": {"spec-id": number, "fields": made}}]
-
-
-def set_default_spec(spec_id: int) -> list[Update]:
-    return [{"action": "set-default-spec", "spec-id": spec_id}]
-
-
-def add_column(state: State, name: str, kind: str, doc: str | None = None) -> list[Update]:
-    """Return what adds an optional column at the end of the schema."""
-    current = state.metadata["current-schema-id"]
-    schemas = state.metadata["schemas"]
-    schema = next(one for one in schemas if one["schema-id"] == current)
-    number = int(state.metadata["last-column-id"]) + 1
-    field = {"id": number, "name": name, "required": False, "type": kind}
-    if doc:
-        field["doc"] = doc
-    made = {
-        **schema,
-        "schema-id": 1 + max(int(one["schema-id"]) for one in schemas),
-        "fields": [*schema["fields"], field],
-    }
-    return [
-        {"action": "add-schema", "schema": made, "last-column-id": number},
-        {"action": "set-current-schema", "schema-id": -1},
     ]
 
 

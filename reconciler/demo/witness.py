@@ -13,14 +13,11 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from reconciler.errors import UnavailableError
-from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 
 ENGINE = "DuckDB"
 EXTENSIONS = ("avro", "iceberg")
@@ -98,20 +95,6 @@ def opened(connection: Any, sql: str, dialect: str, tables: Mapping[str, str]) -
     lines = sorted(repr(row) for row in rows)
     checksum = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
     return Opened(files, scans, checksum)
-
-
-def as_duckdb_prunes(files: FileTable) -> FileTable:
-    """Return the files with what DuckDB does not prune by left out: that a column holds only NULLs.
-
-    Such a column has no bounds, and DuckDB opens its file for every condition on it, where Spark
-    does not.
-    """
-
-    def without(column: ColumnBounds) -> ColumnBounds:
-        only = (column.nulls == files.records) & ~column.has_lower & ~column.has_upper
-        return replace(column, nulls=np.where(only, UNKNOWN, column.nulls))
-
-    return replace(files, columns={key: without(each) for key, each in files.columns.items()})
 
 
 def _data_directory(metadata_location: str) -> str:

@@ -52,13 +52,8 @@ def refusal(response: Any, subject: str) -> ApiError:
         document = json.loads(response.data)
     except ValueError:
         document = {}
-    asked = response.headers.get("Retry-After", "")
-    return from_answer(
-        int(response.status),
-        document if isinstance(document, dict) else {},
-        subject,
-        float(asked) if asked.isdigit() else None,
-    )
+    known = document if isinstance(document, dict) else {}
+    return from_answer(int(response.status), known, subject)
 
 
 def no_answer(subject: str, error: Exception) -> ApiUnavailable:

@@ -47,16 +47,13 @@ class Invalid(ApiError, UserError):
 
 
 class ApiUnavailable(ApiError, UnavailableError):
-    """No answer, a late answer, 429 or 5xx. retry_after: seconds the server asked for."""
+    """No answer, a late answer, 429 or 5xx."""
 
-    retry_after: float | None = None
     immediate: bool = False
     """The connection broke; the answer was not merely late. Trying again is cheap."""
 
 
-def from_answer(
-    status: int, document: dict[str, object], subject: str, retry_after: float | None = None
-) -> ApiError:
+def from_answer(status: int, document: dict[str, object], subject: str) -> ApiError:
     """Return the error of an HTTP answer of 400 and above. document: the Status object, {} if
     none."""
     reason = str(document.get("reason") or "")
@@ -67,8 +64,6 @@ def from_answer(
         do=_remedy(status, message),
     )
     error.status = status
-    if isinstance(error, ApiUnavailable):
-        error.retry_after = retry_after
     return error
 
 

@@ -180,13 +180,12 @@ class ActionResult:
     """The state of one action when the execution ends
     (docs/design/definitions.md#validity-per-action).
 
-    PENDING: the execution stopped before it, or conflicts left some inputs. remaining: inputs that
-    are still valid. detail: why it is not done.
+    PENDING: the execution stopped before it, or conflicts left some inputs. detail: why it is not
+    done.
     """
 
     action_id: str
     state: Validity
-    remaining: tuple[str, ...] = ()
     detail: str = ""
 
 

@@ -28,12 +28,11 @@ SAMPLED_QUERIES = 64
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """share: 0..1, 1 without any demand. basis: what it is a share of. explained, total: bytes, or
-    executions if the basis is WEIGHTS."""
+    """share: 0..1, 1 without any demand. basis: what it is a share of. total: bytes, or executions
+    if the basis is WEIGHTS."""
 
     share: float
     basis: str
-    explained: float
     total: float
 
 
@@ -52,8 +51,8 @@ def coverage(workload: Workload, files: FileTable | None) -> Coverage:
     known = [explained(batch) for batch in workload.shapes]
     explaining = float(sum(size for size, ok in zip(demand, known, strict=True) if ok))
     if total > 0.0:
-        return Coverage(explaining / total, basis, explaining, total)
-    return Coverage(1.0 if all(known) else 0.0, basis, explaining, total)
+        return Coverage(explaining / total, basis, total)
+    return Coverage(1.0 if all(known) else 0.0, basis, total)
 
 
 def explained(batch: Shape) -> bool:

@@ -104,14 +104,13 @@ def partitions_of(table: FileTable) -> Partitions | None:
     return found
 
 
-def prune(batch: Shape, table: FileTable, literals: Sequence[SlotLiterals] | None = None) -> Bool:
-    """Return bool[queries, files]: the engine would read the file. literals: instead of the batch's
-    own."""
+def prune(batch: Shape, table: FileTable) -> Bool:
+    """Return bool[queries, files]: the engine would read the file."""
     if batch.full_scan:
         return np.ones((len(batch), len(table)), dtype=np.bool_)
     return may_match(
         simplify(batch.predicate, table.schema),
-        batch.literals if literals is None else literals,
+        batch.literals,
         table.columns,
         table.records,
         partitions=partitions_of(table),

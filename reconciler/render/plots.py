@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER, QUERIED = "#b3541e", "#1f5f8b", "#8a8a8a"
 HOUR_MS = 3_600_000
+MOST_RANGES, MOST_FILES = 60, 400
+"""Queried ranges and files that one figure draws; of more it draws every n-th."""
+NEAR = 0.06
+"""Points that lie nearer each other share a label, as a share of the greatest x and y."""
+STEPS = 200
+"""Points of a curve over time."""
 _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "layoutctl",
@@ -88,17 +94,17 @@ def key_files(data: KeyFiles) -> str:
         return _svg(figure, f"files over {data.column}")
 
 
-def _shade(ax: Any, queried: Spans, most: int = 60) -> None:
+def _shade(ax: Any, queried: Spans) -> None:
     """Draw queried ranges as vertical bands; a point query is a thin line."""
-    step = max(1, len(queried) // most)
+    step = max(1, len(queried) // MOST_RANGES)
     for low, high in zip(queried.low[::step], queried.high[::step], strict=True):
         ax.axvspan(low, max(high, low + 0.002), color=QUERIED, alpha=0.25, linewidth=0)
 
 
-def _bars(ax: Any, spans: Spans, colour: str, most: int = 400) -> None:
+def _bars(ax: Any, spans: Spans, colour: str) -> None:
     """Draw files in order of their smallest key, thinned evenly if there are very many."""
     order = np.lexsort((spans.high, spans.low))
-    order = order[:: max(1, len(order) // most)]
+    order = order[:: max(1, len(order) // MOST_FILES)]
     low, high = spans.low[order], spans.high[order]
     height = np.arange(len(order))
     ax.hlines(height, low, np.maximum(high, low + 0.002), color=colour, linewidth=1.6)
@@ -205,16 +211,15 @@ def reading_and_rewriting(
 
 
 def labelled_together(
-    points: Sequence[tuple[str, float, float]], near: float = 0.06
+    points: Sequence[tuple[str, float, float]],
 ) -> list[tuple[str, float, float]]:
-    """Return one label for points that lie so near each other that theirs would overlap. near: as a
-    share of the greatest x and y."""
+    """Return one label for points that lie so near each other that theirs would overlap."""
     wide = max(1e-9, *(x for _, x, _ in points))
     high = max(1e-9, *(y for _, _, y in points))
     found: list[tuple[str, float, float]] = []
     for name, x, y in points:
         for place, (text, left, bottom) in enumerate(found):
-            if abs(x - left) <= near * wide and abs(y - bottom) <= near * high:
+            if abs(x - left) <= NEAR * wide and abs(y - bottom) <= NEAR * high:
                 found[place] = (f"{text}, {name}", left, bottom)
                 break
         else:
@@ -249,7 +254,7 @@ def _fixed(ticks: Any) -> Any:
     return FixedLocator(ticks)
 
 
-def payoff_curves(data: Payoff, steps: int = 200) -> tuple[Any, Any, Any]:
+def payoff_curves(data: Payoff) -> tuple[Any, Any, Any]:
     """Return (hours since the first rewrite, cost so far, saved so far), both in bytes of reading.
 
     The axis ends at `until_ms` or, if that is later, at one and a half times break-even.
@@ -259,7 +264,7 @@ def payoff_curves(data: Payoff, steps: int = 200) -> tuple[Any, Any, Any]:
     even = break_even_ms(data)
     if even is not None:
         end = max(end, int(start + 1.5 * (even - start)))
-    times = np.linspace(start, end, steps)
+    times = np.linspace(start, end, STEPS)
     at = np.array([item.at_ms for item in data.investments], dtype=np.float64)
     cost = np.array([item.cost for item in data.investments])
     rate = np.array([item.saving_per_ms for item in data.investments])

@@ -137,8 +137,6 @@ class Running(Generic[Table]):
         """The table as it is now."""
         self.twin = table
         """The same rows in the files in which they arrived."""
-        self.excess = 0.0
-        """Cost so far beyond that of the twin, in bytes of reading; negative if less."""
         self._policy = policy
         self._settings = settings
         self._log = list(before)
@@ -171,7 +169,6 @@ class Running(Generic[Table]):
         self.table = table
         spent = settings.rho.value * sum(moved)
         self.debt = replace(self.debt, spent=self.debt.spent + spent)
-        self.excess += read + spent - untouched
         self._costs.append(
             _Costs(read, size, sum(moved), len(moved), len(table.file_table()), untouched)
         )

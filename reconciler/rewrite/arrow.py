@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -111,11 +111,6 @@ def _annotated(field: pa.Field, column: Column) -> pa.Field:
 def id_of(field: pa.Field) -> int | None:
     known = (field.metadata or {}).get(FIELD_ID)
     return None if known is None else int(known)
-
-
-Ids = Callable[[tuple[str, ...]], int | None]
-"""Returns the field id of a file's column by its path of names; "element", "key" and "value" name
-what lists and maps hold."""
 
 
 def ids_of(schema: pa.Schema, mapping: Sequence[Mapping[str, Any]] | None) -> dict[Any, int]:

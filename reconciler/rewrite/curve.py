@@ -14,7 +14,6 @@ import numpy.typing as npt
 from reconciler.table.hilbert import CURVE_BITS, hilbert_index
 
 Scores = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

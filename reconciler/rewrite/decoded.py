@@ -20,7 +20,6 @@ from reconciler.table.parquet_schema import NotParquetError, text_sizes
 WIDTHS = {"BOOLEAN": 0.125, "INT32": 4.0, "INT64": 8.0, "INT96": 8.0, "FLOAT": 4.0, "DOUBLE": 8.0}
 """Bytes of a value."""
 DECIMAL_WIDTH, OFFSET_WIDTH, NULL_WIDTH = 16.0, 4.0, 0.125
-TEXT = "BYTE_ARRAY"
 MOST_PARSED = 200
 """Files whose sizes of texts are read from the footer, which takes a hundred times as long as what
 Arrow decodes of it; those of further ones follow from the most of these."""

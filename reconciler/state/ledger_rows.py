@@ -7,28 +7,21 @@ against the budgets of its table, and of no other.
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
-from reconciler.errors import first_line
+from reconciler.errors import InternalError, StateError, first_line
 from reconciler.plan.execution import Intent, Outcome
 from reconciler.plan.ledger import ReadCheck, Reservation
 from reconciler.plan.prediction import Prediction
 from reconciler.state.table_columns import Columns
-from reconciler.table.filetable import FileTable
-
-if TYPE_CHECKING:
-    pass
-
-import functools
-import json
-from dataclasses import replace
-
-from reconciler.errors import InternalError, StateError
 from reconciler.state.typed_body import typed
+from reconciler.table.filetable import FileTable
 from reconciler.table.times import DAY_MS
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.plan.execution import UNKNOWN_OUTCOME, Intent, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
@@ -35,9 +35,6 @@ from reconciler.state.ledger_rows import (
 )
 from reconciler.state.state_tables import StateTables, matching
 from reconciler.table.filetable import FileTable
-
-if TYPE_CHECKING:
-    pass
 
 
 class LedgerTables:
@@ -153,7 +150,7 @@ class LedgerTables:
     def old_zone_maps(self, plan_id: str, action_id: str) -> FileTable | None:
         """Return the inputs of an action before it ran, without delete load."""
         where = matching({"kind": INPUTS, "plan_id": plan_id, "action_id": action_id})
-        found = self._tables.scan(self.heavy_table, LEDGER, where, ("at_ms", "blob"))
+        found = self._tables.scan(self.heavy_table, where, ("at_ms", "blob"))
         if found is None or not found.num_rows:
             return None
         return readable_files(found.sort_by("at_ms").column("blob")[-1].as_py())
@@ -162,7 +159,7 @@ class LedgerTables:
         """Return the inputs of the plans' actions before they ran, by plan and action id."""
         where = matching({"kind": INPUTS, "plan_id": tuple(sorted(plan_ids))})
         columns = ("plan_id", "action_id", "at_ms", "blob")
-        found = self._tables.scan(self.heavy_table, LEDGER, where, columns) if plan_ids else None
+        found = self._tables.scan(self.heavy_table, where, columns) if plan_ids else None
         rows = [] if found is None else found.sort_by("at_ms").to_pylist()
         latest = {(row["plan_id"], row["action_id"]): row["blob"] for row in rows}
         readable = ((key, readable_files(blob)) for key, blob in latest.items())
@@ -180,7 +177,7 @@ class LedgerTables:
         time at which they were recorded first."""
         where = matching({"kind": WRITTEN, "table_uuid": table_uuid})
         columns = ("attempt_id", "batch", "at_ms", "blob")
-        found = self._tables.scan(self.heavy_table, LEDGER, where, columns)
+        found = self._tables.scan(self.heavy_table, where, columns)
         rows = [] if found is None else found.sort_by("at_ms").to_pylist()
         first = {(row["attempt_id"], row["batch"]): row for row in reversed(rows)}
         readable = ((key, row["at_ms"], readable_files(row["blob"])) for key, row in first.items())
@@ -203,5 +200,5 @@ class LedgerTables:
             equal["table_uuid"] = table_uuid
         if plan_ids is not None:
             equal["plan_id"] = plan_ids
-        found = self._tables.scan("ledger", LEDGER, matching(equal), LEDGER_FIELDS)
+        found = self._tables.scan("ledger", matching(equal), LEDGER_FIELDS)
         return [] if found is None else found.sort_by("at_ms").to_pylist()

@@ -168,12 +168,6 @@ class Records:
             db.execute("DELETE FROM approvals WHERE plan_id = ?", (plan_id,))
         return approved is not None and approved[0] is not None
 
-    def drop_plan(self, plan_id: str) -> None:
-        """Delete a plan that is lost or carried out."""
-        with self.transaction() as db:
-            db.execute("DELETE FROM plans WHERE plan_id = ?", (plan_id,))
-            db.execute("DELETE FROM approvals WHERE plan_id = ?", (plan_id,))
-
     def approve(self, plan_id: str, policy: str) -> None:
         with self.transaction() as db:
             changed = db.execute(

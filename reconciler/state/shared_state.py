@@ -21,7 +21,7 @@ from reconciler.plan.ledger import Charged, charged
 from reconciler.plan.plan import Plan
 from reconciler.queries.fragments import Fragment
 from reconciler.state import shared_records as records
-from reconciler.state.ledger_rows import HEAVY_KINDS, LEDGER, LEDGER_FIELDS
+from reconciler.state.ledger_rows import HEAVY_KINDS, LEDGER_FIELDS
 from reconciler.state.plan_store import NotPublishedError, PlanStore
 from reconciler.state.set_aside import warn_set_aside
 from reconciler.state.shared_backend import DEFAULT_NAMESPACE, SharedBackend
@@ -124,9 +124,6 @@ class SharedStore(Store):
         table_uuid = entry.get("tableUuid", "-") if isinstance(entry, dict) else "-"
         warn_set_aside(plan_id, str(table_uuid), why, approved)
         return None
-
-    def drop_plan(self, plan_id: str) -> None:
-        self._records.put([(records.PLAN, plan_id, None)])
 
     def approve(self, plan_id: str, policy: str) -> None:
         if self._records.get(records.PLAN, plan_id) is None:
@@ -234,7 +231,7 @@ class SharedStore(Store):
             equal: dict[str, Any] = {"kind": heavy}
             if table_uuid is not None:
                 equal["table_uuid"] = table_uuid
-            more = self._tables.scan(self.heavy_table, LEDGER, matching(equal), LEDGER_FIELDS)
+            more = self._tables.scan(self.heavy_table, matching(equal), LEDGER_FIELDS)
             found += [] if more is None else more.to_pylist()
         return sorted(found, key=lambda row: row["at_ms"])
 

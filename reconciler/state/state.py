@@ -8,7 +8,6 @@ store, and one may be killed at any moment.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,8 +24,6 @@ from reconciler.state.state_tables import (
     StateTables,
 )
 from reconciler.state.store import Store
-
-log = logging.getLogger(__name__)
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:
@@ -98,9 +95,6 @@ class StateStore(Store):
         approved = self._records.set_aside(stored.plan_id, why)
         warn_set_aside(stored.plan_id, stored.table_uuid, why, approved)
         return None
-
-    def drop_plan(self, plan_id: str) -> None:
-        self._records.drop_plan(plan_id)
 
     def approve(self, plan_id: str, policy: str) -> None:
         self._records.approve(plan_id, policy)

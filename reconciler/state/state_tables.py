@@ -122,7 +122,6 @@ class StateTables:
     def scan(
         self,
         name: str,
-        columns: Columns,
         where: Any,
         fields: Sequence[str],
         coded: Sequence[str] = (),

@@ -90,9 +90,6 @@ class Store(LedgerTables, ABC):
         """Return the plan proposed last for the table under each policy that it had."""
 
     @abstractmethod
-    def drop_plan(self, plan_id: str) -> None: ...
-
-    @abstractmethod
     def approve(self, plan_id: str, policy: str) -> None:
         """Record that a person approved the plan while that policy (loop.step.policy_key) governed
         the table.
@@ -185,8 +182,8 @@ class Store(LedgerTables, ABC):
         )
         old = self._old_rows()
         if old is None:  # no name for the rows here: their memory goes as the shapes come
-            return shapes_of(self._tables.scan(TABLE, QUERIES, where, READ, CODED))
-        found = self._tables.scan(TABLE, QUERIES, where, NAMES)
+            return shapes_of(self._tables.scan(TABLE, where, READ, CODED))
+        found = self._tables.scan(TABLE, where, NAMES)
         rows = old.of_table(table_uuid, self._oldest_ms())
         return shapes_of(rows if found is None else concatenated(found, rows))
 
@@ -199,7 +196,7 @@ class Store(LedgerTables, ABC):
         if self._old_rows() is not None:
             return None
         where = matching({}, {"imported_ms": self._oldest_ms()})
-        found = self._tables.scan(TABLE, QUERIES, where, ["table_uuid"], ["table_uuid"])
+        found = self._tables.scan(TABLE, where, ["table_uuid"], ["table_uuid"])
         if found is None:
             return frozenset()
         return frozenset(found.column("table_uuid").unique().to_pylist())
@@ -214,7 +211,7 @@ class Store(LedgerTables, ABC):
 
         self.take_over_old_rows()
         where = matching({}, {"imported_ms": self._oldest_ms()})
-        found = self._tables.scan(TABLE, QUERIES, where, ["position"])
+        found = self._tables.scan(TABLE, where, ["position"])
         return np.empty(0, dtype=np.int64) if found is None else positions(found)
 
     def take_over_old_rows(self) -> None:
@@ -227,7 +224,7 @@ class Store(LedgerTables, ABC):
         if old is None:
             return
         where = matching({}, {"imported_ms": self._oldest_ms()})
-        known = self._tables.scan(TABLE, QUERIES, where, ["source", "position"])
+        known = self._tables.scan(TABLE, where, ["source", "position"])
         for rows in old.missing(known, self._oldest_ms()):
             self._tables.append_table(TABLE, QUERIES, rows, self._merged)
         self.set_note(TAKEN_OVER, old.version)
@@ -273,7 +270,7 @@ class Store(LedgerTables, ABC):
             {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
             {"stored_ms": self._oldest_ms()},
         )
-        return self._tables.scan("sketches", SKETCHES, where, columns)
+        return self._tables.scan("sketches", where, columns)
 
     # Refused files
 

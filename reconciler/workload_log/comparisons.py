@@ -227,7 +227,7 @@ def _compare_truncated(operand: Operand, op: str, const: Const, binding: Binding
             raise NotPushed("not a year")
         at = dt.datetime(const.value, 1, 1)
     else:
-        at = _local(operand.field.type, const.value, binding)
+        at = _local(const.value, binding)
     start = truncate(at, operand.unit)
     after = next_unit(start, operand.unit)
 
@@ -245,7 +245,7 @@ def _compare_truncated(operand: Operand, op: str, const: Const, binding: Binding
     return side("<" if op == "<=" else ">=", after)
 
 
-def _local(kind: str, value: Any, binding: Binding) -> dt.datetime:
+def _local(value: Any, binding: Binding) -> dt.datetime:
     """Return the constant as wall-clock time of the zone in which the column is truncated."""
     us = _instant("timestamp", value, binding)
     return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=us)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.cluster_estimators import ESTIMATORS, good_turing, sizes
 from bench.replay.table import empty_table
-from reconciler.advisor.pto.cluster_size import ESTIMATORS, cluster_sizes, good_turing, subsets
+from reconciler.advisor.pto.cluster_size import cluster_sizes, subsets
 from reconciler.advisor.pto.column_use import usage
 from reconciler.advisor.pto.methods.features import LABELS
 from reconciler.advisor.pto.methods.registry import METHODS
@@ -424,9 +425,9 @@ def test_distinct_count_is_chaos_formula_of_the_clusters_seen_once_and_twice(siz
 
 
 def test_larger_subsets_have_smaller_clusters(pool):
-    sizes = cluster_sizes(pool, (DATE, PART), ESTIMATORS["distinct-count"])
-    assert set(sizes) == set(subsets((DATE, PART)))
-    assert sizes[(DATE, PART)] <= sizes[(DATE,)]
+    for found in (cluster_sizes(pool, (DATE, PART)), sizes(pool, (DATE, PART), "distinct-count")):
+        assert set(found) == set(subsets((DATE, PART)))
+        assert found[(DATE, PART)] <= found[(DATE,)]
 
 
 def test_the_grid_is_the_papers_for_large_tables_and_smaller_for_small_ones():

@@ -12,7 +12,6 @@ from reconciler.commit import changes, fields, updates
 from reconciler.commit.manifest import File
 from reconciler.commit.snapshot import Added, Change
 from reconciler.spark.session import iceberg
-from reconciler.table.schema import SpecField
 from tests.commit.twins import Twins, copied, filled
 from tests.spark.tables import Bench
 
@@ -98,12 +97,6 @@ def _properties(both: Twins) -> None:
     both.updated(updates.set_properties({"a": "b"}, ["write.delete.mode"]))
 
 
-def _column(both: Twins) -> None:
-    kind = both.bench.spark._jvm.org.apache.iceberg.types.Types.LongType.get()
-    both.java.updateSchema().addColumn("c", kind, "text").commit()
-    both.updated(updates.add_column(both.python.state, "c", "long", "text"))
-
-
 def _expired(both: Twins) -> None:
     second = list(both.python.state.snapshots)[1]
     both.java.expireSnapshots().expireSnapshotId(second).cleanExpiredFiles(False).commit()
@@ -124,22 +117,12 @@ def _branches(both: Twins) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("change", [_properties, _column, _expired, _branches])
+@pytest.mark.parametrize("change", [_properties, _expired, _branches])
 def test_metadata(
     bench: Bench, iceberg_catalog: Any, change: Callable[[Twins], None], version: int
 ) -> None:
     both = filled(bench, iceberg_catalog, version)
     change(both)
-    assert both.differences() == {}
-
-
-def test_a_spec(bench: Bench, iceberg_catalog: Any) -> None:
-    both = filled(bench, iceberg_catalog, 2)
-    terms = bench.spark._jvm.org.apache.iceberg.expressions.Expressions
-    both.java.updateSpec().addField(terms.bucket("id", 4)).commit()
-    wanted = [SpecField(4, "identity"), SpecField(1, "bucket[4]")]
-    added = updates.add_spec(both.python.state, wanted, ["day", "id_bucket_4"])
-    both.updated([*added, *updates.set_default_spec(1)])
     assert both.differences() == {}
 
 

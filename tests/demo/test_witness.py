@@ -25,6 +25,7 @@ from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 from tests.conftest import sqlite_catalog
+from tests.demo.duckdb_pruning import as_duckdb_prunes
 from tests.workload_log.sinks import MemorySink
 
 HELD, EMPTY = 12, 3
@@ -87,7 +88,7 @@ def test_duckdb_opens_as_many_files_as_pruning_leaves(
         SqlLogImport(SqlReader("spark", tables), sink).run(log)
         asked = demands(batch_fragments(sink.fragments), files.schema, 1)
         by_ours.append(sum(_left(files, demand) for demand in asked))
-        planned.append(sum(_left(witness.as_duckdb_prunes(files), demand) for demand in asked))
+        planned.append(sum(_left(as_duckdb_prunes(files), demand) for demand in asked))
         seen = witness.opened(duckdb, sql, "spark", {"t": table.metadata_location})
         opened.append(seen.files["t"])
     assert by_ours == BY_OURS

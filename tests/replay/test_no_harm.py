@@ -16,7 +16,8 @@ LURED = [Days(7, PART), Days(9, None)]
 def _kept(running: Running) -> bool:
     """Whether the promise is kept, and the ledger never takes a loss for less than it is."""
     costs = running.costs()
-    known = running.debt.outstanding >= running.excess - 1e-6 * costs.untouched.sum()
+    excess = (costs.cost - costs.untouched).sum()
+    known = running.debt.outstanding >= excess - 1e-6 * costs.untouched.sum()
     return worst_on_the_way(costs) <= 1.10 and known
 
 

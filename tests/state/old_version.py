@@ -35,7 +35,7 @@ def append(
 def positions(tables: StateTables, table_uuid: str) -> list[int]:
     """What the program of that version reads back, in order."""
     where = matching({"shard": shard_of(table_uuid), "table_uuid": table_uuid})
-    found = tables.scan("fragments", COLUMNS, where, ["source", "position"])
+    found = tables.scan("fragments", where, ["source", "position"])
     return [] if found is None else sorted(set(found.column("position").to_pylist()))
 
 

@@ -236,7 +236,7 @@ def test_old_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert store.recorded().tolist() == [1, 2]
     old_version.append(store._tables, [query(2), query(3, elsewhere=True)], NOW)
     assert store.recorded().tolist() == [1, 2, 3]
-    rows = store._tables.scan("queries", kept.QUERIES, state_tables.matching({}), ["position"])
+    rows = store._tables.scan("queries", state_tables.matching({}), ["position"])
     assert rows is not None and sum(map(len, rows.column("position").to_pylist())) == 3
     (shape,) = store.shapes(UUID)
     assert shape.elsewhere == pytest.approx(1 / 3)
@@ -268,7 +268,7 @@ def test_old_rows_expire_like_all_others(tmp_path: Path, monkeypatch: pytest.Mon
     assert recorded(store, UUID) == []
     store.remove_expired()
     assert old_version.positions(store._tables, UUID) == []
-    rows = store._tables.scan("queries", kept.QUERIES, state_tables.matching({}), ["position"])
+    rows = store._tables.scan("queries", state_tables.matching({}), ["position"])
     assert rows is not None and rows.num_rows == 0
 
 
@@ -303,6 +303,6 @@ def test_many_imports_of_one_hour_become_one_row(
     hour = NOW // HOUR * HOUR
     for number in range(10):
         store.append_fragments([query(number, event_ms=hour + number)])
-    rows = store._tables.scan("queries", kept.QUERIES, state_tables.matching({}), ["position"])
+    rows = store._tables.scan("queries", state_tables.matching({}), ["position"])
     assert rows is not None and rows.num_rows < 6
     assert [one.position for one in recorded(store, UUID)] == list(range(10))

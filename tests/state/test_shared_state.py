@@ -190,9 +190,6 @@ def test_a_standing_plan_and_its_approval_are_shared(store: SharedStore, said: S
     assert store.approved(first.id, "default/one")
     assert not store.approved(first.id, "default/another")
     assert not store.approved(second.id)
-    store.drop_plan(first.id)
-    assert other.get_plan(first.id) is None
-    assert other.standing_plan(UUID, "a" * 64) is None
 
 
 def test_nothing_is_written_again_that_is_known(config: CatalogConfig) -> None:

@@ -23,11 +23,11 @@ MAX_FILES = 64
 ROUNDING = 1e-4
 
 
-def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
+def files_to_sketch(situation: Situation) -> Int64:
     """Return the row numbers of files to sketch, ascending; empty if no sample could change
     anything.
 
-    Files that already have sampled rows count towards the limit and are not returned again. Files
+    Files that already have sampled rows count towards MAX_FILES and are not returned again. Files
     that the quiet period holds back come after all that may be rewritten now, because they are only
     reported.
     """
@@ -39,11 +39,11 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
     waits = worth & situation.facts.rewritable & ~situation.spent.taken & is_quiet(situation)
     sample = situation.facts.view.sample
     known = np.unique(sample.file) if sample is not None else np.zeros(0, dtype=np.int64)
-    room = limit - int((free | waits)[known].sum())
+    room = MAX_FILES - int((free | waits)[known].sum())
     if room <= 0:
         return np.zeros(0, dtype=np.int64)
-    picked = _stratified(situation, np.flatnonzero(free), limit)
-    later = _stratified(situation, np.flatnonzero(waits), limit - len(picked))
+    picked = _stratified(situation, np.flatnonzero(free), MAX_FILES)
+    later = _stratified(situation, np.flatnonzero(waits), MAX_FILES - len(picked))
     picked = np.union1d(picked, later)
     return np.setdiff1d(picked, known)[:room].astype(np.int64)
 

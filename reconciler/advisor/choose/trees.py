@@ -24,11 +24,9 @@ LEAST_COLUMNS = 3
 """Filtered columns from which on a tree is tried beside keys: two are served by a curve."""
 
 
-def tree_ordering(
-    situation: Situation, pool: Pool, share: float = 1.0, *, quick: bool = False
-) -> CutTree | None:
+def tree_ordering(situation: Situation, pool: Pool, *, quick: bool = False) -> CutTree | None:
     """Return the order by the tree of `tree_found`; None where no tree spares reading."""
-    found = tree_found(situation, pool, share, quick=quick)
+    found = tree_found(situation, pool, quick=quick)
     return None if found is None else by_tree(found.tree)
 
 

@@ -17,7 +17,7 @@ def refusal(situation: Situation, made: Minor) -> Refusal | None:
     settings, table = situation.settings, situation.table
     if _reads_refused(situation, made):
         return reasons.REFUSED_FILES, sentence("it would read files that are refused")
-    why_not = unnamed_refusal(situation, made)
+    why_not = unnamed_refusal(situation)
     if why_not is not None:
         return why_not
     for unfit in unfit_files(situation.given):
@@ -43,7 +43,7 @@ def refusal(situation: Situation, made: Minor) -> Refusal | None:
     return None
 
 
-def unnamed_refusal(situation: Situation, made: Minor) -> Refusal | None:
+def unnamed_refusal(situation: Situation) -> Refusal | None:
     """Return why a path does not name what is replaced: entries of several files have it."""
     for unfit in unfit_files(situation.given):
         if unfit.unnamed:

@@ -84,7 +84,7 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
             else:
                 rejections.append(_rejection(situation, made, *why_not))
     for made in _dangling(situation):
-        why_not = unnamed_refusal(situation, made)
+        why_not = unnamed_refusal(situation)
         if why_not is None:
             found.append(made)
         else:

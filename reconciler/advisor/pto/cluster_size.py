@@ -1,14 +1,15 @@
-"""Three estimates of the average distinct size of sort clusters (PTO, section 3.2.4).
+"""Estimates the average distinct size of sort clusters (PTO, section 3.2.4).
 
 A sort cluster holds the rows of one combination of values of the sort columns. Large clusters let
 row groups be skipped whole. The average is over the distinct sizes, because a long tail of small
 clusters would otherwise decide it. Algorithm 1 uses the values after min-max normalisation, so that
-only their order and spacing matter.
+only their order and spacing matter. Of the paper's estimates, fixed sampling keeps these best
+(bench/RESULTS.md, "Recommendations").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -17,45 +18,11 @@ import numpy.typing as npt
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.table.filetable import Int64
 
-FIRST_RATE = 1e-5
-"""Sampling rate at which Algorithm 2 starts: Figure 2 of the paper begins with 0.001 %."""
-
 MOST_RATE = 0.01
 """Largest sampling rate. Subsets of many values would otherwise run to the whole table."""
 
-SINGLETONS = 0.95
-"""Algorithm 2 stops below this share of clusters with one sampled row."""
-
 Codes = npt.NDArray[np.int64]
-Estimator = Callable[[Codes, int], float]
-"""(cluster of each sampled row in random order, rows of the table) -> average distinct size."""
-
-
-def good_turing(codes: Codes, table_rows: int) -> float:
-    """Algorithm 2: samples of ten times the rate until fewer than 95 % of clusters are singletons.
-
-    delta is limited to [0, 1]; the paper's |T| / D^2 exceeds 1 for few clusters.
-    """
-    rate = FIRST_RATE
-    while True:
-        size = min(len(codes), max(2, round(rate * table_rows)))
-        _, counts = np.unique(codes[:size], return_counts=True)
-        clusters, singles = len(counts), int((counts == 1).sum())
-        last = size >= len(codes) or rate * 10.0 > MOST_RATE
-        if singles / clusters < SINGLETONS or last:
-            return _scaled(counts, size, table_rows)
-        rate *= 10.0
-
-
-def _scaled(counts: Int64, size: int, table_rows: int) -> float:
-    """Lines 7 to 12 of Algorithm 2."""
-    clusters, singles = len(counts), int((counts == 1).sum())
-    average = float(np.unique(counts).mean())
-    grown = table_rows / size
-    scale_up = min(clusters / (clusters - singles), grown) if clusters > singles else grown
-    distinct = min(scale_up * singles + clusters - singles, float(table_rows))
-    delta = min(table_rows / distinct**2, 1.0)
-    return average * (delta * grown + (1.0 - delta) * distinct / clusters)
+"""The cluster of each sampled row, in random order."""
 
 
 def distinct_count(codes: Codes, table_rows: int) -> float:
@@ -86,13 +53,6 @@ def fixed_sampling(codes: Codes, table_rows: int) -> float:
     return float(np.unique(counts).mean()) * table_rows / size
 
 
-ESTIMATORS: Mapping[str, Estimator] = {
-    "good-turing": good_turing,
-    "distinct-count": distinct_count,
-    "fixed-sampling": fixed_sampling,
-}
-
-
 def subsets(columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Return the power set without the empty set, smaller subsets first."""
     return tuple(
@@ -100,24 +60,32 @@ def subsets(columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def cluster_sizes(
-    pool: Pool, columns: Sequence[int], estimator: Estimator = fixed_sampling, seed: int = 0
-) -> dict[tuple[int, ...], float]:
+def cluster_sizes(pool: Pool, columns: Sequence[int]) -> dict[tuple[int, ...], float]:
     """Return the average distinct cluster size per subset of the columns, in table rows."""
-    rows = round(float(pool.weight.sum()))
-    most = (
-        len(pool) if estimator is distinct_count else min(len(pool), max(2, int(MOST_RATE * rows)))
-    )
-    shuffled = np.random.default_rng(seed).permutation(len(pool))[:most]
+    rows = rows_of(pool)
+    sampled = min(len(pool), max(2, int(MOST_RATE * rows)))
+    every = clusters(pool, columns, sampled)
+    found = {chosen: fixed_sampling(codes, rows) for chosen, codes in every}
+    return {chosen: found[chosen] for chosen in subsets(columns)}
+
+
+def rows_of(pool: Pool) -> int:
+    return round(float(pool.weight.sum()))
+
+
+def clusters(
+    pool: Pool, columns: Sequence[int], sampled: int
+) -> Iterator[tuple[tuple[int, ...], Codes]]:
+    """Yield each subset of the columns with the clusters of that many rows of the pool."""
+    shuffled = np.random.default_rng(0).permutation(len(pool))[:sampled]
     hashed = {
         column: _hashed(pool.columns[column].ranks[shuffled], number)
         for number, column in enumerate(columns)
     }
-    found = {chosen: estimator(codes, rows) for chosen, codes in _clusters(tuple(columns), hashed)}
-    return {chosen: found[chosen] for chosen in subsets(columns)}
+    yield from _summed(tuple(columns), hashed)
 
 
-def _clusters(
+def _summed(
     columns: tuple[int, ...],
     hashed: Mapping[int, Codes],
     chosen: tuple[int, ...] = (),
@@ -127,7 +95,7 @@ def _clusters(
     for number, column in enumerate(columns, start=1):
         both, own = (*chosen, column), codes + hashed[column]
         yield both, own
-        yield from _clusters(columns[number:], hashed, both, own)
+        yield from _summed(columns[number:], hashed, both, own)
 
 
 def _hashed(ranks: Int64, column: int) -> Codes:

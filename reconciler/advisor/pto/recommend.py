@@ -135,7 +135,7 @@ def recommend(given: Given) -> Recommendation:
     try:
         choice = METHODS[given.method](space, given.seed)
     except LookupError:
-        return _too_thin(given, space, today, refused)
+        return _too_thin(space, today, refused)
     return _answer(given, space, today, choice, refused)
 
 
@@ -313,7 +313,7 @@ def _answer(
                    [0.0, *(label.rewrite_bytes for label in labels)])  # fmt: skip
     now = FrontPoint("today", None, today.reading, 0.0)
     on_front = {labels[i - 1].candidate for i in front if i}
-    runners = _best_few(space, [label for label in labels if label.candidate != chosen], picked)
+    runners = _best_few([label for label in labels if label.candidate != chosen], picked)
     named, unjudged = [("best", picked)], []
     for name, method in (("expert", expert), ("default", default_layout)):
         try:
@@ -386,10 +386,7 @@ def _keep(today: DeclaredLayout, chosen: DeclaredLayout, only_stored: bool) -> s
 
 
 def _too_thin(
-    given: Given,
-    space: Space,
-    today: DeclaredLayout,
-    refused: tuple[RefusedSpec, ...],
+    space: Space, today: DeclaredLayout, refused: tuple[RefusedSpec, ...]
 ) -> Recommendation:
     labels = space.labels
     most = max(label.sampled_rows for label in labels)
@@ -401,7 +398,7 @@ def _too_thin(
     )  # fmt: skip
 
 
-def _best_few(space: Space, labels: Sequence[Label], picked: Label) -> list[Label]:
+def _best_few(labels: Sequence[Label], picked: Label) -> list[Label]:
     """Return the cheapest candidates of other orderings or partitionings than the chosen one."""
     seen = {(picked.candidate.spec, picked.candidate.ordering)}
     few: list[Label] = []
@@ -490,7 +487,7 @@ def _sensitivity(
     given: Given, space: Space, labels: Sequence[Label], picked: Label, today: DeclaredLayout
 ) -> tuple[Sensitivity, ...]:
     """Return what other windows of the log, and half the sample, would choose among the best."""
-    few = [picked.candidate, *(item.candidate for item in _best_few(space, labels, picked))]
+    few = [picked.candidate, *(item.candidate for item in _best_few(labels, picked))]
     full = {label.candidate: label for label in space.label(few)}
     variants: list[tuple[str, Space]] = [
         (name, replace(space, demands=demands, present=present_readings(given.view, demands)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, permutations
 
 import numpy as np
 
-from reconciler.advisor.pto.cluster_size import cluster_sizes, fixed_sampling
+from reconciler.advisor.pto.cluster_size import cluster_sizes
 from reconciler.advisor.pto.column_use import Usage
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
@@ -35,24 +35,19 @@ def shortlisted(usage: Usage, pool: Pool) -> tuple[int, ...]:
     return tuple(use.field_id for use in uses if use.field_id in pool.columns)[:MOST_COLUMNS]
 
 
-def schemes(
-    usage: Usage,
-    pool: Pool,
-    top: int = TOP,
-    sizes: Mapping[tuple[int, ...], float] | None = None,
-) -> tuple[tuple[int, ...], ...]:
-    """Return the `top` subsets with the best mean of normalised cluster size, union of query
+def schemes(usage: Usage, pool: Pool) -> tuple[tuple[int, ...], ...]:
+    """Return the TOP subsets with the best mean of normalised cluster size, union of query
     frequencies, and selectivity (lines 7 to 11). () without a frequent column: bin-packing."""
     columns = shortlisted(usage, pool)
     if not columns:
         return ()
-    known = sizes or cluster_sizes(pool, columns, fixed_sampling)
+    known = cluster_sizes(pool, columns)
     every = list(known)
     frequency = np.array([usage.union_frequency(chosen) for chosen in every])
     selectivity = np.array([usage.mean_selectivity(chosen) for chosen in every])
     size = np.array([known[chosen] for chosen in every])
     score = (_normal(size) + _normal(frequency) + _normal(1.0 - selectivity)) / 3.0
-    best = sorted(range(len(every)), key=lambda i: (-score[i], len(every[i]), every[i]))[:top]
+    best = sorted(range(len(every)), key=lambda i: (-score[i], len(every[i]), every[i]))[:TOP]
     return tuple(every[i] for i in best)
 
 

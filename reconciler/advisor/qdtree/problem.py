@@ -155,10 +155,10 @@ class Problem:
         return float(self.cost[queries].sum())
 
 
-def problem_of(boxes: Boxes, weight: Float64, most_cuts: int = MOST_CUTS) -> Problem:
+def problem_of(boxes: Boxes, weight: Float64) -> Problem:
     """Return rows and queries by codes. weight: float64[rows]."""
     columns = len(boxes.columns)
-    each = max(2, most_cuts // max(columns, 1))
+    each = max(2, MOST_CUTS // max(columns, 1))
     places = tuple(thresholds(boxes, number, each) for number in range(columns))
     offset = np.cumsum([0, *(len(one) + 1 for one in places)])[:-1]
     found = [

@@ -84,7 +84,7 @@ def merged_whole(
     sizes = {field: _sum_known(known, starts) for field, known in taken.column_sizes.items()}
     each = records / row_groups_of(size, row_group_bytes)
     stored = stored_columns(view) if stored is None else stored
-    sizes |= _merged_sizes(view, stored, order, starts, records, each)
+    sizes |= _merged_sizes(stored, order, starts, records, each)
     table = simulated_files(view.files, records, size, columns, sizes, int(view.files.partition[0]))
     footers = stored.footer.of(row_groups_of(size, row_group_bytes).astype(np.float64))
     return TableView(
@@ -93,7 +93,7 @@ def merged_whole(
 
 
 def _merged_sizes(
-    view: TableView, stored: Stored, order: Int64, starts: Int64, records: Int64, each: Float64
+    stored: Stored, order: Int64, starts: Int64, records: Int64, each: Float64
 ) -> dict[int, Int64]:
     """Return the column bytes per merged file, for columns whose footers show how they are stored.
 

@@ -69,17 +69,6 @@ def missing(
     return Missing(of, share[:, file], possible[:, file], own)
 
 
-@dataclass(frozen=True)
-class Held:
-    """The classes that each slice may hold. Arrays [3, slices], by class.
-
-    rows: estimated; 0 if the class is not held, all rows if no other class is.
-    """
-
-    may: Bool
-    rows: Int64
-
-
 def counts(rows: Missing, order: Int64, weight: Float64, starts: Int64) -> Float64:
     """Return what slices of the rows in `order` have of each class, float64[4, 3, slices]: rows of
     the table, sampled rows, sampled rows whose file may hold it, and the sampled rows of it that
@@ -94,10 +83,14 @@ def counts(rows: Missing, order: Int64, weight: Float64, starts: Int64) -> Float
 
 def held(
     found: Float64, records: Int64, allowed: Bool | None = None, barred: Bool | None = None
-) -> Held:
-    """Return the classes that slices may hold. found: their `counts`; records: their rows of the
-    table; allowed: classes by the order of the rows (`between`), None if they are not in the
-    column's order; barred: bool[3, slices], classes that no row of the slice can have."""
+) -> Int64:
+    """Return the estimated rows of each class in the slices, int64[3, slices]: 0 if a slice does
+    not hold the class, all rows if it holds no other.
+
+    found: their `counts`; records: their rows of the table; allowed: classes by the order of the
+    rows (`between`), None if they are not in the column's order; barred: bool[3, slices], classes
+    that no row of the slice can have.
+    """
     weight, seen, possible, expected = found
     likely = (possible > 0) & (expected < TELLING) if allowed is None else allowed
     if barred is not None:
@@ -106,7 +99,7 @@ def held(
     others = np.stack([np.delete(may, wanted, axis=0).any(axis=0) for wanted in CLASSES])
     most = np.where(others, np.maximum(records - 1, 0), records)
     number = np.where(others, np.clip(np.rint(weight), 1, np.maximum(most, 1)), records)
-    return Held(may, np.where(may, number, 0).astype(np.int64))
+    return np.where(may, number, 0).astype(np.int64)
 
 
 def between(

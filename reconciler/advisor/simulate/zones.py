@@ -146,5 +146,5 @@ def _missing(
             column.missing, rows.order, rows.part, slices.starts, slices.ends,
             descending=direction == "desc",
         )  # fmt: skip
-    number = held(found, records, allowed, barred).rows
+    number = held(found, records, allowed, barred)
     return number[NULL], number[NAN]

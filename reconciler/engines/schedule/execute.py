@@ -112,6 +112,5 @@ def _results(run: Run, executors: Sequence[Executor[Any]]) -> tuple[ActionResult
     for one in executors:
         states |= vanished.again(run.table.errors, one.judge)
     return tuple(
-        ActionResult(key, states[key].validity, states[key].standing, states[key].why)
-        for key in run.request.action_ids
+        ActionResult(key, states[key].validity, states[key].why) for key in run.request.action_ids
     )

@@ -112,7 +112,7 @@ class Layouts:
             case Adopt(job):
                 return self._adopt(subject, job)
             case StopJob(job, why, message):
-                return self._stop_job(subject, given, job, why, message)
+                return self._stop_job(subject, job, why, message)
             case Settle(record, job):
                 return self.endings.settle(subject, record, job)
             case CreateAgain(record, factor):
@@ -165,9 +165,7 @@ class Layouts:
             self.writer.tell(subject, running, job=job_body(subject.status, record))
         return Result(due=(subject.now + BUSY).timestamp())
 
-    def _stop_job(
-        self, subject: Subject, given: LayoutInput, job: JobSeen, why: str, message: str
-    ) -> Result:
+    def _stop_job(self, subject: Subject, job: JobSeen, why: str, message: str) -> Result:
         if not self.runtime.held():
             return Result(due=(subject.now + BUSY).timestamp())
         self.runtime.api.event(subject.body, "StopsJob", f"Job {job.name}: {message}")

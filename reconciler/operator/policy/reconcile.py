@@ -119,7 +119,7 @@ class Policies:
             held_by=held_by,
             suspended=policy.spec.suspend,
             failure=None,
-            budgets=self._budgets(policy, layouts, now),
+            budgets=self._budgets(policy, now),
             reserved=_reserved(layouts),
             handled_request=(body["metadata"].get("annotations") or {}).get(REQUESTED_AT, ""),
         )
@@ -285,9 +285,7 @@ class Policies:
         for item in layouts:
             self.runtime.enqueue(Key(Work.LAYOUT, key.namespace, item["metadata"]["name"]), None)
 
-    def _budgets(
-        self, policy: TableLayoutPolicy, layouts: Iterable[Body], now: dt.datetime
-    ) -> tuple[BudgetState, ...]:
+    def _budgets(self, policy: TableLayoutPolicy, now: dt.datetime) -> tuple[BudgetState, ...]:
         """Return the budgets with what was spent, by the last read ledger; none if it is
         unreadable."""
         if not policy.spec.budgets:

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TextIO
 
 HIDDEN = "***"
 SHORTEST_SECRET = 4
@@ -89,9 +88,9 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def configure(level: str, stream: TextIO | None = None) -> None:
+def configure(level: str) -> None:
     """Configure this process's logs. From the watch layer only actionable lines are kept."""
-    handler = logging.StreamHandler(stream or sys.stdout)
+    handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]

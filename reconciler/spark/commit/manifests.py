@@ -38,7 +38,7 @@ def _then(spark: Any, first: Any, second: Any, returns: str) -> Any:
     return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(first, typed)
 
 
-def live_manifests(spark: Any, table: Any) -> dict[str, int]:
+def live_manifests(table: Any) -> dict[str, int]:
     """Return the bytes of each manifest of the current snapshot by its path."""
     snapshot = table.currentSnapshot()
     if snapshot is None:

@@ -82,8 +82,3 @@ def written(spark: Any, found: Any, wanted: Collection[str], location: str) -> l
         odd = found.where(f.col("key").rlike(ODD)).select("path")
         found = found.join(known, "name", "left_semi").select("path").unionByName(odd)
     return [row.path for row in found.select("path").distinct().collect()]
-
-
-def frozen(spark: Any, table: Any) -> Any:
-    """Return a copy of the table as it is now, which no commit changes."""
-    return stage.overridden(spark, table, {})

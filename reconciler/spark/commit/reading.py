@@ -71,7 +71,7 @@ class JavaManifests:
         delete_files.require_once(self.java, files)
 
     def partitioned_equality(self, snapshot_id: int) -> int:
-        return delete_files.partitioned_equality(self.spark, self.java, snapshot_id)
+        return delete_files.partitioned_equality(self.java, snapshot_id)
 
     def manifests(self, snapshot_id: int) -> dict[str, int]:
         listed = self.java.snapshot(snapshot_id).allManifests(self.java.io())
@@ -85,7 +85,7 @@ class JavaManifests:
         return {path: 0 if number == "null" else int(number) for path, _, number in found}
 
     def manifest_sizes(self) -> dict[str, int]:
-        return manifests.live_manifests(self.spark, self.java)
+        return manifests.live_manifests(self.java)
 
     def grouped(self, groups: int) -> Any:
         """Return a java.util.Map from each live data file to its group."""
@@ -131,7 +131,7 @@ class JavaManifests:
         return frozenset(int(row.partition_spec_id) for row in rows)
 
     def frozen(self) -> Any:
-        """Return an org.apache.iceberg.Table."""
+        """Return an org.apache.iceberg.Table, which no commit changes."""
         return stage.overridden(self.spark, self.java, {})
 
     def unneeded(self, before: Any) -> dict[str, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reconciler.engines import delete_file
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.spark.deletes import delete_scope
 from reconciler.spark.schedule import partitions, scan
@@ -42,14 +41,6 @@ def require_once(table: Any, files: Iterable[DeleteFile]) -> None:
         entries.setdefault(file.identity, []).append(file.entry)
     for identity in sorted(one for one, own in entries.items() if len(own) > 1):
         raise scan.listed_twice(table, identity[0], entries[identity])
-
-
-def dangling(
-    spark: Any, table: Any, snapshot_id: int, files: Sequence[DeleteFile]
-) -> list[DeleteFile]:
-    """Return those of the files that apply to no live data file of the snapshot."""
-    ages = scan.ages(spark, table, snapshot_id, {file.data_file for file in files})
-    return delete_file.dangling(files, ages)
 
 
 def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
@@ -94,7 +85,7 @@ def _number(text: str) -> int:
     return 0 if text == "null" else int(text)
 
 
-def partitioned_equality(spark: Any, table: Any, snapshot_id: int) -> int:
+def partitioned_equality(table: Any, snapshot_id: int) -> int:
     """Return the number of equality delete files of partitioned specs that the snapshot added; a
     spec that was removed since counts as partitioned."""
     specs = table.specs()

@@ -97,13 +97,13 @@ def _with_leaf(spark: Any, rows: Any, source: str, tree: Tree) -> tuple[Any, lis
     """Return the rows with the number of their leaf, and what those of a leaf are sorted by."""
     from pyspark.sql import functions as f
 
-    columns = _columns(spark, iceberg.load(spark, source), tree)
+    columns = _columns(iceberg.load(spark, source), tree)
     leaf = f.expr(leaf_text.leaf_text(tree, columns)).alias(LEAF)
     inner = [f.expr(one) for one in leaf_text.inner_texts(tree, columns, LEAF)]
     return rows.select("*", leaf), inner
 
 
-def _columns(spark: Any, table: Any, tree: Tree) -> dict[int, tuple[str, str]]:
+def _columns(table: Any, tree: Tree) -> dict[int, tuple[str, str]]:
     """Return SQL and type of the columns of a tree, by field id."""
     schema = table.schema()
     return {

@@ -19,8 +19,6 @@ from reconciler.engines.commit.metadata import UNSORTED
 from reconciler.spark.session import iceberg
 from reconciler.table.schema import UNKNOWN_TO_SPARK
 
-LINEAGE = ("_row_id", "_last_updated_sequence_number")
-LINEAGE_VERSION = 3
 DEFAULTS = ("initial-default", "write-default")
 """Of a column, in the JSON of a schema."""
 WHOLE_FILE = 1 << 40

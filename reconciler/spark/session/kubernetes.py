@@ -83,11 +83,8 @@ def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address and not address.startswith("[") else address
 
 
-def kubernetes_conf(
-    pod: DriverPod, engine: Engine, jobs: Jobs, template: str, token: str = TOKEN_DIRECTORY
-) -> dict[str, str]:
-    """Return the settings of the session. template: path of the executors' pod template; token:
-    directory.
+def kubernetes_conf(pod: DriverPod, engine: Engine, jobs: Jobs, template: str) -> dict[str, str]:
+    """Return the settings of the session. template: path of the executors' pod template.
 
     Raises UserError for settings of the catalog's sparkConf that are not allowed.
     """
@@ -103,19 +100,19 @@ def kubernetes_conf(
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         **_overhead(pod, engine, jobs),
         **jobs.spark_conf,
-        **_identity(pod, token),
+        **_identity(pod),
         **_addresses(pod),
         **_sizes(pod, engine),
         **_executors(pod, template),
     }
 
 
-def _identity(pod: DriverPod, token: str) -> dict[str, str]:
+def _identity(pod: DriverPod) -> dict[str, str]:
     return {
         "spark.master": f"k8s://https://{pod.server}",
         "spark.kubernetes.namespace": pod.namespace,
-        "spark.kubernetes.authenticate.caCertFile": f"{token}/ca.crt",
-        "spark.kubernetes.authenticate.oauthTokenFile": f"{token}/token",
+        "spark.kubernetes.authenticate.caCertFile": f"{TOKEN_DIRECTORY}/ca.crt",
+        "spark.kubernetes.authenticate.oauthTokenFile": f"{TOKEN_DIRECTORY}/token",
         "spark.kubernetes.driver.pod.name": pod.name,
         "spark.kubernetes.driver.connectionTimeout": str(PATIENCE_MS),
         "spark.kubernetes.driver.requestTimeout": str(PATIENCE_MS),
