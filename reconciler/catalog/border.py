@@ -32,7 +32,7 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from reconciler.api import served_properties as served
-from reconciler.catalog import bounds
+from reconciler.catalog import blob_types, bounds
 from reconciler.catalog.reached import reached
 from reconciler.errors import UnsupportedError
 
@@ -118,6 +118,8 @@ def _bounded_metadata(input_file: InputFile, encoding: str = "utf-8") -> TableMe
         text = bounds.metadata_json(
             stream, location.endswith(".gz.metadata.json"), f'the metadata file "{location}"'
         )
+    if blob_types.NAMED in text:
+        blob_types.accept_any()
     return TableMetadataUtil.parse_raw(text.decode(encoding))
 
 

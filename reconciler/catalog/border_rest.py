@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import RestCatalog, TableResponse
 from pyiceberg.catalog.rest import auth as rest_auth
 from pyiceberg.io import FileIO
-from pyiceberg.table import StagedTable, Table
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
 
 from reconciler.api import served_properties as served
-from reconciler.catalog import answers
+from reconciler.catalog import answers, blob_types
 from reconciler.catalog.border import file_io, permitted, refuse
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog.rest import TableResponse
     from pyiceberg.typedef import Identifier
 
 AUTHORIZED_BY = ("auth", "token", "credential")
@@ -114,4 +113,5 @@ def _guarded_auth_manager(class_or_name: str, config: dict[str, Any]) -> Any:
 
 
 answers.bound_answers()
+blob_types.accept_any(TableResponse, CommitTableResponse)
 rest_auth.AuthManagerFactory.create = staticmethod(_guarded_auth_manager)  # type: ignore[method-assign]

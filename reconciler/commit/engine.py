@@ -41,6 +41,7 @@ from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
 from reconciler.rewrite.witness import Seen, Work, witnessed
 from reconciler.rewrite.witness import Table as Shape
+from reconciler.table.paths import is_local
 
 T = TypeVar("T")
 FREE_SHARE = 0.5
@@ -70,7 +71,14 @@ class LocalBackend:
         return None
 
     def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> EngineTable:
-        return EngineTable(LiveTable(catalog, identifier), self._cache)
+        """Return the table. Raises UnsupportedError if the catalog's server has its files opened by
+        other code than Arrow's, as one does that signs requests."""
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
+        table = EngineTable(LiveTable(catalog, identifier), self._cache)
+        if not is_local(table.location()) and not isinstance(table.table.io, PyArrowFileIO):
+            raise _needs_spark(table.shown, f"files are opened by {type(table.table.io).__name__}")
+        return table
 
     def copies(self, catalog: CatalogConfig, table: tuple[str, ...], name: str) -> backend.Copies:
         raise _needs_spark(".".join((catalog.name, *table)), f"{name} is a copy of its rows")

@@ -16,10 +16,12 @@ import yaml
 from reconciler.api.choices import EngineType
 from reconciler.catalog import s3_uploads
 from reconciler.catalog.load import connect
+from reconciler.commit.table import LiveTable
+from reconciler.errors import UnsupportedError
 from reconciler.loop import engines
 from reconciler.loop.engines import Place
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.step import CONVERGED, run_until_converged
+from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.state.state import StateStore
 from tests.loop.conftest import rows_of
 from tests.loop.test_local_engine import UNRECORDED
@@ -180,3 +182,20 @@ def test_which_stores_the_local_engine_writes_to(monkeypatch: pytest.MonkeyPatch
     assert not refused(Place("sql", "", "py-io-impl"), [here])
     monkeypatch.setattr(s3_uploads, "is_installed", lambda: False)
     assert refused(Place("rest", ""), [on_s3])
+
+
+def test_files_that_something_else_than_arrow_opens_are_left_to_spark(
+    s3_rest_server: RestServer, s3_store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a server that signs requests, which only its answer says."""
+    config = s3_catalog(s3_rest_server, s3_store, CATALOG)
+    table_on(config, "signed")
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.engine = EngineType.LOCAL
+    step = step_of(config, "signed", **DECLARED)
+    proposal = step.propose(actor)
+    monkeypatch.setattr(LiveTable, "io", object())
+    before = s3_store.listing(f"s3://{BUCKET}")
+    with pytest.raises(UnsupportedError):
+        run_step(step, actor, EVERYTHING, quiet, never, proposal)
+    assert s3_store.listing(f"s3://{BUCKET}") == before
