@@ -20,7 +20,7 @@ from reconciler.commit.manifest import ADDED, DELETED, EQUALITY_DELETES
 from reconciler.commit.request import Accepted, Denied, Invalid, LostRace, Unsent
 from reconciler.commit.request import Answer as Found
 from reconciler.commit.sending import Sent, sent_once
-from reconciler.commit.snapshot import Change, Made, Names, Producer
+from reconciler.commit.snapshot import Change, Made, Missing, Names, Producer
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import ACCEPTED, Answer, Kind
 from reconciler.engines.backend import Guard
@@ -225,7 +225,7 @@ class Prepared:
             self.sent = sent_once(table, change, self.names, self.make)
             return answer_of(self.sent.answer)
         except Exception as error:
-            return Answer(Kind.UNSENT, first_line(error), error, cannot_arrive=True)
+            return not_sent(error)
 
     def unwanted(self) -> tuple[str, ...]:
         """Return the metadata files that it wrote and that its snapshot does not need: none of them
@@ -235,11 +235,18 @@ class Prepared:
         return self.sent.written
 
 
+def not_sent(error: Exception) -> Answer:
+    """Return the answer of a commit that ended before its request left: the table is not as the
+    commit needs it, or the storage or the database failed."""
+    kind = Kind.UNSENT if isinstance(error, Missing | UnsupportedError) else Kind.FAILED
+    return Answer(kind, first_line(error), error, cannot_arrive=True)
+
+
 def answer_of(found: Found) -> Answer:
     if isinstance(found, Accepted):
         return ACCEPTED
     if isinstance(found, Unsent):
-        return Answer(Kind.REFUSED, first_line(found.error), found.error, cannot_arrive=True)
+        return not_sent(found.error)
     kinds = {LostRace: Kind.LOST_RACE, Denied: Kind.DENIED, Invalid: Kind.INVALID}
     kind = kinds.get(type(found), Kind.UNKNOWN)
     return Answer(kind, found.why, cannot_arrive=kind is not Kind.UNKNOWN)

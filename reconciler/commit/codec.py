@@ -318,8 +318,29 @@ def writer(node: Any) -> Writer:
     if kind == "array":
         return _write_items(writer(node["items"]))
     if kind == "fixed":
-        return lambda out, value: out.extend(value)
+        decimal = node.get("logicalType") == "decimal"
+        return _write_decimal(node["size"]) if decimal else _write_fixed(node["size"])
     return _WRITERS[kind]
+
+
+def _write_fixed(size: int) -> Writer:
+    def write(out: bytearray, value: bytes) -> None:
+        if len(value) != size:
+            raise ValueError(f"a value has {len(value)} bytes, of a type of {size}")
+        out += value
+
+    return write
+
+
+def _write_decimal(size: int) -> Writer:
+    """A type that was widened since has more bytes than a value written before."""
+
+    def write(out: bytearray, value: bytes) -> None:
+        if len(value) != size:
+            value = int.from_bytes(value, "big", signed=True).to_bytes(size, "big", signed=True)
+        out += value
+
+    return write
 
 
 def _write_bytes(out: bytearray, value: bytes) -> None:

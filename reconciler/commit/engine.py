@@ -24,7 +24,7 @@ from reconciler.commit.table import LiveTable
 from reconciler.engines import backend
 from reconciler.engines.choice import Machine
 from reconciler.engines.delete_file import DeleteFile
-from reconciler.engines.local.pool import Cancelled, Limit, OutOfMemory, Pool
+from reconciler.engines.local.pool import Cancelled, Killed, Limit, OutOfMemory, Pool
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
@@ -109,6 +109,8 @@ class LocalBackend:
             return self._in_process(attempt, given, carried_out, plan)
         except OutOfMemory:
             self._say(f"{name}: it took too much memory, and is done again with rows on disk")
+        except Killed as error:  # by the system for memory, for one; nobody says why
+            self._say(f"{name}: {error}; it is done again with rows on disk")
         less = replace(given, memory_bytes=given.memory_bytes // SMALLER, threads=1)
         again = functools.partial(carried_out, attempt="1")
         try:

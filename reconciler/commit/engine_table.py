@@ -21,6 +21,7 @@ from reconciler.commit.operations import Commit
 from reconciler.commit.table import LiveTable
 from reconciler.engines import backend
 from reconciler.engines.backend import PartitionField
+from reconciler.engines.commit import locations
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.manifests import Content, Tasks
 from reconciler.engines.snapshots import SnapshotInfo
@@ -135,9 +136,8 @@ class EngineTable(Table):
         return reachable.reached(self.table)
 
     def unneeded(self, before: Any) -> dict[str, int]:
-        return reachable.unneeded(
-            self.table, cast(reachable.Reached, before), reachable.reached(self.table)
-        )
+        kept, roots = cast(reachable.Reached, before), locations.roots(self)
+        return reachable.unneeded(self.table, kept, reachable.reached(self.table), roots)
 
     def mentioned(self, paths: Collection[str]) -> list[str]:
         self._needs_spark("orphans")

@@ -72,6 +72,13 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
             details=("Nothing half-written is in the table.",),
             do="run the command again; see the system's log for who ended it",
         )
+    if type(error).__module__.startswith("sqlalchemy."):
+        return UnavailableError(
+            f"could not {doing}: the catalog's database did not carry a statement out",
+            said=(failures.said(error),),
+            details=("Nothing of this step was committed.",),
+            do="run the command again when the database answers",
+        )
     if _has(error, FULL):
         return UnavailableError(
             f"could not {doing}: no space left on the device",

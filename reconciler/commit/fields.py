@@ -167,11 +167,12 @@ def entry_schema(version: int, partition: Sequence[PartitionField]) -> str:
 
 @cache
 def _entry_schema(version: int, partition: tuple[PartitionField, ...]) -> str:
+    known: set[str] = set()
     held = {
         "type": "record", "name": "r102",
         "fields": [
-            {**_named(one.name), "type": ["null", avro_type(one.type)], "default": None,
-             "field-id": one.field_id}
+            {**_named(one.name), "type": ["null", _defined_once(avro_type(one.type), known)],
+             "default": None, "field-id": one.field_id}
             for one in partition
         ],
     }  # fmt: skip
@@ -192,6 +193,17 @@ def _entry_schema(version: int, partition: tuple[PartitionField, ...]) -> str:
     file = {"type": "record", "name": "r2", "fields": files}
     head.append({"name": "data_file", "type": file, "field-id": DATA_FILE})
     return _text({"type": "record", "name": "manifest_entry", "fields": head})
+
+
+def _defined_once(kind: Any, known: set[str]) -> Any:
+    """Return a type, by its name alone where the schema has defined it before, as Avro asks."""
+    if not isinstance(kind, dict) or "name" not in kind:
+        return kind
+    name = str(kind["name"])
+    if name in known:
+        return name
+    known.add(name)
+    return kind
 
 
 def list_schema(version: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.commit.manifest import schema_of
-from reconciler.commit.metadata import ids_of
+from reconciler.commit.metadata import ids_of, latest_ms
 from reconciler.commit.table import LiveTable, Snapshot, State
 from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.plan.actions.set_sort_order import sort_term
@@ -87,9 +87,7 @@ class History:
 
     def latest_ms(self) -> int:
         """Return the newest time in the metadata, in epoch milliseconds."""
-        log = self.state.metadata.get("snapshot-log") or ()
-        times = [int(entry["timestamp-ms"]) for entry in log[-1:]]
-        return max([int(self.state.metadata["last-updated-ms"]), *times])
+        return latest_ms(self.state.metadata)
 
     def schema(self) -> dict[str, Any]:
         return dict(schema_of(self.state.metadata))

@@ -29,7 +29,9 @@ class InvalidUpdate(ValueError):
 def applied(
     base: Document, updates: Iterable[Update], location: str, now_ms: int
 ) -> dict[str, Any]:
-    """Return the metadata after the updates. location: of the base's metadata file."""
+    """Return the metadata after the updates. location: of the base's metadata file. now_ms: a time
+    before the base's own counts as that, since readers refuse a log that goes back in time."""
+    now_ms = max(now_ms, latest_ms(base))
     made = dict(base)
     made.pop("last-updated-ms", None)
     removed = False
@@ -46,6 +48,12 @@ def applied(
     if int(made["format-version"]) == 1:
         _as_version_1(made)
     return made
+
+
+def latest_ms(metadata: Document) -> int:
+    """Return the latest time that metadata names as a time of its own change."""
+    log = metadata.get("snapshot-log") or ()
+    return max([int(metadata["last-updated-ms"]), *(int(one["timestamp-ms"]) for one in log[-1:])])
 
 
 def _add_snapshot(made: dict[str, Any], update: Update, now_ms: int) -> None:

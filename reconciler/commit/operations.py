@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from reconciler.commit import changes
-from reconciler.commit.backend import Prepared, Table
+from reconciler.commit.backend import Prepared, Table, not_sent
 from reconciler.commit.metadata import MAIN
 from reconciler.commit.rewriting import rewritten
 from reconciler.commit.snapshot import Change, Made, Names, Producer
-from reconciler.engines.answers import Answer, Kind
+from reconciler.engines.answers import Answer
 from reconciler.engines.backend import Guard
 from reconciler.engines.commit.operations import (
     Mark,
@@ -23,7 +23,6 @@ from reconciler.engines.commit.operations import (
     RewriteFiles,
     RowDelta,
 )
-from reconciler.errors import first_line
 
 Make = Callable[[Producer], Made]
 """Writes the snapshot of a change."""
@@ -54,7 +53,7 @@ class Commit:
             self._table.refresh()
             change, make = change_of(self._table, operation)
         except Exception as error:
-            return Answer(Kind.UNSENT, first_line(error), error, cannot_arrive=True)
+            return not_sent(error)
         change = replace(change, branch=self._branch)
         self._prepared = Prepared(self._table, change, self._names, self.base, make)
         return self._prepared.send(summary, guard)

@@ -31,11 +31,11 @@ class Summary:
 
     def __init__(self, partition: Sequence[PartitionField]) -> None:
         self._partition = partition
-        self._seen: dict[tuple[Any, ...], Mapping[int, Any]] = {}
+        self._seen: dict[tuple[str, ...], Mapping[int, Any]] = {}
 
     def update(self, values: Mapping[int, Any]) -> None:
         """Count the partition of one file, by field id."""
-        self._seen[tuple(values.values())] = values
+        self._seen[key(values)] = values
 
     def fields(self) -> list[dict[int, Any]]:
         """Return the summary of each field of the spec, by the field ids of a manifest list."""

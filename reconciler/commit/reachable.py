@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from reconciler.catalog.listing import Resolver
 from reconciler.commit import fields
 from reconciler.commit.manifest import DELETED, ManifestFile
 from reconciler.commit.table import LiveTable
+from reconciler.table.orphans import Candidates, Listed
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class Reached:
     """Manifest lists."""
     manifests: Mapping[str, ManifestFile]
     """Manifests by path."""
+    statistics: Mapping[str, int]
+    """Bytes of statistics files by path."""
 
 
 def reached(table: LiveTable) -> Reached:
@@ -28,25 +32,37 @@ def reached(table: LiveTable) -> Reached:
         for snapshot_id in snapshots
         for one in table.manifests(snapshot_id)
     }
-    return Reached(frozenset(str(one["manifest-list"]) for one in snapshots.values()), found)
+    statistics = {
+        str(one["statistics-path"]): int(one.get("file-size-in-bytes", -1))
+        for kind in ("statistics", "partition-statistics")
+        for one in table.state.metadata.get(kind) or ()
+    }
+    lists = frozenset(str(one["manifest-list"]) for one in snapshots.values())
+    return Reached(lists, found, statistics)
 
 
-def unneeded(table: LiveTable, before: Reached, after: Reached) -> dict[str, int]:
+def unneeded(
+    table: LiveTable, before: Reached, after: Reached, roots: Collection[str]
+) -> dict[str, int]:
     """Return the files that `before` refers to and `after` does not: bytes by path, -1 where no
     metadata holds them.
 
     A file that was live in an expired snapshot is an entry of a manifest of that snapshot. It is
-    needed if that manifest is, or if another one that is needed has it.
+    needed if that manifest is, or if another one that is needed has it. A path that may mean a
+    needed file, in another spelling or through a link, is not named. roots: locations that the
+    table's files lie below.
     """
     gone = [one for path, one in before.manifests.items() if path not in after.manifests]
     found = dict.fromkeys(before.lists - after.lists, -1)
-    if not gone:
-        return found
-    kept = _live(table, after.manifests.values())
-    content = {
-        path: size for path, size in _live(table, gone).items() if path not in kept
-    }  # fmt: skip
-    return {**found, **{str(m[fields.M_PATH]): int(m[fields.M_LENGTH]) for m in gone}, **content}
+    found |= {k: v for k, v in before.statistics.items() if k not in after.statistics}
+    needed = {*after.lists, *after.manifests, *after.statistics}
+    if gone:
+        found |= {str(m[fields.M_PATH]): int(m[fields.M_LENGTH]) for m in gone}
+        found |= _live(table, gone)
+        needed |= _live(table, after.manifests.values()).keys()
+    left = Candidates([Listed(path, size, 0) for path, size in found.items()], *roots)
+    Resolver().strike(left, needed)
+    return {file.path: file.size for file in left.oldest()}
 
 
 def _live(table: LiveTable, manifests: Iterable[ManifestFile]) -> dict[str, int]:

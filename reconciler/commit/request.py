@@ -138,9 +138,20 @@ def _to_sql(table: LiveTable, request: Request) -> Answer:
     if isinstance(answer, Accepted):
         for old in metadata.removed_files(base.metadata, made):
             table.delete(old)
-    elif not isinstance(answer, Unknown):
+    elif not isinstance(answer, Unknown) and not _may_be_named(table, path):
         table.delete(path)
     return answer
+
+
+def _may_be_named(table: LiveTable, path: str) -> bool:
+    """Whether the catalog, or the log of the present metadata, may name the metadata file: the
+    statement may have arrived twice, and the second time found the table changed by the first."""
+    try:
+        state = table.refresh()
+    except Exception:
+        return True
+    log = state.metadata.get("metadata-log") or ()
+    return path in (state.location, *(str(one["metadata-file"]) for one in log))
 
 
 def _encoded(path: str, made: Any) -> bytes:
@@ -227,7 +238,7 @@ def _answered(post: Callable[[], Accepted]) -> Answer:
         return LostRace(first_line(error))
     except (known.ForbiddenError, known.UnauthorizedError) as error:
         return Denied(first_line(error))
-    except (known.NoSuchTableError, known.BadRequestError, known.ValidationError) as error:
+    except (known.NoSuchTableError, known.BadRequestError) as error:
         return Invalid(first_line(error))
     except Exception as error:
         return Unknown(first_line(error) or type(error).__name__)

@@ -14,6 +14,8 @@ class Kind(StrEnum):
     UNSENT = "unsent"
     """The content of the commit was found wrong before anything was sent: what it removes is not
     there any more."""
+    FAILED = "failed"
+    """The storage or the database failed before the request left: nothing of it can arrive."""
     REFUSED = "refused"
     """A check of ours or of the library refused it, and nothing of it can arrive."""
     LOST_RACE = "lost race"
@@ -21,7 +23,7 @@ class Kind(StrEnum):
     DENIED = "denied"
     """The catalog lets this user commit nothing."""
     INVALID = "invalid"
-    """The library does not make such a snapshot; nothing was sent."""
+    """The library, or the catalog, finds the commit wrong, whatever the table's state is."""
     UNKNOWN = "unknown"
     """It may have arrived, or may arrive yet."""
     LOST = "lost"
@@ -37,7 +39,7 @@ class Answer:
     why: str = ""
     """What the catalog or the library said, one line, "" if it was accepted."""
     error: Exception | None = None
-    """What was raised, None if it was accepted."""
+    """What was raised, None if nothing was: the catalog's own answer may be all there is."""
     cannot_arrive: bool = False
     """Whether nothing of it can be in the table later, unless it arrived twice."""
 

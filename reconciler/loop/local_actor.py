@@ -20,7 +20,7 @@ from reconciler.api.choices import EngineType
 from reconciler.catalog.properties import spark_conf
 from reconciler.engines.choice import Chosen
 from reconciler.errors import ReconcilerError
-from reconciler.loop.engines import Place, asked_engine, engine_for
+from reconciler.loop.engines import Place, asked_engine, engine_for, require_engine
 from reconciler.loop.propose import PlanOnTable
 from reconciler.loop.reader import RUN_TIMES, Reader, ratios, rho_key
 from reconciler.plan.budget import Spent
@@ -131,9 +131,10 @@ class LocalActor(Reader):
         from reconciler.engines.schedule.execute import resume
 
         target = step.target
-        engine = self.engine_of(step, observation, ()).engine
+        chosen = self.engine_of(step, observation, ())
+        require_engine(chosen, observation.name)
         with self._backend(
-            engine, target.catalog, target.identifier[-1], observation.location, on_event
+            chosen.engine, target.catalog, target.identifier[-1], observation.location, on_event
         ) as backend:
             return resume(
                 target.catalog, target.identifier, backend, self.store, self.store.lease(), on_event

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from reconciler.commit import updates
-from reconciler.commit.reachable import reached, unneeded
+from reconciler.commit.reachable import Reached, reached, unneeded
 from reconciler.commit.request import Accepted, Request, requirements, send
 from reconciler.commit.sending import commit
 from reconciler.commit.snapshot import Names
 from reconciler.commit.table import LiveTable
 from tests.commit.test_requests import Table, merged
+
+ROOTS = ("file:///nowhere",)
 
 
 @pytest.fixture
@@ -36,11 +38,11 @@ def test_replaced_files_go_with_the_last_snapshot_that_has_them(table: Table) ->
     before = reached(live)
     first, second, third, head = live.state.snapshots
     expire(live, first, second)
-    gone = unneeded(live, before, reached(live))
+    gone = unneeded(live, before, reached(live), ROOTS)
     assert not old & gone.keys()  # the third snapshot has them
     assert {path for path in gone if "snap-" in path} == before.lists - reached(live).lists
     expire(live, third)
-    gone = unneeded(live, before, reached(live))
+    gone = unneeded(live, before, reached(live), ROOTS)
     assert old <= gone.keys()
     for path, size in gone.items():
         place = Path(path.removeprefix("file://"))
@@ -63,10 +65,35 @@ def test_a_branch_keeps_what_it_has(table: Table) -> None:
     live.refresh()
     before = reached(live)
     expire(live, *[one for one in live.state.snapshots if one not in (last, live.state.head())])
-    assert not old & unneeded(live, before, reached(live)).keys()
+    assert not old & unneeded(live, before, reached(live), ROOTS).keys()
     assert table.rows() == [0, 1, 2]
 
 
 def test_nothing_goes_where_nothing_expired(table: Table) -> None:
     live = table.live()
-    assert unneeded(live, reached(live), reached(live)) == {}
+    assert unneeded(live, reached(live), reached(live), ROOTS) == {}
+
+
+def test_a_file_that_the_head_has_in_another_spelling_stays(table: Table) -> None:
+    live = table.live()
+    before = reached(live)
+    paths = [path for path in _content(live) if path.endswith(".parquet")]
+    other = Reached(frozenset(), {}, {})
+    respelled = {f"file:{path.removeprefix('file://')}": -1 for path in paths}
+    after = Reached(frozenset(respelled), {}, {})
+    root = (str(live.state.metadata["location"]),)
+    assert set(paths) <= unneeded(live, before, other, root).keys()
+    assert not set(paths) & unneeded(live, before, after, root).keys()
+
+
+def test_statistics_go_with_the_last_snapshot_that_lists_them(table: Table) -> None:
+    live = table.live()
+    before = reached(live)
+    held = Reached(before.lists, before.manifests, {"file:///s/a.stats": 9, "file:///s/b.stats": 7})
+    kept = Reached(before.lists, before.manifests, {"file:///s/b.stats": 7})
+    assert unneeded(live, held, kept, ROOTS) == {"file:///s/a.stats": 9}
+
+
+def _content(live: LiveTable) -> list[str]:
+    manifests = live.manifests(live.state.head())
+    return [entry.file.path for entries in live.entries(manifests) for entry in entries]

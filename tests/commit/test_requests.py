@@ -117,6 +117,40 @@ def test_a_request_that_is_sent_twice_holds_once(table: Table) -> None:
     assert len(live.state.metadata["metadata-log"]) == 4
 
 
+def test_a_statement_that_a_proxy_repeats_leaves_the_metadata_that_it_committed(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first arrival is accepted, and the second one's answer is all that the sender gets."""
+    live = table.live()
+    swapped = request._swapped
+
+    def twice(*parts: Any) -> Any:
+        assert isinstance(swapped(*parts), Accepted)
+        return swapped(*parts)
+
+    monkeypatch.setattr(request, "_swapped", twice)
+    updates = [{"action": "set-properties", "updates": {"a": "b"}}]
+    asked = Request(live.state, updates, request.requirements(live.state), "one")
+    assert isinstance(request.send(live, asked), LostRace)
+    assert table.rows() == [0, 1, 2]
+    assert table.catalog.load_table("jobs.t").properties["a"] == "b"
+
+
+def test_a_clock_that_is_late_writes_no_time_before_the_last_one(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java refuses metadata whose log has a later time than the metadata itself."""
+    live = table.live()
+    last = int(live.state.metadata["last-updated-ms"])
+    monkeypatch.setattr(request.time, "time", lambda: last / 1000 - 3_600)
+    updates = [{"action": "set-properties", "updates": {"a": "b"}}]
+    asked = Request(live.state, updates, request.requirements(live.state), "one")
+    assert isinstance(request.send(live, asked), Accepted)
+    made = live.refresh().metadata
+    times = [one["timestamp-ms"] for one in made["metadata-log"]]
+    assert made["last-updated-ms"] >= max(times)
+
+
 def test_of_many_requests_for_one_state_one_is_accepted(table: Table) -> None:
     sides = [table.live() for _ in range(6)]
     answers: list[Any] = []

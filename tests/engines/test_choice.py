@@ -44,7 +44,7 @@ def test_what_is_too_large_goes_to_spark(needs: Needs) -> None:
 
 
 def test_files_of_another_store_need_space_for_their_copies() -> None:
-    needs = replace(SMALL, group_bytes=4 * GIB)
+    needs = replace(SMALL, group_bytes=2 * GIB)
     assert choose(EngineType.AUTO, needs, LAPTOP).engine is EngineType.LOCAL
     assert choose(EngineType.AUTO, replace(needs, remote=True), LAPTOP).engine is EngineType.SPARK
 

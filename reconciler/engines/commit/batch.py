@@ -244,9 +244,9 @@ def _refused(run: Run, intent: Intent, sent: commit.Refused, parts: Sequence[Par
         raise audit_failed(run.shown, sent.why)
     if sent.invalid:
         raise InternalError(
-            f"Iceberg's library does not make the snapshot of a commit to {run.shown}",
+            f"a commit to {run.shown} was found invalid",
             said=(sent.why,),
-            details=("Nothing was sent to the catalog; what was written was removed.",),
+            details=("Nothing of it is in the table; what was written was removed.",),
             do="keep the plan and report it as a bug; no row of the table was changed",
         )
     if sent.fenced:

@@ -60,12 +60,13 @@ class Refused:
     audit: bool = False
     """Whether the policy's check refused it."""
     invalid: bool = False
-    """Whether the library does not make such a snapshot."""
+    """Whether the library, or the catalog, finds the commit wrong, whatever the table's state."""
 
     @property
     def final(self) -> bool:
         """Whether sending the same again would be refused again."""
-        return self.conflict or self.denied or self.fenced or self.invalid or bool(self.live)
+        known = self.conflict or self.denied or self.fenced or self.invalid or bool(self.live)
+        return known or self.unwritable is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +268,11 @@ def _classify(answer: Answer, guard: Guard) -> Refused | Unknown:
         return Refused(why, conflict=False, denied=True)
     if answer.kind is Kind.INVALID:
         return Refused(why, conflict=False, invalid=True)
+    full = answer.error is not None and guard.table.errors.is_unwritable(answer.error)
+    unwritable = answer.error if full else None
+    if answer.kind is Kind.FAILED:
+        return Refused(why, conflict=False, unwritable=unwritable)
     if answer.kind is Kind.UNKNOWN:
-        full = answer.error is not None and guard.table.errors.is_unwritable(answer.error)
-        unwritable = answer.error if full else None
         return Unknown(why, lost=False, asserted=guard.asserted, unwritable=unwritable)
     lost_race = answer.kind is Kind.LOST_RACE
     why = guard.refusal or ("" if lost_race else guard.explain()) or why

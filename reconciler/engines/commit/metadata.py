@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from reconciler.engines.answers import Answer, Kind
 from reconciler.engines.backend import MetadataChange, Table
 from reconciler.engines.commit import commit
-from reconciler.errors import UnavailableError, UnknownCommitError
+from reconciler.errors import UnavailableError, UnknownCommitError, UserError
 from reconciler.plan.actions.set_sort_order import has_order
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.ordering import Ordering
@@ -85,8 +85,16 @@ def _is_final(table: Table, answer: Answer) -> bool:
 
 
 def _refused(table: Table, answer: Answer) -> Exception:
-    assert answer.error is not None  # only what was accepted has none
-    return commit.denied(table.shown, answer.why) if answer.kind is Kind.DENIED else answer.error
+    if answer.kind is Kind.DENIED:
+        return commit.denied(table.shown, answer.why)
+    if answer.error is not None:
+        return table.errors.translate(answer.error, f"change the metadata of {table.shown}")
+    return UserError(
+        f"the catalog refuses a change of the metadata of {table.shown}",
+        said=(answer.why,),
+        details=("Nothing was changed.",),
+        do="see why in the catalog's log; the plan can be made again",
+    )
 
 
 def _unknown(table: Table, detail: str, *said: str) -> UnknownCommitError:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator
 
 from reconciler.engines.backend import Table
 from reconciler.engines.commit import metadata
-from reconciler.errors import ReconcilerError, first_line
 from reconciler.format import plural
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.table.statistics import Ancestor, Document, lost_by_expiry, true_of_head
@@ -42,16 +41,20 @@ def _list_under(table: Table, snapshot_id: int, found: Document, say: Say) -> No
     """Nothing depends on it but the plans of engines: a refusal is said, and ends nothing."""
 
     def judge(facts: object) -> ActionState:
-        if table.snapshot(snapshot_id) is None:
-            return ActionState(Validity.LOST, why="the snapshot is gone")
-        done = snapshot_id in table.statistics()
-        return ActionState(Validity.DONE if done else Validity.PENDING)
+        listed = table.statistics()
+        if snapshot_id in listed:
+            return ActionState(Validity.DONE)
+        there = table.snapshot(snapshot_id) is not None and int(found["snapshot-id"]) in listed
+        return ActionState(Validity.PENDING if there else Validity.LOST)
 
     fields = {field for blob in found.get("blob-metadata") or () for field in blob["fields"]}
     columns = plural(len(fields), "column")
     try:
-        metadata.apply(table, judge, lambda: table.with_statistics(snapshot_id, found))
-    except ReconcilerError as error:
-        say(f"statistics of {columns} not carried on: {first_line(error)}")
-    else:
+        state, _ = metadata.apply(table, judge, lambda: table.with_statistics(snapshot_id, found))
+    except Exception as error:
+        if table.errors.lost(error):
+            raise
+        say(f"statistics of {columns} not carried on: {table.errors.message(error)}")
+        return
+    if state.validity is Validity.PENDING:  # until now
         say(f"statistics of {columns} carried on")

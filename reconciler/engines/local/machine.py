@@ -33,6 +33,14 @@ def _quota() -> int | None:
     return None if quota == "max" else max(1, int(quota) // int(period))
 
 
+def _reclaimable() -> int:
+    """Return the bytes of files that the container's memory holds and the system gives up when
+    memory is asked for."""
+    lines = (GROUP / "memory.stat").read_text().splitlines()
+    found = [line.split() for line in lines]
+    return sum(int(words[1]) for words in found if words[:1] == ["inactive_file"])
+
+
 def available_bytes() -> int:
     """Return the bytes that this process and others may still allocate, of the machine or of its
     control group."""
@@ -44,7 +52,8 @@ def available_bytes() -> int:
     try:
         most = (GROUP / "memory.max").read_text().strip()
         if most != "max":
-            limits.append(int(most) - int((GROUP / "memory.current").read_text()))
+            used = int((GROUP / "memory.current").read_text()) - _reclaimable()
+            limits.append(int(most) - max(0, used))
     except OSError:  # no control group of version 2
         pass
     return min(limits)

@@ -42,7 +42,7 @@ class Killed(Exception):
 
 
 class OutOfMemory(Killed):
-    """The process took more memory than it may, or was killed as the system does for memory."""
+    """The process took more memory than it may."""
 
 
 class Cancelled(Exception):
@@ -107,12 +107,12 @@ class Pool:
         work: a function of a module, and arguments that can be pickled. Raises Cancelled, Killed.
         """
         with self._slot(stopping), self._scratch() as scratch, self._connected() as connection:
-            process = connection.recv()
+            process = _begun(connection, (str(scratch), packed((work, arguments))))
             try:
-                connection.send((str(scratch), packed((work, arguments))))
                 answer = _awaited(connection, process, limit, stopping)
-            finally:
+            except BaseException:
                 _end(process)
+                raise
         if isinstance(answer, Raised):
             raise answer.error
         return answer.value  # type: ignore[no-any-return]
@@ -145,8 +145,11 @@ class Pool:
             yield made
 
     def _started(self) -> Path:
-        """Return the pool's directory; start the server at the first call."""
+        """Return the pool's directory; start the server at first, and again if it has ended."""
         with self._lock:
+            if self._server is not None and self._server.poll() is not None:
+                shutil.rmtree(self._directory or "", ignore_errors=True)
+                self._server = self._directory = None
             if self._directory is None:
                 within = Path(tempfile.gettempdir())
                 prefix = of_this_process(PREFIX, within)
@@ -170,6 +173,16 @@ def _server(address: Path) -> subprocess.Popen[bytes]:
     return made
 
 
+def _begun(connection: Connection, call: tuple[str, bytes]) -> int:
+    """Give a new process its work, and return its id. Raises Killed."""
+    try:
+        process = int(connection.recv())
+        connection.send(call)
+    except (EOFError, OSError) as error:
+        raise Killed("a process ended before it began to work") from error
+    return process
+
+
 def _awaited(
     connection: Connection, process: int, limit: Limit, stopping: Callable[[], bool]
 ) -> Any:
@@ -182,10 +195,10 @@ def _awaited(
     try:
         return unpacked(connection.recv())
     except (EOFError, OSError) as error:
-        raise OutOfMemory("it ended without an answer, as one that was killed") from error
+        raise Killed("a process ended without an answer, as one that was killed") from error
 
 
 def _end(process: int) -> None:
-    """Kill the process and what it started; one that has answered is gone already."""
+    """Kill a process that has not answered, and what it started."""
     with contextlib.suppress(OSError):
         os.killpg(process, signal.SIGKILL)

@@ -38,8 +38,9 @@ def main(address: str) -> None:
                 connection = listener.accept()
             except OSError:  # the other side gave up
                 continue
-            if os.fork() == 0:
-                _work(listener, connection)
+            with contextlib.suppress(OSError):  # no memory, or too many processes: it says nothing
+                if os.fork() == 0:
+                    _work(listener, connection)
             connection.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from reconciler.api.choices import EngineType
 from reconciler.engines.backend import Errors
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.run import Run
@@ -86,6 +87,8 @@ def record(run: Run, attempt: Attempt, paths: Collection[str], error: Exception)
     if not found and not attempt.cancelled.is_set():
         found = [*_blamed(run.table.errors, error, paths, f"rewrite {attempt.name}")]
     memory = run.request.memory_bytes
+    if run.request.engine is EngineType.LOCAL:  # whose memory is what is free at the time
+        found = [one for one in found if one.reason != OUT_OF_MEMORY]
     made = [replace(one, under=circumstances(one.reason, memory)) for one in found]
     if made:
         run.ledger.record_refusals(run.request.table_uuid, made)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from reconciler.engines.backend import Errors, Table
 from reconciler.engines.task_file import TaskFile
-from reconciler.errors import ReconcilerError, TableDamagedError
+from reconciler.errors import FileMissingError, ReconcilerError, TableDamagedError
 
 LEFT_ALONE = "Nothing of this step was committed; what was committed before stays."
 RESTORE = "restore the file, or roll the table back to a snapshot that does not need it"
@@ -32,11 +32,9 @@ def again(errors: Errors, read: Callable[[], Result]) -> Result:
 
 def may_have_vanished(errors: Errors, error: BaseException) -> bool:
     """Whether the error says that a file was not found."""
-    return (
-        not isinstance(error, ReconcilerError)
-        and not errors.lost(error)
-        and errors.is_missing_file(error)
-    )
+    if isinstance(error, ReconcilerError):
+        return isinstance(error, FileMissingError)
+    return not errors.lost(error) and errors.is_missing_file(error)
 
 
 def require_files(

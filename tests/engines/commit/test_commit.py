@@ -34,6 +34,7 @@ class Catalog:
     schema: int = 0
     sent: int = 0
     deleted: list[str] = field(default_factory=list)
+    said: str = "disk full"
     name: str = "c.n.t"
 
     @property
@@ -116,7 +117,7 @@ class Change:
             table.append("append", {})
         if kind is Kind.ACCEPTED:
             return ACCEPTED
-        return Answer(kind, "said", OSError("disk full"), kind is not Kind.UNKNOWN)
+        return Answer(kind, "said", OSError(table.said), kind is not Kind.UNKNOWN)
 
     def unwanted(self) -> list[str]:
         return ["left", f"m-{self.catalog.head()}"]
@@ -168,6 +169,14 @@ def test_what_may_have_arrived_is_not_sent_again_and_keeps_its_files(kind: Kind)
     assert (found.lost, found.asserted) == (kind is Kind.LOST, 1)
     assert (found.unwritable is not None) is (kind is Kind.UNKNOWN)
     assert (catalog.sent, catalog.deleted) == (1, [])
+
+
+def test_a_failure_before_the_request_left_is_sent_again_and_no_conflict() -> None:
+    catalog = Catalog([(Kind.FAILED, False), (Kind.ACCEPTED, True)], said="locked")
+    assert sent_to(catalog) == Committed(2)
+    full = sent_to(Catalog([(Kind.FAILED, False)]))
+    assert isinstance(full, commit.Refused) and full.unwritable is not None
+    assert full.final and not full.conflict
 
 
 def test_what_is_denied_or_invalid_is_final() -> None:

@@ -53,9 +53,19 @@ def test_an_error_that_cannot_be_sent_keeps_its_name_and_text(shared: Pool) -> N
 
 @pytest.mark.parametrize("end", [work.die, work.leave])
 def test_a_process_that_dies_is_noticed(shared: Pool, end: Callable[..., None]) -> None:
-    with pytest.raises(OutOfMemory):
+    with pytest.raises(Killed) as caught:
         shared.run(end, *([3] if end is work.leave else []), limit=ROOMY)
+    assert not isinstance(caught.value, OutOfMemory), "nobody measured that it took too much"
     assert shared.run(work.product, 2, 3, limit=ROOMY) == 6
+
+
+def test_a_server_that_ended_is_started_again() -> None:
+    with Pool(1) as pool:
+        assert pool.run(work.product, 2, 3, limit=ROOMY) == 6
+        assert pool._server is not None
+        pool._server.kill()
+        pool._server.wait()
+        assert pool.run(work.product, 3, 3, limit=ROOMY) == 9
 
 
 def test_memory_beyond_the_limit_ends_the_work(shared: Pool) -> None:
@@ -93,17 +103,6 @@ def test_a_closed_pool_leaves_nothing() -> None:
         made.run(work.product, 1, 1, limit=ROOMY)
         assert len(_directories() - before) == 1
     assert _directories() - before == set()
-
-
-def test_a_pool_whose_server_died_says_so() -> None:
-    with Pool(1) as made:
-        made.run(work.product, 1, 1, limit=ROOMY)
-        server = made._server
-        assert server is not None
-        server.kill()
-        server.wait()
-        with pytest.raises(Killed):
-            made.run(work.product, 1, 1, limit=ROOMY)
 
 
 def test_a_killed_planner_takes_its_processes_along(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.choices import EngineType
 from reconciler.engines.schedule import refused
 from reconciler.engines.schedule.refused import DamagedInputError, EngineError, NotWritableError
 from reconciler.errors import (
@@ -62,10 +63,12 @@ PASSING: dict[str, Exception] = {
 }
 
 
-def _recorded(error: Exception, *, cancelled: bool = False) -> list[Refusal]:
+def _recorded(
+    error: Exception, *, cancelled: bool = False, engine: EngineType = EngineType.SPARK
+) -> list[Refusal]:
     found: list[Refusal] = []
     ledger = SimpleNamespace(record_refusals=lambda _, some: found.extend(some))
-    request = SimpleNamespace(memory_bytes=MEMORY, table_uuid="u")
+    request = SimpleNamespace(memory_bytes=MEMORY, table_uuid="u", engine=engine)
     table = SimpleNamespace(errors=translate)
     run: Any = SimpleNamespace(request=request, ledger=ledger, table=table)
     attempt: Any = SimpleNamespace(name="t", cancelled=SimpleNamespace(is_set=lambda: cancelled))
@@ -85,6 +88,13 @@ def test_what_would_fail_again_is_recorded_with_what_it_rests_on(case: str) -> N
 @pytest.mark.parametrize("case", PASSING)
 def test_what_may_pass_by_itself_is_not(case: str) -> None:
     assert _recorded(PASSING[case]) == []
+
+
+def test_memory_of_this_machine_is_no_reason_to_leave_files_out() -> None:
+    """It is what was free at the time."""
+    for error, reason, paths in LEFT_OUT.values():
+        found = _recorded(error, engine=EngineType.LOCAL)
+        assert {one.path for one in found} == (set() if reason == OUT_OF_MEMORY else paths)
 
 
 def test_nothing_is_recorded_of_groups_that_are_stopped_because_another_one_failed() -> None:
