@@ -117,6 +117,4 @@ def _short_of(needs: Needs, machine: Machine) -> str:
 
 def _fits(needs: Needs, machine: Machine) -> str:
     free = iec(machine.memory_bytes)
-    return (
-        f"it fits this machine: groups of about {iec(needs.group_bytes)}, {free} of memory free"
-    )
+    return f"it fits this machine: groups of about {iec(needs.group_bytes)}, {free} of memory free"
