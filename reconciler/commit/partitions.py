@@ -14,6 +14,7 @@ from urllib.parse import quote_plus
 
 from reconciler.commit import fields
 from reconciler.commit.fields import PartitionField
+from reconciler.table.times import DAY_US
 from reconciler.table.values import EXACT
 
 TIMES = ("timestamp", "timestamptz")
@@ -23,7 +24,6 @@ CYCLE = 146_097
 """Days of 400 years."""
 TURN = (dt.date(2000, 1, 1) - EPOCH).days
 """Where a cycle begins, in days since EPOCH."""
-DAY_MICROS = 86_400_000_000
 
 
 class Summary:
@@ -143,7 +143,7 @@ def from_json(kind: str, value: Any) -> Any:
         day, _, clock = value.partition("T")
         at = dt.datetime.combine(EPOCH, dt.time.fromisoformat(clock.removesuffix(UTC)))
         start = dt.datetime.combine(EPOCH, dt.time())
-        return _days(day) * DAY_MICROS + (at - start) // dt.timedelta(microseconds=1)
+        return _days(day) * DAY_US + (at - start) // dt.timedelta(microseconds=1)
     held = conversions.from_json(_type(kind), value)
     return from_bound(kind, conversions.to_bytes(_type(kind), held))
 
@@ -155,7 +155,7 @@ def to_json(kind: str, value: Any) -> Any:
     if kind == "date":
         return _day(value)
     if kind in TIMES:
-        days, micros = divmod(value, DAY_MICROS)
+        days, micros = divmod(value, DAY_US)
         clock = (dt.datetime.min + dt.timedelta(microseconds=micros)).time()
         return f"{_day(days)}T{clock.isoformat()}{UTC if kind == 'timestamptz' else ''}"
     return conversions.to_json(_type(kind), _python(kind, value))
