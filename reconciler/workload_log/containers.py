@@ -30,7 +30,7 @@ ROWS = 256
 """Rows of a Parquet file that are held at once."""
 
 NO_ROW = b"[]"
-"""Stands for a row of a CSV that has not the columns of its header."""
+"""Takes the place of a row of a CSV that has not the columns of its header."""
 
 Lines = Iterator[tuple[bytes | None, bool]]
 

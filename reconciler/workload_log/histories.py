@@ -67,7 +67,7 @@ class FieldMap:
     utc: bool = False
     """Whether times without a zone are in UTC by the system's documentation."""
     weight: Paths = ()
-    """Number of executions that the record stands for."""
+    """Number of executions that the record counts for."""
     zone: Paths = ()
     """Time zone of the session."""
     file_time: bool = False

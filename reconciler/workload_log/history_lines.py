@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.table.times import DAY_MS, HOUR_MS
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.histories import FieldMap, Paths, has, recognised, value_of
 from reconciler.workload_log.line_fields import event_time
@@ -28,7 +29,7 @@ _EXECUTE = re.compile(r"\s*EXECUTE\s+(?!IMMEDIATE\b)[^\s;]+(?:\s+USING\s+(?P<val
                       re.IGNORECASE | re.DOTALL)  # fmt: skip
 _TRINO_ID = re.compile(r"(\d{8})_(\d{6})_\d{5}_\w{1,20}")
 _AMOUNT = re.compile(r"(?:PT)?([0-9.]+(?:[eE][+-]?\d+)?)\s*(ns|us|ms|s|m|h|d|S|M|H)?")
-_UNITS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
+_UNITS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": HOUR_MS, "d": DAY_MS}
 """Milliseconds in a unit."""
 
 

@@ -1,4 +1,4 @@
-"""Writes an Iceberg scan report as the statement that it stands for.
+"""Writes an Iceberg scan report as a statement that reads the same.
 
 A report has the table, the columns read and the filter, whose literals the engine has replaced by a
 description of them ("(2-digit-int)"). The statement has a parameter in each place, so that the

@@ -79,11 +79,15 @@ class SqlLogImport:
     """Imports SQL logs of one dialect against one catalog; the reader keeps its templates."""
 
     reader: SqlReader
+    """Reads the statements."""
     sink: FragmentSink
+    """Keeps what they ask for."""
     defaults: Session = field(default_factory=Session)
+    """Catalog and schema of statements that name none."""
     form: FieldMap = OWN
     """The fields of the log's records."""
     latest_ms: int = 0
+    """The latest time that a record may have, in epoch milliseconds: a day after now."""
     changed_ms: int | None = None
     """When the log was changed, in epoch milliseconds; None if that is not known."""
 
