@@ -7,6 +7,7 @@ that both reach the same place as the same person.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections.abc import Mapping
 from typing import Any
@@ -29,8 +30,8 @@ def on_s3(location: str) -> bool:
     return bool(separator) and scheme in SCHEMES
 
 
-def end_uploads(properties: Mapping[str, Any], prefix: str) -> int:
-    """End the uploads below the prefix that nobody completed, and return how many there were.
+def end_uploads(properties: Mapping[str, Any], prefix: str) -> None:
+    """End the uploads below the prefix that nobody completed.
 
     properties: of the table's FileIO. prefix: "s3://bucket/key". A store that refuses to list or
     to end uploads keeps them until its own rules for incomplete ones apply.
@@ -38,8 +39,7 @@ def end_uploads(properties: Mapping[str, Any], prefix: str) -> int:
     from botocore.exceptions import BotoCoreError, ClientError
 
     bucket, _, key = prefix.partition("://")[2].partition("/")
-    ended = 0
-    try:
+    with contextlib.suppress(BotoCoreError, ClientError):
         client = _client(properties)
         pages = client.get_paginator("list_multipart_uploads")
         for page in pages.paginate(Bucket=bucket, Prefix=f"{key.rstrip('/')}/"):
@@ -47,10 +47,6 @@ def end_uploads(properties: Mapping[str, Any], prefix: str) -> int:
                 client.abort_multipart_upload(
                     Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"]
                 )
-                ended += 1
-    except (BotoCoreError, ClientError):
-        return ended
-    return ended
 
 
 def _client(properties: Mapping[str, Any]) -> Any:
@@ -64,7 +60,9 @@ def _client(properties: Mapping[str, Any]) -> Any:
     asked = {name: _first(properties, name) for name in _KEYS}
     virtual = str(properties.get("s3.force-virtual-addressing", "")).lower() == "true"
     in_path = bool(properties.get("s3.endpoint")) and not virtual
+    proxy = properties.get("s3.proxy-uri")
     config = Config(
+        proxies={"http": proxy, "https": proxy} if proxy else None,
         connect_timeout=float(properties.get("s3.connect-timeout", 10)),
         read_timeout=float(properties.get("s3.request-timeout", 60)),
         retries={"mode": "standard", "total_max_attempts": 3},

@@ -6,6 +6,8 @@ one that governs the table, and under those that are named. The table itself is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,7 @@ import typer
 from reconciler.cli.options import CatalogName, Files, Format, Output, Quiet, Shared, Timeout
 
 if TYPE_CHECKING:
-    from reconciler.api.documents import TableLayoutPolicy
+    from reconciler.api.load import Documents
     from reconciler.loop.replaying import Rival
     from reconciler.loop.step import Step
     from reconciler.replay.result import Prices, Replayed
@@ -83,9 +85,10 @@ def register(app: typer.Typer) -> None:
             _require_place(plot)
         chosen = select(table, file or [], catalog, timeout=timeout)
         step = chosen.steps[0]
-        rivals = _rivals(step, policy or [], baseline or [])
+        own = {str(path): _documents_of(path) for path in policy or []}
+        rivals = _rivals(step, own, baseline or [])
         if not quiet:
-            _warn_of_others(step, policy or [], rivals)
+            _warn_of_others(step, own, chosen.documents)
         actor = sharing.actor_of(chosen, timeout, shared)
 
         def shown(name: str, finished: int, batches: int) -> None:
@@ -149,7 +152,7 @@ def _milliseconds(every: str) -> int:
     return seconds * 1000
 
 
-def _rivals(step: Step, files: list[Path], baselines: list[str]) -> list[Rival]:
+def _rivals(step: Step, files: Mapping[str, Documents], baselines: list[str]) -> list[Rival]:
     """Return the policies to compare: none and the table's own first."""
     from reconciler.errors import UserError
     from reconciler.loop.replaying import BASELINES, FREE, Rival
@@ -161,37 +164,36 @@ def _rivals(step: Step, files: list[Path], baselines: list[str]) -> list[Rival]:
         raise UserError(f'--baseline "{unknown[0]}" is not known', do=f"one of {known}")
     mine = step.policy_name or MINE
     rivals = [Rival(NONE, step.policy, NONE), Rival(mine, step.policy)]
-    rivals += [Rival(str(path), _policy_in(path)) for path in files]
+    rivals += [Rival(path, documents.policies[0]) for path, documents in files.items()]
     named = [name for name in dict.fromkeys(baselines) if name != NONE]
     rivals += [Rival(name, step.policy, name) for name in named]
     return rivals
 
 
-def _warn_of_others(step: Step, files: list[Path], rivals: list[Rival]) -> None:
-    """Say which of the files' policies would not govern the table."""
-    from reconciler.api.table_patterns import selects
+def _warn_of_others(step: Step, files: Mapping[str, Documents], known: Documents) -> None:
+    """Say which of the files' policies would not govern the table. known: the documents of the
+    command, whose catalogs the files may refer to."""
+    from reconciler.cli.targets import governing_policy
 
-    named = set(map(str, files))
-    name = ".".join((step.target.catalog.name, *step.target.identifier))
-    for rival in rivals:
-        spec = rival.policy.spec
-        covered = spec.catalog.name == step.target.catalog.name
-        covered = covered and selects(spec.tables, step.target.identifier)
-        if rival.name in named and not covered:
+    config, identifier = step.target.catalog, step.target.identifier
+    name = ".".join((config.name, *identifier))
+    for path, own in files.items():
+        documents = replace(own, catalogs=(*own.catalogs, *known.catalogs))
+        if governing_policy(documents, config, identifier) is None:
             typer.echo(
-                f"warning: {rival.name} does not select {name}; it is replayed as if it did",
-                err=True,
-            )  # fmt: skip
+                f"warning: {path} does not select {name}; it is replayed as if it did", err=True
+            )
 
 
-def _policy_in(path: Path) -> TableLayoutPolicy:
+def _documents_of(path: Path) -> Documents:
+    """Return the documents of a file, which must have one policy."""
     from reconciler.api.load import load
     from reconciler.errors import UserError
 
-    policies = load([str(path)]).policies
-    if len(policies) != 1:
+    documents = load([str(path)])
+    if len(documents.policies) != 1:
         raise UserError(
-            f"{path} has {len(policies)} policies, and --policy takes a file with one",
+            f"{path} has {len(documents.policies)} policies, and --policy takes a file with one",
             do="name a file with one TableLayoutPolicy",
         )
-    return policies[0]
+    return documents

@@ -203,6 +203,21 @@ def test_other_policies_cost_money_and_a_policy_for_other_tables_is_named(
     assert code == 0 and "MONEY" in out and "other.yaml" not in said
 
 
+def test_a_policy_refers_to_the_catalog_by_the_name_of_its_document(
+    cli: Cli, warehouse: Path
+) -> None:
+    policy = (warehouse / "mine.yaml").read_text().replace("name: rec", "name: documented")
+    catalog = (
+        "apiVersion: layout.lakehouse.dev/v1alpha1\nkind: IcebergCatalog\n"
+        "metadata: {name: documented}\n"
+        "spec: {type: sql, catalogName: rec, properties: {uri: 'sqlite:///c', warehouse: /w}}\n"
+    )
+    (warehouse / "documented.yaml").write_text(f"{catalog}---\n{policy}")
+    code, _, said = cli("replay", "rec.shop.sales", "--policy", "documented.yaml")
+    assert code == 0, said
+    assert "warning" not in said
+
+
 def test_what_nothing_is_known_of_is_not_shown_as_a_ratio(cli: Cli) -> None:
     code, out, said = cli("replay", "rec.shop.sales", "--every", "240h", "-o", "json")
     assert code == 0, said

@@ -167,10 +167,19 @@ def test_a_store_that_refuses_to_list_uploads_keeps_them(s3_store: S3Store) -> N
     begun = s3_store.files().open_output_stream(f"{BUCKET}/layout-x/killed.parquet")
     begun.write(b"x" * (11 << 20))
     begun.flush()
-    assert s3_uploads.end_uploads(refused, f"s3://{BUCKET}/layout-x") == 0
-    assert s3_uploads.end_uploads(properties, f"s3://{BUCKET}/layout") == 0, "of another directory"
-    assert s3_uploads.end_uploads(properties, f"s3://{BUCKET}/layout-x") == 1
+    s3_uploads.end_uploads(refused, f"s3://{BUCKET}/layout-x")
+    assert len(uploads(s3_store)) == 1
+    s3_uploads.end_uploads(properties, f"s3://{BUCKET}/layout")
+    assert len(uploads(s3_store)) == 1, "of another directory"
+    s3_uploads.end_uploads(properties, f"s3://{BUCKET}/layout-x")
     assert uploads(s3_store) == []
+
+
+@pytest.mark.parametrize("proxy", [None, "http://proxy:3128"])
+def test_uploads_are_ended_through_the_proxy_of_the_files(proxy: str | None) -> None:
+    properties = {"s3.region": "eu-central-1", **({"s3.proxy-uri": proxy} if proxy else {}), **KEYS}
+    wanted = {"http": proxy, "https": proxy} if proxy else None
+    assert s3_uploads._client(properties).meta.config.proxies == wanted
 
 
 def test_which_stores_the_local_engine_writes_to(monkeypatch: pytest.MonkeyPatch) -> None:
