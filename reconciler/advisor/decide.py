@@ -197,12 +197,11 @@ def workload_aware(situation: Situation) -> Verdict:
     nothing = np.zeros(0, dtype=np.int64)
     if not situation.foreseen.demands:
         return Verdict((), (rejected(situation, "recluster", reasons.NO_WORKLOAD, "", nothing),))
-    back = tuple(
-        item for c in (put_back(situation) if reserve_is_due(situation) else ())
-        if not _repeats(situation, item := Chosen(c, Recluster, "workload", WHY, shows_reason=True))
-    )  # fmt: skip
+    due = put_back(situation) if reserve_is_due(situation) else ()
+    back = [Chosen(c, Recluster, "workload", WHY, shows_reason=True) for c in due]
+    back = [item for item in back if not _repeats(situation, item)]
     if back:
-        return Verdict(back, ())
+        return Verdict(tuple(back), ())
     if not situation.trusted:
         share = f"the fragments explain {100 * situation.settings.coverage:.0f} % of the bytes"
         message = f"{share}, and {100 * situation.settings.min_coverage:.0f} % are needed"

@@ -17,6 +17,7 @@ from reconciler.api.catalog_properties import (
     REST,
     SQL,
     is_credential,
+    listed,
     property_of,
 )
 
@@ -41,12 +42,6 @@ def allowed_keys(catalog_type: str, *, secret: bool = False) -> tuple[str, ...]:
         for entry in CATALOG_PROPERTIES
         if catalog_type in entry.types and entry.secret == secret
     )
-
-
-def is_allowed(catalog_type: str, key: str, *, secret: bool = False) -> bool:
-    """Whether `properties`, or the secret, of a type of catalog may have the key."""
-    found = property_of(key)
-    return found is not None and catalog_type in found.types and found.secret == secret
 
 
 def has_line_end(key: str, value: str) -> bool:
@@ -80,7 +75,8 @@ def property_problems(
 
 
 def _one(catalog_type: str, key: str, value: str | None) -> list[PropertyProblem]:
-    allowed = is_allowed(catalog_type, key)
+    found = listed(key, catalog_type)
+    allowed = found is not None and not found.secret
     where = "put it into a Secret and name that in spec.secretRef"
     if not allowed and is_credential(key):
         return [PropertyProblem(key, "credentials do not belong in properties", where)]

@@ -91,6 +91,12 @@ def property_of(name: str) -> CatalogProperty | None:
     return CatalogProperty(name, name, _REST, "Header of every request.", is_credential(name))
 
 
+def listed(name: str, catalog_type: str) -> CatalogProperty | None:
+    """Return the property if it belongs to this type of catalog, else None."""
+    found = property_of(name)
+    return found if found is not None and catalog_type in found.types else None
+
+
 def is_credential(key: str) -> bool:
     """Whether a property's or setting's name says that its value is a credential."""
     return _CREDENTIAL.search(key) is not None

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reconciler.api import places
-from reconciler.api.catalog_checks import allowed_keys, has_line_end, is_allowed
+from reconciler.api.catalog_checks import allowed_keys, has_line_end
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.catalog_properties import listed
 from reconciler.api.documents import IcebergCatalog
 from reconciler.api.reach import Reach
 from reconciler.errors import AccessDeniedError, RefusedAddressError, UserError
@@ -26,9 +27,7 @@ def catalog_config(
     cluster, where `refuse_places` holds the catalog to it.
     """
     kind = document.spec.type.value
-    plain = {key for key in secrets if is_allowed(kind, key)}
-    hidden = {key for key in secrets if is_allowed(kind, key, secret=True)}
-    strangers = sorted(secrets.keys() - plain - hidden)
+    strangers = sorted(key for key in secrets if listed(key, kind) is None)
     if strangers:
         known = {*allowed_keys(kind), *allowed_keys(kind, secret=True)}
         raise UserError(

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.catalog_properties import CATALOG_PROPERTIES, HEADER, is_secret, property_of
+from reconciler.api.catalog_properties import CATALOG_PROPERTIES, HEADER, is_secret, listed
 from reconciler.errors import UserError
 
 LOCK_WAIT_SECONDS = 30
@@ -41,7 +41,7 @@ def pyiceberg_properties(config: CatalogConfig) -> dict[str, str]:
     properties = {
         name: value
         for name, value in config.properties.items()
-        if config.own or _is_listed(name, config.type)
+        if config.own or listed(name, config.type) is not None
     }
     properties["type"] = config.type
     match = _SQLITE.match(properties.get("uri", ""))
@@ -53,11 +53,6 @@ def pyiceberg_properties(config: CatalogConfig) -> dict[str, str]:
     if region:
         properties["client.region"] = region  # a server overrides this key
     return properties
-
-
-def _is_listed(name: str, kind: str) -> bool:
-    item = property_of(name)
-    return item is not None and kind in item.types
 
 
 def spark_conf(config: CatalogConfig, path: str = "") -> dict[str, str]:
@@ -73,8 +68,8 @@ def spark_conf(config: CatalogConfig, path: str = "") -> dict[str, str]:
         f"{prefix}.cache-enabled": "false",
     }
     for name, value in config.properties.items():
-        item = property_of(name)
-        if item is not None and item.spark and config.type in item.types:
+        item = listed(name, config.type)
+        if item is not None and item.spark:
             conf[f"{prefix}.{item.spark}"] = value
     if config.type == "sql":
         conf.update({f"{prefix}.{key}": value for key, value in _jdbc(config).items()})
@@ -183,8 +178,8 @@ def properties_from_spark(settings: Mapping[str, str]) -> dict[str, str] | None:
         value = settings.get(item.spark) if item.spark else None
         if value is not None and kind in item.types:
             found[item.name] = value
-    headers = {name: value for name, value in settings.items() if name.startswith(HEADER)}
-    found |= {name: value for name, value in headers.items() if _is_listed(name, kind)}
+    headers = (name for name in settings if name.startswith(HEADER))
+    found |= {name: settings[name] for name in headers if listed(name, kind) is not None}
     if kind == "sql":
         found["uri"] = _sqlalchemy(settings)
     if settings.get("s3.path-style-access", "").lower() == "false":

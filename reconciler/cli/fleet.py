@@ -1,7 +1,7 @@
 """Looks at many tables for `top` and `report`: metadata, recorded queries and the ledger.
 
 No footer and no data file is read and nothing is planned: plans that wait for approval are frozen
-ones. What the state keeps of all tables is read once.
+ones. Which tables the state knows is read once, the rest table by table.
 """
 
 from __future__ import annotations

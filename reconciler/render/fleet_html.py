@@ -22,6 +22,7 @@ from reconciler.render.fleet_model import (
     weeks_of,
 )
 from reconciler.render.fleet_page import CSS, FOLDED, SCRIPT
+from reconciler.render.fleet_text import wasters
 
 MOST_ROWS = 200
 """Rows of the shorter tables; the others are counted."""
@@ -122,7 +123,7 @@ def _ranking(fleet: Fleet) -> str:
     finding = (
         f"The worst {WORST} of {count(len(tables))} tables make {part} of the waste"
         if len(tables) > WORST and fleet.waste
-        else f"{plural(len(tables), 'table')} waste {iec(fleet.waste)} a day"
+        else f"{wasters(len(tables))} {iec(fleet.waste)} a day"
     )
     note = (
         "Wasted is what is read for rows that nobody asks for, and files opened that merging would "

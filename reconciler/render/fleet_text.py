@@ -52,8 +52,13 @@ def _cells(table: FleetTable, prices: Prices | None) -> list[str]:
     ]
 
 
+def wasters(tables: int) -> str:
+    """Return `1 table wastes`, `3 tables waste`."""
+    return f"{plural(tables, 'table')} {'wastes' if tables == 1 else 'waste'}"
+
+
 def _total(fleet: Fleet, shown: int) -> str:
-    parts = [f"{plural(len(fleet.tables), 'table')} waste {iec(fleet.waste)} of reading a day"]
+    parts = [f"{wasters(len(fleet.tables))} {iec(fleet.waste)} of reading a day"]
     if fleet.prices is not None:
         money = sum(table.wasted(fleet.prices) for table in fleet.tables)
         parts.append(f"which costs {money_text(money, fleet.prices.currency)}")

@@ -10,10 +10,7 @@ from typing import IO, Any
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.containers import records_in
 from reconciler.workload_log.histories import OWN, FieldMap, mapped, named, recognised
-from reconciler.workload_log.importing import (
-    Tally,
-    Unreadable,
-)
+from reconciler.workload_log.importing import Tally, Unreadable
 from reconciler.workload_log.packing import Log, open_log
 
 MAX_LINE = 8 << 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.state.state import StateStore
 from tests.loop.conftest import rows_of
-from tests.loop.test_local_engine import UNRECORDED
+from tests.loop.killed_run import UNRECORDED, run_killed
 from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
 from tests.rest_server import RestServer
 from tests.s3_store import BUCKET, KEYS, S3Store, s3_catalog
@@ -112,37 +111,7 @@ def test_a_killed_run_on_s3_leaves_the_table_and_the_next_one_cleans_up(
     name = f"killed_{phase.partition(' ')[0]}"
     table = table_on(config, name)
     before = rows(table)
-    program = textwrap.dedent(f"""
-        import os, signal
-        from pathlib import Path
-        from reconciler.api.catalog_config import CatalogConfig
-        from reconciler.api.choices import EngineType
-        from reconciler.loop.local_actor import LocalActor
-        from reconciler.loop.step import run_until_converged
-        from reconciler.plan.execution import COMMITTED
-        from reconciler.state.state import StateStore
-        from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
-
-        def die(event):
-            if event.phase == {phase!r}:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        record = StateStore.record_outcomes
-
-        def recorded(self, intent, outcomes):
-            if {phase!r} == {UNRECORDED!r} and any(one.state == COMMITTED for one in outcomes):
-                os.kill(os.getpid(), signal.SIGKILL)
-            record(self, intent, outcomes)
-
-        StateStore.record_outcomes = recorded
-        config = CatalogConfig({CATALOG!r}, "rest", {dict(config.properties)!r})
-        actor = LocalActor(StateStore(Path({str(tmp_path / "state")!r})), Path({str(tmp_path)!r}))
-        actor.engine = EngineType.LOCAL
-        step = step_of(config, {name!r}, **DECLARED)
-        run_until_converged(step, actor, EVERYTHING, die, never, quiet)
-    """)
-    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert killed.returncode == -9, killed.stderr.decode()
+    run_killed(config, name, phase, tmp_path)
     assert rows(table) == before
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
     actor.engine = EngineType.LOCAL

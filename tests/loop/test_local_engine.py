@@ -27,9 +27,9 @@ from reconciler.plan.actions.state import Validity
 from reconciler.state.state import StateStore
 from tests.delete_commits import delete_equal, delete_positions
 from tests.loop.conftest import rows_of
+from tests.loop.killed_run import UNRECORDED, run_killed
 from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
 
-UNRECORDED = "after the commit, before its record"
 WITHOUT_JAVA = """
     import importlib.util, sys
     found = importlib.util.find_spec
@@ -290,40 +290,7 @@ def test_a_killed_run_leaves_the_table_and_the_next_one_cleans_up(
     name = f"local_killed_{phase.partition(' ')[0]}"
     table = make_table(name, files=4)
     before = live_rows(table)
-    program = textwrap.dedent(f"""
-        import os, signal
-        from pathlib import Path
-        from reconciler.api.catalog_config import CatalogConfig
-        from reconciler.api.choices import EngineType
-        from reconciler.loop.local_actor import LocalActor
-        from reconciler.loop.step import run_until_converged
-        from reconciler.plan.execution import COMMITTED
-        from reconciler.state.state import StateStore
-        from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
-
-        def die(event):
-            if event.phase == {phase!r}:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        record = StateStore.record_outcomes
-
-        def recorded(self, intent, outcomes):
-            if {phase!r} == {UNRECORDED!r} and any(one.state == COMMITTED for one in outcomes):
-                os.kill(os.getpid(), signal.SIGKILL)
-            record(self, intent, outcomes)
-
-        StateStore.record_outcomes = recorded
-        config = CatalogConfig(
-            {catalog_config.name!r}, {catalog_config.type!r}, {dict(catalog_config.properties)!r}
-        )
-        actor = LocalActor(StateStore(Path({str(tmp_path / "state")!r})), Path({str(tmp_path)!r}))
-        actor.engine = EngineType.LOCAL
-        run_until_converged(
-            step_of(config, {name!r}, **DECLARED), actor, EVERYTHING, die, never, quiet
-        )
-    """)
-    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert killed.returncode == -9, killed.stderr.decode()
+    run_killed(catalog_config, name, phase, tmp_path)
     assert live_rows(table) == before
     step = step_of(catalog_config, name, **DECLARED)
     proposal = step.propose(actor)

@@ -15,8 +15,8 @@ Say = Callable[[str], None]
 
 
 def carry(table: Table, say: Say) -> None:
-    """List the statistics that are still true under the head, if it has none of its own."""
-    table.refresh()
+    """List the statistics that are still true under the head, if it has none of its own. table: as
+    refreshed after the last commit."""
     found, head = true_of_head(_line(table), table.statistics()), table.head()
     if found is not None and head is not None:
         _list_under(table, head, found, say)
@@ -25,7 +25,6 @@ def carry(table: Table, say: Say) -> None:
 def keep(table: Table, gone: Collection[int], say: Say) -> None:
     """Before an expiry: list the newest statistics under a snapshot that stays. gone: ids of the
     snapshots that expire."""
-    table.refresh()
     found = lost_by_expiry(_line(table), gone, table.statistics())
     if found is not None:
         _list_under(table, *found, say)
