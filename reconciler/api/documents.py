@@ -405,10 +405,20 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSource:
+    """spec.workload.sources[]: one query log of the catalog."""
+
     name: str
+    """Name of the source, unique in the catalog."""
     type: SourceType
+    """Whether it is a query history or Spark's event log."""
     uri: str
+    """File or directory of the log."""
     dialect: str | None = None
+    """Dialect of the statements, None for that of the log's system."""
+    format: str | None = None
+    """Format of a query history, None to recognise that of each file."""
+    map: Mapping[str, str] = field(default_factory=dict)
+    """Names of fields in the records, by what they hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,11 @@ def _property_is(spec: Object, name: str, holds: Callable[[str], bool]) -> bool:
     return name not in properties or holds(properties[name])
 
 
+def _is_whole(source: Object) -> bool:
+    """Whether a source with a format or a map says where the text and the time are."""
+    return "format" in source or {"sql", "timestamp"} <= source["map"].keys()
+
+
 MAX_TIMEOUT_SECONDS = 300
 """Of spec.timeout: a call that hangs holds one of its catalog's few threads for so long."""
 
@@ -189,6 +194,14 @@ RULES: tuple[Rule, ...] = (
         CATALOG, "spec.workload.sources[]", "uri", places.LOCATION_RULE,
         lambda it: places.is_location(it["uri"]),
         reads=("uri",),
+    ),
+    Rule(
+        CATALOG, "spec.workload.sources[]", "map",
+        "a format or a map is of a SqlLog, and a map without a format names sql and timestamp",
+        lambda it: not {"format", "map"} & it.keys()
+        or (it["type"] == "SqlLog" and _is_whole(it)),
+        reads=("type", "map"), asks=("format",),
+        hint="map: {sql: query_text, timestamp: start_time}",
     ),
     Rule(
         CATALOG, "spec.properties", "", "no property may name a class to load",

@@ -262,6 +262,45 @@ def test_another_dialect_of_a_source_reads_its_refused_files_again(
     assert known == [None, None]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"map": {"sql": "q.text", "timestamp": "began"}},
+        {"format": "sql", "map": {"sql": "q.text", "timestamp": "began"}},
+    ],
+)
+def test_a_source_names_the_fields_of_its_records_and_is_read_on_when_it_has_grown(
+    handle: LiveHandle, tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    def other(number: int) -> dict[str, Any]:
+        query = asked(number)
+        return {"q": {"text": query["sql"]}, "began": query["timestamp"]}
+
+    (tmp_path / "logs" / "a.json").unlink()
+    log_of(tmp_path, "0.json", other(1), other(2))
+    assert "0.json" in run(handle, None, lambda: True).error and literals(handle) == []
+    (source,) = handle.document.spec.workload.sources
+    whole = {"name": source.name, "type": source.type.value, "uri": source.uri, **fields}
+    of = with_workload(tmp_path, sources=[whole])
+    first = run(of, None, lambda: True)
+    assert first.error == "" and literals(of) == [(1,), (2,)]
+    log_of(tmp_path, "0.json", other(1), other(2), other(3))
+    assert run(of, first, lambda: True).version == 2
+    assert literals(of) == [(1,), (2,), (3,)]
+
+
+def test_a_source_of_a_named_format_is_not_read_as_another(
+    handle: LiveHandle, tmp_path: Path
+) -> None:
+    """The records are the project's own; the source says that they are Trino's."""
+    (source,) = handle.document.spec.workload.sources
+    whole = {"name": source.name, "type": source.type.value, "uri": source.uri, "format": "trino"}
+    of = with_workload(tmp_path, sources=[whole])
+    found = run(of, None, lambda: True)
+    assert len(found.refused) == 1 and "trino" in found.error
+    assert literals(of) == []
+
+
 def test_a_log_is_read_as_a_stream_and_a_run_without_time_goes_on(
     handle: LiveHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from reconciler.api.schema import CATALOG, spec_schema
 from reconciler.errors import UnusableLogError, UserError
 from reconciler.workload_log import containers, skip_reasons
-from reconciler.workload_log.histories import HISTORIES, mapped
+from reconciler.workload_log.histories import HISTORIES, MAPPED, NAMES, mapped
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.log_lines import kind_of
 from reconciler.workload_log.sql import Session, SqlReader
@@ -383,3 +384,10 @@ def test_no_more_of_a_history_is_held_than_a_chunk_and_a_record(
             given += len(line or b"")
             most = max(most, file.tell() - round(path.stat().st_size * (number + 1) / 20_000))
     assert number == 19_999 and most < (2 << 20)
+
+
+def test_a_source_of_a_catalog_takes_every_format_and_every_field_of_a_map() -> None:
+    sources = spec_schema(CATALOG)["properties"]["workload"]["properties"]["sources"]
+    of = sources["items"]["properties"]
+    assert of["format"]["enum"] == list(NAMES)
+    assert list(of["map"]["properties"]) == list(MAPPED)

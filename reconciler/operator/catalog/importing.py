@@ -320,10 +320,10 @@ class _Reading:
             tally = SparkEventImport(self._tables, sink, dt.UTC).run(remote)
             why = None
         else:
-            kind = kind_of(remote, None, {})
+            kind = kind_of(remote, source.format, source.map)
             reader = SqlReader(check_dialect(source.dialect or kind.dialect), self._tables)
             tally = SqlLogImport(reader, sink, Session((), dt.UTC), kind).run(remote)
-            why = why_unusable(remote, remote.name, tally)
+            why = why_unusable(remote, remote.name, tally, kind.name)
         self.until_ms = max(self.until_ms, tally.until_ms or 0)
         self.added = self.added or tally.fragments > 0
         return why
