@@ -248,6 +248,11 @@ def _scores_text(scores: Sequence[Score]) -> str:
 
 
 def _mix_text(outlook: Outlook) -> str:
+    """Return what is expected of the mix, and by which forecast: the outlook's own share of the
+    horizon is the regime's word alone, and the mixture may not count it."""
+    if not outlook.scores and outlook.method == "window":
+        since = utc(outlook.since_ms)[:10]
+        return f"the last queries of the log, those since {since}, are expected once more"
     if not outlook.changes:
         return "as in the last days; the log shows no change in the mix of queries"
     days = round((outlook.until_ms - outlook.since_ms) / DAY_MS)
@@ -258,7 +263,14 @@ def _mix_text(outlook: Outlook) -> str:
     return (
         f"the queries in the log changed {ago} ({utc(outlook.since_ms)[:10]}){times}; the new mix "
         f"is expected for {share} of the next 7 days, the mix of the whole log for the rest"
+        + _counted(outlook.scores)
     )
+
+
+def _counted(scores: Sequence[Score]) -> str:
+    """Return how much of the mixture expects that; "" where there is no mixture."""
+    weights = [100.0 * score.weight for score in scores if score.method == "regime"]
+    return f", by the regime forecast ({weights[0]:.0f} %)" if weights else ""
 
 
 def _ordinal(number: int) -> str:

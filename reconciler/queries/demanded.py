@@ -144,12 +144,16 @@ def _codes(values: SlotLiterals) -> npt.NDArray[np.int64]:
 
 def _thin(shape: Shape, limit: int) -> Shape:
     """Keep at most `limit` queries: of each run of neighbours in literal order the heaviest one (of
-    equals the middle one), which represents them all."""
+    equals the middle one), which represents them all.
+
+    Of recorded queries it is the one with the most recorded executions: a reading that is measured
+    later must pick the same one, whatever is expected then.
+    """
     count = len(shape)
     if count <= limit:
         return shape
     run = np.arange(count) * limit // count
-    heavy = shape.weight + shape.executions
+    heavy = shape.weight if shape.weight.any() else shape.executions
     middle = (np.bincount(run, np.arange(count), limit) / np.bincount(run, minlength=limit))[run]
     order = np.lexsort((np.abs(np.arange(count) - middle), -heavy, run))
     chosen = order[np.searchsorted(run[order], np.arange(limit))]

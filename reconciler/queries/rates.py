@@ -21,6 +21,7 @@ from reconciler.table.times import DAY_MS
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 WEEK_MS = 7 * DAY_MS
 

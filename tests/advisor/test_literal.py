@@ -10,6 +10,7 @@ import pytest
 from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice, AdviceInput, Debt, Settings
 from reconciler.advisor.choose.literal import cut_of_window, groups, limit_left
+from reconciler.advisor.judge.candidate import _yearly_of_partition
 from reconciler.advisor.situation import look
 from reconciler.advisor.wair.memory import memory_parts
 from reconciler.advisor.wair.performance import with_bonus
@@ -126,6 +127,25 @@ def test_only_the_last_queries_count() -> None:
         for shape in situation.foreseen.demands
     }
     assert sorted(weights.values()) == [0.0, 16.0]
+
+
+def test_the_window_has_no_time_in_which_a_rewrite_pays_back() -> None:
+    work = workload(asked(PART, 64))
+    advice = advise(table(), work, LITERAL)
+    assert recluster(advice) and sum(one.predicted.saving for one in advice.actions) > 0.0
+    assert advice.payback_hours is None
+    situation = look(_given(table(), work))
+    assert situation.foreseen.yearly == situation.foreseen.yearly_mean
+
+
+def test_a_partition_is_its_share_of_the_mean_year() -> None:
+    """The window's executions are no rate: the year of a partition adds up to that of the table."""
+    files = table().file_table()
+    half = replace(files, partition=np.arange(len(files)) % 2, partitions=files.partitions * 2)
+    given = replace(_given(table(), workload(asked(PART, 64))), table=half)
+    situation = look(given)
+    parts = [_yearly_of_partition(situation, np.array([row])) for row in (0, 1)]
+    assert sum(parts) == pytest.approx(situation.foreseen.yearly_mean)
 
 
 def test_queries_from_before_a_rewrite_do_not_speak_for_another_one() -> None:

@@ -187,6 +187,16 @@ def test_equal_queries_are_merged_and_long_logs_thinned_without_losing_weight():
     )
 
 
+def test_the_query_that_stands_for_its_neighbours_does_not_depend_on_what_is_expected():
+    """A reading that is measured later must be of the queries that the plan was judged by."""
+    random = np.random.default_rng(4)
+    long = workload(range_workload(random, PART, 3 * MAX_QUERIES, 5, 10**9))
+    one, other = (
+        demands(long, SCHEMA, DAY, random.random(3 * MAX_QUERIES))[0].literals[0] for _ in range(2)
+    )
+    assert np.array_equal(one, other)
+
+
 def test_the_sorted_columns_own_bytes_shrink_to_its_runs_and_no_further():
     random = np.random.default_rng(3)
     table = arrived(random, rows=40_000, rows_per_file=1_000, jitter=900)

@@ -177,6 +177,25 @@ def test_each_change_of_what_a_status_says_was_saved_is_counted_once():
     assert kinds["saved"] > 5 and kinds["saved"] == pytest.approx(5 * kinds["lost"])
 
 
+def test_a_saving_that_is_unknown_for_a_while_is_neither_lost_nor_saved_again():
+    metrics, body = Metrics(), {**layout("a"), "status": {}}
+    api = SimpleNamespace(
+        put_status=lambda kind, ns, name, status, version: {**body, "status": status}
+    )
+    runtime = SimpleNamespace(
+        api=api, index=Index(), metrics=metrics, enqueue=lambda key, due: None
+    )
+    clock = lambda: dt.datetime(2026, 11, 20, tzinfo=dt.UTC)  # noqa: E731
+    writer = LayoutWriter(runtime, SimpleNamespace(), clock)
+    catalog = SimpleNamespace(document=SimpleNamespace(spec=SimpleNamespace(prices=None)))
+    subject = Subject(body, None, None, catalog, clock())
+    for saved in ({"atLeastBytes": 5 << 30}, None, {"queries": 3}, {"atLeastBytes": 6 << 30}):
+        observed = {} if saved is None else {"saved": saved}
+        writer.put(subject, {**subject.body["status"], "observed": observed})
+    assert value(metrics, "layout_saved_bytes_total", namespace="ns") == 6 << 30
+    assert value(metrics, "layout_lost_bytes_total", namespace="ns") == 0
+
+
 def test_an_attempt_costs_by_the_rho_of_its_plan():
     def entry(size: int, predicted: Prediction) -> LedgerEntry:
         outcome = Outcome("a", 1, "x", COMMITTED, 1, size, size, 1, 1, 1, 2.0, 1.0)

@@ -28,7 +28,6 @@ from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.rewrite_cost import rewrite_cost
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import FileTable, Float64, Int64
-from reconciler.table.times import YEAR_MS
 
 Refusal = tuple[str, Sentence]
 """A reason constant and its sentence."""
@@ -248,18 +247,19 @@ def _sizes(situation: Situation, candidate: Candidate) -> Float64:
 
 def _yearly_of_partition(situation: Situation, rows: Int64) -> float:
     """Return the bytes-equivalent that a year of the workload reads of the one partition of
-    `rows`."""
-    partition = situation.table.partition
+    `rows`: its share of what is expected."""
+    partition, foreseen = situation.table.partition, situation.foreseen
     own = np.flatnonzero(partition == partition[rows[0]])
     if len(own) == len(partition):
-        return situation.foreseen.yearly
-    reads = sum(
-        float(demand.executions @ reading.cost)
-        for demand, reading in zip(
-            situation.foreseen.demands, readings_of(situation, own), strict=True
+        return foreseen.yearly
+    part, every = (
+        sum(
+            float(demand.executions @ reading.cost)
+            for demand, reading in zip(foreseen.demands, readings, strict=True)
         )
+        for readings in (readings_of(situation, own), foreseen.savings.readings)
     )
-    return reads * YEAR_MS / situation.settings.horizon_ms
+    return foreseen.yearly * part / max(every, 1e-300)
 
 
 def debt_room(situation: Situation) -> float:

@@ -279,7 +279,8 @@ def _lead(ordering: Ordering) -> int | None:
 
 
 def _payback(situation: Situation, cost: float, saving: float) -> float | None:
-    """Return the hours until the savings at the workload's rates equal the cost."""
-    if cost <= 0.0 or saving <= 0.0:
+    """Return the hours until the savings at the workload's rates equal the cost; None where that is
+    not known. The paper's window comes once more at no stated time."""
+    if cost <= 0.0 or saving <= 0.0 or situation.settings.literal:
         return None
     return cost / (saving / situation.settings.horizon_ms) / HOUR_MS

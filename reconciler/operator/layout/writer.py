@@ -108,15 +108,17 @@ class LayoutWriter:
 
     def put(self, subject: Subject, status: Body) -> None:
         """Write the status under the version that was read; no write if nothing changed."""
+        counted, saved = counted_of(subject.status), saved_of(status)
+        if saved is not None:
+            status = {**status, "countedSavedBytes": saved}
         if not changed(subject.status, status):
             return
         meta = subject.body["metadata"]
         answer = self.runtime.api.put_status(
             TABLE_LAYOUT, meta["namespace"], meta["name"], status, meta["resourceVersion"]
         )
-        change = saved_of(status) - saved_of(subject.status)
-        if change:
-            self.runtime.metrics.saved(meta["namespace"], change, subject.prices)
+        if saved is not None and saved != counted:
+            self.runtime.metrics.saved(meta["namespace"], saved - counted, subject.prices)
         was, subject.body = record_of(subject.status), answer
         self.runtime.index.put(TABLE_LAYOUT, answer)
         record = record_of(status)
@@ -156,6 +158,14 @@ class LayoutWriter:
         subject.body = answer
 
 
-def saved_of(status: Body) -> int:
-    """Return the bytes that past rewrites have saved at least, by a status; 0 while unknown."""
-    return int(((status.get("observed") or {}).get("saved") or {}).get("atLeastBytes") or 0)
+def saved_of(status: Body) -> int | None:
+    """Return the bytes that past rewrites have saved at least, by a status; None while unknown."""
+    found = ((status.get("observed") or {}).get("saved") or {}).get("atLeastBytes")
+    return None if found is None else int(found)
+
+
+def counted_of(status: Body) -> int:
+    """Return what the counters have counted of the table. A saving that is unknown for a while is
+    neither lost then nor saved again afterwards."""
+    counted = status.get("countedSavedBytes")
+    return int((saved_of(status) if counted is None else counted) or 0)

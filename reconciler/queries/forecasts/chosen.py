@@ -8,12 +8,10 @@ is the sum over the rounds of (executions of the round) * (mean loss of its week
 has it). The weights are proportional to exp(-L): multiplicative weights for log loss (Vovk,
 "Aggregating Strategies", 1990), for the columns and for the values given the columns.
 
-The bound. Let P be the mean over the N forecasts of exp(-L), the probability that the mixture
-gives to all judged weeks. P is at least 1/N of its greatest term, so -ln P <= min L + ln N: the
-mixture loses at most ln N more than the best forecast of the columns, and as much for the values.
-Nothing is assumed of the queries. A forecast that lost x more than the best one has at most the
-weight e^-x. A prediction made in the middle of these weeks does not have this bound, since the week
-after it is not known yet.
+What holds. A forecast that lost x more than the best one has at most the weight e^-x. Of any
+execution, the mixture loses at most ln(1 / weight) more than a forecast does: its probability is a
+sum of which weight * p is one term. The bound of Vovk's mixture, ln N over all executions, does not
+hold: it needs weights that know what came just before, and here a week must pass first.
 
 The weights follow from the recorded queries alone: the same log gives the same weights.
 """
@@ -27,10 +25,11 @@ import numpy as np
 
 from reconciler.queries.forecasts.decay import decayed_forecast
 from reconciler.queries.forecasts.regime import regime_forecast
-from reconciler.queries.forecasts.window import window_forecast
+from reconciler.queries.forecasts.window import REMEMBERED, window_forecast
 from reconciler.queries.rates import (
     LEAST_WEIGHT,
     WEEK_MS,
+    Bool,
     Float64,
     Forecast,
     Int64,
@@ -60,6 +59,10 @@ MOST_ROUNDS = 32
 
 UNSEEN = 0.01
 """Probability that every forecast spreads evenly, so that nothing is impossible to it."""
+
+BY_ORDER = frozenset({"window"})
+"""Forecasts that the order of single queries matters to: they are judged on the queries as they
+came, and the others on their sums by round."""
 
 
 def chosen_forecast(history: RateHistory, horizon_ms: int) -> Forecast:
@@ -104,17 +107,21 @@ def scores(history: RateHistory) -> tuple[Score, ...]:
 
     The weights are equal where all queries are alike, or the log has one round only.
     """
-    kinds, rounds = _summary(history)
+    ordered, number = _in_rounds(history)
+    kinds, rounds = _summary(ordered, number)
     group_of = np.zeros(int(kinds.part.max()) + 1, dtype=np.int64)
     group_of[kinds.part] = kinds.group
     numbers = np.unique(rounds)[1:].tolist() if len(group_of) > 1 else []
     loss, judged = np.zeros((len(FORECASTS), 2)), 0.0
-    for number in numbers:
-        before = _before(kinds, rounds, number)
-        part, weight = _week_from(kinds, rounds, number)
+    for now in numbers:
+        before = _before(kinds, rounds, now)
+        part, weight = _week_from(kinds, rounds, now)
         came = np.bincount(part, weight, len(group_of)).astype(np.float64)
-        for place, forecast in enumerate(FORECASTS.values()):
-            loss[place] += _losses(forecast(before, AHEAD_MS).executions, before, came, group_of)
+        for place, (name, forecast) in enumerate(FORECASTS.items()):
+            seen = _as_they_came(ordered, number, now) if name in BY_ORDER else before
+            said = forecast(seen, AHEAD_MS).executions
+            given = said if seen is before else _on_parts_of(before, seen.part, said)
+            loss[place] += _losses(given, before, came, group_of)
         judged += float(weight.sum())
     shares, mean = _weights(loss), loss / max(judged, 1e-300)
     return tuple(
@@ -160,40 +167,62 @@ def _week_from(history: RateHistory, rounds: Int64, number: int) -> tuple[Int64,
     return history.part[week], weight * float(history.weight[own].sum()) / float(weight.sum())
 
 
-def _summary(history: RateHistory) -> tuple[RateHistory, Int64]:
-    """Return the history with one query for all of a kind, bucket and round, and the round of each.
+def _in_rounds(history: RateHistory) -> tuple[RateHistory, Int64]:
+    """Return the queries in the order of time, and the round of each.
 
     Round 0 is what came before the part that forecasts are judged by. Queries of one instant have
     no order: they are of one round.
     """
-    order = np.lexsort((history.part, history.event_ms))
-    event_ms, weight = history.event_ms[order], history.weight[order]
-    judged = event_ms > history.until_ms - EVIDENCE_MS
-    passed = np.cumsum(np.where(judged, weight, 0.0))[last_at(event_ms)]
+    ordered = _queries_of(history, np.lexsort((history.part, history.event_ms)))
+    judged = ordered.event_ms > history.until_ms - EVIDENCE_MS
+    passed = np.cumsum(np.where(judged, ordered.weight, 0.0))[last_at(ordered.event_ms)]
     each = max(LEAST_WEIGHT, float(passed[-1]) / MOST_ROUNDS)
-    number = np.ceil(passed / each - 1e-9).astype(np.int64)
-    bucket, part = history.bucket[order], history.part[order]
-    cell = (number * (bucket.max() + 1) + bucket) * (part.max() + 1) + part
-    _, first, place = np.unique(cell, return_index=True, return_inverse=True)
-    total = np.bincount(place, weight).astype(np.float64)
-    mean_ms = np.bincount(place, weight * (event_ms - history.since_ms)) / total
-    summed = replace(
-        history, weight=total, bucket=bucket[first], part=part[first],
-        group=history.group[order][first],
-        event_ms=history.since_ms + mean_ms.astype(np.int64),
+    return ordered, np.ceil(passed / each - 1e-9).astype(np.int64)
+
+
+def _queries_of(history: RateHistory, rows: Int64 | Bool) -> RateHistory:
+    """Return the history with these of its queries alone. Buckets stay."""
+    return replace(
+        history, weight=history.weight[rows], event_ms=history.event_ms[rows],
+        bucket=history.bucket[rows], group=history.group[rows], part=history.part[rows],
     )  # fmt: skip
-    return summed, number[first]
+
+
+def _summary(ordered: RateHistory, number: Int64) -> tuple[RateHistory, Int64]:
+    """Return the history with one query for all of a kind, bucket and round, and the round of each.
+
+    number: int64[queries], the round of each query, ascending.
+    """
+    cell = (number * (ordered.bucket.max() + 1) + ordered.bucket) * (ordered.part.max() + 1)
+    cell += ordered.part
+    _, first, place = np.unique(cell, return_index=True, return_inverse=True)
+    total = np.bincount(place, ordered.weight).astype(np.float64)
+    mean_ms = np.bincount(place, ordered.weight * (ordered.event_ms - ordered.since_ms)) / total
+    times = ordered.since_ms + mean_ms.astype(np.int64)
+    return replace(_queries_of(ordered, first), weight=total, event_ms=times), number[first]
+
+
+def _as_they_came(ordered: RateHistory, number: Int64, now: int) -> RateHistory:
+    """Return the last queries before a round, as many as a window may look at, one by one."""
+    end = int(np.searchsorted(number, now))
+    passed = np.cumsum(ordered.weight[:end])
+    start = int(np.searchsorted(passed[last_at(ordered.event_ms[:end])], passed[-1] - REMEMBERED))
+    return _before(_queries_of(ordered, np.arange(start, end)), number[start:end], now)
+
+
+def _on_parts_of(before: RateHistory, part: Int64, executions: Float64) -> Float64:
+    """Return a forecast of single queries as one of the sums of the same log: all executions of a
+    part stand at one of its queries. part, executions: [single queries]."""
+    found, first = np.unique(before.part, return_index=True)
+    given = np.zeros(len(before.part))
+    given[first] = np.bincount(part, executions, int(found[-1]) + 1)[found]
+    return given
 
 
 def _before(history: RateHistory, rounds: Int64, number: int) -> RateHistory:
     """Return the history as it was before a round. Executions at its end that do not fill a bucket
     belong to the last one before."""
-    kept = rounds < number
-    cut = replace(
-        history, weight=history.weight[kept], event_ms=history.event_ms[kept],
-        bucket=history.bucket[kept], group=history.group[kept],
-        part=history.part[kept],
-    )  # fmt: skip
+    cut = _queries_of(history, rounds < number)
     last = int(cut.bucket.max())
     if last and float(cut.weight[cut.bucket == last].sum()) < LEAST_WEIGHT:
         cut = replace(cut, bucket=np.minimum(cut.bucket, last - 1))
