@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.advisor.migration.risks import risks
+from reconciler.advisor.pto.fallen import described as in_words
 from reconciler.advisor.pto.methods.registry import PREDICATE_ORDER, UNDECLARABLE
-from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.advisor.pto.recommendation import DeclaredLayout, FrontPoint, Reading
 from reconciler.advisor.pto.space import SURE_ROWS
 from reconciler.api.choices import ClusteringMode

@@ -28,7 +28,7 @@ from reconciler.table.replica import (
     replica_of,
     standing,
 )
-from reconciler.workload_log import exchanged_table, routed_query
+from reconciler.workload_log import exchanged_table, inserted_conditions, routed_query
 from reconciler.workload_log.dialects import check_dialect
 from reconciler.workload_log.routed_query import Parsed, Reference
 from reconciler.workload_log.sql import Session, Skipped, SqlReader
@@ -138,7 +138,7 @@ def route(
         sql, parsed_again.query, record.table, parsed_again.reader.dialect
     )
     if text is None:
-        return replace(routed, not_replica=routed_query.UNSAFE)
+        return replace(routed, not_replica=inserted_conditions.UNSAFE)
     first, second = _load(parsed_again), _load(_asked(replica, text, dialect, zone))
     if routed.changed:
         first = [_Load(read.files_after, read.bytes_after) if not read.reason else one
@@ -220,10 +220,12 @@ def _by_ids(asked: _Asked, sql: str) -> Routed:
         for number in range(len(query.references))
     )
     added = [(n, field.name, read.ids) for n, read in enumerate(reads) if not read.reason]
-    text = routed_query.inserted(sql, query, added, reader.dialect) if added else sql
+    text = inserted_conditions.inserted(sql, query, added, reader.dialect) if added else sql
     if text is None:
-        reads = tuple(read if read.reason else replace(read, ids=(), reason=routed_query.UNSAFE)
-                      for read in reads)  # fmt: skip
+        unsafe = inserted_conditions.UNSAFE
+        reads = tuple(
+            read if read.reason else replace(read, ids=(), reason=unsafe) for read in reads
+        )
         text = sql
     return Routed(text, field.name, observation.snapshot_id, reads)
 

@@ -7,16 +7,12 @@ threshold.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import os
-import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
-
-import numpy as np
 
 from reconciler.advisor.advice import MISSED
 from reconciler.api.choices import EngineType
@@ -26,13 +22,13 @@ from reconciler.api.support import not_acted_on, unheld
 from reconciler.engines.choice import Chosen
 from reconciler.errors import StalePlanError
 from reconciler.format import plural
-from reconciler.loop.advised import predicate_columns, with_footer
 from reconciler.loop.audits import waits_under
 from reconciler.loop.engines import require_engine
 from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
-from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.ports import Ports, Target
 from reconciler.loop.propose import PlanOnTable, PlanRequest, Proposal, files_of, propose
+from reconciler.loop.read_checks import read_check
+from reconciler.loop.reservations import Reserving, reservation_for, reserved
 from reconciler.loop.waiting import excepted, refused, waiting
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
@@ -46,12 +42,10 @@ from reconciler.plan.execution import (
     ExecutionResult,
 )
 from reconciler.plan.gate import Gate, gate
-from reconciler.plan.ledger import ReadCheck, Reservation
+from reconciler.plan.ledger import ReadCheck
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
-from reconciler.plan.prediction import total
-from reconciler.plan.totals import Quantity, total_of
 from reconciler.table.damage import damage_of
-from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 
 CONVERGED = "Converged"
@@ -61,27 +55,15 @@ IDLE = "Idle"
 
 NOTHING = "nothing above threshold"
 
-MOST_FOOTERS = 5_000
-"""Maximum number of files whose footers are read to measure what a plan achieved."""
-
 MAX_REPEATS = 2
 """Maximum executions of one plan without effect; then the loop stops and reports it."""
 
 
-class Actor(Ports, GateFacts, Protocol):
+class Actor(Ports, GateFacts, Reserving, Protocol):
     """The I/O of an execution, on top of a proposal's and of the gate's."""
 
     def owner(self, observation: Observation) -> str:
         """Return who else claims the table, "" if no one does."""
-        ...
-
-    def reserve(self, reservation: Reservation) -> None:
-        """Record before the work: the predicted cost of the execution counts as spent from now
-        on."""
-        ...
-
-    def settle(self, reservation: Reservation) -> None:
-        """Record the end: the execution's outcomes count instead, if they cover all of its work."""
         ...
 
     def record_start(
@@ -329,7 +311,7 @@ def carry_out(
         inputs = files_of(item, before.observation.files)
         actor.record_start(before.plan, item, inputs, policy_key(step.policy))
     reservation = reservation_for(before, admitted, policy_key(step.policy))
-    with _reserved(actor, reservation):
+    with reserved(actor, reservation):
         again = still(reservation.id)
         if again.count < decision.count:
             return CarriedOut(again, None, before)
@@ -343,7 +325,7 @@ def carry_out(
         actor.record_written(after.observation)
         actor.record_times(admitted, result)
         actor.measure_rho(after, result)
-    check = _read_check(before, after, result, actor, step.clock())
+    check = read_check(before, after, result, actor, step.clock())
     if check is not None:
         actor.record_check(before.observation.uuid, check)
     return CarriedOut(decision, result, after, check)
@@ -359,38 +341,6 @@ def _record_conflicts(
         before.observation.uuid,
         [item.action for item in admitted if item.id in lost],
         [item.action for item in admitted if item.id in done],
-    )
-
-
-@contextlib.contextmanager
-def _reserved(actor: Actor, reservation: Reservation) -> Iterator[None]:
-    """Reserve, and settle afterwards.
-
-    If the body raises, that error propagates and a failure to settle is suppressed: what is not
-    settled counts in full.
-    """
-    actor.reserve(reservation)
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(Exception):
-            actor.settle(reservation)
-        raise
-    actor.settle(reservation)
-
-
-def reservation_for(
-    proposal: PlanOnTable, admitted: Sequence[PlannedAction], policy: str
-) -> Reservation:
-    """Return what the admitted actions are predicted to read and to compute."""
-    predicted = total(item.predicted for item in admitted)
-    return Reservation(
-        id=uuid.uuid4().hex,
-        table_uuid=proposal.observation.uuid,
-        plan_id=proposal.plan.id,
-        policy=policy,
-        rewrite_bytes=predicted.bytes_in,
-        cpu_seconds=predicted.cpu_seconds,
     )
 
 
@@ -425,71 +375,6 @@ def request_for(
         engine=engine,
         memory_bytes=step.executor_memory,
     )
-
-
-def _read_check(
-    before: PlanOnTable, after: PlanOnTable, result: ExecutionResult, ports: Ports, now: dt.datetime
-) -> ReadCheck | None:
-    """Return the same queries measured on the new zone maps; None without queries."""
-    predicted = _predicted(before, Quantity.READ)
-    if before.evidence.workload.empty or predicted is None or not result.commits:
-        return None
-    size, workload = before.row_group_bytes, before.evidence.workload
-    was = window_read(
-        before.observation.files, workload, before.row_groups, size, before.open_bytes
-    )
-    found = read_afterwards(before, after, ports)
-    return ReadCheck(
-        plan_id=before.plan.id,
-        at_ms=int(now.timestamp() * 1000),
-        before=round(was.bytes),
-        predicted=predicted,
-        actual=round(found.bytes),
-        saved=round(was.cost - found.cost),
-        complete=result.done
-        and len(result.actions) == len(before.pending)
-        and any(item.predicted.rewrites for item in before.pending),  # else it predicts nothing
-        cost_before=round(was.cost),
-        cost_predicted=_predicted(before, Quantity.COST),
-        cost_actual=round(found.cost),
-        files_before=len(before.observation.files),
-        files_predicted=_predicted(before, Quantity.FILES),
-        files_actual=len(after.observation.files),
-    )
-
-
-def read_afterwards(before: PlanOnTable, after: PlanOnTable, ports: Ports) -> WindowReading:
-    """Return what the plan's queries read of the table as it is now.
-
-    The basis is that of the prediction: new files by their row groups, the others as the plan knew
-    them. In a table of few files that is all footers, as in the next plan. In a larger table the
-    next plan knows fewer footers, and shows a bound.
-    """
-    files, workload = after.observation.files, before.evidence.workload
-    row_groups, known = after.row_groups, _known(after)
-    wanted = _comparable(before, files) if predicate_columns(workload) else known
-    if not np.array_equal(wanted, known) and len(wanted) <= MOST_FOOTERS:
-        row_groups = ports.footers(after.target, after.observation, wanted)
-    return window_read(files, workload, row_groups, before.row_group_bytes, before.open_bytes)
-
-
-def _comparable(before: PlanOnTable, files: FileTable) -> Int64:
-    """Return the rows of the files that are new since the plan, and of those with a footer known to
-    it."""
-    bounded = set(np.delete(before.observation.files.path, _known(before)))
-    readable = with_footer(files)
-    return readable[[path not in bounded for path in files.path[readable]]]
-
-
-def _known(proposal: PlanOnTable) -> Int64:
-    """Return the rows of the files with a footer known to the proposal."""
-    found = proposal.row_groups
-    return np.empty(0, dtype=np.int64) if found is None else np.flatnonzero(found.has_footer)
-
-
-def _predicted(proposal: PlanOnTable, quantity: Quantity) -> int | None:
-    found = total_of(proposal.plan.evidence, quantity)
-    return None if found is None else found.after
 
 
 def run_until_converged(

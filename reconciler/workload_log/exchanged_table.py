@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from reconciler.table.schema import METADATA_COLUMNS
-from reconciler.workload_log.routed_query import HINT, Parsed, canonical, is_query
+from reconciler.workload_log.inserted_conditions import canonical, is_query
+from reconciler.workload_log.routed_query import HINT, Parsed
 
 OF_FILES = ("input_file", "metadata$", "$")
 """What names of functions and columns begin with that tell of files."""

@@ -20,7 +20,8 @@ from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.merged import merged_whole
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.slices import LEAST_SHARE, MOST_SHARE, slice_domain, written_share
-from reconciler.advisor.simulate.stored import Spans, Stored, sampled_domain, stored_columns
+from reconciler.advisor.simulate.spans import Spans
+from reconciler.advisor.simulate.stored import Stored, sampled_domain, stored_columns
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from reconciler.advisor.choose.trees import CLEARLY
+from reconciler.advisor.pto.fallen import TOO_THIN
 from reconciler.advisor.pto.objective import Costs
 from reconciler.advisor.pto.partitionings import CommitFiles, Ingest
-from reconciler.advisor.pto.recommend import TOO_THIN, Given, recommend
+from reconciler.advisor.pto.recommend import Given, recommend
 from reconciler.advisor.pto.trees import TREE_OF_CUTS
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import ClusteringMode, DistributionMode, PartitioningMode

@@ -14,6 +14,7 @@ import numpy as np
 
 from reconciler.advisor.measure.totals import WORSE
 from reconciler.advisor.pto.column_use import usage
+from reconciler.advisor.pto.fallen import TOO_THIN, fell, text_of_pair
 from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.methods.baselines import default_layout, expert
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
@@ -25,7 +26,6 @@ from reconciler.advisor.pto.partitionings import (
     RefusedSpec,
     commit_files,
     partitionings,
-    text_of,
 )
 from reconciler.advisor.pto.present import present_footers, present_readings
 from reconciler.advisor.pto.recommendation import (
@@ -54,11 +54,11 @@ from reconciler.advisor.pto.trees import TREE_OF_CUTS, tries_trees
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.format import iec
 from reconciler.plan.grouping import SMALL_SHARE
-from reconciler.plan.ordering import ARRIVAL, Ordering
+from reconciler.plan.ordering import ARRIVAL
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView, row_group_count
 from reconciler.table.filetable import Float64
-from reconciler.table.schema import PartitionSpec, Schema
+from reconciler.table.schema import PartitionSpec
 
 MOST_ROWS = 600_000
 THIN_ROWS, SCREEN_ROWS = 8_192, 24_576
@@ -82,8 +82,6 @@ WIDEST = 3.0
 MODEL_ERROR = 0.05
 """Share by which the bytes read of written layouts differ from the simulation at the median
 (bench.recommend_on_spark): what no sample shows."""
-
-TOO_THIN = "too few sampled rows per row group to judge it"
 
 
 @dataclass(frozen=True)
@@ -339,7 +337,7 @@ def _answer(
         sampled=len(space.pool),
         sampled_rows=picked.sampled_rows,
         sensitivity=_sensitivity(given, space, labels, picked, today),
-        fell=(*unjudged, *_fell(space, labels, picked)),
+        fell=(*unjudged, *fell(space, labels, picked)),
         front=tuple(_point(space, labels[i - 1]) if i else now for i in front),
     )
 
@@ -353,7 +351,7 @@ def _no_trees(space: Space) -> tuple[RefusedSpec, ...]:
 
 def _point(space: Space, label: Label) -> FrontPoint:
     candidate, schema = label.candidate, space.pool.files.schema
-    what = _text(space, candidate.spec, candidate.ordering, schema)
+    what = text_of_pair(space, candidate.spec, candidate.ordering, schema)
     return FrontPoint(what, candidate.sizes, label.reading, label.rewrite_bytes)
 
 
@@ -421,66 +419,6 @@ def pareto(reading: Sequence[float], rewriting: Sequence[float]) -> tuple[int, .
         if not front or reading[position] < reading[front[-1]]:
             front.append(position)
     return tuple(front)
-
-
-def _fell(space: Space, labels: Sequence[Label], picked: Label) -> tuple[tuple[str, str], ...]:
-    """Return each partitioning and ordering that was simulated and not chosen, the cheapest first,
-    with by how much its best sizes cost more."""
-    together: dict[tuple[int, int], list[Label]] = {}
-    for label in labels:
-        together.setdefault((label.candidate.spec, label.candidate.ordering), []).append(label)
-    together.pop((picked.candidate.spec, picked.candidate.ordering), None)
-    schema, asked = space.pool.files.schema, rows_asked(labels)
-    enough = {pair: sampled_enough(mine, asked) for pair, mine in together.items()}
-
-    def least(pair: tuple[int, int]) -> float:
-        return min((label.total for label in enough[pair]), default=np.inf)
-
-    return tuple(
-        (_text(space, *pair, schema), _why_it_fell(space, enough[pair], picked))
-        for pair in sorted(together, key=lambda pair: (least(pair), pair))
-    )
-
-
-def _why_it_fell(space: Space, enough: Sequence[Label], picked: Label) -> str:
-    if not enough:
-        return TOO_THIN
-    cheapest = min(enough, key=lambda label: label.total)
-    more = cheapest.total / max(picked.total, 1e-9) - 1.0
-    side = "more" if more >= 0.0 else "less"
-    return (
-        f"costs {100 * abs(more):.1f} % {side}, reads {_times(cheapest, picked)}"
-        f"{_although_cheaper(space, cheapest, picked)}"
-    )
-
-
-def _although_cheaper(space: Space, label: Label, picked: Label) -> str:
-    """Return why a cheaper layout was not chosen; "" for one that costs as much or more."""
-    if label.total >= picked.total:
-        return ""
-    if skips_nothing(space, label):
-        return "; no query skips more by it, it only stores less"
-    if rated(space, label) >= rated(space, picked):
-        return "; a tree has to leave 5 % less to read than a key"
-    return "; there is more to declare"
-
-
-def _times(label: Label, picked: Label) -> str:
-    ratio = float(label.ahead.sum()) / max(float(picked.ahead.sum()), 1.0)
-    return f"{ratio:.2f}x the bytes"
-
-
-def _text(space: Space, spec: int, ordering: int, schema: Schema) -> str:
-    return described(space.partitionings[spec].spec, space.ordering(ordering), schema)
-
-
-def described(spec: PartitionSpec, ordering: Ordering, schema: Schema) -> str:
-    """Return `partitioned by month(ts), sorted by a, b`."""
-    parts, order = text_of(spec, schema), ordering.text(schema)
-    parted = "" if parts == "none" else f"partitioned by {parts}, "
-    if not order:
-        return f"{parted}unsorted"
-    return f"{parted}{'sorted' if ordering.lead else 'clustered'} by {order}"
 
 
 def _sensitivity(

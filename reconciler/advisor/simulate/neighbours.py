@@ -17,7 +17,7 @@ import numpy as np
 
 from reconciler.advisor.simulate.keys import rows_of_keys
 from reconciler.advisor.simulate.pool import Pool, PooledBlocks, Present
-from reconciler.advisor.simulate.stored import Spans
+from reconciler.advisor.simulate.spans import Spans
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.simulate.sampled_domain import LEAST_ROWS, sampled_domain
+from reconciler.advisor.simulate.spans import Spans, spans_of
 from reconciler.queries.table_view import (
     NO_FOOTER,
     FooterBytes,
@@ -32,7 +33,7 @@ from reconciler.table.column_bytes import (
     levels_bytes,
     whole_bytes,
 )
-from reconciler.table.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
+from reconciler.table.filetable import UNKNOWN, Bool, FileTable, Float64, Int64
 from reconciler.table.fractions import digits_reach
 from reconciler.table.number_bytes import known_width, rising
 from reconciler.table.runs import runs_of
@@ -56,7 +57,6 @@ LEAST_RUN = 1.2
 ORDER_FILES = 16
 """Number of files checked for being in order."""
 
-
 IN_ORDER_BYTES = 0.5
 """Numbers in no order take more than this beside the bytes of their file's range."""
 
@@ -66,53 +66,8 @@ IN_ANY_ORDER_BYTES = 0.1
 HARDLY_REPEATED = 0.9
 """Share of distinct values from which rows count as if none repeated."""
 
-APART = 2.0
-"""Files are apart in a column if their ranges add up to at most this many times the whole range."""
-
-SHARED = 1.0 / 3.0
-"""Share of the ranks of all bounds that a file's range has on average where files share values."""
-
 ORDERED = 0.5
 """Rows are in order if neighbours are closer than this share of their distance in random order."""
-
-
-@dataclass(frozen=True)
-class Spans:
-    """The range of each file's values in one column, on a common scale."""
-
-    first: Float64
-    """float64[files], the first place of each file: its least value or the rank of its lower
-    bound."""
-    last: Float64
-    """float64[files], the last place of each file, likewise."""
-    mean: float
-    """Mean of the files' ranges in places, weighted by rows; at least 1."""
-    discrete: bool
-    """Whether places are values, so that a range bounds the number of distinct values; else they
-    are only ranks among the bounds."""
-    apart: bool = False
-    """Whether files hold different parts of the scale, as they do of what grows with time."""
-
-    def reach(self, file: Int64, starts: Int64) -> Float64:
-        """Return the joint range of each slice's files; file: per row, starts: first row per
-        slice."""
-        last = np.maximum.reduceat(self.last[file], starts)
-        return last - np.minimum.reduceat(self.first[file], starts) + 1.0
-
-    @property
-    def shared(self) -> bool:
-        """Whether all files hold about the same part of a scale of ranks.
-
-        If only their extremes differ, and these at random, a file's range has half of the ranks.
-        """
-        whole = float(self.last.max() - self.first.min() + 1.0)
-        return not self.discrete and self.mean > SHARED * whole
-
-    def most(self, file: Int64, starts: Int64) -> Float64:
-        """Return an upper bound of the distinct values per slice."""
-        if self.discrete:
-            return self.reach(file, starts)
-        return np.full(len(starts), MOST_DISTINCT)
 
 
 @dataclass(frozen=True)
@@ -145,7 +100,7 @@ def stored_columns(view: TableView) -> Stored:
     for field, known in view.files.column_sizes.items():
         if (known == UNKNOWN).any():
             continue
-        span = _spans(view.files, field)
+        span = spans_of(view.files, field)
         found = _stored(view, field, known, span)
         if found is None:
             continue
@@ -440,22 +395,3 @@ def _shuffle(rows: int) -> Int64:
     """Return a shuffled order that is the same in every run: plans are functions of their
     inputs."""
     return np.random.default_rng(rows).permutation(rows)
-
-
-def _spans(files: FileTable, field: int) -> Spans | None:
-    bounds = files.columns.get(field)
-    if bounds is None or not bounds.bounded.all() or not len(files):
-        return None
-    if bounds.kind is Kind.INT:
-        first, last = bounds.lower.astype(np.float64), bounds.upper.astype(np.float64)
-    else:
-        first, last = _places(bounds.lower, bounds.upper)
-    rows = np.maximum(files.records, 1).astype(np.float64)
-    mean = float(((last - first + 1.0) * rows).sum() / rows.sum())
-    apart = mean * len(files) <= APART * float(last.max() - first.min() + 1.0)
-    return Spans(first, last, max(mean, 1.0), bounds.kind is Kind.INT, apart and len(files) > 1)
-
-
-def _places(lower: Array, upper: Array) -> tuple[Float64, Float64]:
-    codes = np.unique(np.concatenate([lower, upper]), return_inverse=True)[1].reshape(-1)
-    return codes[: len(lower)].astype(np.float64), codes[len(lower) :].astype(np.float64)
