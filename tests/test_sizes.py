@@ -12,7 +12,6 @@ LARGER = {
     "engines/schedule/witnessing.py": "to be split: comparing, and naming a difference",
     "rewrite/read.py": "to be split: a reader of a task, and an opened file",
     "rewrite/witness.py": "to be split: what is asked of the witness, and how it finds out",
-    "spark/schedule/scan.py": "to be split with the rooms of the engines",
 }
 """Files that are larger, by the reason. An entry goes when its file is split."""
 

@@ -17,7 +17,7 @@ from reconciler.engines.manifests import Tasks
 from reconciler.engines.task_file import TaskFile, task_file
 from reconciler.errors import UnsupportedError
 from reconciler.spark.deletes import delete_scope
-from reconciler.spark.schedule import partitions
+from reconciler.spark.schedule import handles
 from reconciler.spark.session import iceberg, streams
 from reconciler.spark.session.translate import java_exception
 
@@ -52,15 +52,17 @@ class ScanTasks(Tasks):
     def java_tasks(self, paths: Sequence[str]) -> Any:
         """Return a java.util.List of the tasks of these paths, in this order."""
         lines = iceberg.java_lines(self._spark, paths)
-        lookup = iceberg.method(self._spark, "java.util.Map", "get", "java.lang.Object", _OBJECT)
-        of_path = _function(self._spark, lookup.bindTo(self._tasks))
+        lookup = iceberg.method(
+            self._spark, "java.util.Map", "get", "java.lang.Object", handles.OBJECT
+        )
+        of_path = handles.function(self._spark, lookup.bindTo(self._tasks))
         return lines.map(of_path).collect(self._spark._jvm.java.util.stream.Collectors.toList())
 
     def task_of(self) -> Any:
         """Return path -> its FileScanTask, as a MethodHandle."""
-        lookup = iceberg.method(self._spark, "java.util.Map", "get", _OBJECT, _OBJECT)
+        lookup = iceberg.method(self._spark, "java.util.Map", "get", handles.OBJECT, handles.OBJECT)
         found = lookup.bindTo(self._tasks)
-        return found.asType(_type(self._spark, _FILE_TASK, _STRING))
+        return found.asType(iceberg.method_type(self._spark, handles.FILE_TASK, handles.STRING))
 
     def require_in(self, update: Any) -> None:
         """Let a RowDelta fail if one of the files is not in the table any more."""
@@ -71,11 +73,11 @@ class ScanTasks(Tasks):
         spark = self._spark
         rewrite = "org.apache.iceberg.RewriteFiles"
         tasks = iceberg.java_values(self._tasks)
-        file_of = iceberg.method(spark, _TASK, "file", _FILE)
+        file_of = iceberg.method(spark, handles.TASK, "file", handles.FILE)
         remove = iceberg.method(
             spark, rewrite, "deleteFile", rewrite, "org.apache.iceberg.DataFile"
         ).bindTo(update)
-        tasks.stream().map(_function(spark, file_of)).forEach(
+        tasks.stream().map(handles.function(spark, file_of)).forEach(
             iceberg.as_lambda(spark, _CONSUMER, remove)
         )
         if not any(file.deletes.positions for file in self._files.values()):
@@ -87,18 +89,12 @@ class ScanTasks(Tasks):
             spark, "org.apache.iceberg.util.ContentFileUtil", "isFileScoped", "boolean",
             "org.apache.iceberg.DeleteFile",
         )  # fmt: skip
-        deletes = tasks.stream().flatMap(_function(spark, _delete_stream(spark)))
+        deletes = tasks.stream().flatMap(handles.function(spark, handles.delete_stream(spark)))
         deletes.filter(iceberg.as_lambda(spark, _PREDICATE, scoped)).forEach(
             iceberg.as_lambda(spark, _CONSUMER, remove_deletes)
         )
 
 
-_OBJECT = "java.lang.Object"
-_TASK = "org.apache.iceberg.ContentScanTask"
-_FILE_TASK = "org.apache.iceberg.FileScanTask"
-_FILE = "org.apache.iceberg.ContentFile"
-_SPEC = "org.apache.iceberg.PartitionSpec"
-_PARSER = "org.apache.iceberg.ContentFileParser"
 _CONSUMER = "java.util.function.Consumer"
 _PREDICATE = "java.util.function.Predicate"
 
@@ -149,9 +145,9 @@ def tasks_under(
 
     Their deletes are not described: each of a thousand data files may have a thousand of them.
     """
-    path_of = iceberg.method(spark, _FILE, "location", _STRING)
+    path_of = iceberg.method(spark, handles.FILE, "location", handles.STRING)
     wanted = streams.chain(spark, path_of, streams.contained(spark, deletes))
-    under = streams.any_of(spark, _delete_stream(spark), wanted)
+    under = streams.any_of(spark, handles.delete_stream(spark), wanted)
     tasks = streams.kept(spark, planned_tasks(spark, table, snapshot_id, columns), under)
     return _with_files(spark, table, tasks, bare=True)
 
@@ -167,12 +163,12 @@ def _joined(spark: Any, text_of: Any, separator: str, chosen: Any = None) -> Any
     )
     mapped = iceberg.method(spark, streams.STREAM, "map", streams.STREAM, streams.FUNCTION)
     collector = "java.util.stream.Collector"
-    collect = iceberg.method(spark, streams.STREAM, "collect", _OBJECT, collector)
+    collect = iceberg.method(spark, streams.STREAM, "collect", handles.OBJECT, collector)
     return streams.chain(
         spark,
-        _delete_stream(spark),
+        handles.delete_stream(spark),
         *some,
-        streams.given(spark, mapped, 1, _function(spark, text_of)),
+        streams.given(spark, mapped, 1, handles.function(spark, text_of)),
         iceberg.method(spark, streams.STREAM, "sorted", streams.STREAM),
         streams.given(spark, collect, 1, spark._jvm.java.util.stream.Collectors.joining(separator)),
     )
@@ -180,7 +176,7 @@ def _joined(spark: Any, text_of: Any, separator: str, chosen: Any = None) -> Any
 
 def of_files(spark: Any, tasks: Any, paths: Iterable[str]) -> Any:
     """Return a java.util.List of the tasks of these paths. tasks: a java.util.List."""
-    own = streams.chain(spark, _task_path(spark), streams.contained(spark, paths))
+    own = streams.chain(spark, handles.task_path(spark), streams.contained(spark, paths))
     return streams.kept(spark, tasks, own)
 
 
@@ -193,26 +189,26 @@ def delete_paths(spark: Any, tasks: Any, wanted: Collection[str]) -> dict[str, f
     if tasks.isEmpty():
         return {}
     paths = sorted(set(wanted))
-    lookup = iceberg.method(spark, "java.util.Map", "get", _OBJECT, _OBJECT)
+    lookup = iceberg.method(spark, "java.util.Map", "get", handles.OBJECT, handles.OBJECT)
     numbers = streams.numbers(spark, {path: number for number, path in enumerate(paths)})
     number_of = lookup.bindTo(numbers)
-    location = iceberg.method(spark, _FILE, "location", _STRING)
+    location = iceberg.method(spark, handles.FILE, "location", handles.STRING)
     chosen = streams.chain(spark, location, streams.contained(spark, paths))
     joined = _joined(spark, streams.chain(spark, location, number_of), " ", chosen)
     lines = streams.lines(spark, tasks, joined)
     of = (frozenset(paths[int(number, 16)] for number in line.split()) for line in lines)
-    return dict(zip(streams.lines(spark, tasks, _task_path(spark)), of, strict=True))
+    return dict(zip(streams.lines(spark, tasks, handles.task_path(spark)), of, strict=True))
 
 
 def touched_by(spark: Any, tasks: ScanTasks, sequences: Collection[int]) -> frozenset[str]:
     """Return the files that a snapshot of one of these sequence numbers wrote, or deleted rows of
     by position."""
-    content = iceberg.method(spark, _FILE, "content", "org.apache.iceberg.FileContent")
-    number = iceberg.method(spark, _FILE, "dataSequenceNumber", "java.lang.Long")
+    content = iceberg.method(spark, handles.FILE, "content", "org.apache.iceberg.FileContent")
+    number = iceberg.method(spark, handles.FILE, "dataSequenceNumber", "java.lang.Long")
     wanted = {f"POSITION_DELETES{streams.UNIT}{sequence}" for sequence in sequences}
     every = tasks.java_tasks(list(tasks)) if tasks else iceberg.java_list(spark, [])
-    of_deletes = _joined(spark, streams.row(spark, _FILE, content, number), "\x1e")
-    paths = streams.lines(spark, every, _task_path(spark))
+    of_deletes = _joined(spark, streams.row(spark, handles.FILE, content, number), "\x1e")
+    paths = streams.lines(spark, every, handles.task_path(spark))
     texts = streams.lines(spark, every, of_deletes)
     return frozenset(
         path
@@ -225,19 +221,19 @@ def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages
     tasks = planned(spark, table.newScan().useSnapshot(snapshot_id))
     oldest: dict[Place, int] = {}
     specs = table.specs()
-    for spec_id in streams.lines(spark, tasks, _task_spec(spark), distinct=True):
-        own = streams.kept(spark, tasks, _task_is_of_spec(spark, int(spec_id)))
+    for spec_id in streams.lines(spark, tasks, handles.task_spec(spark), distinct=True):
+        own = streams.kept(spark, tasks, handles.task_is_of_spec(spark, int(spec_id)))
         spec = specs.get(int(spec_id))
-        for line in streams.lines(spark, own, _task_age(spark, spec), distinct=True):
+        for line in streams.lines(spark, own, handles.task_age(spark, spec), distinct=True):
             sequence, place = line.split(" ", 1)
             oldest[int(spec_id), place] = min(
                 int(sequence), oldest.get((int(spec_id), place), int(sequence))
             )
     named = of_files(spark, tasks, paths)
-    found = streams.lines(spark, named, _task_path(spark))
+    found = streams.lines(spark, named, handles.task_path(spark))
     if len(set(found)) < len(found):
         raise _repeated(spark, table, named)
-    sequences = streams.lines(spark, named, _task_sequence(spark))
+    sequences = streams.lines(spark, named, handles.task_sequence(spark))
     return Ages(oldest, dict(zip(found, map(int, sequences), strict=True)))
 
 
@@ -246,26 +242,11 @@ def places(spark: Any, table: Any, tasks: ScanTasks) -> dict[str, Place]:
     found: dict[str, Place] = {}
     for spec_id in {file.spec_id for file in tasks.values()}:
         own = tasks.java_tasks([path for path, file in tasks.items() if file.spec_id == spec_id])
-        paths = streams.lines(spark, own, _task_path(spark))
-        aged = streams.lines(spark, own, _task_age(spark, table.specs().get(spec_id)))
+        paths = streams.lines(spark, own, handles.task_path(spark))
+        aged = streams.lines(spark, own, handles.task_age(spark, table.specs().get(spec_id)))
         ats = ((spec_id, line.split(" ", 1)[1]) for line in aged)
         found |= dict(zip(paths, ats, strict=True))
     return found
-
-
-def _task_is_of_spec(spark: Any, spec_id: int) -> Any:
-    """Return FileScanTask -> whether its file's spec has the id."""
-    wanted = streams.contained(spark, [str(spec_id)])
-    return streams.chain(spark, _task_spec(spark), wanted)
-
-
-def _task_age(spark: Any, spec: Any) -> Any:
-    """Return FileScanTask -> "sequence number, space, key of its partition"."""
-    file_of = iceberg.method(spark, _TASK, "file", _FILE)
-    place = streams.chain(spark, file_of, partitions.file_key(spark, spec))
-    joined = iceberg.method(spark, _STRING, "concat", _STRING, _STRING)
-    sequence = streams.chain(spark, _task_sequence(spark), streams.given(spark, joined, 1, " "))
-    return streams.spread(spark, _FILE_TASK, joined, sequence, place)
 
 
 def planned(spark: Any, scan: Any) -> Any:
@@ -285,9 +266,10 @@ def _with_files(
 
     bare: without their deletes. Raises UnsupportedError for a file in two manifest entries.
     """
-    handles = spark._jvm.java.lang.invoke.MethodHandles
-    itself = handles.identity(iceberg.java_class(spark, _OBJECT))
-    by_path = streams.to_map(spark, tasks, _task_path(spark), itself)
+    itself = spark._jvm.java.lang.invoke.MethodHandles.identity(
+        iceberg.java_class(spark, handles.OBJECT)
+    )
+    by_path = streams.to_map(spark, tasks, handles.task_path(spark), itself)
     if int(by_path.size()) < int(tasks.size()):
         raise _repeated(spark, table, tasks)
     if paths is not None:
@@ -298,9 +280,9 @@ def _with_files(
 
 def _repeated(spark: Any, table: Any, tasks: Any) -> UnsupportedError:
     """Return the error for the first file that two of the tasks have."""
-    paths = streams.lines(spark, tasks, _task_path(spark))
+    paths = streams.lines(spark, tasks, handles.task_path(spark))
     (path, _), *_ = sorted(one for one in Counter(paths).items() if one[1] > 1)
-    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    file_of = iceberg.method(spark, handles.TASK, "file", handles.FILE)
     own = streams.mapped(spark, of_files(spark, tasks, [path]), file_of)
     return listed_twice(table, path, iceberg.each(own))
 
@@ -323,33 +305,6 @@ def listed_twice(table: Any, path: str, files: Iterable[Any]) -> UnsupportedErro
     )
 
 
-def _task_path(spark: Any) -> Any:
-    """Return FileScanTask -> path, as a MethodHandle."""
-    file_of = iceberg.method(spark, _TASK, "file", _FILE)
-    path_of = iceberg.method(spark, _FILE, "location", _STRING)
-    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file_of, path_of)
-
-
-_STRING = "java.lang.String"
-
-
-def _delete_stream(spark: Any) -> Any:
-    """Return FileScanTask -> stream of its delete files, as a MethodHandle."""
-    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
-    stream_of = iceberg.method(
-        spark, "java.util.Collection", "stream", "java.util.stream.Stream"
-    ).asType(_type(spark, "java.util.stream.Stream", "java.util.List"))
-    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(list_of, stream_of)
-
-
-def _function(spark: Any, handle: Any) -> Any:
-    return iceberg.as_lambda(spark, streams.FUNCTION, handle)
-
-
-def _type(spark: Any, returns: str, *parameters: str) -> Any:
-    return iceberg.method_type(spark, returns, *parameters)
-
-
 def _described(spark: Any, by_path: Any, bare: bool) -> Iterator[TaskFile]:
     """Yield every task from Iceberg's own JSON of its file, and of its deletes if it has some and
     they are wanted.
@@ -359,8 +314,10 @@ def _described(spark: Any, by_path: Any, bare: bool) -> Iterator[TaskFile]:
     """
     lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
     tasks = spark._jvm.java.util.ArrayList(iceberg.java_values(by_path))
-    to_sequence = iceberg.once(spark, "sequence", lambda: _function(spark, _task_sequence(spark)))
-    to_spec = iceberg.once(spark, "spec", lambda: _function(spark, _task_spec(spark)))
+    to_sequence = iceberg.once(
+        spark, "sequence", lambda: handles.function(spark, handles.task_sequence(spark))
+    )
+    to_spec = iceberg.once(spark, "spec", lambda: handles.function(spark, handles.task_spec(spark)))
     chunks = lists.partition(tasks, CHUNK)
     for number in range(int(chunks.size())):
         chunk = chunks.get(number)
@@ -385,8 +342,8 @@ def _bodies(spark: Any, chunk: Any, bare: bool) -> list[dict[str, Any]]:
     format version 1 keeps them, as void), or of a spec whose column was dropped. The partition is
     not needed here, so copies without a partition are serialised instead.
     """
-    printed = _file_json if bare else _task_json
-    to_json = iceberg.once(spark, printed.__name__, lambda: _function(spark, printed(spark)))
+    printed = handles.file_json if bare else handles.task_json
+    to_json = iceberg.once(spark, printed.__name__, lambda: handles.function(spark, printed(spark)))
     try:
         return [json.loads(line) for line in _lines(spark, chunk, to_json)]
     except Exception as error:
@@ -398,11 +355,15 @@ def _bodies(spark: Any, chunk: Any, bare: bool) -> list[dict[str, Any]]:
 def _bodies_of_copies(spark: Any, chunk: Any, bare: bool) -> list[dict[str, Any]]:
     core = spark._jvm.org.apache.iceberg
     nowhere = core.PartitionSpec.unpartitioned()
-    to_json = iceberg.once(spark, "copied json", lambda: _function(spark, _copy_json(spark)))
+    to_json = iceberg.once(
+        spark, "copied json", lambda: handles.function(spark, handles.copy_json(spark))
+    )
     bodies = [{"data-file": json.loads(line)} for line in _lines(spark, chunk, to_json)]
     if bare:
         return bodies
-    is_whole = iceberg.once(spark, "whole", lambda: _function(spark, _task_has_no_deletes(spark)))
+    is_whole = iceberg.once(
+        spark, "whole", lambda: handles.function(spark, handles.task_has_no_deletes(spark))
+    )
     for number, whole in enumerate(_lines(spark, chunk, is_whole)):
         if whole == "false":
             copies = [
@@ -413,77 +374,3 @@ def _bodies_of_copies(spark: Any, chunk: Any, bare: bool) -> list[dict[str, Any]
                 json.loads(core.ContentFileParser.toJson(copy, nowhere)) for copy in copies
             ]
     return bodies
-
-
-def _copy_json(spark: Any) -> Any:
-    """Return FileScanTask -> JSON of its file as if it were of no partition."""
-    handles = spark._jvm.java.lang.invoke.MethodHandles
-    builder, data_file = "org.apache.iceberg.DataFiles$Builder", "org.apache.iceberg.DataFile"
-    nowhere = spark._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
-    begun = iceberg.static_method(
-        spark, "org.apache.iceberg.DataFiles", "builder", builder, _SPEC
-    ).bindTo(nowhere)
-    copied = handles.foldArguments(
-        iceberg.method(spark, builder, "copy", builder, data_file), begun
-    )
-    copy = handles.filterReturnValue(copied, iceberg.method(spark, builder, "build", data_file))
-    file_of = iceberg.method(spark, _TASK, "file", _FILE)
-    copy_of = handles.filterReturnValue(file_of, copy.asType(_type(spark, data_file, _FILE)))
-    printed = iceberg.static_method(spark, _PARSER, "toJson", _STRING, _FILE, _SPEC)
-    where = iceberg.java_array(spark, _OBJECT, [nowhere])
-    to_json = handles.insertArguments(printed, 1, where)
-    return handles.filterReturnValue(copy_of, to_json.asType(_type(spark, _STRING, data_file)))
-
-
-def _task_is_bare(spark: Any) -> Any:
-    """Return FileScanTask -> whether no delete file applies to it."""
-    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
-    is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
-    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(list_of, is_empty)
-
-
-def _task_has_no_deletes(spark: Any) -> Any:
-    """Return FileScanTask -> "true" or "false"."""
-    text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "boolean")
-    handles = spark._jvm.java.lang.invoke.MethodHandles
-    return handles.filterReturnValue(_task_is_bare(spark), text_of)
-
-
-def _task_sequence(spark: Any) -> Any:
-    """Return FileScanTask -> data sequence number as text."""
-    handles, long = spark._jvm.java.lang.invoke.MethodHandles, "java.lang.Long"
-    file_of = iceberg.method(spark, _TASK, "file", _FILE)
-    number_of = iceberg.method(spark, _FILE, "dataSequenceNumber", long)
-    text_of = iceberg.method(spark, long, "toString", _STRING)
-    return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
-
-
-def _task_spec(spark: Any) -> Any:
-    """Return FileScanTask -> id of its file's partition spec as text."""
-    handles = spark._jvm.java.lang.invoke.MethodHandles
-    file_of = iceberg.method(spark, _TASK, "file", _FILE)
-    number_of = iceberg.method(spark, _FILE, "specId", "int")
-    text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "int")
-    return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
-
-
-def _task_json(spark: Any) -> Any:
-    """Return FileScanTask -> JSON: of the whole task if it has deletes, else of its file (much
-    shorter).
-
-    One line each: Iceberg prints JSON without line breaks.
-    """
-    handles = spark._jvm.java.lang.invoke.MethodHandles
-    whole = iceberg.static_method(
-        spark, "org.apache.iceberg.ScanTaskParser", "toJson", _STRING,
-        _FILE_TASK,
-    )  # fmt: skip
-    return handles.guardWithTest(_task_is_bare(spark), _file_json(spark), whole)
-
-
-def _file_json(spark: Any) -> Any:
-    """Return FileScanTask -> JSON of its file."""
-    file_json = iceberg.static_method(spark, _PARSER, "toJson", _STRING, _FILE, _SPEC)
-    file_of = iceberg.method(spark, _TASK, "file", _FILE)
-    spec_of = iceberg.method(spark, "org.apache.iceberg.PartitionScanTask", "spec", _SPEC)
-    return streams.spread(spark, _FILE_TASK, file_json, file_of, spec_of)
