@@ -51,9 +51,11 @@ def _cpu() -> float:
 
 def _ours(memory: int, keys: Sequence[str], directory: Path, files: Sequence[str]) -> Act:
     from reconciler.rewrite.columns import columns_of, every
+    from reconciler.rewrite.comparison import Work
+    from reconciler.rewrite.files import DataFile, Table
     from reconciler.rewrite.rewriting import rewritten
     from reconciler.rewrite.task import Key, Order, Resources, Task
-    from reconciler.rewrite.witness import DataFile, Limits, Table, Work, witnessed
+    from reconciler.rewrite.witness import Limits, witnessed
 
     columns = columns_of(iceberg_schema(pq.read_schema(files[0])))
     ways = {way[-1].field_id: way for way in every(columns)}

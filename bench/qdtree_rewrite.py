@@ -32,9 +32,9 @@ from reconciler.advisor.qdtree.problem import problem_of
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import batch_fragments
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Key, Order, Resources, Task
-from reconciler.rewrite.witness import DataFile
 from reconciler.table.cut_tree import Tree
 from tests.advisor.qdtree.worlds import pool_of
 from tests.rewrite.model import table_of

@@ -11,7 +11,6 @@ LARGER = {
     "engines/backend.py": "the Protocols that each engine implements, every method explained",
     "engines/schedule/witnessing.py": "to be split: comparing, and naming a difference",
     "rewrite/read.py": "to be split: a reader of a task, and an opened file",
-    "rewrite/witness.py": "to be split: what is asked of the witness, and how it finds out",
 }
 """Files that are larger, by the reason. An entry goes when its file is split."""
 

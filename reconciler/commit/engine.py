@@ -34,13 +34,14 @@ from reconciler.engines.schedule.witnessing import delete_of
 from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import UnsupportedError
 from reconciler.rewrite import hidden
+from reconciler.rewrite.comparison import Seen, Work
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import MEMORY, Failure
+from reconciler.rewrite.files import Table as Shape
 from reconciler.rewrite.rewriting import Stopped
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
-from reconciler.rewrite.witness import Seen, Work, witnessed
-from reconciler.rewrite.witness import Table as Shape
+from reconciler.rewrite.witness import witnessed
 from reconciler.table.paths import is_local
 
 T = TypeVar("T")

@@ -21,12 +21,12 @@ from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.errors import ReconcilerError
 from reconciler.plan.actions.state import Facts
 from reconciler.rewrite import hidden
+from reconciler.rewrite.comparison import Seen, Work
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
+from reconciler.rewrite.files import Table as Shape
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
-from reconciler.rewrite.witness import Seen, Work
-from reconciler.rewrite.witness import Table as Shape
 from reconciler.table.cut_tree import Tree
 from reconciler.table.retention import MAIN, Ref, SnapshotLog
 from reconciler.table.schema import SpecField

@@ -24,8 +24,8 @@ from pyarrow.fs import LocalFileSystem
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import Column, Unreadable
 from reconciler.rewrite.deletes import PATH_ID, POSITION_ID, Delete
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
 from reconciler.rewrite.storage import Scratch
-from reconciler.rewrite.witness import LAST_UPDATED, ROW_ID, DataFile, Table
 
 LINEAGE = (Column(ROW_ID, "_row_id", "long"),
            Column(LAST_UPDATED, "_last_updated_sequence_number", "long"))  # fmt: skip

@@ -21,7 +21,9 @@ import pyarrow as pa
 from reconciler.rewrite import arrow, leaves, spill
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.comparison import Check, Compared
 from reconciler.rewrite.dictionaries import dictionary_columns
+from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.outputs import Outputs, Place
 from reconciler.rewrite.places import Placed
@@ -29,7 +31,7 @@ from reconciler.rewrite.read import Reader
 from reconciler.rewrite.rest import Rest
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.task import Made, Output, Resources, Task
-from reconciler.rewrite.witness import Check, Compared, DataFile, compared
+from reconciler.rewrite.witness import compared
 from reconciler.rewrite.write import writing
 from reconciler.table.row_group_bytes import output_files
 

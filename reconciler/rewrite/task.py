@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.rewrite.block_ids import Blocks
-from reconciler.rewrite.witness import Compared, DataFile, Table
+from reconciler.rewrite.comparison import Compared
+from reconciler.rewrite.files import DataFile, Table
 from reconciler.table.cut_tree import Tree
 
 ATTEMPT, NUMBER = "ATTEMPT", "NUMBER"

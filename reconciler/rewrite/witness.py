@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,10 +24,22 @@ from reconciler.catalog.file_forms import form_from
 from reconciler.rewrite import block_ids, hashes, places
 from reconciler.rewrite import deletes as deleted
 from reconciler.rewrite.block_ids import Blocks
-from reconciler.rewrite.columns import Column, Stored, Unreadable
+from reconciler.rewrite.columns import Stored, Unreadable
+from reconciler.rewrite.comparison import (
+    Changed,
+    Check,
+    Compared,
+    Exchange,
+    Fingerprint,
+    Seen,
+    Work,
+    differing,
+)
 from reconciler.rewrite.decoder import Decoder
-from reconciler.rewrite.deletes import Delete, Positions
+from reconciler.rewrite.deletes import Positions
 from reconciler.rewrite.failures import HOLDS, LZ4, Failure, Refused, collected, failure_of
+from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.live_rows import LiveRows
 from reconciler.rewrite.places import Placed
 from reconciler.rewrite.shared_deletes import SharedDeletes
 from reconciler.rewrite.storage import Opening, Scratch
@@ -38,114 +50,7 @@ BATCH, BATCH_BYTES = 100, 256 << 20
 """Files of equal columns that one query reads, if nothing is deleted from them, and the bytes of
 them from which on no more are added: files of another store are in scratch meanwhile."""
 T = TypeVar("T")
-ROW_ID, LAST_UPDATED = 2147483540, 2147483539
-"""Reserved field ids of row lineage (format 3)."""
 OTHER_PARTITION = "rows of another partition than its entry says"
-ROW = "file_row_number"
-"""DuckDB's name of a row's number in its file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """What a reader needs to know of a table."""
-
-    columns: tuple[Column, ...]
-    ways: Mapping[int, tuple[Column, ...]]
-    """The way to each column that is not in a list or a map, dropped ones included, by id."""
-    mapping: str | None
-    """The property schema.name-mapping.default."""
-    lineage: bool
-    """Whether its rows have row ids (from format 3 on)."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A data file with the deletes that apply to it."""
-
-    path: str
-    """Location of the file, as the manifest spells it."""
-    rows: int
-    """As its manifest entry says."""
-    size: int
-    """In bytes."""
-    sequence: int = 0
-    """Data sequence number."""
-    first_row_id: int | None = None
-    """Row id of its first row, from format 3 on; None before."""
-    partition: tuple[tuple[int, str, Any], ...] = ()
-    """Id and type of each source of an identity field of its spec, and the value in JSON."""
-    deletes: tuple[Delete, ...] = ()
-    """Every delete file that may apply to it."""
-    moved: tuple[Placed, ...] = ()
-    """The partition that its rows moved to, which they must belong to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """Rows that readers see."""
-
-    rows: int = 0
-    total: int = 0
-    """The sum of their hashes, 0 if they are only counted."""
-
-    def __add__(self, other: Fingerprint) -> Fingerprint:
-        return Fingerprint(self.rows + other.rows, self.total + other.total)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What one task found."""
-
-    fingerprint: Fingerprint = Fingerprint()
-    """Number and hash of the rows of all files together."""
-    columns: Mapping[str, int] = field(default_factory=dict)
-    """The sum of the hashes of each column alone, if it was asked for."""
-    hidden: int = 0
-    """Rows that are deleted, of files whose deletes were compared."""
-    changed: tuple[Changed, ...] = ()
-    """Data files of which other rows are deleted than before."""
-    failures: tuple[Failure, ...] = ()
-    """Files that could not be compared; then nothing else is of use."""
-    cpu_seconds: float = 0.0
-    """CPU seconds that looking took."""
-
-    def __add__(self, other: Seen) -> Seen:
-        sums = defaultdict(int, self.columns)
-        for name, total in other.columns.items():
-            sums[name] += total
-        return Seen(
-            self.fingerprint + other.fingerprint, dict(sums), self.hidden + other.hidden,
-            (*self.changed, *other.changed), (*self.failures, *other.failures),
-            self.cpu_seconds + other.cpu_seconds,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A data file whose delete files are replaced. file: with the deletes before."""
-
-    file: DataFile
-    after: tuple[Delete, ...]
-    new: frozenset[tuple[str, int]]
-    """Path and offset of those that are new."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A data file of which other rows would be deleted than before."""
-
-    path: str
-    """Location of the data file."""
-    back: int
-    """Rows that readers would see again."""
-    gone: int
-    """Rows that readers would not see any more."""
-    repeated: int
-    """Positions that are written more than once."""
-    stray: int
-    """Positions in new delete files that are of no row of it, and that no replaced one has."""
-    miscounted: int
-    """Positions by which the manifest entries of new delete files are wrong."""
 
 
 class Witness:
@@ -172,6 +77,7 @@ class Witness:
         self._decoder = Decoder(self._scratch, self._table.mapping, self._limits)
         self._sql = self._decoder.sql
         self._deletes = SharedDeletes(self._decoder, self._table.ways)
+        self._rows = LiveRows(self._table, self._decoder, self._deletes)
         if self._blocks is not None and self._blocks.tree is not None:
             import pyarrow as pa
 
@@ -267,7 +173,7 @@ class Witness:
         for one in file.moved:
             if places.misplaced(one, self._values(file, one)):
                 raise Unreadable(self._deletes.way(one.source_id)[-1].name, OTHER_PARTITION)
-        return bool(file.deletes or self._constants(file) or self._table.lineage)
+        return bool(file.deletes or self._rows.constants(file) or self._table.lineage)
 
     def _values(self, file: DataFile, of: Placed) -> list[Any]:
         """Return the values that show whether the file's rows belong to its partition."""
@@ -320,7 +226,7 @@ class Witness:
         name = ""
         with contextlib.suppress(duckdb.Error, Unreadable, ValueError, OSError):
             relation = self._decoder.rows([file.path])
-            for name, parts in self._parts(file).items():
+            for name, parts in self._rows.parts(file).items():
                 try:
                     self._sql.execute(f"SELECT sum(hash({', '.join(parts)})) FROM {relation}")
                 except duckdb.Error:
@@ -332,7 +238,7 @@ class Witness:
         if self._blocks is None:
             return
         stored = self._decoder.columns(files[0].path)
-        live = self._live(files)
+        live = self._rows.live(files)
         query = block_ids.wrong_rows(self._blocks, self._table.ways, stored, live)
         if self._sql.execute(query).fetchone()[0]:
             name = self._blocks.column.name
@@ -346,54 +252,15 @@ class Witness:
             return Fingerprint(int(self._sql.execute(query).fetchone()[0]))
         wanted = "count(*)"
         if hashed:
-            wanted += f", coalesce(sum({self._row_hash(files[0])}::HUGEINT), 0)"
-        row = self._sql.execute(f"SELECT {wanted} FROM {self._live(files)}").fetchone()
+            wanted += f", coalesce(sum({self._rows.row_hash(files[0])}::HUGEINT), 0)"
+        row = self._sql.execute(f"SELECT {wanted} FROM {self._rows.live(files)}").fetchone()
         return Fingerprint(int(row[0]), int(row[1]) if hashed else 0)
 
     def _column_sums(self, files: Sequence[DataFile]) -> dict[str, int]:
-        parts = self._parts(files[0])
+        parts = self._rows.parts(files[0])
         sums = ", ".join(f"sum(hash({', '.join(one)})::HUGEINT)" for one in parts.values())
-        row = self._sql.execute(f"SELECT {sums} FROM {self._live(files)}").fetchone()
+        row = self._sql.execute(f"SELECT {sums} FROM {self._rows.live(files)}").fetchone()
         return {name: int(value or 0) for name, value in zip(parts, row, strict=True)}
-
-    def _row_hash(self, file: DataFile) -> str:
-        every = [part for parts in self._parts(file).values() for part in parts]
-        return f"hash({', '.join(every) or 'NULL'})"
-
-    def _parts(self, file: DataFile) -> dict[str, list[str]]:
-        """Return SQL of what shows the value of each column, by its name."""
-        stored, constants = self._decoder.columns(file.path), self._constants(file)
-        found = {
-            column.name: hashes.column_parts(column, stored, constants)
-            for column in self._table.columns
-        }
-        if self._table.lineage:
-            found |= self._lineage(file, stored)
-        return found
-
-    def _lineage(self, file: DataFile, stored: Sequence[Stored]) -> dict[str, list[str]]:
-        first = "NULL" if file.first_row_id is None else f"{file.first_row_id} + r.{ROW}"
-        last = "NULL" if file.first_row_id is None else str(file.sequence)
-        found = {}
-        for field_id, name, inherited in (
-            (ROW_ID, "_row_id", first),
-            (LAST_UPDATED, "_last_updated_sequence_number", last),
-        ):
-            column = Column(field_id, name, "long")
-            own = hashes.value_of((column,), stored, {})
-            found[name] = [f"CAST(coalesce({own}, {inherited}) AS BIGINT)"]
-        return found
-
-    def _constants(self, file: DataFile) -> dict[int, str]:
-        """Return the values of partition columns that a file does not hold."""
-        if not file.partition:
-            return {}
-        held = {column.field_id for column in self._decoder.columns(file.path)}
-        return {
-            field_id: hashes.literal(kind, value)
-            for field_id, kind, value in file.partition
-            if field_id not in held
-        }
 
     # Deletes
 
@@ -417,88 +284,25 @@ class Witness:
 
     def _exchanged(self, one: Exchange, _: Sequence[DataFile]) -> tuple[int, Changed | None]:
         file = one.file
-        self._require_own(file)
-        before = self._positions(file, file.deletes)
-        after = self._positions(file, one.after)
+        self._rows.require_own(file)
+        before = self._rows.positions(file, file.deletes)
+        after = self._rows.positions(file, one.after)
         new = [d for d in one.after if (d.path, d.offset) in one.new]
         written = [self._deletes.positions(delete, file.path) for delete in new]
         repeated = sum(map(len, written)) - len(deleted.union(written))
-        held = [self._held(delete, own) for delete, own in zip(new, written, strict=True)]
+        held = [self._rows.held(delete, own) for delete, own in zip(new, written, strict=True)]
         old = deleted.union([self._deletes.positions(delete, file.path) for delete in file.deletes])
         known = old[(old < 0) | (old >= file.rows)]
         stray = sum(held) - sum(_of_rows(own, file.rows, known) for own in written)
         miscounted = sum(abs(own - delete.rows) for delete, own in zip(new, held, strict=True))
         keys = [tuple(d for d in each if d.keys) for each in (file.deletes, one.after)]
         if keys[0] != keys[1] or (keys[0] and not np.array_equal(before, after)):
-            before = deleted.union([before, self._hit(file, keys[0])])
-            after = deleted.union([after, self._hit(file, keys[1])])
+            before = deleted.union([before, self._rows.hit(file, keys[0])])
+            after = deleted.union([after, self._rows.hit(file, keys[1])])
         back = len(np.setdiff1d(before, after, assume_unique=True))
         gone = len(np.setdiff1d(after, before, assume_unique=True))
         changed = Changed(file.path, back, gone, repeated, stray, miscounted)
         return len(before), changed if any((back, gone, repeated, stray, miscounted)) else None
-
-    def _held(self, one: Delete, own: Positions) -> int:
-        """Return how many positions a delete file has, whatever they name. own: those of its data
-        file."""
-        return len(own) if one.vector else self._deletes.counts(one)[0]
-
-    def _positions(self, file: DataFile, applied: Sequence[Delete]) -> Positions:
-        """Return the rows that position deletes and vectors hide."""
-        rows = [self._deletes.positions(one, file.path) for one in applied]
-        found = deleted.union(rows)
-        return found[found < file.rows]
-
-    def _require_own(self, file: DataFile) -> None:
-        """Raise Refused if a delete file that names one data file in its manifest entry has
-        positions of others too: some readers apply them there."""
-        for one in file.deletes:
-            if one.data_file and not one.vector and self._deletes.counts(one)[1]:
-                detail = "positions of other data files than its entry names"
-                raise Refused(Failure(one.path, "", detail))
-
-    def _hit(self, file: DataFile, keyed: Sequence[Delete]) -> Positions:
-        """Return the rows that equality deletes hide."""
-        if not keyed:
-            return np.zeros(0, dtype=np.int64)
-        rows = self._decoder.rows([file.path])
-        held = [
-            f"SELECT r.{ROW} AS pos FROM {rows} SEMI JOIN {table} ON {condition}"
-            for table, condition in self._equal(file, keyed)
-        ]
-        query = f"SELECT DISTINCT pos FROM ({' UNION ALL '.join(held)}) ORDER BY pos"
-        return np.asarray(self._sql.execute(query).fetchnumpy()["pos"], dtype=np.int64)
-
-    def _live(self, files: Sequence[DataFile]) -> str:
-        """Return SQL of the rows that readers see, as relation `r`."""
-        source = self._decoder.rows(file.path for file in files)
-        file = files[0]
-        if not file.deletes:
-            return source
-        self._require_own(file)
-        gone = self._positions(file, file.deletes)
-        if len(gone):
-            import pyarrow as pa
-
-            self._sql.register("gone", pa.table({"gone_row": gone}))
-            source += f" ANTI JOIN gone ON r.{ROW} = gone.gone_row"
-        for table, condition in self._equal(file, [one for one in file.deletes if one.keys]):
-            source += f" ANTI JOIN {table} ON {condition}"
-        return source
-
-    def _equal(self, file: DataFile, keyed: Sequence[Delete]) -> Iterator[tuple[str, str]]:
-        """Yield relations of keys, and the condition that a row `r` of the file has one of them.
-        NULL is equal to NULL, NaN to NaN, and a zero to one of the same sign."""
-        stored, constants = self._decoder.columns(file.path), self._constants(file)
-        for number, (ids, keys) in enumerate(self._deletes.keys(keyed)):
-            name, conditions = f"keys{number}", []
-            for at, key in enumerate(ids):
-                way = self._deletes.way(key)
-                value = hashes.value_of(way, stored, constants)
-                conditions.append(f"{value} IS NOT DISTINCT FROM {name}.k{at}")
-                if way[-1].type in ("float", "double"):
-                    sign = hashes.zero_sign(value)
-                    conditions.append(f"{sign} IS NOT DISTINCT FROM {name}.z{at}")
-            yield f"{keys} {name}", " AND ".join(conditions)
 
 
 def _in_batches(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
@@ -544,27 +348,6 @@ def _require_form(path: Path, form: Expected) -> None:
         raise Unreadable(fault.column, fault.detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What tasks compare: the rows of files, or how the deletes of files are exchanged."""
-
-    table: Table
-    """Columns of the table, present and past."""
-    files: tuple[DataFile, ...] = ()
-    """Data files whose rows are summed up."""
-    exchanges: tuple[Exchange, ...] = ()
-    """Data files with their deletes before and after."""
-    hashed: bool = True
-    """Whether rows are hashed, or only counted."""
-    by_column: bool = False
-    """Whether to hash each column alone."""
-    form: Expected | None = None
-    """What the files must hold, if they are new."""
-    blocks: Blocks | None = None
-    """The block ids that their rows must have, if they are new and the table has a column of ids,
-    which `table` then lacks; None where nobody asks."""
-
-
 def witnessed(
     work: Work,
     numbers: Sequence[int],
@@ -594,34 +377,6 @@ def _read(reader: Witness, work: Work, numbers: Sequence[int]) -> Seen:
     return Seen(reader.fingerprint(files, work.hashed, work.form))
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """How the files of a rewrite are compared before they are stored."""
-
-    inputs: Work
-    """What is replaced, with the deletes that the witness's own rules apply."""
-    form: Expected
-    """What new files must hold."""
-    limits: Limits
-    blocks: Blocks | None = None
-    """The block ids that rows of new files must have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What the witness found before and after a rewrite."""
-
-    before: Seen
-    after: Seen = Seen()
-    differing: tuple[str, ...] = ()
-    """Columns whose values differ, if the rows do."""
-
-    @property
-    def same(self) -> bool:
-        failed = self.before.failures or self.after.failures
-        return not failed and self.before.fingerprint == self.after.fingerprint
-
-
 def compared(
     check: Check, outputs: Sequence[DataFile], scratch: Scratch, stopping: Callable[[], bool]
 ) -> Compared:
@@ -642,8 +397,3 @@ def compared(
     alone = replace(check.inputs, by_column=True)
     sums = see(alone).columns, see(replace(alone, files=tuple(outputs))).columns
     return replace(found, differing=differing(*sums))
-
-
-def differing(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the columns whose sums of hashes differ."""
-    return tuple(name for name in before if before[name] != after.get(name, 0))

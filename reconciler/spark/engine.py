@@ -20,12 +20,12 @@ from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.rewrite import hidden
+from reconciler.rewrite.comparison import Seen, Work
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
+from reconciler.rewrite.files import Table as Shape
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
-from reconciler.rewrite.witness import Seen, Work
-from reconciler.rewrite.witness import Table as Shape
 from reconciler.spark.commit import table
 from reconciler.spark.commit.reading import written_files
 from reconciler.spark.commit.table import JavaTable

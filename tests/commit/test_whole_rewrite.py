@@ -20,8 +20,8 @@ from reconciler.engines.task_file import TaskFile
 from reconciler.rewrite import rewriting
 from reconciler.rewrite.columns import columns_of
 from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.task import Key, Made, Order, Resources, Task
-from reconciler.rewrite.witness import DataFile
 from tests.commit.test_requests import Table
 from tests.delete_commits import delete_equal, delete_positions
 from tests.rewrite.model import table_of

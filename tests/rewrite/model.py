@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column, every
-from reconciler.rewrite.witness import DataFile, Table
+from reconciler.rewrite.files import DataFile, Table
 
 PRIMITIVES = (
     "boolean", "int", "long", "float", "double", "decimal(9,2)", "decimal(20,3)", "decimal(38,10)",

@@ -13,9 +13,11 @@ import pytest
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite.block_ids import OTHER_LEAF, Blocks
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.comparison import Seen, Work
+from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Key, Order, Task
-from reconciler.rewrite.witness import DataFile, Seen, Table, Work, witnessed
+from reconciler.rewrite.witness import witnessed
 from reconciler.table.cut_tree import made
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write

@@ -15,8 +15,8 @@ from reconciler.rewrite import decoded as decoding
 from reconciler.rewrite import rewriting
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.decoded import Decoded
+from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.task import Key, Order, Resources, Task
-from reconciler.rewrite.witness import DataFile
 from reconciler.table import parquet_schema
 from tests.rewrite.model import table_of
 

@@ -15,8 +15,10 @@ from pyroaring import BitMap64
 
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.comparison import Exchange, Work
 from reconciler.rewrite.deletes import MAGIC, PATH_ID, POSITION_ID, Delete, Deletes
-from reconciler.rewrite.witness import DataFile, Exchange, Work, witnessed
+from reconciler.rewrite.files import DataFile
+from reconciler.rewrite.witness import witnessed
 from tests.rewrite.model import Row, canonical, table_of, write
 
 COLUMNS = (

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, Table
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Task
-from reconciler.rewrite.witness import LAST_UPDATED, ROW_ID, Table
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
 from tests.rewrite.test_rewriting import LITTLE, PLENTY

@@ -16,9 +16,9 @@ import pytest
 
 from reconciler.rewrite import leaves
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task
-from reconciler.rewrite.witness import DataFile
 from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.values import encode_wide_decimal
 from tests.rewrite import model

@@ -19,11 +19,13 @@ from pyiceberg.transforms import parse_transform
 from reconciler.queries.transforms import PARTITIONED_TYPES
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.comparison import Work
+from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.places import Placed
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task, Unfit
-from reconciler.rewrite.witness import OTHER_PARTITION, DataFile, Limits, Work, witnessed
+from reconciler.rewrite.witness import OTHER_PARTITION, Limits, witnessed
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
 from tests.rewrite.test_rewriting import LITTLE, PLENTY, files_of, seen

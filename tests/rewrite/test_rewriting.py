@@ -20,20 +20,14 @@ import pytest
 from reconciler.rewrite import arrow, read, rewriting, storage
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.comparison import Work
 from reconciler.rewrite.deletes import Deletes
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.rewriting import Stopped, rewritten
 from reconciler.rewrite.spill import row_groups
 from reconciler.rewrite.task import Key, Made, Order, Resources, Task, Writer
-from reconciler.rewrite.witness import (
-    LAST_UPDATED,
-    ROW_ID,
-    DataFile,
-    Limits,
-    Table,
-    Work,
-    witnessed,
-)
+from reconciler.rewrite.witness import Limits, witnessed
 from reconciler.spark.session import session
 from tests.rewrite import model
 from tests.rewrite.model import (

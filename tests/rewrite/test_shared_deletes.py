@@ -12,8 +12,10 @@ import pytest
 
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite import decoder
+from reconciler.rewrite.comparison import Exchange, Work
 from reconciler.rewrite.deletes import Delete, Deletes
-from reconciler.rewrite.witness import DataFile, Exchange, Work, witnessed
+from reconciler.rewrite.files import DataFile
+from reconciler.rewrite.witness import witnessed
 from tests.rewrite.model import Row, canonical, table_of, write
 from tests.rewrite.test_deletes import COLUMNS, NOWHERE, POSITIONS, _keys, _rows, _vector
 

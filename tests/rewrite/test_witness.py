@@ -16,8 +16,10 @@ import pytest
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite import witness as reading
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
+from reconciler.rewrite.comparison import Work
 from reconciler.rewrite.failures import MEMORY, MISSING, STORAGE
-from reconciler.rewrite.witness import LAST_UPDATED, ROW_ID, DataFile, Table, Work, witnessed
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
+from reconciler.rewrite.witness import witnessed
 from reconciler.table.physical import Expected
 from tests.rewrite import model
 from tests.rewrite.model import EPOCH, Row, arrow_field, table_of, write, write_table

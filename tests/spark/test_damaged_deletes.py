@@ -15,8 +15,8 @@ from reconciler.errors import TableDamagedError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.rewrite import hidden
+from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.hidden import Group, Target, Task
-from reconciler.rewrite.witness import DataFile, Table
 from reconciler.spark.deletes import by_engine, delete_files
 from reconciler.spark.schedule.scan import scan_tasks
 from reconciler.table.damage import damage_of

@@ -24,7 +24,8 @@ from reconciler.plan.actions.build_replica import BuildReplica
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, FAILED, Outcome
-from reconciler.rewrite.witness import DataFile, Fingerprint, Work
+from reconciler.rewrite.comparison import Fingerprint, Work
+from reconciler.rewrite.files import DataFile
 from reconciler.table.replica import (
     OF,
     RECORD,

@@ -6,7 +6,7 @@ from reconciler.engines.schedule import witnessing
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.rewrite.block_ids import Blocks
-from reconciler.rewrite.witness import Table
+from reconciler.rewrite.files import Table
 from reconciler.table.block_ids import TREE, base_of, block_tree_of, key_of, owned_column
 from reconciler.table.cut_tree import NotATree, Tree
 from reconciler.table.metadata import TableMetadata

@@ -35,8 +35,10 @@ from reconciler.format import iec
 from reconciler.rewrite import rewriting
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import leaves
+from reconciler.rewrite.comparison import Check, Work
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import BROKEN, MEMORY, MISSING, STORAGE, UNFIT, Failure
+from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import (
@@ -51,7 +53,6 @@ from reconciler.rewrite.task import (
     Unfit,
     Writer,
 )
-from reconciler.rewrite.witness import Check, DataFile, Work
 from reconciler.table.left_to_spark import (
     BLOOM,
     CODEC,

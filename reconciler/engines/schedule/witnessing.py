@@ -30,20 +30,12 @@ from reconciler.errors import (
 from reconciler.format import count, plural
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column, columns_of, every
+from reconciler.rewrite.comparison import Compared, Exchange, Fingerprint, Seen, Work, differing
 from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.failures import HOLDS, MEMORY, MISSING, Failure
+from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.places import Placed
 from reconciler.rewrite.storage import local_path
-from reconciler.rewrite.witness import (
-    Compared,
-    DataFile,
-    Exchange,
-    Fingerprint,
-    Seen,
-    Table,
-    Work,
-    differing,
-)
 from reconciler.table.physical import Expected
 from reconciler.table.refusals import NOT_VERIFIED, Refusal
 

@@ -31,8 +31,9 @@ from reconciler.errors import (
     first_line,
 )
 from reconciler.rewrite.block_ids import Blocks
+from reconciler.rewrite.comparison import Seen, Work
+from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.task import Unfit
-from reconciler.rewrite.witness import DataFile, Seen, Work
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, ROW_GROUP
 from reconciler.table.schema import SortColumn
 

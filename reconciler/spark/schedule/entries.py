@@ -12,9 +12,9 @@ from reconciler.commit.metrics import above
 from reconciler.engines.commit.metadata import UNSORTED
 from reconciler.engines.schedule.group import Group
 from reconciler.rewrite.columns import Column
+from reconciler.rewrite.files import Table
 from reconciler.rewrite.storage import PARQUET
 from reconciler.rewrite.task import Output
-from reconciler.rewrite.witness import Table
 from reconciler.spark.fallback import uuid_bounds
 from reconciler.spark.schedule.scan import ScanTasks
 

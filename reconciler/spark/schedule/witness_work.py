@@ -12,8 +12,9 @@ from typing import Any
 
 from reconciler.api.task_memory import Limits
 from reconciler.engines.schedule.attempt import Attempt
+from reconciler.rewrite.comparison import Seen, Work
 from reconciler.rewrite.storage import Opening
-from reconciler.rewrite.witness import Seen, Work, witnessed
+from reconciler.rewrite.witness import witnessed
 from reconciler.spark.commit.table import spark_of
 from reconciler.spark.session import resources
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from reconciler.engines.schedule.witnessing import _parts, shares
+from reconciler.rewrite.comparison import Exchange, Work
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.witness import DataFile, Exchange, Table, Work
+from reconciler.rewrite.files import DataFile, Table
 
 MIB = 1 << 20
 

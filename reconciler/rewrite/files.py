@@ -1,0 +1,49 @@
+"""A table and its data files, as the readers of a rewrite need to know them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.rewrite.columns import Column
+from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.places import Placed
+
+ROW_ID, LAST_UPDATED = 2147483540, 2147483539
+"""Reserved field ids of row lineage (format 3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a reader needs to know of a table."""
+
+    columns: tuple[Column, ...]
+    ways: Mapping[int, tuple[Column, ...]]
+    """The way to each column that is not in a list or a map, dropped ones included, by id."""
+    mapping: str | None
+    """The property schema.name-mapping.default."""
+    lineage: bool
+    """Whether its rows have row ids (from format 3 on)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file with the deletes that apply to it."""
+
+    path: str
+    """Location of the file, as the manifest spells it."""
+    rows: int
+    """As its manifest entry says."""
+    size: int
+    """In bytes."""
+    sequence: int = 0
+    """Data sequence number."""
+    first_row_id: int | None = None
+    """Row id of its first row, from format 3 on; None before."""
+    partition: tuple[tuple[int, str, Any], ...] = ()
+    """Id and type of each source of an identity field of its spec, and the value in JSON."""
+    deletes: tuple[Delete, ...] = ()
+    """Every delete file that may apply to it."""
+    moved: tuple[Placed, ...] = ()
+    """The partition that its rows moved to, which they must belong to."""
