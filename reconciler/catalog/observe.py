@@ -36,7 +36,7 @@ from reconciler.catalog.operations import operations_of
 from reconciler.catalog.positions import PositionReader
 from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
-from reconciler.table.audits import WaitingBatch
+from reconciler.table.audits import WaitingBatch, with_published
 from reconciler.table.filetable import FileTable
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable, manifest_table
 from reconciler.table.observation import RECENT_MS, Observation
@@ -132,6 +132,10 @@ def observe_loaded(
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     writes = recent_writes(reader, ancestry, specs, now_ms - recent_ms)
     table_metadata = table_metadata_of(metadata)
+    by_main = {int(one.added_snapshot_id or 0) for one in manifests}
+    table_metadata = replace(
+        table_metadata, log=with_published(table_metadata.log, lambda _: by_main)
+    )
     waiting = read_waiting(reader, table_metadata.log)
     after = _published(parts, manifests, reader, waiting) if waiting else None
     reader.tidy()

@@ -6,8 +6,8 @@ snapshots. So they do not depend on the machine, or on the state, of the run tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from reconciler.table.retention import BRANCH, MAIN, Snapshot, SnapshotLog, line
 from reconciler.table.summary_keys import ACTION_IDS, PLAN_ID
@@ -82,7 +82,7 @@ def waiting_batches(log: SnapshotLog) -> tuple[WaitingBatch, ...]:
 
     None of a branch that main was fast-forwarded to: those are published.
     """
-    by_id, on_main = log.by_id, {snapshot.id for snapshot in log.main}
+    by_id, on_main = log.by_id, log.published.union(snapshot.id for snapshot in log.main)
     found: list[WaitingBatch] = []
     for ref in log.refs:
         if ref.name == MAIN or ref.type != BRANCH:
@@ -96,6 +96,19 @@ def waiting_batches(log: SnapshotLog) -> tuple[WaitingBatch, ...]:
             own.append(_batch(ref.name, snapshot))
         found += reversed(own)
     return tuple(found)
+
+
+def with_published(log: SnapshotLog, added_by: Callable[[int], Iterable[int]]) -> SnapshotLog:
+    """Return the log, with what main published before the snapshot at which its line ends.
+
+    Another engine's expiry may cut main between its head and a published batch, which a branch
+    keeps. added_by: returns the ids of the snapshots that added the manifests of a snapshot; it is
+    asked only where main's line is cut and a batch seems to wait.
+    """
+    main = log.main
+    if not main or main[-1].parent is None or not waiting_batches(log):
+        return log
+    return replace(log, published=frozenset(added_by(main[0].id)))
 
 
 def _batch(branch: str, snapshot: Snapshot) -> WaitingBatch:

@@ -62,7 +62,11 @@ class SnapshotLog:
     """Every retained snapshot, and every ref, main included."""
 
     snapshots: tuple[Snapshot, ...] = ()
+    """The retained snapshots."""
     refs: tuple[Ref, ...] = ()
+    """The branches and tags."""
+    published: frozenset[int] = frozenset()
+    """Snapshots whose manifests main's head has, as `audits.with_published` fills it in."""
 
     @property
     def by_id(self) -> dict[int, Snapshot]:

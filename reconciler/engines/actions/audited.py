@@ -47,7 +47,7 @@ class PublishExecutor(Executor[Publish]):
     def judge(self) -> dict[str, ActionState]:
         run = self.run
         run.table.refresh()
-        log = run.table.log()
+        log = audit.log_of(run.table)
         done = standing.actions_in_history(run.table, run.request) | run.done_ids
         states = {}
         for key, action in self.items:
@@ -161,7 +161,7 @@ def _sequence(table: Table, base: int) -> int:
 class DiscardExecutor(Executor[Discard]):
     def judge(self) -> dict[str, ActionState]:
         self.run.table.refresh()
-        log = self.run.table.log()
+        log = audit.log_of(self.run.table)
         facts = Facts(metadata=TableMetadata(log=log))
         return {key: action.judge(facts) for key, action in self.items}
 
@@ -195,7 +195,7 @@ def drop_waiting(run: Run, keys: Sequence[str], branches: set[str]) -> int:
     """
     run.require_lease()
     run.table.refresh()
-    log = run.table.log()
+    log = audit.log_of(run.table)
     found = [one for one in waiting_batches(log) if one.branch in branches]
     opened = []
     for prefix, one in _directories(run, found).items():

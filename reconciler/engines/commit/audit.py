@@ -35,8 +35,9 @@ from reconciler.table.audits import (
     AUDIT_PLAN,
     AUDIT_WAITS,
     waiting_batches,
+    with_published,
 )
-from reconciler.table.retention import BRANCH, MAIN, Ref
+from reconciler.table.retention import BRANCH, MAIN, Ref, SnapshotLog
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ def refuse_branch(table: Table, audit: Audit | None, shown: str) -> None:
     name which is not of an audit."""
     drop(table)
     drop_published(table)
-    held = waiting_batches(table.log())
+    held = waiting_batches(log_of(table))
     if held:
         raise BlockedError(
             f"plan {held[0].plan_id} of {shown} waits on branch {held[0].branch} for approval",
@@ -220,15 +221,20 @@ def drop(
         return named or snapshot.id in snapshots
 
     files: dict[int, list[str]] = {}
+    parents: dict[int, int] = {}
 
     def change() -> tuple[dict[str, int | None], list[int]]:
         heads, gone = _of_audits(table, wanted)
         files.update({one.id: metadata_files.own_files(table, one) for one in gone})
+        parents.update({one.id: one.parent or 0 for one in gone})
         return heads, [one.id for one in gone]
 
     _changed(table, change)
-    dropped = [paths for one, paths in files.items() if table.snapshot(one) is None]
-    metadata_files.delete(table, itertools.chain.from_iterable(dropped))
+    dropped = [one for one in files if table.snapshot(one) is None]
+    if dropped:
+        paths = itertools.chain.from_iterable(files[one] for one in dropped)
+        roots = {parents[one] for one in dropped}.difference(dropped)
+        metadata_files.delete_unneeded(table, paths, roots.pop() if len(roots) == 1 else 0)
 
 
 def drop_published(table: Table) -> None:
@@ -315,4 +321,12 @@ def _left(table: Table, head: int, gone: Collection[int]) -> int | None:
 
 def _is_on_main(table: Table, snapshot_id: int) -> bool:
     main = table.head()
-    return main is not None and table.is_ancestor(main, snapshot_id)
+    if main is None:
+        return False
+    return table.is_ancestor(main, snapshot_id) or snapshot_id in log_of(table).published
+
+
+def log_of(table: Table) -> SnapshotLog:
+    """Return the log of the table as last refreshed, with the batches that main has although its
+    line was cut."""
+    return with_published(table.log(), lambda head: table.manifests(head).values())

@@ -33,7 +33,7 @@ def remove_unwanted(table: Table, change: Change) -> None:
     """
     unwanted = change.unwanted()
     if unwanted:
-        kept = _needed(table, change.base)
+        kept = needed(table, change.base)
         delete(table, (path for path in unwanted if path not in kept))
 
 
@@ -60,7 +60,7 @@ def remove_of_commits(table: Table, commits: Collection[str], base: int) -> tupl
     if not known:
         return 0, 0
     found = cleanup.listing(table, table.metadata_directory())
-    kept = {_name(path) for path in _needed(table, base)}
+    kept = {_name(path) for path in needed(table, base)}
     removable = {
         path: size
         for path, size in found.items()
@@ -81,8 +81,9 @@ def of_commits(table: Table, directory: str, intents: Iterable[Intent]) -> dict[
     return {path: size for path, size in found.items() if is_file_of(_name(path), known)}
 
 
-def _needed(table: Table, base: int) -> set[str]:
-    """Return the manifest lists and manifests of the snapshots that were added after `base`."""
+def needed(table: Table, base: int) -> set[str]:
+    """Return the manifest lists and manifests of the snapshots that were added after `base`; of all
+    snapshots if it expired."""
     return {path for one in table.added_since(base) for path in _files_of(table, one)}
 
 
@@ -107,6 +108,21 @@ def own_files(table: Table, snapshot: SnapshotInfo) -> list[str]:
         path,
         *(file for file in written if file != path and is_file_of(_name(file), (commit,))),
     ]
+
+
+def delete_unneeded(table: Table, paths: Iterable[str], base: int) -> None:
+    """Remove files of snapshots that are gone from the table, except those that a snapshot needs.
+
+    A snapshot may need them although it is no descendant any more: what was between them may have
+    expired. Nothing is removed where that cannot be read. base: a snapshot before those.
+    """
+    try:
+        kept = {_name(path) for path in needed(table, base)}
+    except Exception as error:
+        if table.errors.lost(error):
+            raise
+        return
+    delete(table, (path for path in paths if _name(path) not in kept))
 
 
 def delete(table: Table, paths: Iterable[str]) -> None:
