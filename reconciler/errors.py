@@ -142,6 +142,10 @@ class RolledBackError(VetoError):
     """A person rolled back a commit of the plan: the plan is not carried out again."""
 
 
+class PausedError(VetoError):
+    """A property of the table stops every action on it."""
+
+
 class LiveBranchesError(VetoError):
     """The table has branches or staged snapshots that could not be published after a rewrite of
     main."""

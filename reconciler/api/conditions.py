@@ -50,7 +50,9 @@ class Reason(StrEnum):
     # Converged, in the order in which the first that applies is given
     SUSPENDED = "Suspended"
     CATALOG_UNAVAILABLE = "CatalogUnavailable"
+    PAUSED = "Paused"
     OWNED_ELSEWHERE = "OwnedElsewhere"
+    OTHER_OPTIMIZER = "OtherOptimizer"
     AWAITING_APPROVAL = "AwaitingApproval"
     OUTSIDE_WINDOW = "OutsideWindow"
     OVER_BUDGET = "OverBudget"
@@ -175,6 +177,17 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Another reconciler has claimed the table, or another policy matches it first.",
         "Remove the table from one of the two. If the owner in the message no longer exists, "
         "annotate the IcebergCatalog with layout.lakehouse.dev/takeOver=OWNER.",
+    ),
+    Reason.PAUSED: Explanation(
+        (_CONVERGED,),
+        "The table property layout.paused is set: nothing is done to the table.",
+        "Remove the property when the reason that it gives has passed.",
+    ),
+    Reason.OTHER_OPTIMIZER: Explanation(
+        (_CONVERGED,),
+        "Another program rewrites the files of the table. The message says by what this is known.",
+        "Switch the other one off for the table. If both are meant to work on it, set "
+        "spec.safety.allowOtherOptimizers.",
     ),
     Reason.AWAITING_APPROVAL: Explanation(
         (_CONVERGED, _APPROVED),
@@ -376,7 +389,9 @@ EXPLANATIONS: dict[Reason, Explanation] = {
 CONVERGED_ORDER: tuple[Reason, ...] = (
     Reason.SUSPENDED,
     Reason.CATALOG_UNAVAILABLE,
+    Reason.PAUSED,
     Reason.OWNED_ELSEWHERE,
+    Reason.OTHER_OPTIMIZER,
     Reason.AWAITING_APPROVAL,
     Reason.OUTSIDE_WINDOW,
     Reason.OVER_BUDGET,

@@ -203,6 +203,8 @@ class Safety:
     """How many of the written rows are compared with the rows read."""
     allow_live_branches: bool
     """Whether to rewrite tables that have branches other than main."""
+    allow_other_optimizers: bool
+    """Whether to rewrite tables that another program rewrites too."""
     approval: ResultApproval
     """Whether a batch stays on the branch until a person approves it."""
     branch: str | None = None

@@ -7,17 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.catalog.claim import OWNER_PROPERTY
+from reconciler.table.others import paused_because
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """metadata_location changes with every commit. owner: who claims the table, "" if no one
-    does."""
+    """The result of one call to the catalog."""
 
     table_uuid: str
+    """UUID of the table."""
     metadata_location: str
+    """Path of the metadata file, which changes with every commit."""
     snapshot_id: int | None
+    """The head of main; None for an empty table."""
     owner: str
+    """Who claims the table, "" if no one does."""
+    paused: str
+    """Why the table itself stops all work on it, "" if it does not."""
 
 
 def pointer_of(catalog: Any, identifier: tuple[str, ...]) -> Pointer | None:
@@ -35,4 +41,5 @@ def pointer_of(catalog: Any, identifier: tuple[str, ...]) -> Pointer | None:
         table.metadata_location,
         found.current_snapshot_id,
         found.properties.get(OWNER_PROPERTY, ""),
+        paused_because(found.properties),
     )

@@ -20,6 +20,7 @@ from reconciler.api.choices import EngineType
 from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import RecommendRun, RunDocument
 from reconciler.catalog.claim import OWNER_PROPERTY
+from reconciler.engines.commit.standing import paused_error
 from reconciler.errors import (
     AccessDeniedError,
     AuditFailedError,
@@ -28,6 +29,7 @@ from reconciler.errors import (
     InterruptedByUser,
     LiveBranchesError,
     MemoryExhaustedError,
+    PausedError,
     ReconcilerError,
     RedirectedError,
     RolledBackError,
@@ -54,6 +56,7 @@ from reconciler.plan.plan import Plan, PlannedAction, policy_hash
 from reconciler.plan.standing import Fallen, head_of, judge
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
+from reconciler.table.others import paused_because
 
 JVM_EXIT_SECONDS = 5.0
 """A JVM that ran out of memory may still be ending when its connection is lost; the wait for its
@@ -195,6 +198,9 @@ def _check_table(run: RunDocument, plan: Plan, observation: Observation, now: dt
     found = judge(plan, head_of(observation), now)
     if found.fallen is Fallen.OTHER_TABLE:
         raise _stale(plan, found.why)
+    paused = paused_because(observation.properties)
+    if paused:
+        raise paused_error(observation.name, paused)
     owner = observation.properties.get(OWNER_PROPERTY, "")
     if owner != run.owner:
         raise _unclaimed(observation.name, owner, run.owner)
@@ -265,6 +271,7 @@ _CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (ConflictError, Cause.CONFLICT),
     (UnsupportedError, Cause.UNSUPPORTED),
     (AccessDeniedError, Cause.ACCESS_DENIED),
+    (PausedError, Cause.STOPPED),
     (RolledBackError, Cause.ROLLED_BACK),
     (LiveBranchesError, Cause.LIVE_BRANCHES),
     (AuditFailedError, Cause.AUDIT_FAILED),

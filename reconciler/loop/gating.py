@@ -64,8 +64,12 @@ class PendingWork:
     """Its pending actions, in plan order."""
     table_uuid: str
     """UUID of the table."""
+    paused: str
+    """Why the table itself stops all work on it, "" if it does not."""
     owner: str
     """Who else claims the table, "" if no one does."""
+    other: str
+    """The evidence of another optimizer of the table, "" if there is none."""
     stale_workload: bool
     """Whether the plan is based on queries that are too old to act on without a person."""
 
@@ -90,7 +94,9 @@ def gate_input(
         plan=work.plan,
         remaining=work.actions,
         suspended=policy.spec.suspend,
+        paused=work.paused,
         owner=work.owner,
+        other="" if policy.spec.safety.allow_other_optimizers else work.other,
         mode=approval.mode.value,
         approved=plan_id in listed or facts.approved(plan_id, key),
         everything_approved=approvals.everything,

@@ -47,6 +47,7 @@ from reconciler.plan.plan import Plan, PlannedAction, policy_hash
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
+from reconciler.table.others import other_optimizer, paused_because
 
 CONVERGED = "Converged"
 PENDING = "Pending"
@@ -199,7 +200,9 @@ def judge_gate(
         plan=proposal.plan,
         actions=proposal.pending,
         table_uuid=proposal.observation.uuid,
+        paused=paused_because(proposal.observation.properties),
         owner=actor.owner(proposal.observation),
+        other=other_optimizer(proposal.observation, int(step.clock().timestamp() * 1000)),
         stale_workload=proposal.stale_workload,
     )
     return gate(gate_input(step.policy, work, actor, approvals, step.clock(), besides))

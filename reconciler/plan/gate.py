@@ -1,4 +1,4 @@
-"""The gate between a plan and its execution: suspension, owner, approval, windows, budgets.
+"""The gate between a plan and its execution: suspension, owner, others, approval, windows, budgets.
 
 An ordered chain of pure checks, each returning a condition reason and a message; the first check
 that objects decides. The gate admits the longest prefix of the plan's actions that the budgets
@@ -29,8 +29,12 @@ class GateInput:
     """Its actions that are still pending, in plan order."""
     suspended: bool
     """Whether the policy or the table is suspended."""
+    paused: str
+    """Why the table itself stops all work on it, "" if it does not."""
     owner: str
     """Who claims the table, "" if no one else does."""
+    other: str
+    """The evidence of another optimizer, "" if there is none or the policy allows it."""
     mode: str
     """spec.approval.mode: "Manual" or "Automatic"."""
     approved: bool
@@ -96,10 +100,21 @@ def _suspended(given: GateInput) -> Gate | None:
     return Gate(0, "Suspended", "the policy sets suspend: true")
 
 
+def _paused(given: GateInput) -> Gate | None:
+    return Gate(0, "Paused", given.paused) if given.paused else None
+
+
 def _owned(given: GateInput) -> Gate | None:
     if not given.owner:
         return None
     return Gate(0, "OwnedElsewhere", f"the table is claimed by {given.owner}")
+
+
+def _other(given: GateInput) -> Gate | None:
+    if not given.other:
+        return None
+    remedy = "switch it off for this table, or set spec.safety.allowOtherOptimizers: true"
+    return Gate(0, "OtherOptimizer", f"{given.other}; {remedy}")
 
 
 def _approval(given: GateInput) -> Gate | None:
@@ -149,6 +164,8 @@ def _manual(given: GateInput) -> Gate | None:
     return None
 
 
-CHECKS: Sequence[Callable[[GateInput], Gate | None]] = (_suspended, _owned, _approval)
+CHECKS: Sequence[Callable[[GateInput], Gate | None]] = (
+    _suspended, _paused, _owned, _other, _approval,
+)  # fmt: skip
 """In the order of Converged's reasons; windows and budgets come last, because they admit a
 prefix."""

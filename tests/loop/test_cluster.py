@@ -78,7 +78,8 @@ class World:
     def ask(self, step: Step, proposal: Proposal, own: str = "") -> Gate:
         """The gate's answer, as the operator asks it. own: the TableLayout's approvedPlan."""
         seen = proposal.observation
-        work = PendingWork(proposal.plan, proposal.pending, seen.uuid, "", proposal.stale_workload)
+        stale = proposal.stale_workload
+        work = PendingWork(proposal.plan, proposal.pending, seen.uuid, "", "", "", stale)
         return gate(gate_input(step.policy, work, self, Approvals(own), step.clock()))
 
 

@@ -27,6 +27,7 @@ CAUSES = {
     errors.BlockedError: Cause.UNAVAILABLE,
     errors.VetoError: Cause.USER_ERROR,
     errors.RolledBackError: Cause.ROLLED_BACK,
+    errors.PausedError: Cause.STOPPED,
     errors.LiveBranchesError: Cause.LIVE_BRANCHES,
     errors.AuditFailedError: Cause.AUDIT_FAILED,
     errors.UnavailableError: Cause.UNAVAILABLE,

@@ -657,6 +657,31 @@ def test_a_foreign_claim_stalls() -> None:
     assert world.converged(name) == "OwnedElsewhere" and not world.jobs()
 
 
+def test_a_table_that_is_paused_waits_and_starts_nothing_until_it_is_not() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    orders, operator = world.catalog.tables["sales", "orders"], world.operator()
+    orders.paused = "the table property layout.paused is set"
+    world.turn(operator, 2)
+    assert world.converged(name) == "Paused" and not world.jobs()
+    assert world.catalog.looks == 0
+    orders.paused, orders.version = "", 2
+    world.turn(operator, 2)
+    assert world.jobs()
+
+
+def test_a_table_of_another_optimizer_waits_until_the_policy_allows_it() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    world.catalog.tables["sales", "orders"].other = "2 commits of another writer"
+    operator = world.operator()
+    world.turn(operator, 2)
+    assert world.converged(name) == "OtherOptimizer" and not world.jobs()
+    world.policy(safety={"allowOtherOptimizers": True})
+    world.turn(operator, 2)
+    assert world.jobs()
+
+
 def test_a_job_of_that_name_that_is_not_ours_stalls() -> None:
     world = World()
     name = world.table("orders", GIB)

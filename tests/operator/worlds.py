@@ -57,6 +57,8 @@ class FakeTable:
     pending: list[tuple[str, int]] = field(default_factory=list)
     version: int = 1
     owner: str = ""
+    paused: str = ""
+    other: str = ""
     waits: str = ""
     revisit: dt.datetime | None = None
     queries: int = 0
@@ -101,7 +103,11 @@ class FakeCatalog:
         self._answer()
         self.glances += 1
         found = self.tables.get(table)
-        return None if found is None else Glance(found.uuid, f"v{found.version}", found.owner)
+        return (
+            None
+            if found is None
+            else Glance(found.uuid, f"v{found.version}", found.owner, found.paused)
+        )
 
     def evidence_version(self, uuid: str, max_age: float) -> str:
         return f"{self.workload}"
@@ -143,7 +149,7 @@ class FakeCatalog:
         return ProposalSummary(
             fingerprint=fingerprint, uuid=found.uuid, format_version=2, plan=plan, pending=items,
             digest=plan.digest() if items else "", uri=uri,
-            observed=found.observed(len(items), now),
+            observed=found.observed(len(items), now), other=found.other,
             plan_status=(
                 plan_status(plan, items, plan.digest(), uri, Schema(0, ())) if items else None
             ),

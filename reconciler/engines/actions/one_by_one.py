@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 from reconciler.engines.actions.base import Executor, SomeAction
+from reconciler.engines.commit import standing
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, Outcome
 
@@ -45,6 +46,7 @@ class OneByOneExecutor(Executor[SomeAction], ABC):
     def carry_out(self) -> None:
         for key, action in self.items:
             self.run.table.refresh()
+            standing.refuse_paused(self.run.table, self.run.shown)
             state = self._state(key, action, self.run.table.facts())
             if state.validity is not Validity.PENDING:
                 self.say_skipped(key, action, state)

@@ -255,6 +255,8 @@ def _refused(run: Run, intent: Intent, sent: commit.Refused, parts: Sequence[Par
             details=("Nothing more was committed by this one.",),
             do="see who else works on the table, then run the command again",
         )
+    if sent.paused:
+        raise standing.paused_error(run.shown, sent.paused)
     if sent.live:
         raise standing.live_branch_error(run.shown, sent.live)
     if sent.rolled_back:

@@ -23,6 +23,7 @@ from reconciler.engines.snapshots import SnapshotInfo, short, until
 from reconciler.errors import AccessDeniedError
 from reconciler.plan.execution import Intent
 from reconciler.table import summary_keys
+from reconciler.table.others import paused_because
 
 SENDS = 5
 """Times that a batch is sent while it only loses against other writers."""
@@ -53,6 +54,8 @@ class Refused:
     """Whether we may not commit to this table at all."""
     fenced: bool = False
     """Whether another run took the attempt for dead and removed its files."""
+    paused: str = ""
+    """Why the table stops every action on it, "" if it does not."""
     live: str = ""
     """The branch that could not be published after a rewrite of main, "" for none."""
     unwritable: Exception | None = None
@@ -65,8 +68,8 @@ class Refused:
     @property
     def final(self) -> bool:
         """Whether sending the same again would be refused again."""
-        known = self.conflict or self.denied or self.fenced or self.invalid or bool(self.live)
-        return known or self.unwritable is not None
+        known = self.conflict or self.denied or self.fenced or self.invalid
+        return known or bool(self.live or self.paused) or self.unwritable is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,8 @@ class Guard:
     """Whether it refused because one of our commits was rolled back."""
     fenced: bool = False
     """Whether another run has settled this batch, whose files are then gone."""
+    paused: str = ""
+    """Why the table stops every action on it, "" if it does not."""
     live_branch: str = ""
     """The branch because of which it refused, "" for none."""
     already: Committed | None = None
@@ -168,6 +173,9 @@ class Guard:
             return upgraded(table)
         if unfit := self.batch.operation.unfit(table):
             return unfit
+        self.paused = paused_because(table.properties())
+        if self.paused:
+            return self.paused
         if not self.batch.allow_live_branches:
             self.live_branch = standing.live_branch(table)
             if self.live_branch:
@@ -278,6 +286,8 @@ def _classify(answer: Answer, guard: Guard) -> Refused | Unknown:
     why = guard.refusal or ("" if lost_race else guard.explain()) or why
     if guard.fenced:
         return Refused(why, conflict=False, fenced=True)
+    if guard.paused:
+        return Refused(why, conflict=False, paused=guard.paused)
     if guard.live_branch:
         return Refused(why, conflict=False, live=guard.live_branch)
     return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)

@@ -14,7 +14,13 @@ from reconciler.engines.backend import Table
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.snapshots import until
 from reconciler.engines.task_file import Deletes, TaskFile
-from reconciler.errors import BlockedError, LiveBranchesError, RolledBackError, StalePlanError
+from reconciler.errors import (
+    BlockedError,
+    LiveBranchesError,
+    PausedError,
+    RolledBackError,
+    StalePlanError,
+)
 from reconciler.format import plural
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
@@ -23,6 +29,7 @@ from reconciler.plan.standing import Fallen, base_text, fallen_base
 from reconciler.table import audits, branches, summary_keys
 from reconciler.table.clock import REMEDY, ahead_text
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.others import PAUSED, paused_because
 from reconciler.table.retention import BRANCH, MAIN
 
 AGAIN = "run the command again: it makes a new plan"
@@ -85,6 +92,21 @@ def refuse_later_times(table: Table, name: str) -> None:
                      "Nothing was written."),
             do=REMEDY,
         )  # fmt: skip
+
+
+def refuse_paused(table: Table, name: str) -> None:
+    """Raise if a property of the table stops every action on it."""
+    why = paused_because(table.properties())
+    if why:
+        raise paused_error(name, why)
+
+
+def paused_error(name: str, why: str) -> PausedError:
+    return PausedError(
+        f"Paused: {name}: {why}",
+        details=("Nothing more was committed.",),
+        do=f"remove the property {PAUSED} of the table when its reason has passed",
+    )
 
 
 def refuse_live_branches(table: Table, name: str) -> None:

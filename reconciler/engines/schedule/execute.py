@@ -95,6 +95,7 @@ def _check(run: Run, executors: Sequence[Executor[Any]]) -> None:
     """Raise for reasons that apply to the whole request, before anything is written."""
     run.table.refresh()
     standing.require_plan(run.table, run.request, run.shown)
+    standing.refuse_paused(run.table, run.shown)
     standing.refuse_later_times(run.table, run.shown)
     standing.refuse_rolled_back(run.table, run.request.plan_id, run.shown)
     if all(action.consent is Consent.POLICY for action in run.request.actions):

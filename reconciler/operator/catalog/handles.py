@@ -104,7 +104,7 @@ class LiveHandle:
         if found is None:
             return None
         owner = "" if found.owner == self.take_over else found.owner
-        return Glance(found.table_uuid, found.metadata_location, owner)
+        return Glance(found.table_uuid, found.metadata_location, owner, found.paused)
 
     def evidence_version(self, uuid: str, max_age: float) -> str:
         def versions() -> str:

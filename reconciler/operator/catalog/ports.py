@@ -25,11 +25,12 @@ EXPIRED = "it is older than spec.approval.planTTL"
 @dataclass(frozen=True, slots=True)
 class Glance:
     """The result of one load of a table's metadata. owner: the claim in its properties, "" if
-    none."""
+    none. paused: why the table stops all work on it, "" if it does not."""
 
     uuid: str
     metadata_location: str
     owner: str
+    paused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,8 @@ class LayoutInput:
     unreachable: tuple[str, str] | None = None
     """(reason, message) of a catalog that must be corrected first, which is then also in
     `invalid`."""
+    paused: str = ""
+    """Why the table itself stops all work on it, "" if it does not."""
     owner: str = ""
     """Who else claims the table, "" if no one does."""
     stop: tuple[str, str] | None = None

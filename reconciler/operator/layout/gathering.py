@@ -141,6 +141,7 @@ class Facts:
             invalid=invalid_because(subject),
             catalog_down=down,
             unreachable=unreachable_because(handle),
+            paused=_paused(subject),
             owner=self._foreign_owner(subject),
             stop=self._why_to_stop(subject),
             known_plans=known_plans_of(subject.status),
@@ -202,8 +203,8 @@ class Facts:
         if subject.gone:
             gone = (Reason.TABLE_NOT_FOUND.value, "the catalog has no such table")
             return replace(given, invalid=gone)
-        given = replace(given, owner=self._foreign_owner(subject))
-        if given.owner:
+        given = replace(given, paused=_paused(subject), owner=self._foreign_owner(subject))
+        if given.paused or given.owner:
             return given
         try:
             subject.proposal = self.look(subject)
@@ -296,7 +297,9 @@ class Facts:
             plan=proposal.plan,
             actions=proposal.pending,
             table_uuid=proposal.uuid,
-            owner=self._foreign_owner(subject),
+            paused=given.paused,
+            owner=given.owner,
+            other=proposal.other,
             stale_workload=proposal.stale_workload,
         )
         facts = Recorded(handle, self.reserved(subject))
@@ -350,3 +353,7 @@ class Facts:
         if stored is not None and stored.fingerprint == proposal.fingerprint:
             self.forget(subject.key)
             self.resting[subject.key] = proposal.at_rest()
+
+
+def _paused(subject: Subject) -> str:
+    return "" if subject.glance is None else subject.glance.paused

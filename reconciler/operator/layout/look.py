@@ -35,6 +35,7 @@ from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.plan.standing import Fallen, Judgement, head_of, judge
 from reconciler.table.damage import damage_of
+from reconciler.table.others import other_optimizer
 
 MOST_SAVED = 10**18
 """Greatest number of bytes that status says were saved, or lost."""
@@ -154,6 +155,7 @@ def _summary_of(
             plan_status(plan, proposal.pending, digest, uri, seen.schema) if pending else None
         ),
         stale_workload=proposal.stale_workload,
+        other=other_optimizer(seen, int(now.timestamp() * 1000)),
         rests_on_workload=any(i.action.rests_on_workload for i in pending),
         rests=NOTHING_TO_DO if pending else _rests(proposal),
         revisit=None if pending else _revisit(proposal),

@@ -45,6 +45,7 @@ from reconciler.operator.layout.table_checks import (
     table_backs_off,
     table_is_claimed_elsewhere,
     table_is_not_planned,
+    table_is_paused,
     table_is_stalled,
     workload_is_stale,
 )
@@ -128,6 +129,7 @@ CHECKS: Sequence[Callable[[LayoutInput], Decision | None]] = (
     documents_are_invalid,
     policy_is_suspended,
     catalog_is_down,
+    table_is_paused,
     table_is_claimed_elsewhere,
     table_is_stalled,
     table_is_not_planned,

@@ -54,6 +54,8 @@ class ProposalSummary:
     """status.plan; None for an empty plan."""
     stale_workload: bool = False
     """Whether the plan is based on queries that are too old to act on without a person."""
+    other: str = ""
+    """The evidence of another optimizer of the table, "" if there is none."""
     rests_on_workload: bool = False
     """Whether an action depends on the recorded queries."""
     saving_per_byte: float = 0.0

@@ -57,6 +57,10 @@ def _plan_has_no_conflicting_work(given: LayoutInput) -> bool:
     return given.trouble.conflict and proposal is not None and not proposal.conflicting
 
 
+def table_is_paused(given: LayoutInput) -> Decision | None:
+    return Wait(given.due, Reason.PAUSED, given.paused) if given.paused else None
+
+
 def table_is_claimed_elsewhere(given: LayoutInput) -> Decision | None:
     if not given.owner:
         return None
