@@ -48,6 +48,9 @@ CATALOG_PROPERTIES: tuple[CatalogProperty, ...] = (
     CatalogProperty(
         "s3.force-virtual-addressing", "", _BOTH, "Bucket in the host name; else in the path."
     ),
+    CatalogProperty(
+        "s3.delete-enabled", "s3.delete-enabled", _BOTH, "false: no client deletes files."
+    ),
     CatalogProperty("s3.access-key-id", "s3.access-key-id", _BOTH, "Access key.", True),
     CatalogProperty("s3.secret-access-key", "s3.secret-access-key", _BOTH, "Secret key.", True),
     CatalogProperty("s3.session-token", "s3.session-token", _BOTH, "Session token.", True),

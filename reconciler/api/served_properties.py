@@ -54,6 +54,7 @@ FILE_PROPERTIES_OF_SERVER = frozenset({
     "s3.access-key-id",
     "s3.anonymous",
     "s3.cross-region-access-enabled",
+    "s3.delete-enabled",
     "s3.endpoint",
     "s3.force-virtual-addressing",
     "s3.path-style-access",

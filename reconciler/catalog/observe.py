@@ -40,6 +40,7 @@ from reconciler.table.audits import WaitingBatch, with_published
 from reconciler.table.filetable import FileTable
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable, manifest_table
 from reconciler.table.observation import RECENT_MS, Observation
+from reconciler.table.retention import DELETE_PROPERTY
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -134,7 +135,9 @@ def observe_loaded(
     table_metadata = table_metadata_of(metadata)
     by_main = {int(one.added_snapshot_id or 0) for one in manifests}
     table_metadata = replace(
-        table_metadata, log=with_published(table_metadata.log, lambda _: by_main)
+        table_metadata,
+        log=with_published(table_metadata.log, lambda _: by_main),
+        delete_enabled=str(table.io.properties.get(DELETE_PROPERTY, "true")).lower() != "false",
     )
     waiting = read_waiting(reader, table_metadata.log)
     after = _published(parts, manifests, reader, waiting) if waiting else None

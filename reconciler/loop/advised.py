@@ -138,7 +138,7 @@ def _with_orphans(
     Where no listing is due, the last one found none: a plan of before is done.
     """
     search = orphan_search(policy.spec)
-    if search is None or _lost(seen):
+    if search is None or _lost(seen) or seen.metadata.removes_nothing:
         return seen, NO_ORPHANS
     under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
     found = ports.orphans(target, seen.uuid, search, _ms(now), under_way)

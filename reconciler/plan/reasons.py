@@ -46,6 +46,7 @@ COMPACTION_OFF = "CompactionOff"
 COMPACTED_ELSEWHERE = "CompactedElsewhere"
 UPGRADE_UNPAID = "UpgradeDoesNotPay"
 NOT_REMOVABLE = "NotRemovable"
+LEFT_TO_SERVICE = "LeftToService"
 NOT_PROVEN = "NotProven"
 SPEC_IN_USE = "SpecInUse"
 SAME_AGAIN = "SameAgain"
@@ -126,6 +127,10 @@ SENTENCES = {
     UPGRADE_UNPAID: "saves too little, or the saving is too uncertain",
     SPEC_IN_USE: "retained snapshots have files of every old spec, and none is expired for this",
     NOT_PROVEN: "a table or a metadata file that may refer to its files could not be read",
+    LEFT_TO_SERVICE: (
+        "s3.delete-enabled is false: the store deletes no file for a client, and its service "
+        "removes what is not needed"
+    ),
     NOT_REMOVABLE: "the table sets gc.enabled=false: its files may belong to other tables too",
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.table.retention import NO_SNAPSHOTS, SnapshotLog
+from reconciler.table.retention import DELETE_PROPERTY, GC_PROPERTY, NO_SNAPSHOTS, SnapshotLog
 
 _TERM_COLUMN = re.compile(r"\((\d+)\) ")
 
@@ -49,6 +49,21 @@ class TableMetadata:
     analyzed: frozenset[int] = frozenset()
     """Field ids of the columns of which an engine collected statistics, as the metadata lists
     them."""
+
+    delete_enabled: bool = True
+    """Whether files may be deleted, by what catalog and server say (`s3.delete-enabled`)."""
+
+    @property
+    def files_stay(self) -> bool:
+        """Whether the store deletes no file of the table for a client."""
+        return not self.delete_enabled or self.properties.get(DELETE_PROPERTY) == "false"
+
+    @property
+    def removes_nothing(self) -> str:
+        """The setting that forbids to remove files of the table, "" if none does."""
+        if self.properties.get(GC_PROPERTY) == "false":
+            return f"{GC_PROPERTY}=false"
+        return f"{DELETE_PROPERTY}=false" if self.files_stay else ""
 
     def dropped(self, columns: Iterable[int]) -> int | None:
         """Return the first of these field ids that the schema does not have; None for none."""

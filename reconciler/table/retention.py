@@ -19,6 +19,7 @@ BRANCH = "branch"
 MAX_AGE_PROPERTY = "history.expire.max-snapshot-age-ms"
 LEAST_PROPERTY = "history.expire.min-snapshots-to-keep"
 GC_PROPERTY = "gc.enabled"
+DELETE_PROPERTY = "s3.delete-enabled"
 DUE_SHARE = 0.1
 """Share of a table's snapshots that must be old: a table with a commit a minute would else have a
 new plan every minute."""

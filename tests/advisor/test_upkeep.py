@@ -18,6 +18,7 @@ from reconciler.plan.actions.state import Facts, Validity
 from reconciler.table.deletes import NO_DELETE_FILES
 from reconciler.table.manifests import ManifestTable, manifest_table
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.orphans import Listed, Orphans, Search
 from reconciler.table.retention import BRANCH, MAIN, Ref, Retention, Snapshot, SnapshotLog
 from reconciler.table.spec_use import idle_specs
 from tests.advisor import worlds
@@ -71,6 +72,24 @@ def test_a_table_whose_files_may_be_anothers_is_left_alone() -> None:
     found = advise(replace(ASKED, metadata=forbidden))
     assert found.actions == ()
     assert reasons.NOT_REMOVABLE in [item.reason for item in found.rejected]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        replace(METADATA, properties={"s3.delete-enabled": "false"}),
+        replace(METADATA, delete_enabled=False),
+    ],
+)
+def test_a_store_that_deletes_no_file_is_left_to_its_service(metadata: TableMetadata) -> None:
+    orphan = Listed("s3://lake/t/data/left.parquet", 10, 0)
+    asked = replace(
+        ASKED, metadata=metadata, remove_orphans=Search(HOUR_MS, 0), orphans=Orphans((orphan,))
+    )
+    found = advise(asked)
+    assert found.actions == ()
+    assert [item.reason for item in found.rejected].count(reasons.LEFT_TO_SERVICE) == 2
+    assert len(advise(replace(asked, metadata=METADATA)).actions) == 2
 
 
 def test_snapshots_that_work_of_ours_needs_stay() -> None:

@@ -8,6 +8,7 @@ import math
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from pyiceberg.types import (
 )
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.catalog.observe import observe_table
 from reconciler.errors import ReconcilerError, UnsupportedError, UserError
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.observation import Observation
@@ -476,3 +478,16 @@ def test_several_manifests_of_several_schemas_decode_in_order(catalog: Any, look
     seen = look()
     assert_same(table, seen)
     assert np.unique(seen.files.sequence).tolist() == list(range(1, 9))
+
+
+def test_whether_files_may_be_deleted_is_said_by_the_catalog_or_by_the_table(
+    catalog: Any, config: CatalogConfig, look: Look, tmp_path: Path
+) -> None:
+    catalog.create_table("sales.t", Schema(NestedField(1, "n", LongType(), required=False)))
+    assert look().metadata.removes_nothing == ""
+    keeping = replace(config, properties={**config.properties, "s3.delete-enabled": "false"})
+    seen = observe_table(keeping, ("sales", "t"), tmp_path / "cache")
+    assert "s3.delete-enabled" in seen.metadata.removes_nothing
+    table = catalog.load_table("sales.t")
+    table.transaction().set_properties({"s3.delete-enabled": "false"}).commit_transaction()
+    assert look().metadata.files_stay

@@ -22,9 +22,9 @@ from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.prediction import MANIFESTS, Prediction
 from reconciler.plan.sentence import Sentence, sentence
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.orphans import Asked, Search
 from reconciler.table.retention import (
-    GC_PROPERTY,
     Freed,
     Retention,
     due_ms,
@@ -119,8 +119,8 @@ def _positive(text: str | None, default: int) -> int:
 def _expire(situation: Situation, asked: Retention) -> Upkeep:
     settings = situation.settings
     log, properties = settings.metadata.log, settings.metadata.properties
-    if properties.get(GC_PROPERTY) == "false":
-        return _not(situation, reasons.NOT_REMOVABLE, "")
+    if forbidden := _forbidden(settings.metadata):
+        return _not(situation, forbidden, "")
     retention = of_table(asked, properties)
     found = old(log, retention, settings.now_ms)
     least = enough(log)
@@ -165,8 +165,8 @@ def _specs(situation: Situation, unused_ms: int) -> Upkeep:
 def _orphans(situation: Situation, search: Search) -> Upkeep:
     """Remove files that nobody refers to; none where somebody could not be asked."""
     found, table = situation.settings.orphans, situation.table
-    if situation.settings.metadata.properties.get(GC_PROPERTY) == "false":
-        return _not(situation, reasons.NOT_REMOVABLE, "", ORPHANS)
+    if forbidden := _forbidden(situation.settings.metadata):
+        return _not(situation, forbidden, "", ORPHANS)
     if found.refused:
         return _not(situation, reasons.NOT_PROVEN, found.refused, ORPHANS)
     if not found.files:
@@ -183,6 +183,13 @@ def _orphans(situation: Situation, search: Search) -> Upkeep:
         removed_bytes=sum(file.size for file in found.files),
     )
     return Upkeep((ScoredAction(action, predicted),))
+
+
+def _forbidden(metadata: TableMetadata) -> str:
+    """Return the reason why no file of the table may be removed, "" if files may be."""
+    if not metadata.removes_nothing:
+        return ""
+    return reasons.LEFT_TO_SERVICE if metadata.files_stay else reasons.NOT_REMOVABLE
 
 
 def _asked(asked: Asked) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.table.retention import GC_PROPERTY, Retention, kept
+from reconciler.table.retention import Retention, kept
 from reconciler.table.schema import PartitionSpec, Schema
 
 FOREVER_MS = 1 << 62
@@ -51,8 +51,8 @@ class ExpireSnapshots(Action):
         left = set(self.snapshots) & log.by_id.keys()
         if not left:
             return ActionState(Validity.DONE, why="the snapshots are gone")
-        if facts.metadata.properties.get(GC_PROPERTY) == "false":
-            return ActionState(Validity.LOST, why=f"the table sets {GC_PROPERTY}=false")
+        if facts.metadata.removes_nothing:
+            return ActionState(Validity.LOST, why=f"the table has {facts.metadata.removes_nothing}")
         needed = left & kept(log, Retention(0, self.least), FOREVER_MS)
         if needed:
             why = f"a branch or a tag needs {len(needed)} of the {len(left)} snapshots"

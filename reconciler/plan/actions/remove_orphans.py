@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.table.retention import GC_PROPERTY
 from reconciler.table.schema import PartitionSpec, Schema
 
 
@@ -40,8 +39,8 @@ class RemoveOrphans(Action):
         orphans, done = metadata.orphans, "the files are gone, or are referred to"
         if facts.done:
             return ActionState(Validity.DONE, why=done)
-        if metadata.properties.get(GC_PROPERTY) == "false":
-            return ActionState(Validity.LOST, why=f"the table sets {GC_PROPERTY}=false")
+        if metadata.removes_nothing:
+            return ActionState(Validity.LOST, why=f"the table has {metadata.removes_nothing}")
         if metadata.orphans_refused:
             return ActionState(Validity.LOST, why=metadata.orphans_refused)
         if orphans is not None and not orphans.intersection(self.files):
