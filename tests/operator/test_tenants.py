@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import random
 from typing import Any
@@ -9,14 +10,14 @@ from typing import Any
 import pytest
 
 from reconciler.api.run_document import RunDocument, read_job
-from reconciler.kube.errors import ApiError, Conflict, Forbidden
+from reconciler.kube.errors import ApiError, ApiUnavailable, Conflict, Forbidden
 from reconciler.kube.kinds import CONFIG_MAP, JOB, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.launch import charges
 from reconciler.operator.work import LAUNCH_KEY
 from reconciler.plan.ledger import Reservation
 from tests.examples import seeds
-from tests.operator.fake_api import FakeApi
+from tests.operator.fake_api import FakeApi, nothing
 from tests.operator.worlds import GIB, NAMESPACE, World, run_text
 
 HOUR = dt.timedelta(hours=1)
@@ -246,6 +247,43 @@ def test_a_job_whose_pod_never_started_costs_nothing() -> None:
     assert world.layout(name)["status"]["failures"]["count"] >= 1
     spent = book(world).spent(world.now).get(NAMESPACE, ())
     assert sum(item.rewrite_bytes for item in spent) <= GIB * len(world.living())
+
+
+@pytest.mark.parametrize("minutes", [9, 40])
+def test_a_job_that_cannot_be_created_is_not_charged_again_and_again(minutes: int) -> None:
+    """A webhook that fails at each creation: nothing runs, so the cap is not used up by it."""
+    world = World()
+    name = world.table("orders", GIB)
+    api = FakeApi(world.server)
+    api.refusing(ApiUnavailable, "create", JOB)
+    operator = world.operator(api)
+    for _ in range(minutes):
+        world.now += dt.timedelta(minutes=1)
+        world.relist(operator)
+        with contextlib.suppress(ApiUnavailable):
+            world.reconcile(operator, name)
+        operator.launcher.reconcile(LAUNCH_KEY)
+    assert not world.jobs()
+    kept = book(world)
+    assert not kept.charged and len(kept.admitted) <= 1
+    api.before = nothing
+    while not world.living():
+        world.now += dt.timedelta(minutes=1)
+        world.turn(operator)
+    spent = book(world).spent(world.now)[NAMESPACE]
+    assert sum(item.rewrite_bytes for item in spent) == GIB
+
+
+def test_a_job_of_a_policy_without_budgets_reads_no_more_than_the_cap_is_charged_with() -> None:
+    world = World()
+    world.table("orders", GIB, GIB)
+    world.turn(world.operator(), 2)
+    (job,) = world.jobs()
+    run = read_job(run_text(job))
+    assert isinstance(run, RunDocument)
+    (admitted,) = book(world).admitted.values()
+    assert run.bytes_limit == admitted.rewrite_bytes == 2 * GIB
+    assert run.cpu_limit_seconds is None
 
 
 @pytest.mark.parametrize("seed", seeds(6))

@@ -15,7 +15,11 @@ def run_document(subject: Subject, record: JobRecord) -> RunDocument | Recommend
 
 
 def _plan_run(subject: Subject, record: JobRecord) -> RunDocument:
-    """Return the plan by place and digest, the admitted actions, and what the budgets leave."""
+    """Return the plan by place and digest, the admitted actions, and what was charged for them.
+
+    Bytes are limited under any policy, because the operator's cap on 24 h is charged with them. CPU
+    seconds are limited only by budgets.
+    """
     policy, handle, proposal = subject.policy, subject.handle, subject.proposal
     assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
     assert proposal is not None
@@ -31,7 +35,7 @@ def _plan_run(subject: Subject, record: JobRecord) -> RunDocument:
         plan_id=record.plan_id,
         attempt=record.attempt,
         action_ids=tuple(item.id for item in proposal.pending[:total]),
-        bytes_limit=record.rewrite_bytes if limited else None,
+        bytes_limit=record.rewrite_bytes,
         cpu_limit_seconds=record.cpu_seconds if limited else None,
         policy_key=subject.policy_key,
         owner=handle.owner(),

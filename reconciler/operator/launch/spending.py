@@ -116,16 +116,19 @@ class Spending:
         """Find jobs whose TableLayout is gone, and add those that the book lacks. Raises ApiError.
 
         A job is over when neither it nor a pod of its table is left. Where that cannot be asked,
-        for example in a namespace whose RoleBinding was deleted, its active deadline decides.
+        for example in a namespace whose RoleBinding was deleted, its active deadline decides. A
+        write-ahead whose Job does not exist yet is not over: its TableLayout decides about it.
         """
         if not self._read:
             self.read()
         now, index = self.clock(), self.runtime.index
-        live = {job.key: job for body in index.layouts_with_job() for job in _jobs(body) if job.job}
+        bodies = index.layouts_with_job()
+        live = {job.key: job for body in bodies for job in _jobs(body)}
+        undecided = {key for body in bodies for key in _undecided(body)}
         over = [
             job.key
             for job in self.known.admitted.values()
-            if job.key not in live
+            if job.key not in undecided
             and (now - job.since > OLDEST or (now - job.since > YOUNG and self._over(job)))
         ]
         missing = [job for key, job in live.items() if key not in self.known.admitted]
@@ -222,6 +225,13 @@ def _jobs(body: Mapping[str, Any]) -> Iterator[Admitted]:
     record = record_of(body.get("status"))
     if record is not None and record.unsettled and record.uid:
         yield admitted(body["metadata"]["namespace"], body["metadata"]["name"], record)
+
+
+def _undecided(body: Mapping[str, Any]) -> Iterator[Key]:
+    """Yield the key of a TableLayout's unsettled record, whether its Job exists or not."""
+    record = record_of(body.get("status"))
+    if record is not None and record.unsettled:
+        yield body["metadata"]["namespace"], record.name
 
 
 def admitted(namespace: str, layout: str, record: JobRecord) -> Admitted:

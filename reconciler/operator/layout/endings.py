@@ -129,7 +129,7 @@ class Endings:
         if not isinstance(handle, CatalogProblem) and uuid:
             ran = (uuid, record.plan_id, record.written)
             done = achieved(handle.outcomes(*ran), handle.reading(*ran))
-        self._charge(subject, record, job)
+        self._charge(subject, record, job, done)
         self._reported_end(subject, record, words, done)
         self.facts.forget(subject.key)
         self.writer.unhold(subject)
@@ -137,7 +137,7 @@ class Endings:
 
     def _recommended(self, subject: Subject, record: JobRecord, job: JobSeen | None) -> Result:
         """Record what a recommend job found, or why it failed; the table's own state stays."""
-        self._charge(subject, record, job)
+        self._charge(subject, record, job, Achieved())
         found = None
         if job is not None and job.phase is Phase.SUCCEEDED:
             found = recommending.result_of(self._pods(subject, record))
@@ -153,13 +153,17 @@ class Endings:
         )
         return Result(due=subject.now.timestamp())
 
-    def _charge(self, subject: Subject, record: JobRecord, job: JobSeen | None) -> None:
+    def _charge(
+        self, subject: Subject, record: JobRecord, job: JobSeen | None, done: Achieved
+    ) -> None:
         """Charge the job to its namespace, before its end is reported: a crash in between repeats
-        this. One that was stopped before its pod started has cost nothing."""
+        this. One that was stopped before its pod started has cost nothing, and neither has a
+        write-ahead of whose Job nothing was ever seen."""
         key = (subject.key.namespace, record.name)
         stopped = (subject.status.get("job") or {}).get("stopped")
         phase = record.phase if job is None else job.phase
-        if stopped == Reason.JOB_NOT_STARTED and phase is Phase.PENDING:
+        unseen = job is None and not record.uid and not done.read_bytes
+        if unseen or (stopped == Reason.JOB_NOT_STARTED and phase is Phase.PENDING):
             self.facts.spending.release(key)
         else:
             self.facts.spending.end(key)
