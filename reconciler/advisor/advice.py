@@ -282,6 +282,8 @@ class Settings:
     """The orphan files that were found."""
     remove_specs_ms: int | None = None
     """Milliseconds for which a partition spec must be unused to be removed; None to remove none."""
+    undone: Mapping[str, str] = field(default_factory=dict)
+    """By path of a data file, the id of the plan that was taken back and for which it stays."""
     audited: Audited | None = None
     """What becomes of batches that wait on a branch; None if there are none."""
 

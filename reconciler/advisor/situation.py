@@ -222,7 +222,9 @@ class Unfit:
 
 def unfit_files(given: AdviceInput) -> list[Unfit]:
     """Return the data files that cannot be rewritten, by reason; none for a sound table."""
-    return [*_unsupported(given.table), *_only_by_spark(given), *_refused(given)]
+    return [
+        *_unsupported(given.table), *_only_by_spark(given), *_refused(given), *_undone(given),
+    ]  # fmt: skip
 
 
 def _unsupported(table: FileTable) -> list[Unfit]:
@@ -288,6 +290,26 @@ def _refused(given: AdviceInput) -> list[Unfit]:
         text = f"{plural(len(ones), 'file')} {files} {ones[0].path}: {where}{detail}"
         found.append(Unfit(rows, reasons.REFUSED_FILES, f"{text}; {REMEDIES[reason]}"))
     return found
+
+
+def _undone(given: AdviceInput) -> list[Unfit]:
+    """Return the files that stay as they are after a plan was taken back, by plan."""
+    undone = given.settings.undone
+    rows_of: dict[str, list[int]] = {}
+    for path in undone:
+        row = given.table.row_of.get(path)
+        if row is not None:
+            rows_of.setdefault(undone[path], []).append(row)
+    return [
+        Unfit(
+            np.array(sorted(rows), dtype=np.int64),
+            reasons.UNDONE,
+            f"{plural(len(rows), 'file')} of plan {plan}, which was taken back: they stay as they "
+            "are until the policy asks for something else",
+            readable=True,
+        )
+        for plan, rows in sorted(rows_of.items())
+    ]
 
 
 def refused_deletes(given: AdviceInput) -> Bool:

@@ -35,6 +35,11 @@ def plan_command(table: str, options: Given, out: Path | str = "") -> str:
     return shlex.join(["layoutctl", "plan", table, *options.words(), *saved])
 
 
+def undo_command(table: str, plan: str, options: Given, out: str) -> str:
+    """Return the command that saves the plan that takes a plan back."""
+    return shlex.join(["layoutctl", "undo", table, plan, *options.words(), "--out", out])
+
+
 def apply_command(what: Path | str, options: Given, *flags: str) -> str:
     """Return the command that carries out a table's plan, or a saved one."""
     return shlex.join(["layoutctl", "apply", str(what), *options.words(), *flags])

@@ -39,6 +39,7 @@ VERBS = (
     "replay",
     "plan",
     "apply",
+    "undo",
     "approve",
     "suspend",
     "cancel",

@@ -128,7 +128,7 @@ def register(app: typer.Typer) -> None:
             for step, proposal, _ in planned:
                 replace_frozen(actor, step, proposal)
         if out is not None:
-            _save(out, planned[0][1].plan)
+            save(out, planned[0][1].plan)
             actor.put_plan(planned[0][1].plan)
         uris: dict[str, str] = {}
         if publish:
@@ -138,9 +138,9 @@ def register(app: typer.Typer) -> None:
                     actor.put_plan(proposal.plan)
         detailed = verbose or table is not None or out is not None
         options = given(file, catalog, shared)
-        engines = _engines(planned, actor)
+        engines = engines_of(planned, actor)
         shown = Shown(output, detailed, verbose, out, uris, options, against, engines)
-        _print(planned, failed, shown)
+        show(planned, failed, shown)
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
         if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
@@ -221,7 +221,7 @@ def local_actor(timeout: float) -> LocalActor:
     return LocalActor(StateStore(state_directory()), cache_directory(), timeout)
 
 
-def _engines(planned: list[Planned], actor: LocalActor) -> dict[str, Chosen]:
+def engines_of(planned: list[Planned], actor: LocalActor) -> dict[str, Chosen]:
     """Return who would carry each plan out here, by the plan's id."""
     return {
         proposal.plan.id: actor.engine_of(step, proposal.observation, proposal.pending)
@@ -244,7 +244,7 @@ def _refuse_many(chosen: Selection) -> None:
     )
 
 
-def _save(path: Path, plan: Any) -> None:
+def save(path: Path, plan: Any) -> None:
     from reconciler.errors import UserError
     from reconciler.plan.plan import stored_form
 
@@ -278,9 +278,11 @@ class Shown:
     """The base to compare with; None without one."""
     engines: Mapping[str, Chosen]
     """Who would carry out the plans that have work, by their ids."""
+    undoes: str = ""
+    """The plan that the shown one takes back, "" for other plans."""
 
 
-def _print(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -> None:
+def show(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -> None:
     output, uris = shown.output, shown.uris
     documents = [_document(proposal, shown) for _, proposal, _ in planned]
     if output in (Output.JSON, Output.YAML):
@@ -360,7 +362,7 @@ def preview(step: Step, actor: LocalActor) -> tuple[str, dict[str, Any]]:
     from reconciler.cli.following import given
 
     planned = _plan_one(step, actor, False, False)
-    engines = _engines([planned], actor)
+    engines = engines_of([planned], actor)
     shown = Shown(Output.TABLE, True, False, None, {}, given(None, None, False), None, engines)
     return _text(*planned, shown), _document(planned[1], shown)
 
@@ -390,7 +392,7 @@ def _text(
         preview=saved is None and not proposal.frozen and proposal.plan.id not in uris,
         approval=approval_line(step, gate),
         verbose=shown.verbose,
-        following=next_commands(proposal, saved, shown.options),
+        following=next_commands(proposal, saved, shown.options, shown.undoes),
     )
     if saved is not None:
         text += f"\n  Saved and frozen in {saved}; it carries its policy."

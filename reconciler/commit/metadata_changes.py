@@ -17,6 +17,7 @@ from reconciler.engines.answers import Answer
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
+from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.table.block_ids import COLUMN, remembering
@@ -92,10 +93,18 @@ def _expiry(table: Table, action: ExpireSnapshots) -> MetadataChange:
     )
 
 
+def _roll_back(table: Table, action: RollBack) -> MetadataChange:
+    state = table.state
+    made = tuple(updates.set_branch(state, metadata_of.MAIN, action.snapshot_id))
+    before, after = (f"snapshot {one}" for one in (action.over, action.snapshot_id))
+    return MetadataChange(table, state, made, (), {"main": before}, {"main": after})
+
+
 CHANGES: Mapping[type[Action], Callable[[Table, Any], MetadataChange]] = {
     SetProperties: _properties,
     SetSortOrder: _sort_order,
     ExpireSnapshots: _expiry,
+    RollBack: _roll_back,
 }
 """What makes the change of each kind of action that changes metadata."""
 

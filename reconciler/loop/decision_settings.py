@@ -34,6 +34,7 @@ from reconciler.api.documents import (
     QdTree,
     TableLayoutPolicy,
 )
+from reconciler.api.identity import hash_inputs
 from reconciler.errors import KeyNotFoundError, UnsupportedError
 from reconciler.loop.audits import audited
 from reconciler.loop.history import History
@@ -53,6 +54,7 @@ from reconciler.plan.ledger import (
     written_leads,
 )
 from reconciler.plan.ordering import ordering_of
+from reconciler.plan.plan import policy_hash
 from reconciler.plan.small_files import declared_target_bytes
 from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.forecasts.window import window_once
@@ -124,6 +126,7 @@ def settings_for(
         expire=_expire(spec, searched.needed),
         orphans=searched.orphans,
         audited=audited(policy, observation, now_ms),
+        undone=history.held.get(policy_hash(hash_inputs(policy)), {}) if history.held else {},
     )
 
 

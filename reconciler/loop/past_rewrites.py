@@ -14,6 +14,7 @@ import numpy as np
 from reconciler.advisor.measure.credit import NEVER, Rewrite, written
 from reconciler.plan.execution import COMMITTED, Intent
 from reconciler.plan.ledger import LedgerEntry
+from reconciler.plan.undo import with_restored
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 
@@ -49,6 +50,8 @@ def batches_of(entries: Iterable[LedgerEntry], intents: Iterable[Intent]) -> Bat
         if entry.written and entry.outcome.action_id:
             done.setdefault((entry.outcome.attempt_id, entry.outcome.batch), []).append(entry)
     known = {(intent.attempt_id, intent.batch): intent for intent in intents}
+    for key, files in with_restored(done, known).items():
+        known[key] = replace(known[key], outputs=files)
     return {key: (known[key], tuple(found)) for key, found in done.items() if key in known}
 
 

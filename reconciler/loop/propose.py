@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 from reconciler.table.sample import RowGroups
 from reconciler.table.times import DAY_MS
+
+NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 
 
 def open_bytes_of(plan: Plan | None) -> int:
@@ -121,29 +124,38 @@ def propose(
     wanted: PlanRequest, ports: Ports, now: dt.datetime, *, refresh: bool = False
 ) -> Proposal:
     """Return the standing frozen plan of (table, policy), or a new one from present evidence."""
-    policy, target = wanted.policy, wanted.target
-    quiet_ms = policy.spec.layout.files.quiet_period_seconds * 1000
-    target = replace(target, recent_ms=max(target.recent_ms, quiet_ms))
-    found = advised(target, policy, ports, now)
-    seen, settings = found.observation, found.settings
-    fresh = _freeze(wanted, found, now)
+    target = looked_at(wanted)
+    found = advised(target, wanted.policy, ports, now)
+    seen = found.observation
+    fresh = freeze_advice(wanted, found, now)
     standing = None if refresh else _standing(ports, target, seen, wanted.policy_digest, now)
-    if settings.audited is not None and standing is not None and standing.id != fresh.id:
+    if found.settings.audited is not None and standing is not None and standing.id != fresh.id:
         standing = None  # what waits on a branch comes first
-    plan = standing or fresh
-    states, pending = judged(plan, seen, now)
+    made = proposal_of(wanted, found, fresh, now)
+    return made if standing is None else with_standing(made, standing, now)
+
+
+def looked_at(wanted: PlanRequest) -> Target:
+    """Return the target, with other writers' changes of the whole quiet period."""
+    quiet_ms = wanted.policy.spec.layout.files.quiet_period_seconds * 1000
+    return replace(wanted.target, recent_ms=max(wanted.target.recent_ms, quiet_ms))
+
+
+def proposal_of(wanted: PlanRequest, found: Advised, plan: Plan, now: dt.datetime) -> Proposal:
+    """Return a plan that is made now with everything it was made from."""
+    states, pending = judged(plan, found.observation, now)
     return Proposal(
-        target=target,
-        policy=policy,
-        observation=seen,
+        target=looked_at(wanted),
+        policy=wanted.policy,
+        observation=found.observation,
         evidence=found.evidence,
-        row_group_bytes=settings.row_group_bytes,
-        settings=settings,
+        row_group_bytes=found.settings.row_group_bytes,
+        settings=found.settings,
         history=found.history,
         advice=found.advice,
         plan=plan,
-        frozen=standing is not None,
-        newer=_newer(fresh, plan, pending),
+        frozen=False,
+        newer=None,
         states=states,
         pending=pending,
         row_groups=found.row_groups,
@@ -218,7 +230,10 @@ def _standing(
     return None if reads_one_of(observation, (a.action for a in pending), refused) else plan
 
 
-def _freeze(wanted: PlanRequest, found: Advised, now: dt.datetime) -> Plan:
+def freeze_advice(
+    wanted: PlanRequest, found: Advised, now: dt.datetime, more: Mapping[str, Any] = NOTHING_MORE
+) -> Plan:
+    """Return the frozen plan of an advice. more: evidence in place of what the advice gives."""
     policy, observation, settings = wanted.policy, found.observation, found.settings
     document = evidence_document(
         found,
@@ -227,6 +242,7 @@ def _freeze(wanted: PlanRequest, found: Advised, now: dt.datetime) -> Plan:
         not_acted_on=wanted.not_acted_on,
         show_literals=wanted.show_literals,
     )
+    document |= more
     _warn_if_stale(document, found.evidence.workload, now)
     lifetime = dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds)
     base = observation.snapshot_id

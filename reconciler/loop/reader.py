@@ -36,6 +36,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.conflicts import Conflicts
 from reconciler.plan.ledger import ReadCheck, Reservation, charged
 from reconciler.plan.plan import Plan, PlannedAction
+from reconciler.plan.undo import held_files
 from reconciler.queries.coverage import coverage
 from reconciler.queries.excluded import excluded_fields, without_fields
 from reconciler.queries.moving_windows import with_movement
@@ -192,8 +193,11 @@ class Reader:
         return Checked(refused, len(paths), len(paths) - len(known))
 
     def history(self, table_uuid: str) -> History:
+        entries = self.store.ledger(table_uuid)
+        undone = any(entry.predicted.undoes for entry in entries)
         return History(
-            entries=self.store.ledger(table_uuid),
+            entries=entries,
+            held=held_files(entries, self.store.intents(table_uuid)) if undone else {},
             checks=self.store.read_checks(table_uuid),
             rho=self.store.note_as(rho_key(table_uuid), ratios) or (),
             runs=self.store.note_as(RUN_TIMES, run_times) or (),

@@ -180,7 +180,11 @@ class Step:
     def propose(
         self, ports: Ports, *, refresh: bool = False, show_literals: bool = False
     ) -> Proposal:
-        wanted = PlanRequest(
+        return propose(self.wanted(show_literals), ports, self.clock(), refresh=refresh)
+
+    def wanted(self, show_literals: bool = False) -> PlanRequest:
+        """Return what a plan of the table is made for."""
+        return PlanRequest(
             target=replace(self.target, memory_bytes=self.executor_memory),
             policy=self.policy,
             policy_digest=self.policy_digest,
@@ -189,7 +193,6 @@ class Step:
             cores=self.cores,
             show_literals=show_literals,
         )
-        return propose(wanted, ports, self.clock(), refresh=refresh)
 
 
 def judge_gate(

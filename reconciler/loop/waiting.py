@@ -115,7 +115,7 @@ def quiet_ends(
 
 def excepted(advice: Advice) -> str:
     """Return which files no rewrite takes, whatever the queries, and why; "" if there are none."""
-    for_good = (reasons.NOT_REWRITABLE, reasons.REFUSED_FILES)
+    for_good = (reasons.NOT_REWRITABLE, reasons.REFUSED_FILES, reasons.UNDONE)
     return "; ".join(str(item.why) for item in advice.rejected if item.reason in for_good)
 
 

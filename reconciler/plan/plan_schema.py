@@ -61,6 +61,7 @@ _ACTION = {
                 "properties": {"sourceId": _INTEGER, "transform": _TEXT},
             },
         },
+        "restored": {"type": "array"},  # as the inputs
         "inputs": {"type": "array"},  # its items: _not_a_path, a plan may have 100,000
         "key": {
             "type": "array",
@@ -202,6 +203,7 @@ _EVIDENCE = {
                  parts=_object(what=_list(_TEXT), why=_list(_TEXT)))
         ),
         "waiting": _object(text=_TEXT),
+        "undo": _row(("plan", "why"), plan=_TEXT, why=_TEXT, stays=_list(_TEXT)),
         "trial": _row(("plan", "held", "text"), plan=_TEXT, held={"type": "boolean"}, text=_TEXT,
                       before=_INTEGER, predicted=_INTEGER, found=_INTEGER),
         "snapshot": _object(id=_NOTE, time=_NOTE, files=_MAYBE, bytes=_MAYBE),
@@ -257,11 +259,13 @@ def problem(body: Any) -> str:
 
 
 def _not_a_path(body: Any) -> str:
-    """The first input that is not text: a validator takes seven microseconds for each of them."""
+    """The first path that is not text: a validator takes seven microseconds for each of them."""
     for number, action in enumerate(body["actions"]):
-        for place, path in enumerate(action.get("inputs", ())):
-            if not isinstance(path, str):
-                return f"actions[{number}].inputs[{place}]: {path!r:.200} is not of type 'string'"
+        for name in ("inputs", "restored"):
+            for place, path in enumerate(action.get(name, ())):
+                if not isinstance(path, str):
+                    wrong = f"{path!r:.200} is not of type 'string'"
+                    return f"actions[{number}].{name}[{place}]: {wrong}"
     return ""
 
 

@@ -90,7 +90,7 @@ class Prediction:
     """How `saving` is known: "exact", "sampled", "bound" or "none" (no queries). For removed files
     "exact" or "at most"."""
     evidence: str | None = None
-    """What justifies the action: "drift", "objective", "workload", "deletes" or "trial"."""
+    """What justifies the action: "drift", "objective", "workload", "deletes", "trial" or "undo"."""
     basis: str | None = None
     """Digest of the queries and settings from which a rewrite for the workload follows
     (`Situation.basis`)."""
@@ -116,6 +116,11 @@ class Prediction:
     """The policy whose budgets paid; the ledger's records have it."""
     by_spark: str | None = None
     """Why its rows go through Spark, which costs more; None if they do not."""
+    undoes: str | None = None
+    """Id of the plan that the action takes back."""
+    held_under: str | None = None
+    """Hash of the policy (`Plan.policy_hash`) under which the files that it leaves stay as they
+    are: what was taken back is not done again."""
     foreign: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the document that this version does not know, by their name there."""
 

@@ -38,6 +38,7 @@ TOO_FEW_FILES = "TooFewSmallFiles"
 DRIFT_WAITS = "DriftWaits"
 NOT_REWRITABLE = "NotRewritable"
 REFUSED_FILES = "RefusedFiles"
+UNDONE = "Undone"
 ALREADY_CHOSEN = "InputsAlreadyChosen"
 FEW_DELETED = "FewDeletedRows"
 FEW_DELETE_FILES = "FewDeleteFiles"
@@ -107,6 +108,7 @@ SENTENCES = {
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
     NOT_REWRITABLE: "is encrypted, or has a type or a format that is not rewritten yet",
     REFUSED_FILES: "a reader may misread it, or a run found that it cannot be rewritten",
+    UNDONE: "a plan for it was taken back under this policy",
     SAME_AGAIN: "the same rewrite produced these files; repeating it changes nothing",
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     MIGRATION_REFUSED: "its writers or its files do not admit another partition spec",

@@ -76,6 +76,8 @@ def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int)
         lines += wrapped(left, width, indent=INDENT)
     if waits:
         lines += wrapped(f"Waiting: {waits}", width, indent=INDENT)
+    if undo := evidence.get("undo"):
+        lines += wrapped(undo_text(undo), width, indent=INDENT)
     if evidence.get("refused"):
         lines += wrapped(f"Refused: {evidence['refused']}", width, indent=INDENT)
     if evidence.get("checked"):
@@ -83,6 +85,13 @@ def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int)
     lines += wrapped(_workload_line(evidence), width, indent=INDENT)
     rates = ((evidence.get("workload") or {}).get("rates") or {}).get("text", "")
     return lines + (wrapped(f"Rates: {rates}", width, indent=INDENT) if rates else [])
+
+
+def undo_text(undo: Mapping[str, Any]) -> str:
+    """`Takes plan p-... back; nothing else was committed since. Not taken back: set ...`"""
+    stays = undo.get("stays") or []
+    rest = f". Not taken back: {', '.join(stays)}" if stays else ""
+    return f"Takes plan {undo['plan']} back; {undo['why']}{rest}"
 
 
 def _workload_line(evidence: Mapping[str, Any]) -> str:
@@ -367,7 +376,9 @@ def _ending(
     inputs = sum(len(item.get("inputs", ())) for item in document["actions"])
     live = f"its {count(inputs)} input files are" if inputs != 1 else "its one input file is"
     valid = f"Valid while {live} live; appends do not invalidate it."
-    if not inputs:
+    if document["evidence"].get("undo") and not total(predictions_of(document["actions"])).files_in:
+        valid = "Valid until anything else is committed to the table."
+    elif not inputs:
         valid = "Valid until someone else changes what it changes."
     lines = wrapped(valid + (f" Approval: {approval}." if approval else ""), width)
     return [*lines, *commands(following, width, title="", indent=" ")] if following else lines

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from reconciler.commit import changes, fields, updates
+from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.manifest import File
+from reconciler.commit.metadata_changes import CHANGES
 from reconciler.commit.snapshot import Added, Change
+from reconciler.plan.actions.roll_back import RollBack
 from reconciler.spark.session import iceberg
 from tests.commit.twins import Twins, copied, filled
 from tests.spark.tables import Bench
@@ -116,8 +119,17 @@ def _branches(both: Twins) -> None:
     both.updated(updates.drop_branch("a"))
 
 
+def _rolled_back(both: Twins) -> None:
+    """By Iceberg's own rollback, and by ours."""
+    first, *_, last = both.python.state.snapshots
+    both.java.manageSnapshots().rollbackTo(first).commit()
+    action = RollBack(snapshot_id=first, over=last)
+    table = EngineTable(both.python, both.bench.directory / "cache")
+    both.updated(CHANGES[RollBack](table, action).updates)
+
+
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("change", [_properties, _expired, _branches])
+@pytest.mark.parametrize("change", [_properties, _expired, _branches, _rolled_back])
 def test_metadata(
     bench: Bench, iceberg_catalog: Any, change: Callable[[Twins], None], version: int
 ) -> None:

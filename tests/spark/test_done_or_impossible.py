@@ -30,8 +30,9 @@ from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
-from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster, Restore
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -43,6 +44,7 @@ from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import head_of, judge
 from reconciler.spark.session import iceberg
 from reconciler.table.cut_tree import Cut, made
+from reconciler.table.observation import Observation
 from reconciler.table.orphans import Search
 from reconciler.table.schema import SortColumn, SpecField
 from tests.spark.disturbed import killed_at
@@ -173,6 +175,17 @@ def _copied(bench: Bench) -> Made:
     return name, BuildReplica(f"{name}_copy", TREE, head, 1 << 30, 1 << 20)
 
 
+def _rolled_back(bench: Bench) -> Made:
+    name = _table(bench)
+    head = int(bench.table(name).currentSnapshot().snapshotId())
+    old = tuple(sorted(row.file_path for row in bench.files(name)))
+    merged = bench.action(name, BinPack, target_bytes=1 << 20)
+    assert bench.run(bench.request(name, merged, plan="p-merged")).done
+    new = tuple(sorted(row.file_path for row in bench.files(name)))
+    over = int(bench.table(name).currentSnapshot().snapshotId())
+    return name, RollBack(new, head, over, old)
+
+
 TREE = made((Cut(1, 3), None, None), [0, 0])
 MADE: dict[type[Action], Callable[[Bench], Made]] = {
     BinPack: _rewrite(BinPack),
@@ -198,6 +211,8 @@ MADE: dict[type[Action], Callable[[Bench], Made]] = {
     BuildReplica: _copied,
     Publish: _held,
     Discard: _dropped,
+    Restore: _rewrite(Restore, "id"),
+    RollBack: _rolled_back,
 }  # fmt: skip
 
 
@@ -230,13 +245,19 @@ def _planned(bench: Bench, name: str, action: Action) -> tuple[Plan, ExecutionRe
     seen = observe_table(bench.config, ("jobs", name), bench.directory / "cache")
     plan = freeze(
         catalog=bench.config.name, table=("jobs", name), table_uuid=seen.uuid, policy_digest="d",
-        policy="p", base_snapshot_id=seen.snapshot_id, created=NOW,
+        policy="p", base_snapshot_id=_base(seen, action), created=NOW,
         time_to_live=dt.timedelta(days=7), actions=[(action, Prediction(label="x"))],
         files=seen.files, evidence={},
     )  # fmt: skip
     audit = WAITS if isinstance(action, Publish | Discard) else None
     request = bench.request(name, action, plan=plan.id, audit=audit)
-    return plan, replace(request, action_ids=(plan.actions[0].id,))
+    base = plan.base_snapshot_id
+    return plan, replace(request, action_ids=(plan.actions[0].id,), base_snapshot_id=base)
+
+
+def _base(seen: Observation, action: Action) -> int | None:
+    """What is rolled back to is there before and after it."""
+    return action.snapshot_id if isinstance(action, RollBack) else seen.snapshot_id
 
 
 def _stands(bench: Bench, name: str, plan: Plan) -> bool:
@@ -317,11 +338,11 @@ def _killed_after(bench: Bench, name: str, action: Action, request: ExecutionReq
 
 KILLS = (_killed_before, _killed_after)
 IN_PARTS = (
-    BinPack, Cluster, Recluster, ApplyDeletes, Migrate, CompactDeletes, ExpireSnapshots,
+    BinPack, Cluster, Recluster, Restore, ApplyDeletes, Migrate, CompactDeletes, ExpireSnapshots,
     RemoveOrphans, RemoveSpecs,
 )  # fmt: skip
-BY_COLUMN = (Cluster, Recluster, Migrate, AddSpec, SwitchSpec, SetSortOrder, SetBlockColumn,
-             BuildReplica, Publish)  # fmt: skip
+BY_COLUMN = (Cluster, Recluster, Restore, Migrate, AddSpec, SwitchSpec, SetSortOrder,
+             SetBlockColumn, BuildReplica, Publish)  # fmt: skip
 
 
 def _cases() -> Iterator[Any]:

@@ -9,11 +9,19 @@ import pytest
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.partition_specs import AddSpec, SpecField, SwitchSpec
+from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Validity
 from reconciler.spark.commit import metadata
-from reconciler.spark.commit.changes import AddedSpec, ChangeOf, Properties, SortOrder, SwitchedSpec
+from reconciler.spark.commit.changes import (
+    AddedSpec,
+    ChangeOf,
+    Properties,
+    RolledBack,
+    SortOrder,
+    SwitchedSpec,
+)
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
 
@@ -127,6 +135,26 @@ def test_a_harmless_change_before_the_commit_is_kept_and_ours_made_on_top(
     assert result.done
     assert bench.table(name).properties().get("theirs") == "kept"
     assert bench.table(name).properties().get(TARGET) == "2000"
+
+
+def test_an_append_before_a_rollback_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = _table(bench)
+    to, old = _head(bench, name), [row.file_path for row in bench.files(name)]
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (2, 'b')")
+    over = _head(bench, name)
+    append = f"INSERT INTO {bench.full(name)} VALUES (3, 'c')"
+    slipped = _slip_in(monkeypatch, RolledBack, lambda: bench.sql(append))
+    action = RollBack(snapshot_id=to, over=over, restored=tuple(old))
+    result = bench.run(bench.request(name, action))
+    assert slipped and result.actions[0].state is Validity.LOST
+    assert {row.id for row in bench.sql(f"TABLE {bench.full(name)}")} == {1, 2, 3}
+    last = RollBack(snapshot_id=over, over=_head(bench, name))
+    assert bench.run(bench.request(name, last)).done
+    assert {row.id for row in bench.sql(f"TABLE {bench.full(name)}")} == {1, 2}
+
+
+def _head(bench: Bench, name: str) -> int:
+    return int(bench.table(name).currentSnapshot().snapshotId())
 
 
 BY_TEXT = (SpecField(2, "identity"),)

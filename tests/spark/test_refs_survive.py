@@ -12,6 +12,7 @@ import itertools
 import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -132,6 +134,21 @@ def _packed(bench: Bench, copies: Copies) -> None:
     copies.record(lambda: bench.run(request))
 
 
+def _rolled_back(bench: Bench, copies: Copies) -> None:
+    """What is rolled back stays in the metadata, and so do refs that others make on it."""
+    name = bench.create("id bigint", "'format-version'='2'")
+    bench.fill(name, 2, 10, "file * 10 + n")
+    old, head = (
+        tuple(data_files(bench, name)),
+        int(bench.table(name).currentSnapshot().snapshotId()),
+    )
+    merged = bench.action(name, BinPack, target_bytes=1 << 20)
+    bench.run(bench.request(name, merged))
+    over = int(bench.table(name).currentSnapshot().snapshotId())
+    request = bench.request(name, RollBack(tuple(data_files(bench, name)), head, over, old))
+    copies.record(lambda: bench.run(replace(request, base_snapshot_id=head)))
+
+
 def _approved(bench: Bench, copies: Copies) -> None:
     name, request = _held(bench)
     copies.record(lambda: bench.run(request))
@@ -165,6 +182,7 @@ FLOWS: dict[str, tuple[Flow, set[str]]] = {
     "packed": (_packed, {"add-snapshot"}),
     "approved": (_approved, {"add-snapshot", "set-snapshot-ref", "remove-snapshot-ref"}),
     "discarded": (_discarded, {"remove-snapshot-ref", "remove-snapshots"}),
+    "rolled back": (_rolled_back, {"add-snapshot", "set-snapshot-ref"}),
     "published by hand": (_published_by_hand, {"remove-snapshot-ref"}),
 }  # fmt: skip
 """The work, and the updates that its requests must contain."""

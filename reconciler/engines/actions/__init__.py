@@ -21,6 +21,7 @@ from reconciler.engines.actions.remove_orphans import OrphansExecutor
 from reconciler.engines.actions.remove_specs import RemoveSpecsExecutor
 from reconciler.engines.actions.rewrite import RewriteExecutor
 from reconciler.engines.actions.rewrite_manifests import ManifestsExecutor
+from reconciler.engines.actions.roll_back import RollBackExecutor
 from reconciler.engines.actions.set_block_column import BlockColumnExecutor
 from reconciler.engines.actions.upgrade_format import UpgradeExecutor
 from reconciler.engines.schedule.run import Run
@@ -37,8 +38,9 @@ from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
-from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster, Restore
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -54,6 +56,8 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     BinPack: RewriteExecutor,
     Cluster: RewriteExecutor,
     Recluster: RewriteExecutor,
+    Restore: RewriteExecutor,
+    RollBack: RollBackExecutor,
     ApplyDeletes: RewriteExecutor,
     ConvertDeletes: ConvertExecutor,
     CompactDeletes: CompactExecutor,

@@ -31,5 +31,5 @@ class MetadataExecutor(OneByOneExecutor[SomeAction]):
             self.say_skipped(key, action, state)
             return
         detail = self.after(action, before, detail)
-        self.record(begun, key, detail)
+        self.record(begun, key, detail, action.inputs)
         self.run.say("property", f"{action.verb} {detail}", key)

@@ -64,9 +64,10 @@ class OneByOneExecutor(Executor[SomeAction], ABC):
         started, base = time.monotonic(), self.run.table.head() or 0
         return Begun(self.run.begin_attempt(), base, started)
 
-    def record(self, begun: Begun, key: str, detail: str) -> None:
+    def record(self, begun: Begun, key: str, detail: str, inputs: tuple[str, ...] = ()) -> None:
+        """Record what was carried out. inputs: the content files that left the table by it."""
         run, attempt_id = self.run, begun.attempt_id
-        intent = run.intent(attempt_id, 1, (key,), begun.base)
+        intent = run.intent(attempt_id, 1, (key,), begun.base, inputs=inputs)
         run.ledger.record_intent(intent)
         seconds = time.monotonic() - begun.started
         outcome = Outcome(attempt_id, 1, key, COMMITTED, None, 0, 0, 0, 0, 0, 0.0, seconds, detail)

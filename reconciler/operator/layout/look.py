@@ -63,12 +63,14 @@ def look_at(
         raise TableDamagedError(damage)
     changed = None
     # What waits on a branch comes first, and an approved plan may be the one that put it there.
-    free = proposal.pending and proposal.settings.audited is None
+    free = proposal.settings.audited is None
     if free and approved and proposal.plan.id not in approved:
         found, changed = _approved_plan(actor, proposal, approved, now)
         if found is not None:
             actor.put_plan(found)
             proposal = with_standing(proposal, found, now)
+        elif not proposal.pending:
+            changed = None  # a table without work needs none of these plans
     uri = ""
     if proposal.pending:
         if not proposal.frozen:

@@ -18,8 +18,9 @@ from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
-from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
+from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster, Restore
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -29,9 +30,9 @@ KINDS: Mapping[str, type[Action]] = {
     kind.kind: kind
     for kind in (
         SetProperties, SetSortOrder, UpgradeFormat, SetBlockColumn, AddSpec, Migrate, SwitchSpec,
-        BinPack, Cluster, Recluster, ApplyDeletes, ConvertDeletes, CompactDeletes,
-        RemoveDanglingDeletes, BuildReplica, RewriteManifests, ExpireSnapshots, RemoveSpecs,
-        RemoveOrphans, Publish, Discard,
+        BinPack, Cluster, Recluster, Restore, RollBack, ApplyDeletes, ConvertDeletes,
+        CompactDeletes, RemoveDanglingDeletes, BuildReplica, RewriteManifests, ExpireSnapshots,
+        RemoveSpecs, RemoveOrphans, Publish, Discard,
     )
 }  # fmt: skip
 

@@ -1,5 +1,5 @@
 """Actions that rewrite data files of one (spec id, partition) in some ordering: what they share,
-and the four kinds that add little to it."""
+and the five kinds that add little to it."""
 
 from __future__ import annotations
 
@@ -139,6 +139,14 @@ class Recluster(Rewrite):
     kind: ClassVar[str] = "Recluster"
     verb: ClassVar[str] = "recluster"
     rests_on_workload: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Restore(Rewrite):
+    """Files of a plan that is taken back, in the order in which their rows lay before it."""
+
+    kind: ClassVar[str] = "Restore"
+    verb: ClassVar[str] = "lay back"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_specs import RemoveSpecs
+from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_block_column import SetBlockColumn, holds
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -23,6 +24,7 @@ from reconciler.spark.session import iceberg
 from reconciler.table import block_ids
 from reconciler.table.block_ids import COLUMN, BlockTree, remembering
 from reconciler.table.metadata import tops_of
+from reconciler.table.retention import MAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +258,17 @@ class Expiry(ChangeOf):
         return {"snapshots": str(metadata.snapshots().size())}
 
 
+class RolledBack(ChangeOf):
+    def changed(self, base: Any, action: RollBack) -> Any:
+        """Return the metadata with the older snapshot as main's. A request that sets a ref requires
+        the snapshot that the ref has in `base` (org.apache.iceberg.UpdateRequirements)."""
+        builder = self.spark._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+        return builder.setBranchSnapshot(action.snapshot_id, MAIN).build()
+
+    def values(self, metadata: Any, action: RollBack) -> dict[str, str]:
+        return {"main": f"snapshot {metadata.currentSnapshot().snapshotId()}"}
+
+
 class RemovedSpecs(ChangeOf):
     def changed(self, base: Any, action: RemoveSpecs) -> Any:
         """Return the metadata without the specs. Raises VerificationError if other specs would
@@ -294,6 +307,7 @@ CHANGES: Mapping[type[Action], type[ChangeOf]] = {
     SwitchSpec: SwitchedSpec,
     ExpireSnapshots: Expiry,
     RemoveSpecs: RemovedSpecs,
+    RollBack: RolledBack,
 }
 
 

@@ -1,0 +1,98 @@
+"""`layoutctl undo TABLE [PLAN]`: a plan that takes another plan back, to be approved as any plan.
+
+It is a rollback if nothing else was committed since and the older files are there; otherwise the
+plan's files are laid out again as they were before, where that order is known. Like `plan`, it
+writes nothing; `--out` and `--publish` freeze the plan.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.approve import PLAN_ID
+from reconciler.cli.options import (
+    CatalogName,
+    Engine,
+    Files,
+    Format,
+    Output,
+    Shared,
+    Timeout,
+    Verbose,
+)
+
+if TYPE_CHECKING:
+    from reconciler.loop.local_actor import LocalActor
+    from reconciler.loop.propose import Proposal
+    from reconciler.loop.step import Step
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(rich_help_panel="Act")
+    def undo(
+        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        plan: Annotated[
+            str | None,
+            typer.Argument(
+                metavar="[PLAN]", help="The plan's id; the last one without.", show_default=False
+            ),
+        ] = None,
+        file: Files = None,
+        out: Annotated[
+            Path | None,
+            typer.Option("--out", metavar="FILE", help="Save the frozen plan for `apply FILE`."),
+        ] = None,
+        publish: Annotated[
+            bool,
+            typer.Option("--publish", help="Store the frozen plan in the catalog's plan store."),
+        ] = False,
+        shared: Shared = False,
+        catalog: CatalogName = None,
+        output: Format = Output.TABLE,
+        engine: Engine = None,
+        timeout: Timeout = 30.0,
+        verbose: Verbose = False,
+    ) -> None:
+        """Make the plan that takes a plan back: by a rollback, or by a rewrite."""
+        from reconciler.cli import plan as plans
+        from reconciler.cli import shared as sharing
+        from reconciler.cli.following import given
+        from reconciler.cli.targets import select
+        from reconciler.errors import UserError
+        from reconciler.loop.gating import Approvals
+        from reconciler.loop.step import judge_gate
+
+        if plan is not None and not PLAN_ID.fullmatch(plan):
+            raise UserError(f'"{plan}" is not the id of a plan', do=f"layoutctl history {table}")
+        chosen = select(table, file or [], catalog, timeout=timeout)
+        (step,) = chosen.steps
+        actor = sharing.actor_of(chosen, timeout, shared)
+        actor.engine = engine
+        proposal = _proposed(step, actor, plan)
+        planned = [(step, proposal, judge_gate(step, proposal, actor, Approvals()))]
+        uris: dict[str, str] = {}
+        if out is not None:
+            plans.save(out, proposal.plan)
+        if publish:
+            uris = sharing.publish(chosen, [proposal.plan], timeout)
+        if out is not None or publish:
+            actor.put_plan(proposal.plan)
+        shown = plans.Shown(
+            output, True, verbose, out, uris, given(file, catalog, shared), None,
+            plans.engines_of(planned, actor), str(proposal.plan.evidence["undo"]["plan"]),
+        )  # fmt: skip
+        plans.show(planned, [], shown)
+
+
+def _proposed(step: Step, actor: LocalActor, plan: str | None) -> Proposal:
+    from dataclasses import replace
+
+    from reconciler.loop.evidence import under_policy
+    from reconciler.loop.undo import propose_undo
+
+    proposal = propose_undo(step.wanted(), actor, step.clock(), plan)
+    governed = under_policy(proposal.plan, step.policy, step.policy_name, step.not_acted_on)
+    return replace(proposal, plan=governed)
