@@ -17,7 +17,7 @@ class CatalogConfig:
     name: str
     """The name that both sides use. SQL catalogs store it with each table."""
     type: str
-    """The kind of catalog, "sql" or "rest"."""
+    """The kind of catalog: "sql", "rest", or "glue" in a person's own configuration."""
     properties: Mapping[str, str] = field(repr=False)
     """Connection properties in pyiceberg's spelling. They include secrets: never print or store
     them."""

@@ -39,7 +39,7 @@ __all__ = [
     "unknown_catalogs",
 ]
 
-SUPPORTED = ("rest", "sql")
+SUPPORTED = ("rest", "sql", "glue")
 NAME_VARIABLE = "LAYOUTCTL_CATALOG"
 PROPERTY_PREFIX = "LAYOUTCTL_CATALOG__"
 SOURCES = (
@@ -162,7 +162,7 @@ def _named(name: str, catalogs: Sequence[FoundCatalog]) -> CatalogConfig:
         raise UserError(
             f'catalog "{name}" has the type "{chosen[0].config.type}", which is not supported',
             details=(f"found in {chosen[0].config.source}",),
-            do="use a REST or an SQL catalog",
+            do="use a REST or an SQL catalog, or one of Glue",
         )
     config = chosen[0].config
     return dataclasses.replace(config, name=name)

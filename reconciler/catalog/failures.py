@@ -69,3 +69,18 @@ def _causes(error: BaseException) -> Iterator[Any]:
         seen.append(cause)
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+_DENIED = frozenset({
+    "AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
+    "IncompleteSignature", "InvalidClientTokenId", "InvalidSignatureException",
+    "MissingAuthenticationToken", "UnrecognizedClientException",
+})  # fmt: skip
+"""Codes with which AWS refuses keys or rights (its list of common errors)."""
+
+
+def is_denied_by_aws(error: BaseException) -> bool:
+    """Return whether AWS refused the keys or the right to do it."""
+    response = getattr(error, "response", None)  # of botocore's ClientError
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    return code in _DENIED

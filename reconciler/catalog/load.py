@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.calls import Ended, Overran, one_call
-from reconciler.catalog.failures import said
+from reconciler.catalog.failures import is_denied_by_aws, said
 from reconciler.catalog.network import check_config
 from reconciler.catalog.not_found import describe, near, not_found
 from reconciler.catalog.properties import pyiceberg_properties, sqlite_path
@@ -207,26 +206,6 @@ def _is_json(error: Exception) -> bool:
     return False
 
 
-def refuse_read_only(config: CatalogConfig) -> None:
-    """Raise AccessDeniedError if a SQLite catalog cannot take commits, before any work is done."""
-    uri = config.properties.get("uri", "")
-    path = sqlite_path(uri) if config.type == "sql" else None
-    if path is None:
-        return
-    query = dict(parse_qsl(urlsplit(uri).query))
-    if query.get("mode") == "ro" or query.get("immutable") in ("1", "true"):
-        why = "its uri opens the database for reading only"
-    elif not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
-        why = "this user may not write the database file or its directory"
-    else:
-        return
-    raise AccessDeniedError(
-        f"catalog {describe(config)} is read-only: nothing can be committed to it",
-        details=(why, str(path)),
-        do="name the catalog by a uri, and run as a user, that may write its database",
-    )
-
-
 def data_file_io(
     config: CatalogConfig, identifier: tuple[str, ...] | None, timeout: float = 30.0
 ) -> FileIO:
@@ -369,7 +348,7 @@ def _by_the_catalog(error: BaseException, config: CatalogConfig) -> BaseExceptio
         ValidationError,
     )
 
-    if isinstance(error, (UnauthorizedError, ForbiddenError)):
+    if isinstance(error, (UnauthorizedError, ForbiddenError)) or is_denied_by_aws(error):
         return AccessDeniedError(
             f"catalog {describe(config)} refused the credentials",
             details=(_where(config), type(error).__name__),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -10,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import PY_IO_IMPL, S3_RETRY_STRATEGY_IMPL
 
 from reconciler.catalog.border import GuardedSqlCatalog, permit, refuse
+from reconciler.errors import UserError
 
 _CLASS_PROPERTIES = (PY_IO_IMPL, S3_RETRY_STRATEGY_IMPL)
 
@@ -25,7 +27,20 @@ def open_catalog(name: str, kind: str, properties: Mapping[str, Any], *, own: bo
         from reconciler.catalog.border_rest import GuardedRestCatalog
 
         return GuardedRestCatalog(name, **properties)
+    if kind == "glue":
+        return _glue(name, properties)
     return GuardedSqlCatalog(name, **properties)
+
+
+def _glue(name: str, properties: Mapping[str, Any]) -> Catalog:
+    if importlib.util.find_spec("boto3") is None:
+        raise UserError(
+            f'catalog "{name}" is one of AWS Glue, and boto3 is not installed',
+            do="pip install 'table-layout-reconciler[aws]'",
+        )
+    from reconciler.catalog.border_glue import GuardedGlueCatalog
+
+    return GuardedGlueCatalog(name, **properties)
 
 
 def _with_local_configuration(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:

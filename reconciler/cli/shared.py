@@ -65,9 +65,11 @@ def shared_store(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float
 ) -> SharedStore:
     """Return the catalog's shared state. An attempt made here still holds this machine's lease."""
+    from reconciler.catalog.read_only import refuse_glue
     from reconciler.state.shared_state import SharedStore
     from reconciler.state.state import StateStore, state_directory
 
+    refuse_glue(config)
     namespace, uri = system_of(config, documents)
     retention = next(
         (

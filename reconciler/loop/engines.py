@@ -96,7 +96,7 @@ def needs_of(place: Place, observation: Observation, items: Sequence[PlannedActi
 
 def _unsupported(place: Place, observation: Observation, items: Sequence[PlannedAction]) -> str:
     if place.catalog not in CATALOGS:
-        return f"a catalog of type {place.catalog} commits by Spark"
+        return f"it does not commit to a catalog of type {place.catalog}"
     if place.branch:
         return "spec.safety.branch asks for commits to a branch, which need Spark"
     if PROVIDER in observation.properties:

@@ -82,7 +82,7 @@ class LocalActor(Reader):
         on_event: Callable[[Event], None],
         should_stop: Callable[[], bool],
     ) -> ExecutionResult:
-        from reconciler.catalog.load import refuse_read_only
+        from reconciler.catalog.read_only import refuse_read_only
         from reconciler.engines.schedule.execute import execute
 
         refuse_read_only(request.catalog)

@@ -21,10 +21,10 @@ from reconciler.catalog.load import (
     list_tables,
     load_table,
     normalise_path,
-    refuse_read_only,
 )
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.properties import sqlite_path
+from reconciler.catalog.read_only import refuse_read_only
 from reconciler.errors import EXIT_UNAVAILABLE, AccessDeniedError, UnavailableError, UserError
 from tests.said import Said
 
