@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.task_memory import LEAST_TASK, PYTHON, Limits
-from reconciler.commit import errors, manifest, partitions
+from reconciler.commit import errors, manifest, partitions, positions
 from reconciler.commit.backend import LiveTasks
 from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.entries import Entries
@@ -221,12 +221,16 @@ class LocalBackend:
         table, live = cast(EngineTable, attempt.table), cast(LiveTasks, tasks)
         properties = {**table.properties(), **changes}
         made = Entries(table.state.metadata, properties, group.action.into, order_id)
-        first = next(iter(live))
-        place = live.live.place(live.rows[first])
-        values = made.moved(live[first].partition)
-        return tuple(
-            WrittenFile(made.of(one, values), one.path, one.rows, one.size, place) for one in files
-        )
+        first, moves = next(iter(live)), group.action.moves_by is not None
+
+        def written(one: Output) -> WrittenFile:
+            values = made.moved(one.partition if moves else live[first].partition)
+            place = live.live.place(live.rows[first])
+            if moves:
+                place = made.spec_id, made.key(values)
+            return WrittenFile(made.of(one, values), one.path, one.rows, one.size, place)
+
+        return tuple(written(one) for one in files)
 
     @contextlib.contextmanager
     def readable_deletes(
@@ -240,12 +244,26 @@ class LocalBackend:
     def delete_entries(
         self, attempt: Attempt, tasks: Tasks, files: Sequence[hidden.Written]
     ) -> list[DeleteFile]:
-        raise _needs_spark(attempt.name, "delete files are written")
+        table, live = cast(EngineTable, attempt.table), cast(LiveTasks, tasks)
+        places, found = table.places(live), list[DeleteFile]()
+        for one in files:
+            owner = live[one.data_file]
+            made = Entries(table.state.metadata, table.properties(), owner.spec_id, 0)
+            entry = made.of_positions(one, made.moved(owner.partition))
+            found.append(DeleteFile(
+                entry, one.path, 0, places[one.data_file], not made.partitioned, 0, one.data_file,
+                (), "PARQUET", one.rows, one.size,
+            ))  # fmt: skip
+        return found
 
     def reads(
         self, attempt: Attempt, files: Sequence[DeleteFile], new: Sequence[hidden.Written]
     ) -> bool:
-        raise _needs_spark(attempt.name, "delete files are written")
+        """Return whether DuckDB reads the rows of one new file, the smallest: Arrow wrote it."""
+        one = min(new, key=lambda each: (each.rows, each.path))
+        with cast(EngineTable, attempt.table).table.io.new_input(one.path).open() as stream:
+            found = positions.read(stream.read(), one.data_file)
+        return len(found) == one.rows and found.issuperset(one.sample)
 
     @contextlib.contextmanager
     def written_otherwise(

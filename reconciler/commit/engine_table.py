@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from reconciler.catalog import s3_uploads
-from reconciler.commit import errors, fields, reachable, updates
-from reconciler.commit.backend import Table
+from reconciler.commit import compared, errors, fields, reachable, updates
+from reconciler.commit.backend import LiveTasks, Table
 from reconciler.commit.history import snapshot_info
 from reconciler.commit.metadata_changes import CHANGES, MetadataChange
 from reconciler.commit.operations import Commit
@@ -88,14 +88,11 @@ class EngineTable(Table):
     # Manifests
 
     def applied(self, tasks: Tasks, files: Sequence[DeleteFile]) -> dict[str, list[DeleteFile]]:
-        known = {file.identity: file for file in files}
-        keyed = {file.path: file for file in files if file.keys}
-        found = {}
-        for path, task in tasks.items():
-            own = [known[one] for one in sorted(task.deletes.positions) if one in known]
-            own += [keyed[one] for one in sorted(task.deletes.equality) if one in keyed]
-            found[path] = own
-        return found
+        own, known = cast(LiveTasks, tasks), {file.identity: file for file in files}
+        return {
+            path: [known[one] for one in identities if one in known]
+            for path, identities in own.live.applying(own.rows).items()
+        }
 
     def require_once(self, files: Iterable[DeleteFile]) -> None:
         seen: set[tuple[str, int]] = set()
@@ -115,10 +112,15 @@ class EngineTable(Table):
         self._needs_spark("batches on branches")
 
     def used_specs(self) -> frozenset[int]:
-        self._needs_spark("partition specs")
+        return frozenset(
+            int(one[fields.M_SPEC])
+            for snapshot_id in self.state.snapshots
+            for one in self.table.manifests(snapshot_id)
+        )
 
     def manifest_sizes(self) -> dict[str, int]:
-        self._needs_spark("manifests")
+        found = self.table.manifests(self.head())
+        return {str(one[fields.M_PATH]): int(one[fields.M_LENGTH]) for one in found}
 
     def manifests(self, snapshot_id: int) -> Mapping[str, int]:
         return {
@@ -126,11 +128,17 @@ class EngineTable(Table):
             for one in self.table.manifests(snapshot_id)
         }
 
-    def grouped(self, groups: int) -> Any:
-        self._needs_spark("manifests")
+    def grouped(self, groups: int) -> dict[str, int]:
+        head = self.head()
+        paths = [] if head is None else self.live(head).by_partition()
+        return {path: number * groups // len(paths) for number, path in enumerate(paths)}
 
     def entries(self) -> tuple[int, str]:
-        self._needs_spark("manifests")
+        head = self.head()
+        if head is None:
+            return 0, "0"
+        path = str(self.state.snapshots[head]["manifest-list"])
+        return compared.live_entries(self.table.io, path)
 
     def frozen(self) -> reachable.Reached:
         return reachable.reached(self.table)
@@ -140,7 +148,7 @@ class EngineTable(Table):
         return reachable.unneeded(self.table, kept, reachable.reached(self.table), roots)
 
     def mentioned(self, paths: Collection[str]) -> list[str]:
-        self._needs_spark("orphans")
+        return reachable.mentioned(self.table, paths)
 
     # Commits
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,17 @@ from typing import Any
 
 from reconciler.commit import fields, manifest, metrics, partitions
 from reconciler.commit.fields import PartitionField
-from reconciler.commit.manifest import DATA, File
+from reconciler.commit.manifest import DATA, POSITION_DELETES, File
 from reconciler.commit.snapshot import Added
+from reconciler.rewrite.hidden import Written
+from reconciler.rewrite.read import POSITION_COLUMNS
 from reconciler.rewrite.storage import PARQUET
 from reconciler.rewrite.task import Output
 from reconciler.table.metrics_modes import modes
 from reconciler.table.schema import Field, Schema
 
+NOTHING_MORE = metrics.Known({}, {})
+"""A delete file has neither floats nor long values that its footer leaves out."""
 ORDERED = ("identity", "truncate", "year", "month", "day", "hour")
 """Transforms of a sort order that keep the order of a column's values."""
 
@@ -59,6 +64,29 @@ class Entries:
         }
         return Added(self.spec_id, File(values))
 
+    def of_positions(self, made: Written, partition: Mapping[int, Any]) -> Added:
+        """Return the entry of a position delete file of one data file. partition: as in `of`."""
+        import pyarrow.parquet as pq
+
+        footer = pq.read_metadata(io.BytesIO(PARQUET + made.footer))
+        types = {one.field_id: one.type for one in POSITION_COLUMNS}
+        found = metrics.of_footer(footer, types, dict.fromkeys(types, metrics.FULL), NOTHING_MORE)
+        values = {
+            fields.CONTENT: POSITION_DELETES,
+            fields.PATH: made.path,
+            fields.FORMAT: "PARQUET",
+            fields.PARTITION: partition,
+            fields.RECORDS: made.rows,
+            fields.SIZE: made.size,
+            fields.COLUMN_SIZES: found.sizes,
+            fields.VALUES: found.values,
+            fields.NULLS: found.nulls,
+            fields.LOWER: found.lower,
+            fields.UPPER: found.upper,
+            fields.REFERENCED: made.data_file,
+        }
+        return Added(self.spec_id, File(values))
+
     def moved(self, values: Sequence[Any]) -> dict[int, Any]:
         """Return a partition by field id. values: in the order of the spec, as the specification
         writes single values in JSON."""
@@ -66,6 +94,21 @@ class Entries:
             one.field_id: None if value is None else partitions.from_json(one.type, value)
             for one, value in zip(self._partition, values, strict=True)
         }
+
+    def key(self, values: Mapping[int, Any]) -> str:
+        """Return the key of a partition to which rows moved: its values by field id, in JSON.
+        values: as in `of`, since the witness compares what the entry says."""
+        found = {
+            str(one.field_id): None
+            if values[one.field_id] is None
+            else partitions.to_json(one.type, values[one.field_id])
+            for one in self._partition
+        }
+        return json.dumps(found)
+
+    @property
+    def partitioned(self) -> bool:
+        return bool(self._partition)
 
     @cached_property
     def _partition(self) -> tuple[PartitionField, ...]:

@@ -135,6 +135,13 @@ class LiveFiles:
 
     # Data files
 
+    def by_partition(self) -> list[str]:
+        """Return the data files, each once, ordered by spec, partition and path."""
+        ranks = [_rank(*one) for one in self.files.partitions]
+        pairs = zip(self.files.partition.tolist(), map(str, self.files.path), strict=True)
+        ordered = sorted(pairs, key=lambda one: (ranks[one[0]], one[1]))
+        return list(dict.fromkeys(path for _, path in ordered))
+
     def task_files(
         self, rows: Mapping[str, int], columns: Collection[int] = (), bare: bool = False
     ) -> dict[str, TaskFile]:
@@ -184,6 +191,12 @@ class LiveFiles:
                 kept = (Scope.VECTOR, Scope.EQUALITY, Scope.GLOBAL)
                 found[row] = [n for n in numbers if scopes[n] in kept]
         return found
+
+    def applying(self, rows: Mapping[str, int]) -> dict[str, list[tuple[str, int]]]:
+        """Return the deletes that a reader applies to each of the data files, as
+        `DeleteFile.identity`. rows: by path."""
+        applied = self._applied(rows.values())
+        return {path: [self._identity(n) for n in applied[row]] for path, row in rows.items()}
 
     def _deleted(self, positions: Iterable[int]) -> int:
         own = (n for n in positions if self.deletes.scope[n] in (Scope.FILE, Scope.VECTOR))
@@ -283,6 +296,13 @@ def _spec(body: Mapping[str, Any]) -> PartitionSpec:
             for one in body["fields"]
         ),
     )  # fmt: skip
+
+
+def _rank(spec_id: int, values: Iterable[Scalar | None]) -> tuple[Any, ...]:
+    """Return what partitions are ordered by: NULL comes first, NaN last."""
+    return spec_id, *(
+        (0, 0) if one is None else (2, 0) if one != one else (1, one) for one in values
+    )
 
 
 def _place(spec_id: int, values: Iterable[Scalar | None]) -> Place:

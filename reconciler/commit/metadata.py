@@ -20,6 +20,10 @@ METADATA_PATH = "write.metadata.path"
 COMPRESSION = "write.metadata.compression-codec"
 MAIN = "main"
 NO_SNAPSHOT = -1
+FIRST_PARTITION_ID = 1000
+"""The least id of a partition field, as Iceberg gives them."""
+NEWEST_VERSION = 2
+"""Format version of the tables whose snapshots are written here."""
 
 
 class InvalidUpdate(ValueError):
@@ -135,7 +139,8 @@ def _add(key: str, of: str, number: str) -> Callable[[dict[str, Any], Update, in
         made[key] = [*made[key], item]
         if key == "partition-specs":
             ids = [int(field["field-id"]) for field in item["fields"]]
-            made["last-partition-id"] = max([int(made.get("last-partition-id") or 999), *ids])
+            last = int(made.get("last-partition-id") or FIRST_PARTITION_ID - 1)
+            made["last-partition-id"] = max([last, *ids])
         if key == "schemas":
             made["last-column-id"] = max(int(made["last-column-id"]), *ids_of(item))
 
@@ -179,12 +184,24 @@ def _drop(key: str, of: str, current: str, number: str) -> Callable[..., None]:
     return drop
 
 
+def _upgrade(made: dict[str, Any], update: Update, now_ms: int) -> None:
+    wanted, now = int(update["format-version"]), int(made["format-version"])
+    if wanted not in (now, NEWEST_VERSION) or wanted < now:
+        raise InvalidUpdate(f"format version {now} cannot become {wanted} here")
+    made["format-version"] = wanted
+    if wanted > 1:
+        made.setdefault("last-sequence-number", 0)
+        for name in ("schema", "partition-spec"):
+            made.pop(name, None)
+
+
 _APPLY: Mapping[str, Callable[[dict[str, Any], Update, int], None]] = {
     "add-snapshot": _add_snapshot,
     "set-snapshot-ref": _set_ref,
     "remove-snapshot-ref": _remove_ref,
     "remove-snapshots": _remove_snapshots,
     "set-statistics": _set_statistics,
+    "upgrade-format-version": _upgrade,
     "set-properties": _set_properties,
     "remove-properties": _remove_properties,
     "add-sort-order": _add("sort-orders", "sort-order", "order-id"),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.commit import metadata as metadata_of
-from reconciler.commit import request, updates
+from reconciler.commit import request, specs, updates
 from reconciler.commit.backend import Table, answer_of
 from reconciler.commit.history import snapshot_info
+from reconciler.commit.metadata import FIRST_PARTITION_ID, MAIN
 from reconciler.commit.request import Requirement
 from reconciler.commit.snapshot import Names
 from reconciler.commit.table import State
@@ -17,10 +18,16 @@ from reconciler.engines.answers import Answer
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
+from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
+from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.roll_back import RollBack
+from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
+from reconciler.plan.actions.upgrade_format import UpgradeFormat
+from reconciler.table import block_ids
 from reconciler.table.block_ids import COLUMN, remembering
+from reconciler.table.metadata import dotted_names, tops_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ def _sort_order(table: Table, action: SetSortOrder) -> MetadataChange:
         }
         for part in action.key
     ]
-    state, names = table.state, _names(table.schema())
+    state, names = table.state, dotted_names(table.schema())
     default = state.metadata["default-sort-order-id"]
     order = next(one for one in state.metadata["sort-orders"] if one["order-id"] == default)
     made = tuple(updates.set_sort_order(state, wanted))
@@ -76,11 +83,7 @@ def _expiry(table: Table, action: ExpireSnapshots) -> MetadataChange:
     gone = [one for one in action.snapshots if one in state.snapshots]
     kept = {int(ref["snapshot-id"]) for ref in state.refs.values()}
     if kept.intersection(gone):
-        raise VerificationError(
-            f"could not expire snapshots of {table.shown}: a branch or tag has one of them",
-            details=("Nothing was changed.",),
-            do="plan again",
-        )
+        raise _more_than_planned(table, "expire snapshots", "a branch or tag has one of them")
     remembered: dict[str, str] = {}
     if COLUMN in state.properties:
         summaries = [(one, snapshot_info(state.snapshots[one]).summary) for one in gone]
@@ -100,11 +103,103 @@ def _roll_back(table: Table, action: RollBack) -> MetadataChange:
     return MetadataChange(table, state, made, (), {"main": before}, {"main": after})
 
 
+def _upgrade(table: Table, action: UpgradeFormat) -> MetadataChange:
+    name, now = "format version", table.format_version()
+    made = updates.upgrade(action.new)
+    held = updates.hold(table.state, [MAIN])
+    return MetadataChange(
+        table, table.state, tuple(made), tuple(held), {name: str(now)}, {name: str(action.new)}
+    )
+
+
+def _added_spec(table: Table, action: AddSpec) -> MetadataChange:
+    state, name = table.state, f"spec {action.spec_id}"
+    spec = specs.added(state.metadata, action.fields)
+    if spec["spec-id"] != action.spec_id:
+        raise _more_than_planned(table, "add a partition spec", f"it would be {spec['spec-id']}")
+    numbers = [int(one["field-id"]) for one in spec["fields"]]
+    if table.format_version() == 1 and numbers != _in_sequence(len(numbers)):
+        raise _more_than_planned(
+            table, "add a partition spec", "format 1 cannot hold its field ids"
+        )
+    held = updates.hold_counts(state)
+    made = updates.add_spec(spec)
+    before, after = {name: "none"}, {name: specs.text(spec)}
+    return MetadataChange(table, state, tuple(made), tuple(held), before, after)
+
+
+def _in_sequence(fields: int) -> list[int]:
+    """Return the ids of partition fields that format 1 asks for: its manifests hold none."""
+    return [*range(FIRST_PARTITION_ID, FIRST_PARTITION_ID + fields)]
+
+
+def _switched_spec(table: Table, action: SwitchSpec) -> MetadataChange:
+    body, name = table.state.metadata, "default spec"
+    wanted = specs.spec_of(body, action.spec_id)
+    if wanted is None:
+        raise _more_than_planned(table, "switch writers", f"there is no spec {action.spec_id}")
+    made = updates.set_spec(action.spec_id)
+    before, after = {name: specs.text(specs.default_spec(body))}, {name: specs.text(wanted)}
+    return MetadataChange(table, table.state, tuple(made), (), before, after)
+
+
+def _removed_specs(table: Table, action: RemoveSpecs) -> MetadataChange:
+    state = table.state
+    known = sorted(int(one["spec-id"]) for one in state.metadata["partition-specs"])
+    going = [one for one in action.specs if one in known]
+    left = [one for one in known if one not in going]
+    held = updates.hold(state, {MAIN, *state.refs})  # a commit may be under one of them
+    made = updates.remove_specs(going)
+    name = "partition specs"
+    before, after = ({name: ", ".join(map(str, some))} for some in (known, left))
+    return MetadataChange(table, state, tuple(made), tuple(held), before, after)
+
+
+def _block_column(table: Table, action: SetBlockColumn) -> MetadataChange:
+    state, schema = table.state, table.schema()
+    present = {str(number) for number, _ in tops_of(schema).values()}
+    made, wanted = list[Any](), dict[str, str]()
+    absent = action.column not in tops_of(schema)
+    if str(state.properties.get(COLUMN)) not in present:
+        number = int(state.metadata["last-column-id"]) + 1
+        made += updates.add_column(state, schema, action.column, number, block_ids.DOC)
+        wanted[COLUMN] = str(number)
+        wanted[block_ids.SINCE] = str(state.metadata.get("last-sequence-number") or 0)
+        wanted[block_ids.METRICS + action.column] = "full"
+    wanted |= block_ids.tree_properties(state.properties, schema, action.kept)
+    gone = [
+        begin + key for key in action.dropped for begin in (block_ids.TREE, block_ids.SNAPSHOTS)
+    ]
+    made += updates.set_properties(wanted, gone)
+    held = [*updates.hold(state, [MAIN]), *updates.hold_counts(state)]
+    trees = {name for name in state.properties if name.startswith(block_ids.TREE)}
+    after = ({*trees, *(one for one in wanted if one.startswith(block_ids.TREE))}) - set(gone)
+    column = f'column "{action.column}"'
+    return MetadataChange(
+        table, state, tuple(made), tuple(held),
+        {column: "absent" if absent else "int", "trees": str(len(trees))},
+        {column: "int", "trees": str(len(after))},
+    )  # fmt: skip
+
+
+def _more_than_planned(table: Table, doing: str, why: str) -> VerificationError:
+    return VerificationError(
+        f"could not {doing} of {table.shown}: {why}",
+        details=("Nothing was changed.",),
+        do="plan again",
+    )
+
+
 CHANGES: Mapping[type[Action], Callable[[Table, Any], MetadataChange]] = {
     SetProperties: _properties,
     SetSortOrder: _sort_order,
     ExpireSnapshots: _expiry,
     RollBack: _roll_back,
+    UpgradeFormat: _upgrade,
+    SetBlockColumn: _block_column,
+    AddSpec: _added_spec,
+    SwitchSpec: _switched_spec,
+    RemoveSpecs: _removed_specs,
 }
 """What makes the change of each kind of action that changes metadata."""
 
@@ -117,13 +212,3 @@ def _shown(parts: Sequence[Mapping[str, Any]], names: Mapping[int, str]) -> str:
         name = column if transform == "identity" else f"{transform}({column})"
         found.append(f"{name} {one['direction']}")
     return ", ".join(found) or "unsorted"
-
-
-def _names(schema: Mapping[str, Any], prefix: str = "") -> dict[int, str]:
-    """Return the dotted names of the columns outside of lists and maps."""
-    found: dict[int, str] = {}
-    for one in schema["fields"]:
-        found[int(one["id"])] = f"{prefix}{one['name']}"
-        if isinstance(one["type"], dict) and one["type"].get("type") == "struct":
-            found |= _names(one["type"], f"{prefix}{one['name']}.")
-    return found

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
-from reconciler.commit import changes
+from reconciler.commit import changes, compared
 from reconciler.commit.backend import Prepared, Table, not_sent
 from reconciler.commit.metadata import MAIN
 from reconciler.commit.rewriting import rewritten
+from reconciler.commit.sending import ENGINE
 from reconciler.commit.snapshot import Change, Made, Names, Producer
 from reconciler.engines.answers import Answer
 from reconciler.engines.backend import Guard
@@ -58,9 +59,13 @@ class Commit:
         self._prepared = Prepared(self._table, change, self._names, self.base, make)
         return self._prepared.send(summary, guard)
 
-    def entries(self, operation: Any, base_snapshot_id: int) -> NoReturn:
-        """Manifests are rewritten by Spark alone, so that nobody asks for this here."""
-        raise NotImplementedError(f"entries after {type(operation).__name__}")
+    def entries(self, operation: Any, base_snapshot_id: int) -> tuple[int, str]:
+        """Write the snapshot and read its entries back. What is written has the commit's `uuid` in
+        its name, and stays."""
+        change, make = change_of(self._table, operation)
+        table = self._table.table
+        made = make(Producer(table, replace(change, branch=self._branch), self._names, ENGINE))
+        return compared.live_entries(table.io, str(made.snapshot["manifest-list"]))
 
     def unwanted(self) -> tuple[str, ...]:
         return () if self._prepared is None else self._prepared.unwanted()

@@ -10,6 +10,7 @@ from reconciler.commit import fields
 from reconciler.commit.manifest import DELETED, ManifestFile
 from reconciler.commit.table import LiveTable
 from reconciler.table.orphans import Candidates, Listed
+from reconciler.table.paths import is_local, key_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,23 @@ def reached(table: LiveTable) -> Reached:
     }
     lists = frozenset(str(one["manifest-list"]) for one in snapshots.values())
     return Reached(lists, found, statistics)
+
+
+def mentioned(table: LiveTable, paths: Collection[str]) -> list[str]:
+    """Return what any snapshot refers to and may mean one of the paths, however it is spelled: on a
+    local file system everything, since links give a file other names."""
+    found = reached(table)
+    names = {_last(path) for path in paths}
+    every = {
+        *found.lists, *found.manifests, *found.statistics,
+        *(entry.file.path for entries in table.entries(list(found.manifests.values()))
+          for entry in entries),
+    }  # fmt: skip
+    return sorted(path for path in every if is_local(path) or _last(path) in names)
+
+
+def _last(path: str) -> str:
+    return key_of(path).rpartition("/")[2]
 
 
 def unneeded(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from reconciler import __version__
 from reconciler.commit import request
-from reconciler.commit.metadata import Update
+from reconciler.commit.metadata import NEWEST_VERSION, Update
 from reconciler.commit.request import Accepted, Answer, LostRace, Request, Unknown, Unsent
 from reconciler.commit.snapshot import Change, Made, Missing, Names, Producer
 from reconciler.commit.table import LiveTable, State
@@ -16,8 +16,6 @@ from reconciler.errors import UnsupportedError
 
 ENGINE: Mapping[str, str] = {"engine-name": "layoutctl", "engine-version": __version__}
 """Fields of a summary that name the writer."""
-NEWEST_VERSION = 2
-"""Format version of the tables whose snapshots are written here."""
 
 
 @dataclass(frozen=True, slots=True)

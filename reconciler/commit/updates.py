@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from reconciler.commit.metadata import MAIN, Update
+from reconciler.commit.metadata import FIRST_PARTITION_ID, MAIN, Update
 from reconciler.commit.table import State
 from reconciler.table.statistics import under
 
@@ -68,6 +68,46 @@ def set_statistics(snapshot_id: int, document: Mapping[str, Any]) -> list[Update
         "action": "set-statistics", "snapshot-id": snapshot_id,
         "statistics": under(document, snapshot_id),
     }]  # fmt: skip
+
+
+def upgrade(version: int) -> list[Update]:
+    return [{"action": "upgrade-format-version", "format-version": version}]
+
+
+def add_spec(spec: Mapping[str, Any]) -> list[Update]:
+    """Return what adds a partition spec, which writers do not follow yet."""
+    return [{"action": "add-spec", "spec": dict(spec)}]
+
+
+def set_spec(spec_id: int) -> list[Update]:
+    return [{"action": "set-default-spec", "spec-id": spec_id}]
+
+
+def remove_specs(spec_ids: Collection[int]) -> list[Update]:
+    return [{"action": "remove-partition-specs", "spec-ids": sorted(spec_ids)}]
+
+
+def add_column(
+    state: State, schema: Mapping[str, Any], name: str, number: int, doc: str
+) -> list[Update]:
+    """Return what adds an optional int column to the present schema. number: its field id."""
+    field = {"id": number, "name": name, "required": False, "type": "int", "doc": doc}
+    newest = max(int(one["schema-id"]) for one in state.metadata["schemas"])
+    wider = {**schema, "schema-id": newest + 1, "fields": [*schema["fields"], field]}
+    return [
+        {"action": "add-schema", "schema": wider, "last-column-id": number},
+        {"action": "set-current-schema", "schema-id": -1},
+    ]
+
+
+def hold_counts(state: State) -> list[dict[str, Any]]:
+    """Return requirements that nobody gave an id to a column or a partition field since."""
+    columns, fields = (state.metadata.get(one) for one in ("last-column-id", "last-partition-id"))
+    return [
+        {"type": "assert-last-assigned-field-id", "last-assigned-field-id": columns},
+        {"type": "assert-last-assigned-partition-id",
+         "last-assigned-partition-id": fields or FIRST_PARTITION_ID - 1},
+    ]  # fmt: skip
 
 
 def drop_branch(name: str) -> list[Update]:

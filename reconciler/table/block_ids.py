@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.table.cut_tree import MOST_LEAVES, NotATree, Tree, tree_of
 from reconciler.table.metadata import TableMetadata
@@ -158,6 +159,42 @@ def remembering(
     for key, numbers in added.items():
         known = [one for one in properties.get(SNAPSHOTS + key, "").split(",") if one]
         found[SNAPSHOTS + key] = ",".join(dict.fromkeys([*known, *numbers][-MOST_SNAPSHOTS:]))
+    return found
+
+
+def tree_properties(
+    properties: Mapping[str, str], schema: Mapping[str, Any], trees: Iterable[Tree]
+) -> dict[str, str]:
+    """Return the properties that keep those of the trees which the table's do not hold yet.
+
+    schema: in the JSON form of the specification.
+    """
+    types = primitives_of(schema["fields"])
+    return {
+        TREE + key_of(tree): BlockTree(tree, {one: types[one] for one in tree.of_column}).text
+        for tree in trees
+        if not holds(properties, tree)
+    }
+
+
+def holds(properties: Mapping[str, str], tree: Tree) -> bool:
+    """Whether the properties hold the tree."""
+    key = key_of(tree)
+    try:
+        return block_tree_of(key, properties.get(TREE + key, "")).tree == tree
+    except NotATree:
+        return False
+
+
+def primitives_of(fields: Iterable[Mapping[str, Any]]) -> dict[int, str]:
+    """Return the types of all columns that are not in lists or maps, by field id. fields: of a
+    schema or struct, in the JSON form of the specification."""
+    found = dict[int, str]()
+    for one in fields:
+        if isinstance(one["type"], str):
+            found[int(one["id"])] = one["type"]
+        elif one["type"]["type"] == "struct":
+            found |= primitives_of(one["type"]["fields"])
     return found
 
 

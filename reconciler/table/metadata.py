@@ -90,6 +90,17 @@ class TableMetadata:
         return replace(self, tops=tops_of(schema), identifiers=identifiers)
 
 
+def dotted_names(schema: Mapping[str, Any], prefix: str = "") -> dict[int, str]:
+    """Return the dotted names of the columns outside of lists and maps, by field id. schema: in the
+    JSON form of the specification."""
+    found: dict[int, str] = {}
+    for one in schema["fields"]:
+        found[int(one["id"])] = f"{prefix}{one['name']}"
+        if isinstance(one["type"], dict) and one["type"].get("type") == "struct":
+            found |= dotted_names(one["type"], f"{prefix}{one['name']}.")
+    return found
+
+
 def tops_of(schema: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
     """Return `TableMetadata.tops` of a schema in the JSON form of the specification."""
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reconciler.api.choices import EngineType
+from reconciler.commit.manifest import ManifestWriter
 from reconciler.engines.actions.one_by_one import OneByOneExecutor
 from reconciler.engines.commit import metadata, reachable
+from reconciler.errors import VerificationError
 from reconciler.loop import reader
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_until_converged
@@ -37,13 +42,10 @@ def appended(iceberg_catalog):
     return table
 
 
-@pytest.mark.spark
-def test_snapshots_expire_by_the_policy_and_the_table_converges(
-    spark, catalog_config, appended, tmp_path
-):
+def test_snapshots_expire_by_the_policy_and_the_table_converges(catalog_config, appended, tmp_path):
     rows, refs = multiset(appended), dict(appended.metadata.refs)
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
     left = step_of(catalog_config, "upkeep", LATER, **NONE)
     assert left.propose(actor).plan.empty
     step, steps = step_of(catalog_config, "upkeep", LATER, maintenance=EXPIRE, **NONE), []
@@ -90,9 +92,8 @@ def put(table, name, days):
     return path
 
 
-@pytest.mark.spark
 def test_files_that_nothing_refers_to_are_removed_and_the_table_converges(
-    spark, catalog_config, iceberg_catalog, tmp_path
+    catalog_config, iceberg_catalog, tmp_path
 ):
     iceberg_catalog.create_namespace_if_not_exists("loop")
     table = iceberg_catalog.create_table("loop.orphans", schema=rows_of(0, 10).schema)
@@ -104,7 +105,7 @@ def test_files_that_nothing_refers_to_are_removed_and_the_table_converges(
     made = {name: put(table, name, days) for name, days in DAYS.items()}
     made["attempt"] = put(table, "layout-p-0123456789abcdef0123-1-7/old.parquet", 3)
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
     step, steps = step_of(catalog_config, "orphans", LATER, maintenance=ORPHANS, **NONE), []
     done = run_until_converged(step, actor, EVERYTHING, quiet, never, steps.append)
     assert done.state.state == CONVERGED, done.state
@@ -208,9 +209,8 @@ def test_a_removal_whose_files_are_gone_is_done_and_never_stands_again(
     assert plans == [["RemoveOrphans"], [], [], [], [], []]
 
 
-@pytest.mark.spark
 def test_a_removal_of_many_files_of_which_some_are_gone_ends(
-    spark, catalog_config, iceberg_catalog, tmp_path
+    catalog_config, iceberg_catalog, tmp_path
 ):
     """Somebody removes 5 of 1,005 after they were planned."""
     iceberg_catalog.create_namespace_if_not_exists("loop")
@@ -218,7 +218,7 @@ def test_a_removal_of_many_files_of_which_some_are_gone_ends(
     table.append(rows_of(0, 10))
     files = [put(table, f"o{number}.parquet", 3) for number in range(1_005)]
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
     step = step_of(catalog_config, "many", LATER, maintenance=ORPHANS, **NONE)
     planned = step.propose(actor).plan
     actor.put_plan(planned)
@@ -235,17 +235,14 @@ def test_a_removal_of_many_files_of_which_some_are_gone_ends(
         assert found.plan.empty
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("place", "moment"), [(metadata, "apply"), (reachable, "delete"), (OneByOneExecutor, "record")]
 )
-def test_an_expiry_that_was_cut_short_ends(
-    spark, catalog_config, appended, tmp_path, place, moment
-):
+def test_an_expiry_that_was_cut_short_ends(catalog_config, appended, tmp_path, place, moment):
     """Before its commit, before its files are removed, and before it is recorded."""
     rows = multiset(appended)
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
     step = step_of(catalog_config, "upkeep", LATER, maintenance=EXPIRE, **NONE)
     with killed_at(place, moment):
         run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
@@ -255,10 +252,7 @@ def test_an_expiry_that_was_cut_short_ends(
     assert done.after.plan.empty and step.propose(actor).plan.empty
 
 
-@pytest.mark.spark
-def test_old_specs_are_removed_once_no_snapshot_uses_them(
-    spark, catalog_config, make_table, tmp_path
-):
+def test_old_specs_are_removed_once_no_snapshot_uses_them(catalog_config, make_table, tmp_path):
     """LATER is two hours on: the history is then long enough for one hour, not for three."""
     table = make_table("old_specs", files=1, rows=50)
     for transform in ("day", "month"):
@@ -268,7 +262,7 @@ def test_old_specs_are_removed_once_no_snapshot_uses_them(
             update.add_field("date", transform)
     rows = multiset(table)
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
 
     def proposed(time: str):
         asked = {"removeSpecs": {"unusedFor": time}}
@@ -287,3 +281,82 @@ def test_old_specs_are_removed_once_no_snapshot_uses_them(
     left = table.refresh().metadata.partition_specs
     assert sorted(spec.spec_id for spec in left) == [0, 2]
     assert multiset(table) == rows and done.after.plan.empty
+
+
+def entries_of(table: Any) -> Counter[str]:
+    """The live entries of the head by pyiceberg, with all of their fields."""
+    found: Counter[str] = Counter()
+    for manifest in table.refresh().current_snapshot().manifests(table.io):
+        for one in manifest.fetch_manifest_entry(table.io):
+            file = one.data_file
+            found[repr((
+                one.snapshot_id, one.sequence_number, one.file_sequence_number,
+                manifest.partition_spec_id, file.file_path, file.partition, file.record_count,
+                sorted((file.lower_bounds or {}).items()),
+                sorted((file.upper_bounds or {}).items()),
+                sorted(file.column_sizes.items()), sorted(file.null_value_counts.items()),
+                file.split_offsets,
+            ))] += 1  # fmt: skip
+    return found
+
+
+def many_manifests(iceberg_catalog: Any, name: str) -> Any:
+    """A partitioned table of 40 appends, each with a manifest of its own."""
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    table = iceberg_catalog.create_table(f"loop.{name}", schema=rows_of(0, 10).schema)
+    with table.update_spec() as update:
+        update.add_field("id", "bucket[2]")
+    for number in range(40):
+        table.append(rows_of(number, 10))
+    return table
+
+
+def test_small_manifests_become_few_with_the_same_entries(
+    catalog_config: Any, iceberg_catalog: Any, tmp_path: Path
+) -> None:
+    table = many_manifests(iceberg_catalog, "manifests")
+    before, rows = entries_of(table), multiset(table)
+    assert len(table.current_snapshot().manifests(table.io)) == 40
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.engine = EngineType.LOCAL
+    asked, late = {"rewriteManifests": "Auto"}, rows_of(99, 10)
+
+    def beside(event: Any) -> None:
+        """Another writer appends right before the commit."""
+        if event.phase == "verified" and len(entries_of(table)) == len(before):
+            table.refresh().append(late)
+
+    step = step_of(catalog_config, "manifests", LATER, maintenance=asked, **NONE)
+    steps: list[Any] = []
+    done = run_until_converged(step, actor, EVERYTHING, beside, never, steps.append)
+    assert done.state.state == CONVERGED, done.state
+    assert steps[0].before.plan.actions[0].action.kind == "RewriteManifests"
+    assert before <= entries_of(table)
+    assert multiset(table) == rows + Counter(tuple(r.values()) for r in late.to_pylist())
+    assert len(table.current_snapshot().manifests(table.io)) <= 3
+
+
+def test_manifests_that_would_lose_an_entry_are_not_committed(
+    catalog_config: Any, iceberg_catalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyiceberg reads what our own code wrote: here that leaves out a file."""
+    table = many_manifests(iceberg_catalog, "manifests_lost")
+    head, honest = table.current_snapshot().snapshot_id, ManifestWriter.put
+    seen: list[Any] = []
+
+    def leaves_out(writer: ManifestWriter, entry: Any) -> None:
+        seen.append(entry)
+        if len(seen) != 17:
+            honest(writer, entry)
+
+    monkeypatch.setattr(ManifestWriter, "put", leaves_out)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.engine = EngineType.LOCAL
+    asked = {"rewriteManifests": "Auto"}
+    step = step_of(catalog_config, "manifests_lost", LATER, maintenance=asked, **NONE)
+    before = set(Path(table.location().removeprefix("file://")).rglob("*.avro"))
+    with pytest.raises(VerificationError):
+        run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert len(seen) >= 80
+    assert table.refresh().current_snapshot().snapshot_id == head
+    assert set(Path(table.location().removeprefix("file://")).rglob("*.avro")) == before

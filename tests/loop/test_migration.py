@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.api.choices import EngineType
 from reconciler.api.document_codec import to_document
 from reconciler.errors import KeyNotFoundError, UserError
 from reconciler.loop.gating import Approvals
@@ -35,14 +36,11 @@ def spec_ids(table: Any) -> Counter[int]:
     return Counter(task.file.spec_id for task in tasks)
 
 
-@pytest.mark.spark
-def test_a_table_moves_to_months_and_then_to_buckets(spark, catalog_config, make_table, tmp_path):
+def test_a_table_moves_to_months_and_then_to_buckets(catalog_config, make_table, tmp_path):
     table = make_table("moving", files=3, rows=600)
     rows = multiset(table)
-    full = f"{catalog_config.name}.loop.moving"
-    spark.sql(f"REFRESH TABLE {full}")
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
     step = step_of(catalog_config, "moving", now=LATER, layout=layout(("date", "month")))
 
     added: list[Event] = []
@@ -82,9 +80,8 @@ def test_a_table_moves_to_months_and_then_to_buckets(spark, catalog_config, make
     assert done.after.plan.empty
 
 
-@pytest.mark.spark
 def test_a_trial_moves_one_partition_and_the_rest_waits_for_a_person(
-    spark, catalog_config, iceberg_catalog, tmp_path
+    catalog_config, iceberg_catalog, tmp_path
 ):
     iceberg_catalog.create_namespace_if_not_exists("loop")
     some = rows_of(0, 300)
@@ -95,7 +92,7 @@ def test_a_trial_moves_one_partition_and_the_rest_waits_for_a_person(
         table.append(some.set_column(some.schema.get_field_index("id"), field, ids))
     rows = multiset(table)
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
     asked = layout(("id", "truncate[1000]"), trial=True)
     automatic = {
         "approval": {"mode": "Automatic"},

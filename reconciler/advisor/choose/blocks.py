@@ -15,13 +15,14 @@ from reconciler.advisor.situation import Situation
 from reconciler.format import iec
 from reconciler.plan import reasons
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.set_block_column import SetBlockColumn, holds
+from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.ordering import Ordering
 from reconciler.table.block_ids import (
     MOST_TREE_BYTES,
     TREE,
     base_of,
     hindrance,
+    holds,
     is_key,
     key_of,
     owned_column,

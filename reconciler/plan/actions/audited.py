@@ -27,9 +27,12 @@ class Publish(ContentAction):
     """Id of the snapshot."""
 
     kind: ClassVar[str] = "Publish"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "publish"
     consent: ClassVar[Consent] = Consent.PERSON
+
+    @property
+    def needs_spark(self) -> bool:
+        return True
 
     def without_files(self) -> Self:
         return replace(self, inputs=())
@@ -76,9 +79,12 @@ class Discard(Action):
     """Ids of the branch's snapshots whose files are removed."""
 
     kind: ClassVar[str] = "Discard"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "drop"
     consent: ClassVar[Consent] = Consent.NOBODY
+
+    @property
+    def needs_spark(self) -> bool:
+        return True
 
     def canonical(self) -> dict[str, Any]:
         return {

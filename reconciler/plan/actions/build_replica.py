@@ -46,7 +46,10 @@ class BuildReplica(Action):
 
     kind: ClassVar[str] = "BuildReplica"
     verb: ClassVar[str] = "build replica"
-    needs_spark: ClassVar[bool] = True
+
+    @property
+    def needs_spark(self) -> bool:
+        return True
 
     @property
     def trees(self) -> tuple[Tree, ...]:

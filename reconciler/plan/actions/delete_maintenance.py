@@ -36,7 +36,6 @@ class CompactDeletes(DeleteMaintenance):
     """
 
     kind: ClassVar[str] = "CompactDeletes"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "compact deletes"
     work: ClassVar[str | None] = "compact-deletes"
 
@@ -47,7 +46,6 @@ class ConvertDeletes(DeleteMaintenance):
     file."""
 
     kind: ClassVar[str] = "ConvertDeletes"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "convert equality deletes"
     work: ClassVar[str | None] = "convert-deletes"
 

@@ -28,7 +28,6 @@ class Migrate(Rewrite):
     fields: tuple[SpecField, ...] = ()
 
     kind: ClassVar[str] = "Migrate"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "migrate"
 
     def canonical(self) -> dict[str, Any]:

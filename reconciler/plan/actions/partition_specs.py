@@ -107,7 +107,6 @@ class AddSpec(SpecChange):
     """The declared spec exists; writers follow the old one until they are switched."""
 
     kind: ClassVar[str] = "AddSpec"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "add partition spec"
 
     def judge(self, facts: Facts) -> ActionState:
@@ -127,7 +126,6 @@ class SwitchSpec(SpecChange):
     """The declared spec becomes the default one, by which every writer then partitions."""
 
     kind: ClassVar[str] = "SwitchSpec"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "switch writers"
 
     def judge(self, facts: Facts) -> ActionState:

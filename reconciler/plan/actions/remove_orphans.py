@@ -19,7 +19,6 @@ class RemoveOrphans(Action):
     older_than_ms: int = 0
 
     kind: ClassVar[str] = "RemoveOrphans"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "remove orphans"
 
     def canonical(self) -> dict[str, Any]:

@@ -26,7 +26,6 @@ class RemoveSpecs(Action):
     unused_ms: int = 0
 
     kind: ClassVar[str] = "RemoveSpecs"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "remove partition specs"
 
     def canonical(self) -> dict[str, Any]:

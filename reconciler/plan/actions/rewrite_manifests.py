@@ -17,7 +17,6 @@ class RewriteManifests(ContentAction):
     manifests: int = 1
 
     kind: ClassVar[str] = "RewriteManifests"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "rewrite manifests"
     least_inputs: ClassVar[int] = 2
 

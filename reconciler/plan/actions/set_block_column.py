@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 from reconciler.format import plural
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity, with_columns
-from reconciler.table.block_ids import TREE, block_tree_of, hindrance, key_of, owned_column
-from reconciler.table.cut_tree import NotATree, Tree, tree_of
+from reconciler.table.block_ids import TREE, hindrance, holds, owned_column
+from reconciler.table.cut_tree import Tree, tree_of
 from reconciler.table.schema import PartitionSpec, Schema
 
 
@@ -27,7 +27,6 @@ class SetBlockColumn(Action):
     """Keys of trees that no live file has ids of, whose properties go."""
 
     kind: ClassVar[str] = "SetBlockColumn"
-    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "set"
 
     @property
@@ -65,12 +64,3 @@ class SetBlockColumn(Action):
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
         trees = plural(len(self.kept), "tree")
         return f'{self.verb} column "{self.column}" for block ids of {trees}'
-
-
-def holds(properties: Mapping[str, str], tree: Tree) -> bool:
-    """Whether the properties hold the tree."""
-    key = key_of(tree)
-    try:
-        return block_tree_of(key, properties.get(TREE + key, "")).tree == tree
-    except NotATree:
-        return False

@@ -14,7 +14,7 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.roll_back import RollBack
-from reconciler.plan.actions.set_block_column import SetBlockColumn, holds
+from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
@@ -22,7 +22,7 @@ from reconciler.spark.commit import metadata, specs
 from reconciler.spark.commit.change import answer_of
 from reconciler.spark.session import iceberg
 from reconciler.table import block_ids
-from reconciler.table.block_ids import COLUMN, BlockTree, remembering
+from reconciler.table.block_ids import COLUMN, remembering
 from reconciler.table.metadata import tops_of
 from reconciler.table.retention import MAIN
 
@@ -178,11 +178,7 @@ class BlockColumn(ChangeOf):
             wanted[block_ids.COLUMN] = str(field_id)
             wanted[block_ids.SINCE] = str(base.lastSequenceNumber())
             wanted[block_ids.METRICS + action.column] = "full"
-        types = _types(body["fields"])
-        for tree in action.kept:
-            if not holds(properties, tree):
-                text = BlockTree(tree, {one: types[one] for one in tree.of_column}).text
-                wanted[block_ids.TREE + block_ids.key_of(tree)] = text
+        wanted |= block_ids.tree_properties(properties, body, action.kept)
         gone = self.spark._jvm.java.util.HashSet()
         for key in action.dropped:
             gone.add(block_ids.TREE + key)
@@ -320,14 +316,3 @@ def _shown(metadata: Any) -> str:
         name = column if transform == "identity" else f"{transform}({column})"
         parts.append(f"{name} {str(part.direction().name()).lower()}")
     return ", ".join(parts) or "unsorted"
-
-
-def _types(fields: Any) -> dict[int, str]:
-    """Return the types of all columns that are not in lists or maps, by field id."""
-    found = dict[int, str]()
-    for one in fields:
-        if isinstance(one["type"], str):
-            found[int(one["id"])] = one["type"]
-        elif one["type"]["type"] == "struct":
-            found |= _types(one["type"]["fields"])
-    return found
