@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from reconciler.catalog import s3_uploads
-from reconciler.commit import compared, errors, fields, reachable, updates
+from reconciler.commit import compared, content, errors, fields, reachable, updates
 from reconciler.commit.backend import LiveTasks, Table
 from reconciler.commit.history import snapshot_info
 from reconciler.commit.metadata_changes import CHANGES, MetadataChange
@@ -106,10 +106,10 @@ class EngineTable(Table):
             seen.add(file.identity)
 
     def added_paths(self, snapshot_id: int) -> list[str]:
-        self._needs_spark("batches on branches")
+        return content.added_paths(self, snapshot_id)
 
     def content_of(self, snapshot_id: int) -> Content:
-        self._needs_spark("batches on branches")
+        return content.of_snapshot(self, snapshot_id)
 
     def used_specs(self) -> frozenset[int]:
         return frozenset(
@@ -181,7 +181,10 @@ class EngineTable(Table):
         return MetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
 
     def keep_on_branch(self, branch: str, snapshots: int) -> None:
-        self._needs_spark("batches on branches")
+        self.refresh()
+        made = updates.keep_on_branch(self.state, branch, snapshots)
+        held = updates.hold(self.state, [branch])
+        MetadataChange(self, self.state, tuple(made), tuple(held), {}, {}).send()
 
     def query(self, text: str, versions: Mapping[str, int]) -> NoReturn:
         self._needs_spark("checks on a branch")

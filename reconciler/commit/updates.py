@@ -62,6 +62,12 @@ def set_branch(state: State, name: str, snapshot_id: int) -> list[Update]:
     return [{"action": "set-snapshot-ref", "ref-name": name, **ref}]
 
 
+def keep_on_branch(state: State, name: str, snapshots: int) -> list[Update]:
+    """Return what lets every expiry keep so many snapshots of a branch."""
+    ref = {**state.refs[name], "min-snapshots-to-keep": snapshots}
+    return [{"action": "set-snapshot-ref", "ref-name": name, **ref}]
+
+
 def set_statistics(snapshot_id: int, document: Mapping[str, Any]) -> list[Update]:
     """Return what lists a statistics file under a snapshot."""
     return [{

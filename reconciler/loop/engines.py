@@ -13,6 +13,7 @@ import numpy as np
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import EngineType, PolicyEngineType
+from reconciler.api.documents import Safety
 from reconciler.catalog import s3_uploads
 from reconciler.engines.choice import Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
@@ -37,15 +38,15 @@ class Place:
 
     catalog: str
     """The type of the catalog."""
-    branch: str
-    """The branch that batches are committed to first, "" for none."""
+    check: str = ""
+    """The query that each batch must pass on a branch, "" for none."""
     own_io: str = ""
     """The property of the catalog by which something else than Arrow opens files, "" if none."""
 
     @classmethod
-    def of(cls, catalog: CatalogConfig, branch: str | None) -> Place:
+    def of(cls, catalog: CatalogConfig, safety: Safety) -> Place:
         own = (name for name in OWN_IO if catalog.properties.get(name))
-        return cls(catalog.type, branch or "", next(own, ""))
+        return cls(catalog.type, safety.check or "", next(own, ""))
 
 
 def asked_engine(
@@ -97,8 +98,8 @@ def needs_of(place: Place, observation: Observation, items: Sequence[PlannedActi
 def _unsupported(place: Place, observation: Observation, items: Sequence[PlannedAction]) -> str:
     if place.catalog not in CATALOGS:
         return f"it does not commit to a catalog of type {place.catalog}"
-    if place.branch:
-        return "spec.safety.branch asks for commits to a branch, which need Spark"
+    if place.check and any(item.action.inputs for item in items):
+        return "spec.safety.check is a query that Spark runs"
     if PROVIDER in observation.properties:
         return "the table places its files by a Java class"
     refused = _store_needs_spark(place, _locations(observation))

@@ -73,7 +73,7 @@ class LocalActor(Reader):
             step.target.catalog.engine,
             EngineType.SPARK if self.spark is not None else self.default_engine,
         )
-        place = Place.of(step.target.catalog, step.policy.spec.safety.branch)
+        place = Place.of(step.target.catalog, step.policy.spec.safety)
         return engine_for(asked, place, observation, items)
 
     def execute(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-import pytest
-
+from reconciler.api.choices import EngineType
 from reconciler.loop.driver_job import Driven, shortfall
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
@@ -20,12 +19,11 @@ NOW = dt.datetime.now(dt.UTC)
 LATER = NOW + dt.timedelta(days=30)
 
 
-@pytest.mark.spark
-def test_results_wait_for_a_person_and_nobody_else(spark, catalog_config, make_table, tmp_path):
+def test_results_wait_for_a_person_and_nobody_else(catalog_config, make_table, tmp_path):
     table = make_table("waits", files=4, rows=500)
     rows, head = multiset(table), table.metadata.current_snapshot_id
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
     step = step_of(catalog_config, "waits", NOW, safety=CANDIDATE, **DECLARED)
 
     def kinds(found):
@@ -73,14 +71,13 @@ def test_results_wait_for_a_person_and_nobody_else(spark, catalog_config, make_t
     assert len(table.inspect.files()) == effect.files_after.mid < 4
 
 
-@pytest.mark.spark
 def test_what_nobody_approves_in_time_is_dropped_and_planned_again(
-    spark, catalog_config, make_table, tmp_path
+    catalog_config, make_table, tmp_path
 ):
     table = make_table("expires", files=4, rows=500)
     rows = multiset(table)
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    actor.spark = spark
+    actor.engine = EngineType.LOCAL
     step = step_of(catalog_config, "expires", NOW, safety=CANDIDATE, **DECLARED)
     first = run_step(step, actor, EVERYTHING, quiet, never)
     table.refresh().append(rows_of(9, 500))

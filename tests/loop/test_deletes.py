@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.api.choices import EngineType
+from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.step import CONVERGED, run_until_converged
+from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.state.state import StateStore
 from tests.delete_commits import delete_equal, delete_positions
 from tests.loop.conftest import rows_of
@@ -124,3 +125,26 @@ def test_a_delete_that_arrives_during_a_conversion_stays(
     run_until_converged(step, actor, EVERYTHING, disturb, never, quiet)
     assert expected
     assert live_rows(table) == expected[0]
+
+
+def test_a_conversion_waits_on_a_branch_until_a_person_publishes_it(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    """An append comes meanwhile; the deletes are then committed to main as they were verified."""
+    table = make_table("local_waiting", files=3, rows=2_000)
+    for first in range(0, 6_000, 500):
+        delete_equal(table.refresh(), "id", list(range(first, first + 20)))
+    candidate = {"branch": "candidate", "approval": "Required"}
+    step = step_of(catalog_config, "local_waiting", now=LATER, safety=candidate, **MINOR)
+    held = run_step(step, actor, EVERYTHING, quiet, never)
+    assert held.result is not None
+    assert held.result.waiting >= 1
+    assert [item.action.kind for item in held.after.pending] == ["Publish"]
+    table.refresh().append(rows_of(0, 30))
+    rows = live_rows(table)
+    plan = step.propose(actor).plan
+    done = run_step(step, actor, Approvals(plan.id), quiet, never)
+    assert done.result is not None and done.result.done
+    assert live_rows(table) == rows
+    assert set(delete_files(table)) == {1}
+    assert set(table.refresh().metadata.refs) == {"main"}

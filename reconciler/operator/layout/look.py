@@ -86,7 +86,7 @@ def engine_in_pod(step: Step, proposal: Proposal) -> EngineType:
     )
     executors = step.policy.spec.engine.executors
     pod = Machine(executors.cores, executors.memory_bytes, POD_DISK)
-    place = Place.of(step.target.catalog, step.policy.spec.safety.branch)
+    place = Place.of(step.target.catalog, step.policy.spec.safety)
     return choose(asked, needs_of(place, proposal.observation, proposal.pending), pod).engine
 
 

@@ -30,10 +30,6 @@ class Publish(ContentAction):
     verb: ClassVar[str] = "publish"
     consent: ClassVar[Consent] = Consent.PERSON
 
-    @property
-    def needs_spark(self) -> bool:
-        return True
-
     def without_files(self) -> Self:
         return replace(self, inputs=())
 
@@ -81,10 +77,6 @@ class Discard(Action):
     kind: ClassVar[str] = "Discard"
     verb: ClassVar[str] = "drop"
     consent: ClassVar[Consent] = Consent.NOBODY
-
-    @property
-    def needs_spark(self) -> bool:
-        return True
 
     def canonical(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,57 @@
+"""What one snapshot added and removed, by the entries that its own commit wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reconciler.commit import fields
+from reconciler.commit.backend import Table
+from reconciler.commit.manifest import ADDED, DATA, DELETED, Entry
+from reconciler.commit.snapshot import Added
+from reconciler.engines.manifests import Content, WrittenFile
+
+
+def of_snapshot(table: Table, snapshot_id: int) -> Content:
+    """Return the files of a snapshot as a commit of them names them. Its parent must be there."""
+    added: dict[int, dict[str, Added]] = {DATA: {}}
+    removed: dict[int, list[str]] = {DATA: []}
+    for spec_id, entry in own_entries(table, snapshot_id):
+        kind = min(entry.file.content, 1)
+        if entry.status == ADDED:
+            added.setdefault(kind, {})[entry.file.path] = Added(spec_id, entry.file)
+        else:
+            removed.setdefault(kind, []).append(entry.file.path)
+    live = table.live(snapshot_id)
+    rows = live.rows(added[DATA])
+    deletes, gone = added.get(1, {}), set(removed.get(1, ()))
+    before = table.live(_parent(table, snapshot_id)).delete_files() if gone else []
+    return Content(
+        [WrittenFile(one, path, one.file.records, one.file.size, live.place(rows[path]))
+         for path, one in added[DATA].items()],
+        removed[DATA],
+        [replace(one, entry=deletes[one.path]) for one in live.delete_files()
+         if one.path in deletes],
+        [one for one in before if one.path in gone],
+    )  # fmt: skip
+
+
+def added_paths(table: Table, snapshot_id: int) -> list[str]:
+    """Return the data files, then the delete files, that the snapshot added."""
+    found = [entry.file for _, entry in own_entries(table, snapshot_id) if entry.status == ADDED]
+    return [one.path for one in sorted(found, key=lambda one: min(one.content, 1))]
+
+
+def own_entries(table: Table, snapshot_id: int) -> Iterator[tuple[int, Entry]]:
+    """Yield the entries by which the snapshot added or removed a file, each with its spec."""
+    own = [
+        one for one in table.table.manifests(snapshot_id) if one[fields.M_SNAPSHOT] == snapshot_id
+    ]
+    for one, entries in zip(own, table.table.entries(own), strict=True):
+        for entry in entries:
+            if entry.snapshot_id == snapshot_id and entry.status in (ADDED, DELETED):
+                yield int(one[fields.M_SPEC]), entry
+
+
+def _parent(table: Table, snapshot_id: int) -> int:
+    return int(table.state.snapshots[snapshot_id]["parent-snapshot-id"])
