@@ -28,6 +28,7 @@ from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.table import block_ids
 from reconciler.table.block_ids import COLUMN, remembering
 from reconciler.table.metadata import dotted_names, tops_of
+from reconciler.table.replica import kept_record
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def _expiry(table: Table, action: ExpireSnapshots) -> MetadataChange:
     if COLUMN in state.properties:
         summaries = [(one, snapshot_info(state.snapshots[one]).summary) for one in gone]
         remembered = dict(remembering(state.properties, summaries))
+    remembered |= kept_record(state.properties, table.log().main, gone)
     made = tuple(updates.expire(gone, remembered))
     held = tuple(updates.hold(state, state.refs))
     before, after = len(state.snapshots), len(state.snapshots) - len(gone)

@@ -332,40 +332,77 @@ class Table(History, Storage, Manifests, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class CopyWork:
+    """How rows are copied."""
+
+    tree: Tree
+    """By whose leaves they are laid out."""
+    target_bytes: int
+    """Bytes of a data file."""
+    name: str
+    """Of the engine's jobs (`Backend.spent`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A commit of copied rows."""
+
+    answer: Answer
+    """What the catalog said of it."""
+    snapshot_id: int
+    """The snapshot that it makes, 0 if it has no rows."""
+
+
 class Copies(Protocol):
-    """Another table with the rows of a table of the same namespace, which the engine writes."""
+    """Another table with the rows of a table of the same namespace, which the engine writes.
+
+    `made` is that table. What writes to it commits on exactly its metadata as last loaded or
+    refreshed: the catalog refuses it once anybody has changed, dropped or replaced the table.
+    """
 
     def found(self) -> Table | None:
         """Return the other table, None if there is none of its name."""
         ...
 
+    def create(self, source: Table, properties: Mapping[str, str]) -> Table | None:
+        """Return it, made without rows; None if there is a table of its name by then."""
+        ...
+
     def write_all(
-        self, tree: Tree, target_bytes: int, properties: Mapping[str, str], name: str
-    ) -> None:
-        """Make or replace it with all rows, each leaf of the tree in files of its own. name: of the
-        engine's jobs (`Backend.spent`)."""
+        self,
+        source: Table,
+        made: Table,
+        tasks: Tasks,
+        properties: Mapping[str, str],
+        work: CopyWork,
+    ) -> Copied:
+        """Replace all rows of `made` by those of the tasks, each leaf in files of its own, under
+        the columns of the source. Its old snapshots stay."""
         ...
 
-    def write_appended(self, tree: Tree, between: tuple[int, int], files: int, name: str) -> None:
+    def write_appended(
+        self, source: Table, made: Table, between: tuple[int, int], files: int, work: CopyWork
+    ) -> Copied:
         """Append the rows that were appended to the table between two snapshots, the first of them
-        excluded. name: of the engine's jobs."""
+        excluded, in so many files."""
         ...
 
-    def every_task(self, snapshot_id: int) -> Tasks:
+    def every_task(self, source: Table, snapshot_id: int) -> Tasks:
         """Return all live data files of a snapshot of the table, with their deletes."""
         ...
 
-    def held_bytes(self) -> int:
-        """Return the bytes of all files that some snapshot of the other table holds."""
+    def held_bytes(self, made: Table) -> int:
+        """Return the bytes of all files that some snapshot of `made` holds."""
         ...
 
-    def empty(self) -> None:
-        """Remove all rows of the other table, its history and its files."""
+    def empty(self, made: Table) -> Copied:
+        """Replace all rows of `made` by none. Its old snapshots stay."""
         ...
 
-    def expire(self, younger_ms: int) -> None:
-        """Remove the snapshots of the other table but its head and younger ones, with their
-        files."""
+    def expire(self, made: Table, snapshots: Collection[int]) -> None:
+        """Remove these snapshots of `made`, with the files that no other one has, and refresh
+        it."""
         ...
 
 

@@ -26,6 +26,7 @@ from reconciler.loop.decision_settings import (
 from reconciler.loop.file_checks import files_read
 from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
+from reconciler.loop.replica_settings import replica_name
 from reconciler.plan import reasons
 from reconciler.plan.sentence import sentence
 from reconciler.plan.small_files import auto_target_bytes
@@ -35,6 +36,7 @@ from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 from reconciler.table.orphans import NO_ORPHANS, Orphans
+from reconciler.table.replica import SeenReplica
 from reconciler.table.sample import RowGroups
 from reconciler.table.spec_use import idle_specs
 
@@ -124,7 +126,9 @@ def _advised_on(
         evidence,
         target_bytes=target_size(policy, seen),
         now_ms=_ms(now),
-        searched=Searched(needed_snapshots(policy, seen, ports, now), orphans),
+        searched=Searched(
+            needed_snapshots(policy, seen, ports, now), orphans, _replica(target, policy, ports)
+        ),
     )
     advice, row_groups, settings = advise(target, seen, evidence.workload, settings, ports)
     return Advised(seen, evidence, history, settings, advice, row_groups)
@@ -160,6 +164,12 @@ def _with_unused_specs(
         return seen
     unused = ports.unused_specs(target, found)
     return replace(seen, metadata=replace(seen.metadata, unused_specs=unused))
+
+
+def _replica(target: Target, policy: TableLayoutPolicy, ports: Ports) -> SeenReplica | None:
+    """Look at the table that has the replica's name, where the policy asks for a replica."""
+    name = replica_name(policy.spec)
+    return ports.replica(target, name) if name else None
 
 
 def _lost(seen: Observation) -> bool:

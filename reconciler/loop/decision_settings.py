@@ -63,6 +63,7 @@ from reconciler.queries.shape import Workload
 from reconciler.table.observation import Observation, RecentWrite
 from reconciler.table.operations import Encoding
 from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
+from reconciler.table.replica import SeenReplica
 from reconciler.table.retention import Retention
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.values import partition_identity
@@ -73,12 +74,14 @@ DEFAULT_ROW_GROUP = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What housekeeping was searched for before the decision."""
+    """What was looked for besides the table before the decision."""
 
     needed: frozenset[int] = frozenset()
     """Snapshots that must not expire."""
     orphans: Orphans = NO_ORPHANS
     """Orphan files that were found."""
+    replica: SeenReplica | None = None
+    """The table that has the replica's name; None if nobody looked."""
 
 
 def settings_for(
@@ -123,6 +126,7 @@ def settings_for(
         deletes=_by_commits(settings.deletes, observation, quiet_ms, now_ms),
         migration=migration_of(policy, observation, workload, history.entries, history.checks),
         cpu_calibration=cpu_calibration(history.entries),
+        replica=replica_settings(spec, observation, searched.replica),
         expire=_expire(spec, searched.needed),
         orphans=searched.orphans,
         audited=audited(policy, observation, now_ms),
@@ -153,7 +157,6 @@ def _asked_for(
     return Settings(
         mode=clustering.mode.value,
         trees=_trees(clustering.qd_tree),
-        replica=replica_settings(clustering.qd_tree, observation.metadata.log),
         ordering=ordering_of(clustering.curve.value, sort_key(policy, observation.schema)),
         apply_to_writes=clustering.apply_to_writes,
         alpha=alpha,

@@ -20,6 +20,7 @@ from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import RECENT_MS, Observation
 from reconciler.table.orphans import Orphans, Search
 from reconciler.table.refusals import Refusal
+from reconciler.table.replica import SeenReplica
 from reconciler.table.sample import RowGroups, RowSample
 
 
@@ -136,4 +137,8 @@ class Ports(Protocol):
 
     def unused_specs(self, target: Target, candidates: Collection[int]) -> frozenset[int]:
         """Return those of the partition specs that no snapshot uses."""
+        ...
+
+    def replica(self, target: Target, name: str) -> SeenReplica:
+        """Return the table of this name beside the table, as far as it can be looked at."""
         ...

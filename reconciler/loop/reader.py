@@ -25,6 +25,7 @@ from reconciler.catalog.listing import changed_ms
 from reconciler.catalog.load import data_file_io
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
+from reconciler.catalog.replica import seen_replica
 from reconciler.catalog.sketch_reader import ReadSketches, read_directly
 from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.credit_record import past_credits, record_written, replaced_files
@@ -52,6 +53,7 @@ from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 from reconciler.table.orphans import Listing, Orphans, Search
 from reconciler.table.refusals import Refusal
+from reconciler.table.replica import SeenReplica
 from reconciler.table.sample import RowGroups, RowSample
 
 RUN_TIMES = "times of runs"
@@ -112,6 +114,10 @@ class Reader:
         return unused_specs(
             target.catalog, target.identifier, self.cache, candidates, timeout=self.timeout
         )
+
+    def replica(self, target: Target, name: str) -> SeenReplica:
+        levels = (*target.identifier[:-1], name)
+        return seen_replica(target.catalog, levels, self.timeout)
 
     def evidence(self, observation: Observation) -> Evidence:
         excluded = excluded_fields(self.exclude_columns, observation.schema)

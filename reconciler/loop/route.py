@@ -23,7 +23,6 @@ from reconciler.table.replica import (
     Replica,
     Standing,
     columns_differ,
-    line_of,
     not_the_recorded,
     replica_of,
     standing,
@@ -170,9 +169,8 @@ def _not_usable(record: Replica, seen: Observation, replica: Observation | None)
         return found.why
     if replica is None:
         return "there is no table of its name, or it cannot be read"
-    why = not_the_recorded(
-        record, replica.uuid, replica.metadata.schema_id, line_of(replica.metadata.log.main)
-    )
+    seen_there = replica.metadata
+    why = not_the_recorded(record, replica.uuid, seen_there.schema_id, seen_there.log.main)
     if not why and columns_differ(seen.schema, replica.schema):
         return "it has other columns than the table"
     return why

@@ -80,6 +80,8 @@ _ACTION = {
         "source": {"type": "string", "pattern": "^[0-9]{1,19}$"},
         "budgetBytes": _COUNT,
         "appends": {"type": "boolean"},
+        "keptMs": _COUNT,
+        "lost": {"type": "string", "pattern": "^-?[0-9]{1,19}$"},
         "targetBytes": _COUNT,
         "rowGroupBytes": _COUNT,
         "properties": {

@@ -56,12 +56,9 @@ class JavaBackend:
     def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> JavaTable:
         return table.load(self.spark, iceberg.qualified(catalog, identifier))
 
-    def copies(
-        self, catalog: CatalogConfig, table: tuple[str, ...], name: str
-    ) -> replica_rows.JavaCopies:
-        levels = (*table[:-1], name)
-        source, other = (iceberg.qualified(catalog, one) for one in (table, levels))
-        return replica_rows.JavaCopies(self.spark, source, other)
+    def copies(self, catalog: CatalogConfig, table: tuple[str, ...], name: str) -> backend.Copies:
+        other = iceberg.qualified(catalog, (*table[:-1], name))
+        return replica_rows.JavaCopies(self.spark, other)
 
     def cancel(self, names: Iterable[str]) -> None:
         self.spark.cancel(names)

@@ -2,30 +2,43 @@
 cuts (Yang et al., "Qd-tree", section 6.3).
 
 The record is a property of the source. It names one snapshot of the replica, whose rows were
-compared with those of one snapshot of the source. Whoever writes to either table makes another
+compared with those of one snapshot of the source. Whoever writes rows to either table makes another
 snapshot, so that a replica of other rows is never taken for one of the same rows. A build that ends
 half-way leaves a snapshot that no record names.
+
+A table is written to only if it says whose replica it is, and if whoever changed its rows last was
+a build of ours. Commits of ours to the source change no rows, whatever operation they name.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
+from reconciler.table.audits import AUDIT
 from reconciler.table.block_ids import MOST_TREE_BYTES, owned_column
 from reconciler.table.cut_tree import NotATree, Tree, tree_of
 from reconciler.table.metadata import TableMetadata
-from reconciler.table.retention import Snapshot
+from reconciler.table.retention import Snapshot, SnapshotLog
 from reconciler.table.schema import Field, Schema
+from reconciler.table.summary_keys import ATTEMPT_ID
+from reconciler.table.times import DAY_MS
 
 RECORD = "layout.replica"
 """Property of the source: the record."""
 OF = "layout.replica.of"
-"""Property of the replica: UUID of the table whose rows it holds. Only such a table is written."""
+"""Property of the replica, and key in the summary of each snapshot that a build makes of it: UUID
+of the table whose rows it holds. Only such a table is written."""
+KEPT_MS = 5 * DAY_MS
+"""Time for which the rows that a build replaces stay for queries that read them, where the policy
+expires no snapshots and the table does not say for how long they stay: Iceberg's own default."""
+LEAST_KEPT_MS = 3_600_000
+"""The same at least, in milliseconds, wherever the budget has room for both."""
 SAME_ROWS, ADDS_ROWS = "replace", "append"
 """Operations of Iceberg's specification: files are exchanged for others with the same rows, or
 files are added and nothing else."""
@@ -49,6 +62,29 @@ class WantedReplica:
     history has no two of them."""
     rebuilt_ms: float = math.inf
     """The same between commits after which only a whole build helps."""
+    kept_ms: int = KEPT_MS
+    """Milliseconds for which the rows that a build replaces stay for queries that read them."""
+    foreign: str = ""
+    """Why no build may write to the table of that name, "" if one may or if nobody looked."""
+    lost: str = ""
+    """Why that table is not the one that the source's record names, "" if it is, if there is no
+    record or if nobody looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenReplica:
+    """The table that has a replica's name, as the catalog has it."""
+
+    uuid: str = ""
+    """Its UUID, "" if there is no table of that name."""
+    schema_id: int = 0
+    """Id of its schema."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Its properties."""
+    main: tuple[Snapshot, ...] = ()
+    """Its retained snapshots from the head back."""
+    unreadable: str = ""
+    """Why it could not be looked at, "" if it was."""
 
 
 class Standing(StrEnum):
@@ -123,34 +159,60 @@ class Since:
     """Snapshots that appended rows since, oldest first; for BEHIND."""
 
 
-def since(snapshot_id: int, main: Sequence[tuple[int, str]]) -> Since:
-    """Return what happened since a snapshot. main: id and operation of the retained snapshots from
-    the head back, each the parent of the one before it."""
+def changes_rows(one: Snapshot) -> bool:
+    """Whether a commit to a table may have changed its rows. Ours never does."""
+    ours = ATTEMPT_ID in one.summary or AUDIT in one.summary
+    return one.operation != SAME_ROWS and not ours
+
+
+def since(snapshot_id: int, main: Sequence[Snapshot]) -> Since:
+    """Return what happened since a snapshot, which may be the first that has expired. main: the
+    retained snapshots from the head back, each the parent of the one before it."""
     appended = list[int]()
-    for number, operation in main:
-        if number == snapshot_id:
-            if not appended:
-                return Since(Standing.FRESH)
-            why = f"{len(appended)} commits have appended rows since"
-            return Since(Standing.BEHIND, why, tuple(reversed(appended)))
-        if operation == ADDS_ROWS:
-            appended.append(number)
-        elif operation != SAME_ROWS:
-            why = f"a commit has changed rows since (operation {operation or 'unknown'})"
+    for one in main:
+        if one.id == snapshot_id:
+            return _since(appended)
+        if changes_rows(one) and one.operation == ADDS_ROWS:
+            appended.append(one.id)
+        elif changes_rows(one):
+            why = f"a commit has changed rows since (operation {one.operation or 'unknown'})"
             return Since(Standing.STALE, why)
+    if main and main[-1].parent == snapshot_id:
+        return _since(appended)
     return Since(Standing.STALE, "the snapshot that it was built from is not in the history")
 
 
-def line_of(main: Iterable[Snapshot]) -> list[tuple[int, str]]:
-    """Return `since`'s view of main, newest first."""
-    return [(one.id, one.operation) for one in main]
+def _since(appended: Sequence[int]) -> Since:
+    if not appended:
+        return Since(Standing.FRESH)
+    why = f"{len(appended)} commits have appended rows since"
+    return Since(Standing.BEHIND, why, tuple(reversed(appended)))
+
+
+def kept_record(
+    properties: Mapping[str, str], main: Sequence[Snapshot], expired: Collection[int]
+) -> dict[str, str]:
+    """Return the properties to set when snapshots of the source expire, so that it stays known
+    whose rows the replica has: the record then names the newest snapshot with the same rows. main:
+    the retained snapshots, newest first."""
+    record, ids = replica_of(properties), [one.id for one in main]
+    if record is None or record.source_snapshot_id not in ids:
+        return {}
+    if record.source_snapshot_id not in expired:
+        return {}
+    place = ids.index(record.source_snapshot_id)
+    while place and not changes_rows(main[place - 1]):
+        place -= 1
+    if ids[place] == record.source_snapshot_id:
+        return {}
+    return {RECORD: replace(record, source_snapshot_id=ids[place]).text}
 
 
 def standing(record: Replica, metadata: TableMetadata) -> Since:
     """Return how a replica stands beside the source with this metadata, by the source alone."""
     if metadata.schema_id != record.schema_id:
         return Since(Standing.STALE, "the table's schema has changed since")
-    return since(record.source_snapshot_id, line_of(metadata.log.main))
+    return since(record.source_snapshot_id, metadata.log.main)
 
 
 def covers(record: Replica, snapshot_id: int, metadata: TableMetadata) -> bool:
@@ -161,9 +223,7 @@ def covers(record: Replica, snapshot_id: int, metadata: TableMetadata) -> bool:
     return ids.index(record.source_snapshot_id) <= ids.index(snapshot_id)
 
 
-def not_the_recorded(
-    record: Replica, uuid: str, schema_id: int, main: Sequence[tuple[int, str]]
-) -> str:
+def not_the_recorded(record: Replica, uuid: str, schema_id: int, main: Sequence[Snapshot]) -> str:
     """Return why a table is not the replica of the record, "" if it is. uuid, schema_id, main: of
     the table; main: its snapshots."""
     if uuid != record.uuid:
@@ -174,6 +234,37 @@ def not_the_recorded(
     if found.standing is Standing.FRESH:
         return ""
     return "somebody else has written to it, or a build has not ended"
+
+
+def not_ours(
+    source: str, properties: Mapping[str, str], main: Sequence[Snapshot], record: Replica | None
+) -> str:
+    """Return why a build may not write to a table, "" if it may. source: UUID of the table that it
+    would be the replica of. properties, main: of the table, the newest snapshot first. record: of
+    the source."""
+    if properties.get(OF) != source:
+        return "it is no replica of this table"
+    recorded = None if record is None else record.snapshot_id
+    for one in main:
+        if one.summary.get(OF) == source or one.id == recorded:
+            return ""
+        if changes_rows(one):
+            return "somebody else has written rows to it"
+    if not main or main[-1].parent == recorded is not None:
+        return ""
+    return "its history does not show who wrote its rows"
+
+
+def replaced(log: SnapshotLog, kept_ms: int, now_ms: int) -> tuple[int, ...]:
+    """Return the snapshots of a replica that may expire: those that are no branch's or tag's, and
+    that another one replaced longer ago than so many milliseconds. Their own age does not count:
+    queries read a snapshot until it is replaced."""
+    ordered = sorted(log.snapshots, key=lambda one: one.timestamp_ms)
+    return tuple(
+        one.id
+        for one, after in pairwise(ordered)
+        if one.id not in log.heads and after.timestamp_ms < now_ms - kept_ms
+    )
 
 
 def hindrance(schema: Schema, metadata: TableMetadata, tree: Tree | None = None) -> str:

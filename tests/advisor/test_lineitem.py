@@ -18,6 +18,7 @@ from reconciler.advisor.decide import decide
 from reconciler.plan import reasons
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.rewrite import Recluster
+from reconciler.plan.actions.state import Facts, Validity
 from reconciler.plan.ordering import by_tree
 from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, batch_fragments
@@ -27,6 +28,7 @@ from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import table_view
 from reconciler.table.block_ids import COLUMN
 from reconciler.table.filetable import Float64
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.replica import RECORD, Replica, WantedReplica
 from reconciler.table.retention import BRANCH, MAIN, Snapshot, SnapshotLog
 from reconciler.table.retention import Ref as BranchRef
@@ -246,6 +248,29 @@ def test_a_replica_is_extended_by_appends_until_they_are_a_quarter_of_it(lineite
     assert more.appends and more.tree == tree and more.source == 2
     (anew,) = actions(1, int(size * 0.9), int(size * 0.5))
     assert not anew.appends
+
+
+def test_a_replica_that_is_gone_is_built_again_and_a_foreign_table_is_left_alone(lineitem):
+    work, size = _log(lineitem), lineitem.file_table().total_bytes
+    wanted = WantedReplica("copy", 1 << 40, kept_ms=7)
+    tree = _advise(lineitem, work, _with_replica(lineitem, wanted)).actions[0].action.tree
+    record = Replica("copy", "u", 9, 2, 0, tree, size, size, 0)
+
+    def advice(asked):
+        settings = _with_replica(lineitem, asked, properties={RECORD: record.text})
+        return _advise(lineitem, work, settings)
+
+    fresh = advice(wanted)
+    assert fresh.actions == () and fresh.upkeep_due_ms > 11 * DAY, "somebody may drop it"
+    (again,) = [item.action for item in advice(replace(wanted, lost="dropped")).actions]
+    assert (again.lost, again.appends, again.kept_ms) == (9, False, 7)
+    assert action_from_canonical({**again.canonical(), "tree": again.tree.text}) == again
+    now = TableMetadata({RECORD: record.text}, log=LOG)
+    assert again.judge(Facts(metadata=now)).validity is Validity.PENDING
+    assert replace(again, lost=0).judge(Facts(metadata=now)).validity is Validity.DONE
+    foreign = advice(replace(wanted, foreign="of somebody else", lost="of somebody else"))
+    assert foreign.actions == ()
+    assert {item.reason for item in foreign.rejected} == {reasons.NO_REPLICA}
 
 
 def test_no_tree_is_planned_where_spark_has_to_write(lineitem):

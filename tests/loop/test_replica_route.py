@@ -13,13 +13,35 @@ import pyarrow as pa
 import pytest
 
 from reconciler.catalog.observe import observe_table
+from reconciler.catalog.replica import seen_replica
+from reconciler.commit import fields
+from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.operations import Commit
+from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
+from reconciler.engines.commit.operations import NewManifests
 from reconciler.errors import TableNotFoundError
+from reconciler.loop.replica_settings import replica_name, replica_settings
 from reconciler.loop.route import Routed, replica_named, route
+from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.table.cut_tree import Cut, made
 from reconciler.table.observation import Observation
-from reconciler.table.replica import OF, RECORD, Replica, replica_of
+from reconciler.table.replica import (
+    KEPT_MS,
+    LEAST_KEPT_MS,
+    OF,
+    RECORD,
+    Replica,
+    Standing,
+    WantedReplica,
+    replica_of,
+    standing,
+)
+from reconciler.table.retention import MAX_AGE_PROPERTY
+from reconciler.table.times import HOUR_MS
 from tests.conftest import sqlite_catalog
 from tests.loop.test_route import SCHEMA, Row, _condition
+from tests.loop.test_step import policy
 
 TREE = made((Cut(2, 5), None, None), [0, 0])
 
@@ -63,8 +85,9 @@ class Pair:
             )
         else:
             self.replica.delete("id > -1")
+        mark = {OF: str(self.table.metadata.table_uuid)}
         for begin in range(0, len(rows), 12):
-            self.replica.append(rows.slice(begin, 12))
+            self.replica.append(rows.slice(begin, 12), snapshot_properties=mark)
         if recorded:
             self.record()
 
@@ -77,6 +100,17 @@ class Pair:
         )  # fmt: skip
         with self.table.transaction() as change:
             change.set_properties({RECORD: record.text})
+
+    def compact(self) -> None:
+        """Rewrite the manifests of the table: a commit that changes no rows."""
+        engine, head = self.engine(), self.table.refresh().metadata.current_snapshot_id
+        live = engine.live(head)
+        data = [str(one[fields.M_PATH]) for one in live.manifests if not one[fields.M_CONTENT]]
+        operation = NewManifests(data, dict.fromkeys(live.files.path.tolist(), 0))
+        assert Commit(engine).send(operation, head, {}, None).kind is Kind.ACCEPTED
+
+    def engine(self) -> EngineTable:
+        return EngineTable(LiveTable(self.config, ("sales", "t")), self.directory / "cache")
 
     def seen(self, name: str = "t") -> Observation:
         return observe_table(self.config, ("sales", name), self.directory / "cache")
@@ -181,6 +215,65 @@ def test_whatever_is_not_the_recorded_replica_is_not_read(pair: Pair, what: str)
         return
     found = pair.agrees(SQL)
     assert not found.replica and found.not_replica
+
+
+@pytest.mark.parametrize("appends", [0, 1])
+def test_an_expiry_of_ours_leaves_a_replica_with_the_same_rows_fresh(
+    pair: Pair, appends: int
+) -> None:
+    pair.write()
+    pair.compact()
+    first = [one.snapshot_id for one in pair.table.refresh().metadata.snapshots[:-1]]
+    for _ in range(appends):
+        pair.table.append(pair.rows(9))
+    expiry = ExpireSnapshots(tuple(sorted(first)))
+    assert pair.engine().change(expiry).send().kind is Kind.ACCEPTED
+    seen = pair.seen()
+    record = replica_of(seen.properties)
+    assert record is not None and record.source_snapshot_id not in first
+    found = standing(record, seen.metadata)
+    expected = Standing.BEHIND if appends else Standing.FRESH
+    assert (found.standing, len(found.appended)) == (expected, appends)
+    assert bool(pair.agrees(SQL).replica) is not bool(appends)
+
+
+REPLICA = {"table": "t_by_day", "budgetBytes": "1Gi"}
+DAYS = {"expireSnapshots": {"olderThan": "48h", "retainLast": 1}}
+
+
+def _wanted(pair: Pair, **spec: Any) -> WantedReplica:
+    layout = {"clustering": {"mode": "QdTree", "qdTree": {"replica": REPLICA}}}
+    asked = policy("t", layout=layout, **spec).spec
+    looked = seen_replica(pair.config, ("sales", replica_name(asked)), 30.0)
+    found = replica_settings(asked, pair.seen(), looked)
+    assert found is not None
+    return found
+
+
+def test_what_stands_under_the_replicas_name_is_looked_at(pair: Pair) -> None:
+    none = _wanted(pair)
+    assert (none.table, none.foreign, none.lost) == ("t_by_day", "", "")
+    pair.write()
+    fresh = _wanted(pair)
+    assert (fresh.foreign, fresh.lost) == ("", "")
+    pair.replica.append(pair.rows(1))
+    written = _wanted(pair)
+    assert written.foreign and written.lost
+    pair.catalog.drop_table("sales.t_by_day")
+    dropped = _wanted(pair)
+    assert dropped.lost and not dropped.foreign
+    pair.catalog.create_table("sales.t_by_day", schema=SCHEMA).append(pair.rows(1))
+    assert _wanted(pair).foreign
+
+
+def test_replaced_rows_stay_as_long_as_old_snapshots_of_the_table(pair: Pair) -> None:
+    assert _wanted(pair).kept_ms == KEPT_MS
+    assert _wanted(pair, maintenance=DAYS).kept_ms == 48 * HOUR_MS
+    none = {"expireSnapshots": {"olderThan": "0s", "retainLast": 1}}
+    assert _wanted(pair, maintenance=none).kept_ms == LEAST_KEPT_MS
+    with pair.table.transaction() as change:
+        change.set_properties({MAX_AGE_PROPERTY: str(72 * HOUR_MS)})
+    assert _wanted(pair).kept_ms == _wanted(pair, maintenance=DAYS).kept_ms == 72 * HOUR_MS
 
 
 def test_a_query_that_the_table_serves_as_well_reads_the_table(pair: Pair) -> None:

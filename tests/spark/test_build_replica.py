@@ -17,11 +17,11 @@ from reconciler.plan.actions.build_replica import BuildReplica
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import COMMITTED, FAILED
 from reconciler.spark.commit.table import JavaTable
+from reconciler.spark.fallback import replica_rows, stage
 from reconciler.spark.fallback.replica_rows import JavaCopies
 from reconciler.table.replica import (
     Replica,
     Standing,
-    line_of,
     not_the_recorded,
     replica_of,
     standing,
@@ -62,7 +62,14 @@ def _standing(bench: Bench, name: str) -> Standing:
 
 
 def _copies(bench: Bench, name: str) -> JavaCopies:
-    return JavaCopies(bench.spark, bench.full(name), bench.full(f"{name}_by_tree"))
+    return JavaCopies(bench.spark, bench.full(f"{name}_by_tree"))
+
+
+def _held(bench: Bench, name: str) -> int:
+    copies = _copies(bench, name)
+    made = copies.found()
+    assert made is not None
+    return copies.held_bytes(made)
 
 
 def _rows(bench: Bench, name: str) -> Counter[str]:
@@ -112,14 +119,22 @@ def test_appended_rows_follow_and_anything_else_needs_a_whole_build(bench: Bench
     assert third is not None and _rows(bench, third.table) == _rows(bench, name)
 
 
-def test_a_replica_that_others_wrote_to_is_forgotten_and_built_again(bench: Bench) -> None:
+def test_a_replica_that_others_wrote_rows_to_is_theirs_until_they_take_them_back(
+    bench: Bench,
+) -> None:
     name = _source(bench)
     first = _built(bench, name)
     assert first is not None
     bench.sql(f"INSERT INTO {bench.full(first.table)} VALUES (1, 1, 'x', 1.0, 'p0')")
     bench.sql(f"INSERT INTO {bench.full(name)} VALUES (9000, 1, NULL, 1.0, 'p0')")
+    theirs = _rows(bench, first.table)
     assert _built(bench, name, plan="p-2", appends=True) is None
-    again = _built(bench, name, plan="p-3")
+    with pytest.raises(BlockedError):
+        _built(bench, name, plan="p-3")
+    assert _rows(bench, first.table) == theirs
+    back = f"CALL {bench.config.name}.system.rollback_to_snapshot"
+    bench.sql(f"{back}('jobs.{first.table}', {first.snapshot_id})")
+    again = _built(bench, name, plan="p-4")
     assert again is not None and _rows(bench, again.table) == _rows(bench, name)
 
 
@@ -130,6 +145,109 @@ def test_another_table_of_that_name_is_never_written_to(bench: Bench) -> None:
     with pytest.raises(BlockedError):
         _built(bench, name, table=other)
     assert _rows(bench, other) == rows and _record(bench, name) is None
+
+
+MEANWHILE = {
+    "made": "CREATE OR REPLACE TABLE {} USING iceberg AS SELECT 1 AS id",
+    "written": "INSERT INTO {} VALUES (7, 7, 'x', 7.0, 'p0')",
+    "put in its place": "CREATE TABLE {} USING iceberg AS SELECT 1 AS id",
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"), [("put in its place", "first"), ("made", "again"), ("written", "appended")]
+)
+def test_a_table_that_somebody_makes_during_a_build_keeps_its_rows(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str, kind: str
+) -> None:
+    name = _source(bench)
+    full = bench.full(f"{name}_by_tree")
+    if kind != "first":
+        _built(bench, name)
+        bench.sql(f"INSERT INTO {bench.full(name)} VALUES (9000, 1, NULL, 1.0, 'p0')")
+    record, theirs = _record(bench, name), Counter[str]()
+
+    def meanwhile(*_: Any) -> None:
+        bench.sql(f"REFRESH TABLE {full}")
+        if how == "put in its place":
+            bench.sql(f"DROP TABLE {full}")
+        bench.sql(MEANWHILE[how].format(full))
+        theirs.update(_rows(bench, f"{name}_by_tree"))
+
+    _between_files_and_commit(monkeypatch, meanwhile)
+    with pytest.raises(BlockedError):
+        _built(bench, name, plan="p-2", appends=kind == "appended")
+    assert _rows(bench, f"{name}_by_tree") == theirs and _record(bench, name) == record
+
+
+def _between_files_and_commit(monkeypatch: pytest.MonkeyPatch, what: Any) -> None:
+    """Let something happen after the files are written and before they are committed."""
+    real = replica_rows._Draft.sent
+
+    def sent(draft: Any, files: Any) -> Any:
+        what()
+        return real(draft, files)
+
+    monkeypatch.setattr(replica_rows._Draft, "sent", sent)
+
+
+def test_a_name_that_is_taken_before_the_replica_is_made_is_not_written_to(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _source(bench)
+    full = bench.full(f"{name}_by_tree")
+    real = JavaCopies.create
+
+    def create(copies: JavaCopies, *rest: Any) -> Any:
+        bench.sql(f"CREATE TABLE {full} USING iceberg AS SELECT 1 AS id")
+        return real(copies, *rest)
+
+    monkeypatch.setattr(JavaCopies, "create", create)
+    with pytest.raises(BlockedError):
+        _built(bench, name)
+    assert _rows(bench, f"{name}_by_tree").total() == 1 and _record(bench, name) is None
+
+
+def test_rows_that_are_appended_during_a_build_come_by_the_next_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _source(bench)
+    before = _rows(bench, name)
+    row = f"INSERT INTO {bench.full(name)} VALUES (9000, 1, NULL, 1.0, 'p0')"
+    with monkeypatch.context() as patched:
+        _between_files_and_commit(patched, lambda: bench.sql(row))
+        first = _built(bench, name)
+    assert first is not None and _rows(bench, first.table) == before
+    assert _standing(bench, name) is Standing.BEHIND
+    second = _built(bench, name, plan="p-2", appends=True)
+    assert second is not None and _rows(bench, second.table) == _rows(bench, name) != before
+
+
+def test_rows_that_a_build_replaces_stay_for_those_who_read_them(bench: Bench) -> None:
+    name = _source(bench)
+    first = _built(bench, name)
+    assert first is not None
+    old = _rows(bench, first.table)
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 0")
+    second = _built(bench, name, plan="p-2", kept_ms=0)
+    assert second is not None, "what it replaces was not replaced before it began"
+    bench.sql(f"REFRESH TABLE {bench.full(first.table)}")
+    version = f"SELECT * FROM {bench.full(first.table)} VERSION AS OF {first.snapshot_id}"
+    assert Counter(map(str, bench.sql(version))) == old
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 1")
+    third = _built(bench, name, plan="p-3", kept_ms=0)
+    assert third is not None
+    table = bench.live(first.table)
+    assert {one.id for one in table.snapshots()} == {second.snapshot_id, third.snapshot_id}
+
+
+def test_a_replica_that_was_dropped_is_built_again(bench: Bench) -> None:
+    name = _source(bench)
+    first = _built(bench, name)
+    assert first is not None
+    bench.sql(f"DROP TABLE {bench.full(first.table)}")
+    again = _built(bench, name, plan="p-2", lost=first.snapshot_id)
+    assert again is not None and _rows(bench, again.table) == _rows(bench, name)
 
 
 def test_no_build_goes_beyond_its_budget(bench: Bench) -> None:
@@ -145,7 +263,7 @@ def test_no_build_goes_beyond_its_budget(bench: Bench) -> None:
     room = first.bytes + size // 2
     again = _built(bench, name, plan="p-2", budget_bytes=room)
     assert again is not None
-    held = _copies(bench, name).held_bytes()
+    held = _held(bench, name)
     assert held <= room, "the first one was emptied before the second was written"
 
 
@@ -159,7 +277,7 @@ def test_an_old_replica_goes_at_once_where_both_turn_out_too_large(bench: Bench)
     room = first.bytes + size
     again = _built(bench, name, plan="p-2", budget_bytes=room)
     assert again is not None and again.bytes > size, "the copy has more files, with a footer each"
-    assert _copies(bench, name).held_bytes() == again.bytes <= room
+    assert _held(bench, name) == again.bytes <= room
     assert _rows(bench, again.table) == _rows(bench, name)
 
 
@@ -180,41 +298,22 @@ def test_a_build_that_ends_half_way_is_no_replica(
     assert _rows(bench, f"{name}_by_tree") == _rows(bench, name)
 
 
-@pytest.mark.parametrize(
-    ("how", "error"),
-    [("CREATE OR REPLACE TABLE {} USING iceberg AS", VerificationError),
-     ("INSERT OVERWRITE {}", BlockedError)],
-    ids=("lost", "foreign"),
-)  # fmt: skip
-def test_rows_that_differ_make_no_record(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str, error: type[Exception]
-) -> None:
+def test_rows_that_differ_make_no_record(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = _source(bench)
     first = _built(bench, name)
     assert first is not None
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 0")
-    real = JavaCopies.write_all
-
-    def loses_one(copies: JavaCopies, *rest: Any) -> None:
-        real(copies, *rest)
-        copies.spark.sql(f"REFRESH TABLE {copies.name}")
-        rows = f"SELECT * FROM {copies.source} WHERE id <> 5"
-        copies.spark.sql(f"{how.format(copies.name)} {rows}")
-
-    monkeypatch.setattr(JavaCopies, "write_all", loses_one)
-    with pytest.raises(error):
+    real = stage.read
+    monkeypatch.setattr(stage, "read", lambda *rest: real(*rest).where("id <> 5"))
+    with pytest.raises(VerificationError):
         _built(bench, name, plan="p-2")
-    made, record = _copies(bench, name).found(), _record(bench, name)
-    assert made is not None and _not_recorded(record, made) and record in (None, first)
-    assert (record is None) is (error is VerificationError)
+    made = _copies(bench, name).found()
+    assert made is not None and _not_recorded(first, made) and _record(bench, name) is None
 
 
-def _not_recorded(record: Replica | None, made: JavaTable) -> str:
+def _not_recorded(record: Replica, made: JavaTable) -> str:
     """Return why a table is not the replica of the record."""
-    if record is None:
-        return "there is no record"
-    main = line_of(made.log().main)
-    return not_the_recorded(record, made.uuid(), made.schema_id(), main)
+    return not_the_recorded(record, made.uuid(), made.schema_id(), made.log().main)
 
 
 def _killed(*args: object) -> int:

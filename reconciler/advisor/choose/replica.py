@@ -47,6 +47,9 @@ from reconciler.table.schema import PartitionSpec
 MOST_APPENDED = 0.25
 """Share of the replica in files of appended rows from which on it is built anew: they are sorted by
 leaf, but each has rows of many leaves."""
+LOOK_MS = 3_600_000
+"""Time after which a fresh replica is looked at again: nothing in the table shows that somebody has
+dropped it."""
 LEAST_FRESH_MS = 3_600_000.0
 """Mean time between changes of the table below which a replica would seldom be fresh."""
 
@@ -76,10 +79,14 @@ def replica(situation: Situation, *, rewrites: bool) -> Upkeep:
         return _not(situation, wanted, reasons.NO_REPLICA, why)
     if wanted.changed_ms < LEAST_FRESH_MS:
         return _not(situation, wanted, reasons.NO_REPLICA, "the table changes too often")
-    if record is not None:
+    look = Upkeep(due_ms=situation.settings.now_ms + LOOK_MS)
+    if wanted.foreign:
+        why = f"table {wanted.table}: {wanted.foreign}"
+        return look + _not(situation, wanted, reasons.NO_REPLICA, why)
+    if record is not None and not wanted.lost:
         found = standing(record, metadata)
         if found.standing is Standing.FRESH:
-            return Upkeep()
+            return look
         if found.standing is Standing.BEHIND and not rewrites:
             more = _appended(situation, wanted, record, live)
             if more is not None:
@@ -92,7 +99,8 @@ def replica(situation: Situation, *, rewrites: bool) -> Upkeep:
     most = situation.settings.most_bytes
     if most is not None and live > most:
         return _not(situation, wanted, reasons.LARGER_THAN_BUDGET, "")
-    return _whole(situation, wanted, live)
+    lost = record.snapshot_id if record is not None and wanted.lost else 0
+    return _whole(situation, wanted, live, lost)
 
 
 def _appended(
@@ -108,13 +116,16 @@ def _appended(
     if record.bytes + grown > wanted.budget_bytes or (most is not None and grown > most):
         return None
     action = BuildReplica(
-        wanted.table, record.tree, head, wanted.budget_bytes, situation.settings.target_bytes, True
-    )
+        wanted.table, record.tree, head, wanted.budget_bytes, situation.settings.target_bytes,
+        True, wanted.kept_ms,
+    )  # fmt: skip
     label = action.label(table.schema, table.specs)
     return Upkeep((ScoredAction(action, _predicted(situation, label, grown, "it is behind")),))
 
 
-def _whole(situation: Situation, wanted: WantedReplica, live: int) -> Upkeep:
+def _whole(situation: Situation, wanted: WantedReplica, live: int, lost: int) -> Upkeep:
+    """Return the whole build. lost: snapshot of a replica that is not there any more, 0 for
+    none."""
     settings, table = situation.settings, situation.table
     pool = build_pool(situation.facts.view, wanted_columns(situation), FULL_ROWS)
     tree = None if pool is None else _tree(situation, pool)
@@ -133,10 +144,15 @@ def _whole(situation: Situation, wanted: WantedReplica, live: int) -> Upkeep:
     if cost > room:
         return _not(situation, wanted, reasons.NOT_EARNED, reasons.not_earned(cost, room, cost))
     head = settings.metadata.log.main[0].id
-    action = BuildReplica(wanted.table, tree, head, wanted.budget_bytes, settings.target_bytes)
+    action = BuildReplica(
+        wanted.table, tree, head, wanted.budget_bytes, settings.target_bytes,
+        kept_ms=wanted.kept_ms, lost=lost,
+    )  # fmt: skip
     now = [reading.bytes for reading in situation.foreseen.savings.readings]
     before, after = window_bytes(situation, now), window_bytes(situation, gain.read_after)
     reason = f"routed queries read {iec(after)} instead of {iec(before)}"
+    if lost:
+        reason = f"{reason}; of the last replica: {wanted.lost}"
     label = action.label(table.schema, table.specs)
     made = replace(
         _predicted(situation, label, live, reason), estimate="sampled", cost=round(cost),

@@ -1,9 +1,12 @@
 """Builds a replica: a second table with the source's rows in the leaves of another tree.
 
-Spark writes the rows, each leaf to files of its own; the witness compares them with the source's,
-by count and hash; only then the record that names both snapshots is committed to the source. What
-ends before leaves a snapshot of the replica that no record names, and that nobody is routed to. It
-is charged to budgets as a build that ends well.
+Spark writes the rows of the source's snapshot at the beginning, each leaf to files of its own; the
+witness compares them with the source's, by count and hash; only then the record that names both
+snapshots is committed to the source. What ends before leaves a snapshot of the replica that no
+record names, and that nobody is routed to. It is charged to budgets as a build that ends well.
+
+Only a table that says whose replica it is, and whose rows nobody else has changed, is written to.
+Each commit names the metadata of which that was judged.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.engines.actions.one_by_one import Begun, OneByOneExecutor
-from reconciler.engines.backend import Copies, Table
-from reconciler.engines.commit import metadata
+from reconciler.engines.answers import Kind
+from reconciler.engines.backend import Copied, Copies, CopyWork, Table
+from reconciler.engines.commit import commit, metadata
 from reconciler.engines.schedule import witnessing
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.opening import opening_of
@@ -27,20 +31,23 @@ from reconciler.plan.execution import COMMITTED, FAILED, Outcome
 from reconciler.rewrite.comparison import Fingerprint, Work
 from reconciler.rewrite.files import DataFile
 from reconciler.table.replica import (
+    LEAST_KEPT_MS,
     OF,
     RECORD,
     Replica,
     Standing,
     grown,
-    line_of,
+    not_ours,
     not_the_recorded,
+    replaced,
     replica_of,
+    since,
     standing,
 )
 
 ANEW = "it is to be built anew"
-KEPT_MS = 3_600_000
-"""Age up to which old snapshots of a replica stay for queries that still read them."""
+NONE_KEPT = -1
+"""Time for which no replaced snapshot stays, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,28 +120,32 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
     # Writing
 
     def _whole(self, source: Attempt, action: BuildReplica, copies: Copies) -> _Written:
-        """Write all rows."""
-        self._require_ours(action, copies)
-        tasks = copies.every_task(source.snapshot_id)
+        """Write all rows of the source's snapshot at the beginning."""
+        made = copies.found()
+        if made is not None:
+            self._require_ours(action, made)
+        tasks = copies.every_task(source.table, source.snapshot_id)
         wanted = witnessing.inputs_of(source, tasks, witnessing.live_deletes(source))
         size = sum(file.size for file in wanted)
-        self._make_room(action, copies, size)
-        self.used.read_bytes = size
+        self._require_room(action, size)
         own = _properties(source.table)
-        copies.write_all(action.tree, action.target_bytes, own, _job(source.id))
-        made = copies.found()
-        head = None if made is None else next(iter(made.ancestors()), None)
-        assert made is not None and head is not None  # it was written
-        copies.expire(KEPT_MS)
-        self._require_budget(action, copies)
-        if head.parent is not None:
-            raise self._disturbed(action.table)
-        files = _added(made, [head.id])
-        rows = self._compare(source, wanted, self._replica(source, made, head.id, action), files)
+        if made is None:
+            made = copies.create(source.table, own)
+        if made is None:
+            raise self._taken(action, "somebody has made it just now")
+        self._make_room(action, copies, made, size)
+        self._require_ours(action, made)  # as it is now, which the commit requires
+        self.used.read_bytes = size
+        copied = copies.write_all(source.table, made, tasks, own, _work(source, action))
+        self._require_arrived(action, copies, made, copied)
+        self._require_budget(action, copies, made)
+        files = _added(made, [copied.snapshot_id])
+        seen = self._replica(source, made, copied.snapshot_id, action)
+        rows = self._compare(source, wanted, seen, files)
         total = sum(file.size for file in files)
         record = Replica(
-            action.table, made.uuid(), head.id, source.snapshot_id, source.table.schema_id(),
-            action.tree, total, total, made.schema_id(),
+            action.table, made.uuid(), copied.snapshot_id, source.snapshot_id,
+            source.table.schema_id(), action.tree, total, total, made.schema_id(),
         )  # fmt: skip
         return _Written(record, rows, len(wanted), len(files), total)
 
@@ -145,30 +156,47 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
         record, made = replica_of(base.properties), copies.found()
         if record is None or made is None or record.tree != action.tree:
             return None
-        found, before = standing(record, base), made.head()
-        main = line_of(made.log().main)
-        other = not_the_recorded(record, made.uuid(), made.schema_id(), main)
-        if found.standing is not Standing.BEHIND or other:
+        found = standing(record, base)
+        if found.standing is not Standing.BEHIND:
             return None
         wanted = _added(source.table, found.appended)
         size = sum(file.size for file in wanted)
-        if copies.held_bytes() + size > action.budget_bytes:
+        self._expire(copies, made, action.kept_ms)
+        if copies.held_bytes(made) + size > action.budget_bytes:
+            return None
+        main = made.log().main
+        if not_the_recorded(record, made.uuid(), made.schema_id(), main):
             return None
         self.used.read_bytes = size
-        copies.write_appended(
-            action.tree, (record.source_snapshot_id, source.snapshot_id),
-            max(1, round(size / max(action.target_bytes, 1))), _job(source.id),
+        copied = copies.write_appended(
+            source.table, made, (record.source_snapshot_id, source.snapshot_id),
+            max(1, round(size / max(action.target_bytes, 1))), _work(source, action),
         )  # fmt: skip
-        made.refresh()
-        head = next(iter(made.ancestors()))
-        if head.parent != before:
-            return None
-        self._require_budget(action, copies)
-        files = _added(made, [head.id])
-        rows = self._compare(source, wanted, self._replica(source, made, head.id, action), files)
+        self._require_arrived(action, copies, made, copied)
+        self._require_budget(action, copies, made)
+        files = _added(made, [copied.snapshot_id])
+        seen = self._replica(source, made, copied.snapshot_id, action)
+        rows = self._compare(source, wanted, seen, files)
         more = sum(file.size for file in files)
-        now = grown(record, head.id, source.snapshot_id, record.bytes + more)
+        now = grown(record, copied.snapshot_id, source.snapshot_id, record.bytes + more)
         return _Written(now, rows, len(wanted), len(files), more)
+
+    def _require_arrived(
+        self, action: BuildReplica, copies: Copies, made: Table, copied: Copied
+    ) -> None:
+        """Refresh the replica. Raises BlockedError unless the commit is in the table that was
+        judged, and nobody has changed rows since."""
+        now = copies.found()
+        if now is None or now.uuid() != made.uuid():
+            raise self._taken(action, "somebody has put it in place of the replica")
+        if copied.answer.kind is Kind.DENIED:
+            raise commit.denied(made.shown, copied.answer.why)
+        made.refresh()
+        line = made.log().main
+        if copied.snapshot_id and since(copied.snapshot_id, line).standing is Standing.FRESH:
+            return
+        if copied.snapshot_id or copied.answer.kind is not Kind.ACCEPTED:
+            raise self._disturbed(action, copied.answer.why)
 
     # Comparing
 
@@ -182,16 +210,11 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
     def _compare(
         self, source: Attempt, wanted: Sequence[DataFile], made: Attempt, files: Sequence[DataFile]
     ) -> int:
-        """Return the number of rows. Raises VerificationError where rows differ, BlockedError where
-        the source was written to meanwhile."""
+        """Return the number of rows. Raises VerificationError where rows differ."""
         before = self._seen(source, wanted)
         after = self._seen(made, files)
         if before == after:
             return after.rows
-        seen = source.table.head(), source.table.schema_id()
-        source.table.refresh()
-        if (source.table.head(), source.table.schema_id()) != seen:
-            raise self._disturbed(self.run.shown)
         self._record(None)
         raise VerificationError(
             f"the replica of {self.run.shown} does not have its rows",
@@ -209,49 +232,77 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
         self.used.verify_cpu_seconds += seen.cpu_seconds
         return seen.fingerprint
 
-    def _disturbed(self, name: str) -> BlockedError:
+    # Refusals
+
+    def _disturbed(self, action: BuildReplica, why: str) -> BlockedError:
         return BlockedError(
-            f"{name} was written to while the replica of {self.run.shown} was built",
+            f"{action.table} was written to while the replica of {self.run.shown} was built",
+            said=(why,) if why else (),
             details=("The replica is not used.",),
-            do="run the command again when the writers are quieter",
+            do=f"drop {action.table} if its rows are not needed; the next plan builds it",
         )
+
+    def _taken(self, action: BuildReplica, why: str) -> BlockedError:
+        return BlockedError(
+            f"a table named {action.table} exists, which no build of {self.run.shown} may write to",
+            details=(f"{why[0].upper()}{why[1:]}.", "Nothing of it was changed."),
+            do="name another table in spec.layout.clustering.qdTree.replica, or drop it",
+        )
+
+    def _require_ours(self, action: BuildReplica, made: Table) -> None:
+        """Raise BlockedError if a table, as last refreshed, is not for a build to write to."""
+        record = replica_of(self.run.table.properties())
+        uuid, main = self.run.request.table_uuid, made.log().main
+        why = not_ours(uuid, made.properties(), main, record)
+        if why:
+            raise self._taken(action, why)
 
     # Room
 
-    def _require_ours(self, action: BuildReplica, copies: Copies) -> None:
-        """Raise BlockedError if a table of this name is not a replica of the source."""
-        made = copies.found()
-        if made is not None and made.properties().get(OF) != self.run.request.table_uuid:
-            raise BlockedError(
-                f"a table named {action.table} exists, and is no replica of {self.run.shown}",
-                details=("Nothing was written to it.",),
-                do="name another table in spec.layout.clustering.qdTree.replica, or drop it",
-            )
-
-    def _make_room(self, action: BuildReplica, copies: Copies, size: int) -> None:
-        """Empty the replica that is built anew if both do not fit. Raises BlockedError if the new
-        one does not."""
+    def _require_room(self, action: BuildReplica, size: int) -> None:
+        """Raise BlockedError if the replica alone is beyond its budget."""
         if size > action.budget_bytes:
             raise BlockedError(
                 f"the replica of {self.run.shown} takes about {iec(size)}",
                 details=(f"budgetBytes is {iec(action.budget_bytes)}. Nothing was written.",),
                 do="raise budgetBytes, or remove the replica from the policy",
             )
-        if copies.found() is not None and copies.held_bytes() + size > action.budget_bytes:
-            self._record(None)
-            copies.empty()
 
-    def _require_budget(self, action: BuildReplica, copies: Copies) -> None:
+    def _make_room(self, action: BuildReplica, copies: Copies, made: Table, size: int) -> None:
+        """Remove what was replaced long ago, and empty the replica if it and the new one do not
+        fit."""
+        for kept_ms in (action.kept_ms, min(action.kept_ms, LEAST_KEPT_MS)):
+            self._expire(copies, made, kept_ms)
+            if copies.held_bytes(made) + size <= action.budget_bytes:
+                return
+        self._require_ours(action, made)
+        self._record(None)
+        self._empty(action, copies, made)
+
+    def _empty(self, action: BuildReplica, copies: Copies, made: Table) -> None:
+        self._require_arrived(action, copies, made, copies.empty(made))
+        self._expire(copies, made, NONE_KEPT)
+
+    def _expire(self, copies: Copies, made: Table, kept_ms: int) -> None:
+        """Remove the snapshots that were replaced longer ago. Nothing is removed from a table that
+        a build may not write to."""
+        record = replica_of(self.run.table.properties())
+        log = made.log()
+        if not not_ours(self.run.request.table_uuid, made.properties(), log.main, record):
+            copies.expire(made, replaced(log, kept_ms, int(time.time() * 1000)))
+
+    def _require_budget(self, action: BuildReplica, copies: Copies, made: Table) -> None:
         """Remove the replica's old snapshots if they do not fit beside what was written. Raises
         BlockedError, and empties the replica, if that alone is beyond the budget."""
-        if copies.held_bytes() <= action.budget_bytes:
-            return
-        copies.expire(-1)
-        size = copies.held_bytes()
+        for kept_ms in (min(action.kept_ms, LEAST_KEPT_MS), NONE_KEPT):
+            if copies.held_bytes(made) <= action.budget_bytes:
+                return
+            self._expire(copies, made, kept_ms)
+        size = copies.held_bytes(made)
         if size <= action.budget_bytes:
             return
         self._record(None)
-        copies.empty()
+        self._empty(action, copies, made)
         raise BlockedError(
             f"the replica of {self.run.shown} takes {iec(size)}",
             details=(f"budgetBytes is {iec(action.budget_bytes)}. It was emptied.",),
@@ -301,6 +352,10 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
 def _job(attempt_id: str) -> str:
     """Return the name of the engine's jobs that write the replica."""
     return f"{attempt_id}/1/write"
+
+
+def _work(source: Attempt, action: BuildReplica) -> CopyWork:
+    return CopyWork(action.tree, action.target_bytes, _job(source.id))
 
 
 def _added(table: Table, snapshots: Sequence[int]) -> tuple[DataFile, ...]:

@@ -12,7 +12,7 @@ from reconciler.plan.actions.state import ActionState, Facts, Validity, with_col
 from reconciler.plan.ordering import by_tree
 from reconciler.table.cut_tree import LEAF, Tree, tree_of
 from reconciler.table.metadata import TableMetadata
-from reconciler.table.replica import Replica, Standing, covers, replica_of, standing
+from reconciler.table.replica import KEPT_MS, Replica, Standing, covers, replica_of, standing
 from reconciler.table.schema import PartitionSpec, Schema
 
 
@@ -43,6 +43,11 @@ class BuildReplica(Action):
     """Bytes of a data file."""
     appends: bool = False
     """Whether only rows are written that were appended to the source since the last build."""
+    kept_ms: int = KEPT_MS
+    """Milliseconds for which the rows that it replaces stay for queries that read them."""
+    lost: int = 0
+    """Snapshot of the replica that the source's record names and that is not there any more, so
+    that the record counts for nothing; 0 if there is none."""
 
     kind: ClassVar[str] = "BuildReplica"
     verb: ClassVar[str] = "build replica"
@@ -59,9 +64,12 @@ class BuildReplica(Action):
         body: dict[str, Any] = {
             "type": self.kind, "replica": self.table, "source": str(self.source),
             "budgetBytes": self.budget_bytes, "targetBytes": self.target_bytes,
+            "keptMs": self.kept_ms,
         }  # fmt: skip
         if self.trees:
             body["tree"] = self.tree.name
+        if self.lost:
+            body["lost"] = str(self.lost)
         return {**body, "appends": True} if self.appends else body
 
     @classmethod
@@ -73,12 +81,14 @@ class BuildReplica(Action):
             budget_bytes=body.get("budgetBytes", 0),
             target_bytes=body.get("targetBytes", 0),
             appends=body.get("appends", False),
+            kept_ms=body.get("keptMs", KEPT_MS),
+            lost=int(body.get("lost", 0)),
         )
 
     def judge(self, facts: Facts) -> ActionState:
         metadata = facts.metadata
         record = replica_of(metadata.properties)
-        mine = record is not None and (record.table, record.tree) == (self.table, self.tree)
+        mine = record is not None and self._is_mine(record)
         if record is not None and mine and _has_them(record, self.source, metadata):
             return ActionState(Validity.DONE, why="the replica has these rows")
         if self.source not in {one.id for one in metadata.log.main}:
@@ -90,6 +100,10 @@ class BuildReplica(Action):
             if found.standing is Standing.STALE:
                 return ActionState(Validity.LOST, why=found.why)
         return with_columns(ActionState(Validity.PENDING), facts, self.tree.columns)
+
+    def _is_mine(self, record: Replica) -> bool:
+        same = (record.table, record.tree) == (self.table, self.tree)
+        return same and record.snapshot_id != self.lost
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
         if self.appends:

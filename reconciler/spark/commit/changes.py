@@ -24,6 +24,7 @@ from reconciler.spark.session import iceberg
 from reconciler.table import block_ids
 from reconciler.table.block_ids import COLUMN, remembering
 from reconciler.table.metadata import tops_of
+from reconciler.table.replica import RECORD, kept_record
 from reconciler.table.retention import MAIN
 
 
@@ -240,13 +241,18 @@ class Expiry(ChangeOf):
         return wanted
 
     def _remembered(self, base: Any, expired: Sequence[Any]) -> Any:
-        """Return the properties that keep what the snapshots prove of block ids."""
+        """Return the properties that keep what the snapshots prove of block ids and of the
+        replica."""
         properties = {str(name): str(value) for name, value in dict(base.properties()).items()}
         changes = self.spark._jvm.java.util.HashMap()
         if COLUMN in properties:
             infos = [iceberg.snapshot_info(one) for one in expired]
             summaries = [(one.id, one.summary) for one in infos]
             for name, value in remembering(properties, summaries).items():
+                changes.put(name, value)
+        if RECORD in properties:
+            gone = {int(one.snapshotId()) for one in expired}
+            for name, value in kept_record(properties, self.table.log().main, gone).items():
                 changes.put(name, value)
         return changes
 

@@ -125,9 +125,22 @@ class Session:
 
     def load(self, catalog: str, levels: Sequence[str]) -> Any:
         """Return a fresh org.apache.iceberg.Table."""
+        return self._catalogs[catalog].loadTable(self._identifier(levels))
+
+    def create(
+        self, catalog: str, levels: Sequence[str], schema: Any, properties: Mapping[str, str]
+    ) -> Any:
+        """Return a new org.apache.iceberg.Table without partitions; the catalog refuses it if it
+        has a table of its name."""
+        wanted = self._jvm.java.util.HashMap()
+        for name, value in properties.items():
+            wanted.put(name, value)
+        builder = self._catalogs[catalog].buildTable(self._identifier(levels), schema)
+        return builder.withProperties(wanted).create()
+
+    def _identifier(self, levels: Sequence[str]) -> Any:
         path = iceberg.java_array(self, "java.lang.String", levels)
-        identifier = self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(path)
-        return self._catalogs[catalog].loadTable(identifier)
+        return self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(path)
 
     def cancel(self, groups: Iterable[str]) -> None:
         """Cancel Spark's jobs of these groups, and those that their threads are about to start."""

@@ -80,6 +80,11 @@ def is_missing_table(error: BaseException) -> bool:
     return "NoSuchTableException" in text(error)
 
 
+def is_taken_name(error: BaseException) -> bool:
+    """Whether the catalog has a table of the name already."""
+    return "AlreadyExistsException" in text(error)
+
+
 def text(error: BaseException) -> str:
     """What the error and its causes say, with the names of their classes."""
     return _text(error, _causes(error))
