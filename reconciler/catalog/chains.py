@@ -18,6 +18,7 @@ from reconciler.catalog import bounds
 from reconciler.catalog.load import translate_io
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.errors import FileMissingError
+from reconciler.table.retention import may_delete
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -96,8 +97,7 @@ def chain_of(body: Any) -> Chain:
             ),
             "",
         ),
-        registers=any(name in properties for name in REGISTERED)
-        or properties.get("gc.enabled") == "false",
+        registers=any(name in properties for name in REGISTERED) or not may_delete(properties),
     )
 
 

@@ -38,6 +38,7 @@ from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
 from reconciler.table.audits import WaitingBatch, with_published
 from reconciler.table.filetable import FileTable
+from reconciler.table.flags import flag
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable, manifest_table
 from reconciler.table.observation import RECENT_MS, Observation
 from reconciler.table.retention import DELETE_PROPERTY
@@ -137,7 +138,7 @@ def observe_loaded(
     table_metadata = replace(
         table_metadata,
         log=with_published(table_metadata.log, lambda _: by_main),
-        delete_enabled=str(table.io.properties.get(DELETE_PROPERTY, "true")).lower() != "false",
+        delete_enabled=flag(table.io.properties, DELETE_PROPERTY, default=True),
     )
     waiting = read_waiting(reader, table_metadata.log)
     after = _published(parts, manifests, reader, waiting) if waiting else None

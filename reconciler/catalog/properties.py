@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.catalog_properties import CATALOG_PROPERTIES, HEADER, is_secret, listed
 from reconciler.errors import UserError
+from reconciler.table.flags import flag
 
 LOCK_WAIT_SECONDS = 30
 SHORTEST_SECRET = 4
@@ -133,6 +134,8 @@ def _jdbc(config: CatalogConfig) -> dict[str, str]:
 
 def _object_store(config: CatalogConfig, path: str) -> dict[str, str]:
     """Return what Spark needs beside the mapped properties to reach S3."""
+    from pyiceberg.utils.properties import property_as_bool
+
     names = config.properties
     on_s3 = any(name.startswith("s3.") for name in names)
     places = (names.get("warehouse", ""), path)
@@ -144,7 +147,7 @@ def _object_store(config: CatalogConfig, path: str) -> dict[str, str]:
     if region:
         found["client.region"] = region
     if "s3.endpoint" in names:  # pyiceberg puts the bucket in the path by default
-        virtual = names.get("s3.force-virtual-addressing", "false").lower() == "true"
+        virtual = property_as_bool(dict(names), "s3.force-virtual-addressing", False)
         found["s3.path-style-access"] = "false" if virtual else "true"
     return found
 
@@ -182,7 +185,7 @@ def properties_from_spark(settings: Mapping[str, str]) -> dict[str, str] | None:
     found |= {name: settings[name] for name in headers if listed(name, kind) is not None}
     if kind == "sql":
         found["uri"] = _sqlalchemy(settings)
-    if settings.get("s3.path-style-access", "").lower() == "false":
+    if not flag(settings, "s3.path-style-access", default=True):
         found["s3.force-virtual-addressing"] = "true"
     return found
 

@@ -53,12 +53,13 @@ def _client(properties: Mapping[str, Any]) -> Any:
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config
+    from pyiceberg.utils.properties import property_as_bool
 
     reach = current_reach()
     if reach is not None:
         check_properties(reach, properties)
     asked = {name: _first(properties, name) for name in _KEYS}
-    virtual = str(properties.get("s3.force-virtual-addressing", "")).lower() == "true"
+    virtual = property_as_bool(dict(properties), "s3.force-virtual-addressing", False)
     in_path = bool(properties.get("s3.endpoint")) and not virtual
     proxy = properties.get("s3.proxy-uri")
     config = Config(
@@ -68,7 +69,7 @@ def _client(properties: Mapping[str, Any]) -> Any:
         retries={"mode": "standard", "total_max_attempts": 3},
         s3={"addressing_style": "path" if in_path else "auto"},
     )
-    if str(properties.get("s3.anonymous", "")).lower() == "true":
+    if property_as_bool(dict(properties), "s3.anonymous", False):
         config = config.merge(Config(signature_version=UNSIGNED))
     session = boto3.Session(**{_KEYS[name]: value for name, value in asked.items() if value})
     role = _first(properties, "role-arn")

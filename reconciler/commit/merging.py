@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.commit import fields
 from reconciler.commit.manifest import Entry, ManifestFile
+from reconciler.table.flags import flag
 
 ENABLED = "commit.manifest-merge.enabled"
 TARGET = "commit.manifest.target-size-bytes"
@@ -27,7 +28,7 @@ class Settings:
 
 def settings(properties: Mapping[str, str]) -> Settings:
     return Settings(
-        str(properties.get(ENABLED, "true")).lower() == "true",
+        flag(properties, ENABLED, default=True),
         int(properties.get(TARGET, 8 << 20)),
         int(properties.get(LEAST, 100)),
     )

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from reconciler.table.flags import flag
+
 Document = Mapping[str, Any]
 Update = Mapping[str, Any]
 
@@ -259,7 +261,7 @@ def refs_of(metadata: Document) -> Mapping[str, Mapping[str, Any]]:
 
 def removed_files(base: Document, made: Document) -> list[str]:
     """Return metadata files that may be deleted after the commit, as the table's properties ask."""
-    if str((made.get("properties") or {}).get(DELETE_AFTER, "false")).lower() != "true":
+    if not flag(made.get("properties") or {}, DELETE_AFTER, default=False):
         return []
     kept = {one["metadata-file"] for one in made.get("metadata-log") or ()}
     log = (one["metadata-file"] for one in base.get("metadata-log") or ())

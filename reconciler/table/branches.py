@@ -7,10 +7,11 @@ again at its commit (on the live table, engines.commit.standing).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from reconciler.table.audits import is_own
+from reconciler.table.flags import flag
 from reconciler.table.observation import Observation
 
 
@@ -40,6 +41,11 @@ class Branches:
     """The wap.ids that main's history has; filled for audited tables only."""
 
 
+def audits_writes(properties: Mapping[str, str]) -> bool:
+    """Whether writers may stage commits, which are published later (write-audit-publish)."""
+    return flag(properties, "write.wap.enabled", default=False)
+
+
 def live_branch(branches: Branches) -> str:
     """Return the first live branch, as `branch audit` or `staged snapshot 7 (wap.id q1)`, "" if
     none.
@@ -62,7 +68,7 @@ def of_observation(observation: Observation) -> Branches:
     them."""
     on_main = {snapshot.snapshot_id for snapshot in observation.ancestry}
     beside = {snapshot.snapshot_id: snapshot.summary for snapshot in observation.other_snapshots}
-    audited = observation.properties.get("write.wap.enabled") == "true"
+    audited = audits_writes(observation.properties)
     others = tuple(
         Branch(ref.name, ref.snapshot_id, ref.snapshot_id in on_main)
         for ref in observation.refs

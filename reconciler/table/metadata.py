@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.table.retention import DELETE_PROPERTY, GC_PROPERTY, NO_SNAPSHOTS, SnapshotLog
+from reconciler.table.flags import flag
+from reconciler.table.retention import (
+    DELETE_PROPERTY,
+    GC_PROPERTY,
+    NO_SNAPSHOTS,
+    SnapshotLog,
+    may_delete,
+)
 
 _TERM_COLUMN = re.compile(r"\((\d+)\) ")
 
@@ -56,12 +63,12 @@ class TableMetadata:
     @property
     def files_stay(self) -> bool:
         """Whether the store deletes no file of the table for a client."""
-        return not self.delete_enabled or self.properties.get(DELETE_PROPERTY) == "false"
+        return not (self.delete_enabled and flag(self.properties, DELETE_PROPERTY, default=True))
 
     @property
     def removes_nothing(self) -> str:
         """The setting that forbids to remove files of the table, "" if none does."""
-        if self.properties.get(GC_PROPERTY) == "false":
+        if not may_delete(self.properties):
             return f"{GC_PROPERTY}=false"
         return f"{DELETE_PROPERTY}=false" if self.files_stay else ""
 

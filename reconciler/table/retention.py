@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.table.flags import flag
 from reconciler.table.summary_keys import PLAN_ID
 
 MAIN = "main"
@@ -141,6 +142,11 @@ def line(by_id: Mapping[int, Snapshot], head: int | None) -> Iterator[Snapshot]:
     while current is not None:
         yield current
         current = None if current.parent is None else by_id.get(current.parent)
+
+
+def may_delete(properties: Mapping[str, str]) -> bool:
+    """Whether the table's files may be deleted; they may not if others could refer to them."""
+    return flag(properties, GC_PROPERTY, default=True)
 
 
 def of_table(retention: Retention, properties: Mapping[str, str]) -> Retention:

@@ -12,6 +12,7 @@ from reconciler.advisor.decide import decide
 from reconciler.plan import reasons
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
+from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Facts, Validity
@@ -67,11 +68,15 @@ def test_a_few_old_snapshots_wait_for_more() -> None:
     assert advise(replace(ASKED, expire=Retention(99 * HOUR_MS, 1))).actions == ()
 
 
-def test_a_table_whose_files_may_be_anothers_is_left_alone() -> None:
-    forbidden = replace(METADATA, properties={"gc.enabled": "false"})
+@pytest.mark.parametrize("value", ["false", "False", "no"])
+def test_a_table_whose_files_may_be_anothers_is_left_alone(value: str) -> None:
+    forbidden = replace(METADATA, properties={"gc.enabled": value})
     found = advise(replace(ASKED, metadata=forbidden))
     assert found.actions == ()
     assert reasons.NOT_REMOVABLE in [item.reason for item in found.rejected]
+    facts = Facts(metadata=forbidden)
+    assert ExpireSnapshots((1,), HOUR_MS, 1).judge(facts).validity is Validity.LOST
+    assert RemoveOrphans(("a",), HOUR_MS).judge(facts).validity is Validity.LOST
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def _branches(table: Table) -> branches.Branches:
         for name, ref in refs.items()
         if name != MAIN and ref.type == BRANCH and not is_of_audit(table, ref.snapshot_id, name)
     )
-    if table.properties().get("write.wap.enabled") != "true":
+    if not branches.audits_writes(table.properties()):
         return branches.Branches(head, others)
     on_main = {info.id: info.summary for info in table.ancestors()}
     return branches.Branches(

@@ -53,6 +53,7 @@ from reconciler.rewrite.task import (
     Unfit,
     Writer,
 )
+from reconciler.table.flags import flag
 from reconciler.table.left_to_spark import (
     BLOOM,
     CODEC,
@@ -166,9 +167,9 @@ def blooms_of(properties: Mapping[str, str], group_rows: int) -> dict[str, tuple
     for all rows of a row group, within the bytes that a filter may take."""
     most = int(properties.get(f"{BLOOM}max-bytes") or BLOOM_BYTES)
     found = {}
-    for name, value in properties.items():
+    for name in properties:
         enabled, _, column = name.partition(".column.")
-        if enabled == f"{BLOOM}enabled" and value.lower() == "true":
+        if enabled == f"{BLOOM}enabled" and flag(properties, name, default=False):
             fpp = float(properties.get(f"{BLOOM}fpp.column.{column}") or BLOOM_FPP)
             ndv = int(properties.get(f"{BLOOM}ndv.column.{column}") or group_rows)
             fits = int(most * 8 * math.log(2) ** 2 / -math.log(fpp))
