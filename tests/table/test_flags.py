@@ -22,7 +22,8 @@ TEXTS = [
 def test_true_in_any_case_is_true_and_all_else_is_false(text: str, value: bool) -> None:
     assert flag({"a": text}, "a", not value) is value
     assert may_delete({"gc.enabled": text}) is value
-    assert chain_of({"location": "l", "properties": {"gc.enabled": text}}).registers is not value
+    body = {"format-version": 2, "location": "l", "properties": {"gc.enabled": text}}
+    assert chain_of(body).registers is not value
     assert audits_writes({"write.wap.enabled": text}) is value
     assert merging.settings({merging.ENABLED: text}).enabled is value
     log = {"metadata-log": [{"metadata-file": "m"}]}

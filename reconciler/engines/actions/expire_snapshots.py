@@ -18,17 +18,18 @@ from reconciler.engines.commit import reachable, statistics
 from reconciler.format import count, iec
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.table.retention import Retention, kept
+from reconciler.table.retention import Retention, kept, of_table
 
 
 class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
     def state(self, action: ExpireSnapshots, facts: Facts) -> ActionState:
-        """Judge on the live table, with the retention of a branch that was made since."""
+        """Judge on the live table, with what its properties and each branch ask for by now."""
         log = self.run.table.log()
         state = action.judge(replace(facts, metadata=replace(facts.metadata, log=log)))
         if state.validity is not Validity.PENDING:
             return state
-        retention = Retention(action.max_age_ms, action.least)
+        asked = Retention(action.max_age_ms, action.least)
+        retention = of_table(asked, facts.metadata.properties)
         young = set(action.snapshots) & kept(log, retention, int(time.time() * 1000))
         if young:
             why = f"{len(young)} of the snapshots are to be kept now"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.table.retention import Retention, kept
+from reconciler.table.retention import Retention, kept, of_table
 from reconciler.table.schema import PartitionSpec, Schema
 
 FOREVER_MS = 1 << 62
@@ -46,14 +46,16 @@ class ExpireSnapshots(Action):
         )
 
     def judge(self, facts: Facts) -> ActionState:
-        """Refs may change after the plan; ages only grow, so that they are not judged again."""
+        """Refs, and the number that the table's properties ask for, may change after the plan. Ages
+        are judged at the execution."""
         log = facts.metadata.log
         left = set(self.snapshots) & log.by_id.keys()
         if not left:
             return ActionState(Validity.DONE, why="the snapshots are gone")
         if facts.metadata.removes_nothing:
             return ActionState(Validity.LOST, why=f"the table has {facts.metadata.removes_nothing}")
-        needed = left & kept(log, Retention(0, self.least), FOREVER_MS)
+        least = of_table(Retention(0, self.least), facts.metadata.properties).least
+        needed = left & kept(log, Retention(0, least), FOREVER_MS)
         if needed:
             why = f"a branch or a tag needs {len(needed)} of the {len(left)} snapshots"
             return ActionState(Validity.LOST, why=why)
