@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import re
@@ -82,13 +83,29 @@ def _scratch_space() -> Path:
 
 def of_this_process(begin: str, within: Path) -> str:
     """Return how the names of this process's directories of a kind begin; remove those that killed
-    processes of this host left. begin: of the names of the kind; host and process follow."""
-    host = f"{begin}{socket.gethostname()}-"
-    for path in within.glob(f"{host}*"):
-        process = path.name.removeprefix(host).partition("-")[0]
+    processes left which could be seen from here. begin: of the names of the kind; a place and the
+    process follow."""
+    here = f"{begin}{_place()}-"
+    for path in within.glob(f"{here}*"):
+        process = path.name.removeprefix(here).partition("-")[0]
         if process.isdigit() and not _lives(int(process)):
             shutil.rmtree(path, ignore_errors=True)
-    return f"{host}{os.getpid()}-"
+    return f"{here}{os.getpid()}-"
+
+
+def _place() -> str:
+    """Return what only processes of this host's namespace of process ids have in common: another
+    container's live process has no id, or another's, in this one. It is short, because the path of
+    a socket is."""
+    return hashlib.sha256(f"{socket.gethostname()} {_namespace()}".encode()).hexdigest()[:12]
+
+
+def _namespace() -> int:
+    """Return the inode of this process's namespace of process ids; 0 on a system without them."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
 
 
 def _lives(process: int) -> bool:

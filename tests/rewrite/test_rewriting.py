@@ -434,6 +434,25 @@ def test_scratch_of_processes_that_are_gone_is_removed(
     assert [path.name for path in tmp_path.iterdir()] == ["layout-scratch-elsewhere-4999999-x"]
 
 
+@pytest.mark.parametrize("other", ["host", "namespace"])
+def test_scratch_of_a_process_that_cannot_be_seen_from_here_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """Containers may share a directory, and each counts its processes from 1."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    with storage.Scratch(None) as own:
+        gone = own.directory.with_name(own.directory.name.replace(f"-{os.getpid()}-", "-4999999-"))
+        gone.mkdir()
+        with monkeypatch.context() as elsewhere:
+            if other == "host":
+                elsewhere.setattr(storage.socket, "gethostname", lambda: "other")
+            else:
+                elsewhere.setattr(storage, "_namespace", lambda: 1)
+            begin = storage.of_this_process(storage.SCRATCH, tmp_path)
+        assert gone.exists() and own.directory.exists()
+        assert not own.directory.name.startswith(begin.rpartition("-")[0].rpartition("-")[0])
+
+
 def test_what_a_killed_session_left_is_removed_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
