@@ -65,21 +65,20 @@ def resolve(
     by_attempt: dict[str, list[Intent]] = {}
     for intent in intents:
         by_attempt.setdefault(intent.attempt_id, []).append(intent)
-    if by_attempt:
-        audit.drop(table, attempts=by_attempt)
     for attempt_id, members in sorted(by_attempt.items()):
         members.sort(key=lambda intent: intent.batch)
         gone = _sender_gone(members, lease, attempt_id, table.name)
         sent = [intent for intent in members if intent.batch > 0]
         if not gone:
             _fence_attempt(table, members[0], sent, on_event)
+        audit.drop(table, attempts=(attempt_id,))
         removed = size = 0
         failed: list[str] = []
         for intent in sent:
             outcomes = settle(catalog, table, intent, gone, on_event)
             failed += intent.commits if outcomes[0].state == FAILED else ()
             # Its commit to the branch may have arrived while this one waited.
-            audit.drop(table, attempts=by_attempt)
+            audit.drop(table, attempts=(attempt_id,))
             files, of_them = metadata_files.remove_of_commits(
                 table, intent.commits, intent.base_snapshot_id
             )

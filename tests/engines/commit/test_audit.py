@@ -44,17 +44,17 @@ def change(engine: EngineTable, made: list[Update]) -> None:
     engine.refresh()
 
 
-def waiting(engine: EngineTable) -> int:
+def waiting(engine: EngineTable, attempt: str = "p-1-a", branch: str = BRANCH) -> int:
     """Commit a batch that waits on the branch; return its snapshot."""
     base = engine.head()
     summary = {
-        AUDIT: "p-1-a/1", AUDIT_BRANCH: BRANCH, AUDIT_PLAN: "p-1", AUDIT_BASE: str(base),
+        AUDIT: f"{attempt}/1", AUDIT_BRANCH: branch, AUDIT_PLAN: "p-1", AUDIT_BASE: str(base),
         AUDIT_WAITS: "policy",
     }  # fmt: skip
-    wanted = replace(merged(engine.table), branch=BRANCH)
+    wanted = replace(merged(engine.table), branch=branch)
     assert engine.prepared(wanted).send(summary, None).kind is Kind.ACCEPTED
     engine.refresh()
-    return engine.refs()[BRANCH].snapshot_id
+    return engine.refs()[branch].snapshot_id
 
 
 def published_and_cut(table: Table, engine: EngineTable) -> int:
