@@ -51,7 +51,7 @@ def _in_store(system: Any, location: str, path: str) -> Iterator[Listed]:
         if not file.path.startswith(path):
             raise ValueError(f"a listing of {path} has {file.path}, which is not below it")
         below = file.path[len(path) :].lstrip("/")
-        changed = int((file.mtime_ns or 0) // 1_000_000)
+        changed = int(file.mtime_ns // 1_000_000) if file.mtime_ns else None
         yield Listed(f"{location}/{below}", int(file.size or 0), changed)
 
 

@@ -80,7 +80,7 @@ class Table(History):
     def has_file(self, path: str) -> bool:
         return bool(self.table.io.new_input(path).exists())
 
-    def listed(self, directory: str) -> dict[str, tuple[int, int]]:
+    def listed(self, directory: str) -> dict[str, tuple[int, int | None]]:
         """Return the bytes, and the time of writing in ms, by path of the files below a
         directory."""
         with contextlib.suppress(UnsupportedError):

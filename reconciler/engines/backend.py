@@ -190,9 +190,9 @@ class Storage(Protocol):
 
     def has_file(self, path: str) -> bool: ...
 
-    def listed(self, directory: str) -> dict[str, tuple[int, int]]:
-        """Return the bytes, and the time of writing in ms, by path of the files below a directory;
-        {} if there are none, or if the storage cannot list."""
+    def listed(self, directory: str) -> dict[str, tuple[int, int | None]]:
+        """Return the bytes, and the time of writing in ms (None where the storage does not say), by
+        path of the files below a directory; {} if there are none, or if the storage cannot list."""
         ...
 
     def end_uploads(self, prefix: str) -> None:

@@ -33,11 +33,14 @@ SUFFIXES = (".parquet", ".orc", ".avro", ".puffin", ".stats")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file in the storage. changed_ms: when it was written."""
+    """A file in the storage."""
 
     path: str
+    """Where it is."""
     size: int
-    changed_ms: int
+    """Its bytes."""
+    changed_ms: int | None
+    """When it was written, in epoch milliseconds; None where the storage does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class Candidates:
     def oldest(self) -> list[Listed]:
         """Return the files that are left, oldest first."""
         left = [file for known in self._by_name.values() for _, file in known]
-        return sorted(left, key=lambda file: (file.changed_ms, file.path))
+        return sorted(left, key=lambda file: (file.changed_ms or 0, file.path))
 
 
 def old_files(
@@ -164,6 +167,7 @@ def old_files(
             and below.startswith(tuple(f"{one}/" for one in DIRECTORIES))
             and below.startswith(asked.lstrip("/"))
             and below.endswith(SUFFIXES)
+            and file.changed_ms is not None  # it may have been written right now
             and file.changed_ms <= now_ms - _age_ms(below, search)
             and not key.startswith(busy)
         ):

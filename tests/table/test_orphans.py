@@ -20,7 +20,7 @@ OPEN = f"{ROOT}/data/layout-p-00000000000000000000-1-9"
 
 
 def _found(path: str, hours: float, search: Search = Search(48 * HOUR)) -> bool:
-    listed = [Listed(path, 10, NOW - int(hours * HOUR))]
+    listed = [Listed(path, 10, NOW - int(hours * HOUR)), Listed(f"{path}.orc", 10, None)]
     left = Candidates(old_files(listed, ROOT, search, NOW, [OPEN]), ROOT)
     left.strike(["s3a://lake/wh/db/t/data/live.parquet"])
     return bool(left.oldest())

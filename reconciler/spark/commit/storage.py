@@ -35,7 +35,7 @@ class JavaStorage:
     def has_file(self, path: str) -> bool:
         return bool(self.java.io().newInputFile(path).exists())
 
-    def listed(self, directory: str) -> dict[str, tuple[int, int]]:
+    def listed(self, directory: str) -> dict[str, tuple[int, int | None]]:
         io = self.java.io()
         if not iceberg.is_a(self.spark, io, PREFIX_OPERATIONS):
             return {}
@@ -46,7 +46,8 @@ class JavaStorage:
             files = {}
             while found.hasNext():
                 file = found.next()
-                files[str(file.location())] = int(file.size()), int(file.createdAtMillis())
+                changed = int(file.createdAtMillis()) or None
+                files[str(file.location())] = int(file.size()), changed
         except Exception as error:
             if _missing(error):
                 return {}
@@ -88,7 +89,7 @@ class JavaStorage:
         return {row.file_path.partition(marker)[2] for row in rows.collect()}
 
 
-def _listed_locally(prefix: str) -> dict[str, tuple[int, int]]:
+def _listed_locally(prefix: str) -> dict[str, tuple[int, int | None]]:
     """Return the same of the local file system, where Hadoop starts a process for each file to read
     its permissions. Python runs beside the JVM."""
     return {
