@@ -43,7 +43,18 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
         return self.run.table.frozen()
 
     def after(self, action: ExpireSnapshots, before: Any, detail: str) -> str:
-        """Delete what only the expired snapshots needed, by the table's present metadata."""
+        """Delete what only the expired snapshots needed. The snapshots are gone, whatever fails
+        here: files that stay are found by a search for orphans."""
+        errors = self.run.table.errors
+        try:
+            return self._cleaned(before, detail)
+        except Exception as error:
+            if errors.lost(error):
+                raise
+            return f"{detail}; files stay: {errors.message(error)}"
+
+    def _cleaned(self, before: Any, detail: str) -> str:
+        """Delete the files by the table's present metadata; return the detail for the ledger."""
         run = self.run
         run.require_lease()
         run.table.refresh()

@@ -31,7 +31,8 @@ class OneByOneExecutor(Executor[SomeAction], ABC):
         """Carry out an action that is pending, and record it."""
 
     def may_begin(self) -> bool:
-        """Whether another pending action may begin."""
+        """Whether another pending action may begin. Raises BlockedError if the lease was lost."""
+        self.run.require_lease()
         return True
 
     def state(self, action: SomeAction, facts: Facts) -> ActionState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 
@@ -54,7 +55,8 @@ def apply(
         detail = _detail(wanted.before, wanted.after)
         answer = wanted.send()
         if answer.kind is Kind.ACCEPTED:
-            table.refresh()
+            with contextlib.suppress(Exception):  # it is done, and is to be recorded
+                table.refresh()
             return ActionState(Validity.PENDING), detail
         if _is_final(table, answer):
             table.refresh()
