@@ -1,4 +1,4 @@
-"""What test servers of GitHub's API share: a token, and answers in JSON."""
+"""What test servers of GitHub's and GitLab's APIs share: a token, and answers in JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ class GitHubHandler(BaseHTTPRequestHandler):
     """Answers 401 to requests without the token."""
 
     def answer(self, status: int, content: Any) -> None:
-        if self.headers["Authorization"] != f"Bearer {TOKEN}":
+        given = self.headers["Authorization"], self.headers["PRIVATE-TOKEN"]
+        if given not in ((f"Bearer {TOKEN}", None), (None, TOKEN)):
             status, content = 401, {}
         raw = json.dumps(content).encode()
         self.send_response(status)

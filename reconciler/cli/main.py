@@ -41,6 +41,7 @@ VERBS = (
     "apply",
     "undo",
     "approve",
+    "review",
     "suspend",
     "cancel",
     "demo",

@@ -23,6 +23,8 @@ from tests.said import Said
 
 RECIPE = Path(__file__).parents[2] / "docs" / "operations" / "ci"
 MARKER = "<!-- layoutctl:plan"
+OF_OURS = "steps.head.outputs.repository == github.repository"
+"""The condition of a step that a pull request from a fork must not reach."""
 
 needs_tools = pytest.mark.skipif(
     not (shutil.which("curl") and shutil.which("jq")), reason="the recipe needs curl and jq"
@@ -30,7 +32,11 @@ needs_tools = pytest.mark.skipif(
 
 
 class GitHub:
-    """Comments of one pull request, over HTTP, 100 a page; `failing`: answers 500 to writes."""
+    """Comments of one pull request, over HTTP, 100 a page; `failing`: answers 500 to writes. place,
+    one: paths of all comments, and of one."""
+
+    place = "/repos/data/layouts/issues/7/comments"
+    one = "/repos/data/layouts/issues/comments"
 
     def __init__(self) -> None:
         self.comments: list[dict[str, Any]] = []
@@ -44,6 +50,15 @@ class GitHub:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
+    def environment(self) -> dict[str, str]:
+        """What the script needs to find this server."""
+        return {
+            "GITHUB_API_URL": self.url,
+            "GITHUB_TOKEN": TOKEN,
+            "GITHUB_REPOSITORY": "data/layouts",
+            "PULL_REQUEST": "7",
+        }
+
     def say(self, body: str) -> None:
         self.comments.append({"id": 1000 + len(self.comments), "body": body})
 
@@ -52,21 +67,37 @@ class GitHub:
         self._server.server_close()
 
 
+class GitLab(GitHub):
+    """Notes of a merge request."""
+
+    place = one = "/projects/5/merge_requests/7/notes"
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "CI_API_V4_URL": self.url,
+            "GITLAB_TOKEN": TOKEN,
+            "CI_PROJECT_ID": "5",
+            "CI_MERGE_REQUEST_IID": "7",
+        }
+
+
 def _handler(github: GitHub) -> type[BaseHTTPRequestHandler]:
     class Handler(GitHubHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             page = int(parse_qs(parts.query)["page"][0])
-            assert parts.path == "/repos/data/layouts/issues/7/comments"
+            assert parts.path == github.place
             self.answer(200, github.comments[(page - 1) * 100 : page * 100])
 
         def do_POST(self) -> None:
             self._write(self._body(), None)
 
         def do_PATCH(self) -> None:
-            found = re.fullmatch(r"/repos/data/layouts/issues/comments/(\d+)", self.path)
+            found = re.fullmatch(rf"{github.one}/(\d+)", self.path)
             assert found
             self._write(self._body(), int(found[1]))
+
+        do_PUT = do_PATCH
 
         def _body(self) -> str:
             raw = self.rfile.read(int(self.headers["Content-Length"]))
@@ -87,22 +118,15 @@ def _handler(github: GitHub) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-@pytest.fixture
-def github() -> Iterator[GitHub]:
-    server = GitHub()
+@pytest.fixture(params=[GitHub, GitLab])
+def github(request: pytest.FixtureRequest) -> Iterator[GitHub]:
+    server: GitHub = request.param()
     yield server
     server.stop()
 
 
 def comment(github: GitHub, file: Path) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "GITHUB_API_URL": github.url,
-        "GITHUB_TOKEN": TOKEN,
-        "GITHUB_REPOSITORY": "data/layouts",
-        "PULL_REQUEST": "7",
-        "NO_PROXY": "127.0.0.1",
-    }
+    environment = {**os.environ, **github.environment(), "NO_PROXY": "127.0.0.1"}
     return subprocess.run(
         ["sh", str(RECIPE / "comment.sh"), str(file)],
         env=environment, capture_output=True, text=True, timeout=120, check=False,
@@ -249,7 +273,8 @@ def test_a_wrong_document_fails_the_step_before_anything_is_planned(tmp_path: Pa
 def test_the_workflow_runs_the_scripts_and_guards_the_credential() -> None:
     workflow = yaml.safe_load((RECIPE / "github-actions.yaml").read_text())
     nightly = yaml.safe_load((RECIPE / "github-recommend.yaml").read_text())
-    steps = [step for each in (workflow, nightly) for job in each["jobs"].values()
+    approving = yaml.safe_load((RECIPE / "github-approve.yaml").read_text())
+    steps = [step for each in (workflow, nightly, approving) for job in each["jobs"].values()
              for step in job["steps"]]  # fmt: skip
     scripts = {
         found for step in steps for found in re.findall(r"ci/(\S+\.sh)", step.get("run", ""))
@@ -258,5 +283,8 @@ def test_the_workflow_runs_the_scripts_and_guards_the_credential() -> None:
     for job in workflow["jobs"].values():
         if "secrets." in json.dumps(job):
             assert "head.repo.full_name == github.repository" in job["if"]
+    for step in approving["jobs"]["approve"]["steps"]:
+        if "secrets." in json.dumps(step) or "head" in str(step.get("with", {}).get("path")):
+            assert step["if"] == OF_OURS
     assert workflow["permissions"] == {"contents": "read"}
     assert "pull_request" not in nightly[True]  # YAML reads the key `on` as true

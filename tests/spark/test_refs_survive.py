@@ -182,7 +182,7 @@ FLOWS: dict[str, tuple[Flow, set[str]]] = {
     "packed": (_packed, {"add-snapshot"}),
     "approved": (_approved, {"add-snapshot", "set-snapshot-ref", "remove-snapshot-ref"}),
     "discarded": (_discarded, {"remove-snapshot-ref", "remove-snapshots"}),
-    "rolled back": (_rolled_back, {"add-snapshot", "set-snapshot-ref"}),
+    "rolled back": (_rolled_back, {"set-snapshot-ref"}),
     "published by hand": (_published_by_hand, {"remove-snapshot-ref"}),
 }  # fmt: skip
 """The work, and the updates that its requests must contain."""

@@ -2,7 +2,7 @@
 # plan.sh DIRECTORY OUT [BASE]: check the documents below DIRECTORY, plan them, and write OUT/plan.md,
 # the text for reviewers. BASE is the same directory before the change: its plans are only compared,
 # never stored. With PUBLISH=yes each plan of DIRECTORY is also stored under its digest, so that the
-# plan that is approved by its id is the one that runs.
+# plan that is approved by its id is the one that runs; OUT/plans.json has them for approve.sh.
 #
 # Exits with layoutctl's codes: 1 if a document is invalid, 5 if a catalog does not answer.
 set -eu
@@ -25,3 +25,5 @@ if [ -n "$base" ]; then
   set -- "$@" --base "$out/base.json"
 fi
 layoutctl plan "$@" >"$out/plan.md"
+# The plans that were published stand, so that these are the same ones.
+[ "${PUBLISH:-no}" != yes ] || layoutctl plan -f "$layouts" -o json >"$out/plans.json"

@@ -1,0 +1,160 @@
+"""Which plans people approved by a review or a comment on the pull request that plans them. Pure.
+
+A comment counts if it is a person's, was not edited, came after the plans were shown and names one
+of them. A review counts if it approves the very commit that was planned. Whether the person has the
+right is asked from the server, here only of those whose words would count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+COMMAND = re.compile(r"^/layoutctl\s+approve\s+(\S+)\s*$", re.MULTILINE)
+"""A line of a comment that approves a plan."""
+MARKER = "<!-- layoutctl:plan"
+"""Beginning of the comment that shows the plans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A comment on a pull request."""
+
+    user: str
+    """Name of its author, as the server spells it."""
+    person: bool
+    """Whether the author is a person, and not a program."""
+    text: str
+    """The text as it is now."""
+    created: datetime
+    """When it was written."""
+    updated: datetime
+    """When it was changed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The last review of a person that approves, or takes an approval back."""
+
+    user: str
+    """Name of the reviewer."""
+    person: bool
+    """Whether the reviewer is a person, and not a program."""
+    approves: bool
+    """Whether it approves."""
+    commit: str
+    """The commit that was reviewed, "" if the server does not say."""
+    at: datetime
+    """When it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discussion:
+    """A pull request as the server has it."""
+
+    head: str
+    """The commit that it would merge."""
+    open: bool
+    """Whether it is open or merged, and not closed otherwise."""
+    remarks: tuple[Remark, ...]
+    """Its comments, in any order."""
+    reviews: tuple[Review, ...]
+    """The last review of each person, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why words that were meant to approve do not. plan: what they name, "" for a review."""
+
+    user: str
+    plan: str
+    why: str
+
+
+EDITED = "the comment was edited"
+TOO_EARLY = "it is older than the comment that shows the plans"
+OTHER_PLAN = "this is no plan of the pull request's head"
+OTHER_COMMIT = "another commit was reviewed"
+NO_PERSON = "it is not from a person"
+NO_RIGHT = "the person may not write to the repository"
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """by: who approved each plan, by its id. refused: what does not count."""
+
+    by: Mapping[str, str]
+    refused: tuple[Refused, ...]
+
+
+def approvals(
+    found: Discussion, plans: Collection[str], own: str, may: Callable[[str], bool]
+) -> Approved:
+    """Return the plans that people approved.
+
+    plans: ids of the plans of the head. own: the name under which the plans are shown; a comment of
+    somebody else does not show them. may: whether a person may write to the repository.
+    """
+    shown = _shown_since(found.remarks, plans, own)
+    by: dict[str, str] = {}
+    refused: list[Refused] = []
+    known: dict[str, bool] = {}
+    for user, named, why in _words(found, shown):
+        wrong = why
+        if not wrong and user not in known:
+            known[user] = may(user)
+        if not wrong and not known[user]:
+            wrong = NO_RIGHT
+        if not wrong and named and named not in plans:
+            wrong = OTHER_PLAN
+        if wrong:
+            refused.append(Refused(user, named, wrong))
+            continue
+        for plan in [named] if named else sorted(plans):
+            by.setdefault(plan, user)
+    return Approved(by, tuple(refused))
+
+
+def _shown_since(remarks: Iterable[Remark], plans: Collection[str], own: str) -> datetime | None:
+    """Return when the plans were shown as they are; None if they are not."""
+    times = [
+        one.updated
+        for one in remarks
+        if one.user == own and one.text.startswith(MARKER) and all(p in one.text for p in plans)
+    ]
+    return max(times, default=None)
+
+
+def _words(found: Discussion, shown: datetime | None) -> list[tuple[str, str, str]]:
+    """Return (user, named plan, why it does not count) of each approval in words, oldest first: ""
+    for a review, which names no plan, and for what may count."""
+    words = [
+        (one.created, one.user, plan, _wrong_remark(one, shown))
+        for one in found.remarks
+        for plan in COMMAND.findall(one.text)
+        if not one.text.startswith(MARKER)
+    ]
+    words += [
+        (one.at, one.user, "", _wrong_review(one, found.head, shown))
+        for one in found.reviews
+        if one.approves
+    ]
+    return [word[1:] for word in sorted(words)]
+
+
+def _wrong_remark(one: Remark, shown: datetime | None) -> str:
+    if not one.person:
+        return NO_PERSON
+    if one.updated != one.created:
+        return EDITED
+    return TOO_EARLY if shown is None or one.created <= shown else ""
+
+
+def _wrong_review(one: Review, head: str, shown: datetime | None) -> str:
+    if not one.person:
+        return NO_PERSON
+    if one.commit and one.commit != head:
+        return OTHER_COMMIT
+    return TOO_EARLY if shown is None or one.at <= shown else ""
