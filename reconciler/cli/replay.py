@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reconciler.api.load import Documents
     from reconciler.loop.replaying import Rival
     from reconciler.loop.step import Step
-    from reconciler.replay.result import Prices, Replayed
+    from reconciler.replay.result import Replayed
 
 NONE, MINE = "none", "its policy"
 
@@ -52,16 +52,6 @@ def register(app: typer.Typer) -> None:
         every: Annotated[
             str, typer.Option("--every", metavar="DURATION", help="Time between two decisions.")
         ] = "24h",
-        price_read: Annotated[
-            float | None,
-            typer.Option("--price-read", metavar="MONEY", min=0.0, help="Of a TiB that is read."),
-        ] = None,
-        price_rewrite: Annotated[
-            float | None,
-            typer.Option(
-                "--price-rewrite", metavar="MONEY", min=0.0, help="Of a TiB that is rewritten."
-            ),
-        ] = None,
         plot: Annotated[
             Path | None,
             typer.Option("--plot", metavar="FILE.svg", help="Draw the costs as they add up."),
@@ -98,8 +88,7 @@ def register(app: typer.Typer) -> None:
         progress("", quiet=quiet)
         from reconciler.render.replay_text import document, render
 
-        prices = _prices(price_read, price_rewrite)
-
+        prices = step.target.catalog.prices
         if plot is not None:
             _draw(plot, found)
         if output in (Output.JSON, Output.YAML):
@@ -124,13 +113,6 @@ def _require_place(plot: Path) -> None:
             "--plot needs matplotlib, which is not installed",
             do="pip install 'table-layout-reconciler[report]'",
         )
-
-
-def _prices(read: float | None, rewrite: float | None) -> Prices | None:
-    """Return the prices; None if neither is given."""
-    from reconciler.replay.result import Prices
-
-    return None if read is None and rewrite is None else Prices(read or 0.0, rewrite or 0.0)
 
 
 def _draw(path: Path, found: Replayed) -> None:

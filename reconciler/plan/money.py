@@ -55,6 +55,12 @@ def reading(size: float, openings: float = 0.0) -> Usage:
     return Usage(size, openings, READ_CPU_PER_BYTE * size)
 
 
+def rewriting(size: float, rho: float) -> Usage:
+    """Return what rewriting `size` bytes uses, where only that is known of the work: each byte is
+    read, and takes the CPU time of reading rho bytes. Requests are not counted."""
+    return Usage(size, 0.0, rho * READ_CPU_PER_BYTE * size)
+
+
 def storing(size: float) -> Usage:
     """Return what keeping `size` bytes for a month uses."""
     return Usage(stored_byte_days=size * MONTH_DAYS)

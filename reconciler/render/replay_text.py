@@ -8,10 +8,12 @@ import numpy as np
 
 from reconciler.api.version import API_VERSION
 from reconciler.format import duration, iec, plural, utc
+from reconciler.plan.money import cost_of, money_text, reading, rewriting
 from reconciler.render.terminal import tabulate, wrapped
 
 if TYPE_CHECKING:
-    from reconciler.replay.result import Prices, Replayed, Result
+    from reconciler.api.prices import Prices
+    from reconciler.replay.result import Replayed, Result
 
 EARLY_BATCHES = 3
 """Batches before which a ratio of costs so far says little: the first decision has no past."""
@@ -23,7 +25,8 @@ def render(found: Replayed, width: int, prices: Prices | None = None) -> str:
             "REWRITES"]  # fmt: skip
     rows = [head, *(_row(result) for result in found.results)]
     if prices is not None:
-        money = [f"{_money(prices, result):,.2f}" for result in found.results]
+        sums = [sum(_money(prices, one, found.open_bytes)) for one in found.results]
+        money = [money_text(amount, prices.currency) for amount in sums]
         rows = [[*row, text] for row, text in zip(rows, ["MONEY", *money], strict=True)]
     batches, asked = len(found.ends_ms), sum(found.queries)
     every = (found.ends_ms[-1] - found.since_ms) / max(batches, 1) / 1000
@@ -41,10 +44,7 @@ def render(found: Replayed, width: int, prices: Prices | None = None) -> str:
         "soon as budgets allow, without waiting for an approval. The table was not changed."
     )
     if prices is not None:
-        legend += (
-            f" MONEY: {prices.read_tib:g} for each TiB of READ, {prices.rewritten_tib:g} for each "
-            "TiB of REWRITTEN."
-        )
+        legend += " MONEY: of reading, opening and rewriting, by the prices of the catalog."
     lines = [
         *wrapped(title, width),
         "",
@@ -76,9 +76,16 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def _money(prices: Prices, result: Result) -> float:
+def _money(prices: Prices, result: Result, open_bytes: int) -> tuple[float, float]:
+    """Return what reading and rewriting cost. Of the cost of reading, what is no byte read is
+    openings of files."""
     run = result.replay
-    return prices.of(float(run.read_bytes.sum()), float(run.rewritten_bytes.sum()))
+    size = float(run.read_bytes.sum())
+    opened = (float(run.read.sum()) - size) / open_bytes if open_bytes else 0.0
+    return (
+        cost_of(prices, reading(size, opened)),
+        cost_of(prices, rewriting(float(run.rewritten_bytes.sum()), result.rho)),
+    )
 
 
 def document(found: Replayed, prices: Prices | None = None) -> dict[str, Any]:
@@ -86,9 +93,13 @@ def document(found: Replayed, prices: Prices | None = None) -> dict[str, Any]:
     if there are prices."""
     body = _document(found)
     if prices is not None:
-        body["prices"] = {"tibRead": prices.read_tib, "tibRewritten": prices.rewritten_tib}
         for one, result in zip(body["policies"], found.results, strict=True):
-            one["money"] = round(_money(prices, result), 4)
+            read, rewritten = _money(prices, result, found.open_bytes)
+            one["money"] = {
+                "currency": prices.currency,
+                "reading": round(read, 6),
+                "rewriting": round(rewritten, 6),
+            }
     return body
 
 

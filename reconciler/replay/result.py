@@ -7,21 +7,6 @@ from dataclasses import dataclass
 from reconciler.replay.observed import ObservedTable
 from reconciler.replay.run import Replay
 
-TIB = 1 << 40
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What bytes cost, in the user's currency; a price is 0 where none was given."""
-
-    read_tib: float = 0.0
-    """Of reading a TiB."""
-    rewritten_tib: float = 0.0
-    """Of rewriting a TiB of input."""
-
-    def of(self, read_bytes: float, rewritten_bytes: float) -> float:
-        return (self.read_tib * read_bytes + self.rewritten_tib * rewritten_bytes) / TIB
-
 
 @dataclass(frozen=True, slots=True)
 class Result:

@@ -182,10 +182,29 @@ def test_other_policies_cost_money_and_a_policy_for_other_tables_is_named(
 ) -> None:
     text = (warehouse / "mine.yaml").read_text().replace('"shop.*"', '"other.*"')
     (warehouse / "other.yaml").write_text(text)
+    uris = yaml.safe_load((warehouse / ".pyiceberg.yaml").read_text())["catalog"]["rec"]
+    (warehouse / "priced.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "layout.lakehouse.dev/v1alpha1",
+                "kind": "IcebergCatalog",
+                "metadata": {"name": "rec"},
+                "spec": {
+                    "type": "sql",
+                    "catalogName": "rec",
+                    "properties": {name: uris[name] for name in ("uri", "warehouse")},
+                    "prices": {
+                        "currency": "EUR", "tibRead": "5000000", "cpuHour": "3600",
+                        "requests1000": "7000",
+                    },
+                },
+            }
+        )
+    )  # fmt: skip
     names = ["sort-weekly", "depth-driven", "free-before", "free-after"]
     code, out, said = cli(
         "replay", "rec.shop.sales", "-f", "mine.yaml", "--policy", "other.yaml", "-o", "json",
-        "--price-read", "5", "--price-rewrite", "20",
+        "-f", "priced.yaml",
         *(part for name in names for part in ("--baseline", name)),
     )  # fmt: skip
     assert code == 0, said
@@ -194,13 +213,18 @@ def test_other_policies_cost_money_and_a_policy_for_other_tables_is_named(
     policies = {one["name"]: one for one in found["policies"]}
     assert list(policies)[2:] == ["other.yaml", *names]
     for one in policies.values():
-        tib = (5 * one["readBytes"] + 20 * one["rewrittenBytes"]) / 2**40
-        assert one["money"] == pytest.approx(tib, abs=1e-4)
+        money, opened = one["money"], one["readCostBytes"] - one["readBytes"]
+        read = one["readBytes"] * (5e6 / 2**40 + 4.75e-8) + 7 * opened / found["openBytes"]
+        written = one["rewrittenBytes"] * (5e6 / 2**40 + one["rho"] * 4.75e-8)
+        assert (money["currency"], money["reading"]) == ("EUR", pytest.approx(read, rel=1e-3))
+        assert money["rewriting"] == pytest.approx(written, rel=1e-3, abs=1e-6)
     assert policies["free-before"]["ratio"] <= policies["free-after"]["ratio"] < 1.0
     assert policies["free-before"]["rewrittenBytes"] == 0
     assert policies["sort-weekly"]["rewrites"] == 1
-    code, out, said = cli("replay", "rec.shop.sales", "-f", "mine.yaml", "--price-read", "5")
+    code, out, said = cli("replay", "rec.shop.sales", "-f", "mine.yaml", "-f", "priced.yaml")
     assert code == 0 and "MONEY" in out and "other.yaml" not in said
+    code, out, said = cli("replay", "rec.shop.sales", "-f", "mine.yaml")
+    assert code == 0 and "MONEY" not in out
 
 
 def test_a_policy_refers_to_the_catalog_by_the_name_of_its_document(
