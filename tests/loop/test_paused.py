@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.choices import EngineType
+from reconciler.cli.status import since
 from reconciler.errors import PausedError
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import BLOCKED, run_step
@@ -42,6 +43,7 @@ def test_a_paused_table_is_left_alone_until_the_property_is_gone(
     held = run_step(step, actor, EVERYTHING, quiet, never)
     assert (held.state.state, held.state.reason) == (BLOCKED, "Paused")
     assert "restore-until-friday" in held.state.message and held.before.pending
+    assert since(held.before, held.state) is None
     assert table.refresh().metadata.current_snapshot_id == head
     set_property(table, "layout.paused", None)
     assert run_step(step, actor, EVERYTHING, quiet, never).result is not None
