@@ -372,6 +372,8 @@ def _refs_taken(one: Kept, was: Body, now: Body) -> Iterator[str]:
             continue  # the protocol has no requirement that a ref of any name does not exist
         if name == WAITS.branch and snapshot == planned.get(name):
             continue  # our own, as it was
+        if name == MAIN and snapshot == planned.get(MAIN) and left.get(MAIN) in _rolled_to(one):
+            continue  # main was as the rollback requires it; rows are compared as always
         if name not in left:
             yield f"{name} was removed"
         elif left[name] != snapshot:
@@ -384,6 +386,13 @@ def _refs_taken(one: Kept, was: Body, now: Body) -> Iterator[str]:
             yield f"the snapshot of {name} is gone"
     for name in set(left) - set(refs_of(was)) - {WAITS.branch, MAIN}:
         yield f"{name} appeared"
+
+
+def _rolled_to(one: Kept) -> set[int]:
+    """The snapshots that the request sets main to and does not add."""
+    added = {update["snapshot"]["snapshot-id"] for update in one.of("add-snapshot")}
+    refs = [update for update in one.of("set-snapshot-ref") if update["ref-name"] == MAIN]
+    return {update["snapshot-id"] for update in refs} - added
 
 
 NAMED = {
