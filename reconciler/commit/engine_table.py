@@ -140,12 +140,13 @@ class EngineTable(Table):
         path = str(self.state.snapshots[head]["manifest-list"])
         return compared.live_entries(self.table.io, path)
 
-    def frozen(self) -> reachable.Reached:
-        return reachable.reached(self.table)
+    def frozen(self, expiring: Collection[int]) -> reachable.Reached:
+        return reachable.reached(self.table, expiring)
 
     def unneeded(self, before: Any) -> dict[str, int]:
         kept, roots = cast(reachable.Reached, before), locations.roots(self)
-        return reachable.unneeded(self.table, kept, reachable.reached(self.table), roots)
+        now = reachable.reached(self.table, known=kept)
+        return reachable.unneeded(self.table, kept, now, roots)
 
     def mentioned(self, paths: Collection[str]) -> list[str]:
         return reachable.mentioned(self.table, paths)

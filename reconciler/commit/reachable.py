@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.catalog.listing import Resolver
 from reconciler.commit import fields
@@ -23,23 +23,34 @@ class Reached:
     """Manifests by path."""
     statistics: Mapping[str, int]
     """Bytes of statistics files by path."""
+    held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Paths of the manifests that each manifest list names."""
 
 
-def reached(table: LiveTable) -> Reached:
-    """Return what the table refers to, as last refreshed. No manifest is read."""
-    snapshots = table.state.snapshots
-    found = {
-        str(one[fields.M_PATH]): one
-        for snapshot_id in snapshots
-        for one in table.manifests(snapshot_id)
-    }
+def reached(
+    table: LiveTable, expiring: Collection[int] = (), known: Reached | None = None
+) -> Reached:
+    """Return what the table refers to, as last refreshed. No manifest is read.
+
+    expiring: snapshots whose manifest lists may be missing: another engine's expiry may have been
+    interrupted; fewer files are found to be unneeded then. known: what the table referred to
+    before, whose manifest lists are not read again: such a file never changes.
+    """
+    lists = {number: str(one["manifest-list"]) for number, one in table.state.snapshots.items()}
+    needed = {path for number, path in lists.items() if number not in expiring}
+    held = {} if known is None else {p: known.held[p] for p in lists.values() if p in known.held}
+    found = {path: known.manifests[path] for own in held.values() for path in own} if known else {}
+    new = [path for path in dict.fromkeys(lists.values()) if path not in held]
+    for path, own in zip(new, table.lists(new, set(new) - needed), strict=True):
+        if own is not None:
+            found.update((str(one[fields.M_PATH]), one) for one in own)
+            held[path] = tuple(str(one[fields.M_PATH]) for one in own)
     statistics = {
         str(one["statistics-path"]): int(one.get("file-size-in-bytes", -1))
         for kind in ("statistics", "partition-statistics")
         for one in table.state.metadata.get(kind) or ()
     }
-    lists = frozenset(str(one["manifest-list"]) for one in snapshots.values())
-    return Reached(lists, found, statistics)
+    return Reached(frozenset(held), found, statistics, held)
 
 
 def mentioned(table: LiveTable, paths: Collection[str]) -> list[str]:

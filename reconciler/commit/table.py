@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from reconciler.catalog.network import carried
 from reconciler.commit import fields, manifest
 from reconciler.commit.manifest import Entry, ManifestFile
 from reconciler.commit.metadata import MAIN, refs_of, snapshots_of
-from reconciler.errors import TableNotFoundError
+from reconciler.errors import FileMissingError, TableNotFoundError
 from reconciler.table.observation import quoted_name
 
 if TYPE_CHECKING:
@@ -150,7 +150,28 @@ class LiveTable:
         """Return the manifests of a snapshot, [] for None."""
         if snapshot_id is None:
             return []
-        path = str(self.state.snapshots[snapshot_id]["manifest-list"])
+        return self._list(str(self.state.snapshots[snapshot_id]["manifest-list"]))
+
+    def lists(
+        self, paths: Sequence[str], may_miss: Collection[str] = ()
+    ) -> Iterator[list[ManifestFile] | None]:
+        """Yield the manifests of each manifest list; None for one that may be missing and is."""
+
+        def read(path: str) -> list[ManifestFile] | None:
+            try:
+                return self._list(path)
+            except FileMissingError:
+                if path not in may_miss:
+                    raise
+                return None
+
+        if len(paths) <= _FEW:
+            yield from map(read, paths)
+            return
+        with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
+            yield from pool.map(carried(read), paths)
+
+    def _list(self, path: str) -> list[ManifestFile]:
         with translate_io(f'the manifest list "{path}"', CORRUPT_LIST):
             return manifest.read_list(self._bytes(path, f'the manifest list "{path}"'), path)
 

@@ -107,8 +107,9 @@ class Manifests(Protocol):
         depend on their order."""
         ...
 
-    def frozen(self) -> Any:
-        """Return the table as it is now, which no commit changes, for `unneeded`."""
+    def frozen(self, expiring: Collection[int]) -> Any:
+        """Return the table as it is now, which no commit changes, for `unneeded`. expiring: ids of
+        snapshots of which files may be missing already."""
         ...
 
     def unneeded(self, before: Any) -> dict[str, int]:

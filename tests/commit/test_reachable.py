@@ -12,6 +12,7 @@ from reconciler.commit.request import Accepted, Request, requirements, send
 from reconciler.commit.sending import commit
 from reconciler.commit.snapshot import Names
 from reconciler.commit.table import LiveTable
+from reconciler.errors import FileMissingError
 from tests.commit.test_requests import Table, merged
 
 ROOTS = ("file:///nowhere",)
@@ -67,6 +68,40 @@ def test_a_branch_keeps_what_it_has(table: Table) -> None:
     expire(live, *[one for one in live.state.snapshots if one not in (last, live.state.head())])
     assert not old & unneeded(live, before, reached(live), ROOTS).keys()
     assert table.rows() == [0, 1, 2]
+
+
+def test_a_missing_manifest_list_of_what_expires_keeps_nothing_from_expiring(table: Table) -> None:
+    live = table.live()
+    assert isinstance(commit(live, merged(live), Names()).answer, Accepted)
+    live.refresh()
+    first, second, third, head = live.state.snapshots
+    Path(live.state.snapshots[second]["manifest-list"].removeprefix("file://")).unlink()
+    for expiring in ((), (first, third)):
+        with pytest.raises(FileMissingError):
+            reached(live, expiring)
+    before = reached(live, (first, second, third))
+    expire(live, first, second, third)
+    gone = unneeded(live, before, reached(live, known=before), ROOTS)
+    assert live.state.snapshots.keys() == {head} and gone
+    for path in gone:
+        Path(path.removeprefix("file://")).unlink()
+    assert table.rows() == [0, 1, 2]
+
+
+def test_a_manifest_list_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    live, read = table.live(), []
+    real = live._list
+    monkeypatch.setattr(live, "_list", lambda path: read.append(path) or real(path))
+    for n in range(3, 6):
+        table.append(n)
+    live.refresh()
+    before = reached(live)
+    assert sorted(read) == sorted(before.lists) and len(read) == 6
+    expire(live, next(iter(live.state.snapshots)))
+    table.append(6)
+    live.refresh()
+    after = reached(live, known=before)
+    assert len(read) == 7 and after == reached(live)
 
 
 def test_nothing_goes_where_nothing_expired(table: Table) -> None:

@@ -40,7 +40,7 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
         statistics.keep(
             self.run.table, action.snapshots, lambda text: self.run.say("statistics", text)
         )
-        return self.run.table.frozen()
+        return self.run.table.frozen(action.snapshots)
 
     def after(self, action: ExpireSnapshots, before: Any, detail: str) -> str:
         """Delete what only the expired snapshots needed. The snapshots are gone, whatever fails

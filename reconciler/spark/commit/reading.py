@@ -130,8 +130,8 @@ class JavaManifests:
         rows = listed.select("partition_spec_id").distinct().collect()
         return frozenset(int(row.partition_spec_id) for row in rows)
 
-    def frozen(self) -> Any:
-        """Return an org.apache.iceberg.Table, which no commit changes."""
+    def frozen(self, expiring: Collection[int] = ()) -> Any:
+        """Return an org.apache.iceberg.Table, which no commit changes. Nothing is read yet."""
         return stage.overridden(self.spark, self.java, {})
 
     def unneeded(self, before: Any) -> dict[str, int]:
