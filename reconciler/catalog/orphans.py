@@ -6,7 +6,7 @@ manifest of every snapshot is read, most of them from the cache.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,15 +61,16 @@ def find_orphans(
     catalog = connect(config, timeout)
     table = load_table(catalog, config, identifier, timeout)
     location, uuid = str(table.metadata.location), table.metadata.table_uuid
-    listed = list(files_below(table.io, location))
+    metadata: list[str] = []
+    listed = _noting(metadata, files_below(table.io, location))
+    old = old_files(listed, location, search, now_ms, under_way)
     table = load_table(catalog, config, identifier, timeout)
     if table.metadata.table_uuid != uuid or str(table.metadata.location) != location:
         return Orphans(refused="the table was created again, or moved, during the search")
-    old = old_files(listed, location, search, now_ms, under_way)
     left = Candidates(old, location)
     Resolver().strike(left, _referenced(table, cache_dir))
     sharers = Sharers(config, catalog, identifier, table.io, cache_dir, timeout, _KNOWN)
-    asked, refused = _ask(sharers, left, _roots(table), listed, table)
+    asked, refused = _ask(sharers, left, _roots(table), metadata, table)
     if refused:
         return Orphans(refused=refused)
     files = left.oldest()
@@ -104,30 +105,40 @@ def unclaimed(
         table = None
     own = table is not None and str(table.metadata.table_uuid) == table_uuid
     io = data_file_io(config, None, timeout) if table is None else table.io
-    listed = [file for root in _outermost(roots) for file in files_below(io, root)]
+    below = (file for root in _outermost(roots) for file in files_below(io, root))
+    metadata = [file.path for file in below if is_metadata(file.path)]
     known = None  # everything is asked again
     name = identifier if own else ()
     sharers = Sharers(config, catalog, name, io, cache_dir, timeout, known, tuple(commits))
-    asked, refused = _ask(sharers, left, roots, listed, table if own else None)
+    asked, refused = _ask(sharers, left, roots, metadata, table if own else None)
     if refused:
         return Unclaimed(refused=refused, asked=asked)
     return Unclaimed(frozenset(file.path for file in left.oldest()), asked=asked)
 
 
 def _ask(
-    sharers: Sharers, left: Candidates, roots: Sequence[str], listed: Iterable[Listed], table: Any
+    sharers: Sharers, left: Candidates, roots: Sequence[str], metadata: Sequence[str], table: Any
 ) -> tuple[Asked, str]:
     """Strike out what others refer to; return who was asked, and why nothing may be removed.
 
-    table: whose files they are, None if it is no more.
+    metadata: the metadata files below the roots. table: whose files they are, None if it is no
+    more.
     """
-    metadata = [file.path for file in listed if is_metadata(file.path)]
     log = () if table is None else (str(it.metadata_file) for it in table.metadata.metadata_log)
     history = [] if table is None else [*log, str(table.metadata_location)]
     try:
         return sharers.strike(left, roots, metadata, history), ""
     except Unasked as error:
         return NOBODY, str(error)
+
+
+def _noting(metadata: list[str], listed: Iterable[Listed]) -> Iterator[Listed]:
+    """Yield the files; add the paths of metadata files to the list. A table has so many files that
+    all of them are not kept."""
+    for file in listed:
+        if is_metadata(file.path):
+            metadata.append(file.path)
+        yield file
 
 
 def _roots(table: Any) -> list[str]:
