@@ -196,14 +196,17 @@ def kept_record(
     whose rows the replica has: the record then names the newest snapshot with the same rows. main:
     the retained snapshots, newest first."""
     record, ids = replica_of(properties), [one.id for one in main]
-    if record is None or record.source_snapshot_id not in ids:
+    if record is None or not main:
         return {}
-    if record.source_snapshot_id not in expired:
+    ids.append(main[-1].parent or 0)  # it has expired, and may be the one that is named
+    if record.source_snapshot_id not in ids:
         return {}
-    place = ids.index(record.source_snapshot_id)
+    named = place = ids.index(record.source_snapshot_id)
+    if ids[min(named, len(main) - 1)] not in expired:
+        return {}
     while place and not changes_rows(main[place - 1]):
         place -= 1
-    if ids[place] == record.source_snapshot_id:
+    if place == named:
         return {}
     return {RECORD: replace(record, source_snapshot_id=ids[place]).text}
 

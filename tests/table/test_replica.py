@@ -147,12 +147,14 @@ def test_commits_of_ours_change_no_rows_whatever_they_are_called(operation: str)
     assert since(2, [ours, last]).standing is Standing.FRESH
 
 
-def _expired(log: SnapshotLog, count: int) -> TableMetadata:
-    """Return the source after its oldest snapshots have expired by us."""
-    gone = {one.id for one in log.snapshots[:count]}
+def _expired(log: SnapshotLog, *counts: int) -> TableMetadata:
+    """Return the source after its oldest snapshots have expired by us, so many each time."""
     properties = {RECORD: RECORDED.text}
-    properties |= kept_record(properties, log.main, gone)
-    return TableMetadata(properties, log=SnapshotLog(log.snapshots[count:], log.refs))
+    for count in counts:
+        gone = {one.id for one in log.snapshots[:count]}
+        properties |= kept_record(properties, log.main, gone)
+        log = SnapshotLog(log.snapshots[count:], log.refs)
+    return TableMetadata(properties, log=log)
 
 
 OPERATIONS = ("append", "replace", "overwrite", "delete")
@@ -163,9 +165,10 @@ def test_no_expiry_of_ours_makes_a_replica_seem_fresher_or_a_fresh_one_stale(see
     chance = random.Random(seed)
     after = [chance.choices(OPERATIONS, (3, 6, 1, 1))[0] for _ in range(chance.randrange(6))]
     log = _log("append", "append", *after)
-    count = chance.randrange(len(log.snapshots))
+    first = chance.randrange(len(log.snapshots))
+    second = chance.randrange(len(log.snapshots) - first)
     before = standing(RECORDED, TableMetadata(log=log))
-    metadata = _expired(log, count)
+    metadata = _expired(log, first, second)
     record = replica_of(metadata.properties)
     assert record is not None and replace(record, source_snapshot_id=2) == RECORDED
     found = standing(record, metadata)
