@@ -6,13 +6,14 @@ from the advice, the CLI prints it (plan, explain), and the ledger keeps its pre
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.deletes.mode import ModeChoice
+from reconciler.advisor.measure.credit import Credit
 from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.plan.actions.base import Action
 from reconciler.plan.ordering import ARRIVAL, Ordering
@@ -79,6 +80,17 @@ class Debt:
     @property
     def outstanding(self) -> float:
         return self.spent - self.realised
+
+    def after(self, rho: Rho, rewritten: float, earned: Iterable[Credit]) -> Debt:
+        """Return the debt after rewrites of so many input bytes of the table's data, and what later
+        queries did not read because of those and earlier ones. Where that is a bound, the lower one
+        counts.
+
+        A commit may hold rewrites of several kinds, and what they saved is known of all together.
+        So the cost of all counts as well, whatever spoke for them.
+        """
+        realised = sum(one.table_least for one in earned)
+        return Debt(self.spent + rho.value * rewritten, self.realised + realised)
 
 
 NO_DEBT = Debt()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from reconciler.advisor.advice import (
     AGGRESSIVENESS,
     EARLY_SHARE,
+    NO_DEBT,
     Debt,
     DeletePolicy,
     Objectives,
@@ -374,14 +375,9 @@ def _shortest_ms(budgets: Iterable[BudgetSpec]) -> int:
 
 def debt(history: History, rho: Rho) -> Debt:
     """Return Eq. 2's debt: the cost of all rewrites of the table's data, and what later queries did
-    not read because of them. Where that is a bound, the lower one counts.
-
-    A commit may hold rewrites of several kinds, and what they saved is known of all together. So
-    the cost of all counts as well, whatever spoke for them.
-    """
+    not read because of them."""
     read = sum(entry.outcome.read_bytes for entry in history.entries if rewrites_data(entry))
-    realised = sum(one.table_least for one in history.credits.values())
-    return Debt(rho.value * float(read), float(realised))
+    return NO_DEBT.after(rho, float(read), history.credits.values())
 
 
 def unattended(approval: Approval) -> bool:

@@ -160,15 +160,14 @@ class Running(Generic[Table]):
         size, read = reading(table, queries, settings)
         untouched = read if self.twin is table else reading(self.twin, queries, settings)[1]
         self._log = [*(one.since(step.now_ms - HISTORY_MS) for one in self._log), *queries]
-        earned = sum(credit_of(one, queries, self._price).table_least for one in self._past)
-        self.debt = replace(self.debt, realised=self.debt.realised + earned)
+        earned = [credit_of(one, queries, self._price) for one in self._past]
+        self.debt = self.debt.after(settings.rho, 0.0, earned)
         replaced = _missing(self.twin, table)
         now = replace(settings, now_ms=step.now_ms, debt=self.debt, replaced=replaced)
         actions = self._policy(table, workload_of(self._log), now)
         table, moved, self._past = carry_out(table, actions, now, self._past)
         self.table = table
-        spent = settings.rho.value * sum(moved)
-        self.debt = replace(self.debt, spent=self.debt.spent + spent)
+        self.debt = self.debt.after(settings.rho, float(sum(moved)), ())
         self._costs.append(
             _Costs(read, size, sum(moved), len(moved), len(table.file_table()), untouched)
         )

@@ -10,6 +10,7 @@ import pytest
 from bench.replay.table import arriving
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
 from reconciler.advisor.choose.put_back import WHY
+from reconciler.advisor.choose.recluster import Proposals, recluster
 from reconciler.advisor.decide import decide
 from reconciler.advisor.judge.candidate import planned_layout, readings_of, weigh, what_if
 from reconciler.advisor.judge.room import (
@@ -90,6 +91,23 @@ def test_where_no_prefix_fits_the_room_the_reason_is_that_it_is_not_earned() -> 
     assert not advice.actions
     (item,) = [item for item in advice.rejected if item.reason == reasons.NOT_EARNED]
     assert item.saving_low > item.cost
+
+
+def test_what_the_plan_has_chosen_before_leaves_less_room() -> None:
+    """Deletes that the same plan applies, say, have used a part of it, or all."""
+    situation = _situation(_asked(60))
+    alone = sum(one.cost for one in recluster(situation).candidates)
+    room = room_left(situation, 0.0)
+    assert 0.0 < alone <= room
+
+    def after(cost: float) -> Proposals:
+        return recluster(situation.after(replace(situation.spent, cost=cost)))
+
+    for part in (0.25, 0.5):
+        assert sum(one.cost for one in after(part * room).candidates) <= (1.0 - part) * room
+    used_up = after(room)
+    assert not used_up.candidates
+    assert reasons.NOT_EARNED in {one.reason for one in used_up.rejected}
 
 
 def _with_debt(situation: Situation, debt: Debt) -> Situation:

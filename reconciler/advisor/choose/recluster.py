@@ -63,9 +63,11 @@ class Proposals:
 
 
 def recluster(situation: Situation) -> Proposals:
-    """Return the candidates that pass the gate; no two share a file."""
+    """Return the candidates that pass the gate; no two share a file. What the plan has chosen
+    before counts against every limit."""
     saving = np.where(allowed(situation), situation.foreseen.savings.saving, 0.0)
-    chosen = cut(saving, situation.cost, situation.settings.alpha, spending_room(situation))
+    left = max(spending_room(situation) - situation.spent.cost, 0.0)
+    chosen = cut(saving, situation.cost, situation.settings.alpha, left)
     candidates: list[Candidate] = []
     rejections: list[Rejected] = []
     partitions = _partitions(situation, chosen.chosen, saving)
@@ -73,7 +75,8 @@ def recluster(situation: Situation) -> Proposals:
     for options in cuts:
         if candidates and judged >= MAX_PARTITIONS:
             break
-        most, spent = MAX_PARTITIONS - judged, sum(candidate.cost for candidate in candidates)
+        most = MAX_PARTITIONS - judged
+        spent = situation.spent.cost + sum(candidate.cost for candidate in candidates)
         tried = [_in_slices(situation, option, saving, spent, most) for option in options]
         found = max(tried, key=lambda one: one.net)
         candidates += found.candidates
@@ -96,7 +99,7 @@ def _in_slices(
     rejections: list[Rejected] = []
     situation = situation.after(replace(situation.spent, sliced=slicing.sliced))
     for count, rows in enumerate(slicing.parts):
-        if (candidates or spent) and count >= most:
+        if spent > situation.spent.cost and count >= most:
             break
         found, refused = _partition(situation, rows, saving, spent)
         candidates += found
