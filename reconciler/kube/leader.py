@@ -62,15 +62,16 @@ class LeaderLease:
         self._thread = threading.Thread(target=self._run, name="leader-lease", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Give up the lead, and let another instance take over at once."""
+    def stop(self, release: bool = True) -> None:
+        """Give up the lead. release: let another instance take over at once, not only when the
+        Lease has expired."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=self._duration)
         led = self._confirmed is not None
         with self._lock:
             self._confirmed = None
-        if led:
+        if led and release:
             self._release()
 
     def held(self) -> bool:

@@ -43,16 +43,19 @@ from reconciler.errors import (
 )
 from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.loop.decision_settings import budgets_of
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.ports import Target
 from reconciler.loop.propose import PlanOnTable, observed_again, place_plan
 from reconciler.loop.step import AdmittedWork, CarriedOut, Step, carry_out
 from reconciler.plan.actions.state import Validity
-from reconciler.plan.budget import Budget, BudgetState
+from reconciler.plan.budget import Budget, BudgetState, Charge, admit, closed_by
 from reconciler.plan.execution import Event, ExecutionResult, figures
 from reconciler.plan.gate import Gate
 from reconciler.plan.ledger import Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
+from reconciler.plan.prediction import total
+from reconciler.plan.run_ids import run_reservation
 from reconciler.plan.standing import Fallen, head_of, judge
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
@@ -105,8 +108,13 @@ class DriverActor(LocalActor):
     def settle(self, reservation: Reservation) -> None:
         super().settle(self._mine(reservation))
 
+    @property
+    def reservation_id(self) -> str:
+        """The id of what this run reserves."""
+        return run_reservation(self.plan.id, self.attempt, self.begun)
+
     def _mine(self, reservation: Reservation) -> Reservation:
-        return replace(reservation, id=f"{self.plan.id}-{self.attempt}-{self.begun:x}")
+        return replace(reservation, id=self.reservation_id)
 
     def measure_rho(self, after: PlanOnTable, result: ExecutionResult) -> None:
         """Measure rho, unless the pod is ending: the grace period is for the commit."""
@@ -187,11 +195,41 @@ def drive(
         return Driven(plan, None, settled)
     admitted = [item for item in before.pending if item.id in run.action_ids]
     decision = Gate(len(admitted), "", "admitted by the operator", (_limits(run),))
+    work = AdmittedWork(before, admitted, decision)
     result = carry_out(
-        step, AdmittedWork(before, admitted, decision), actor, on_event, should_stop,
-        still=lambda _: decision, look=lambda: observed_again(before, actor, clock()),
+        step, work, actor, on_event, stop_when_closed(run, should_stop, clock),
+        still=lambda _: still_admitted(run, work, actor, clock()),
+        look=lambda: observed_again(before, actor, clock()),
     )  # fmt: skip
     return Driven(plan, result, settled)
+
+
+def still_admitted(
+    run: RunDocument, work: AdmittedWork[PlanOnTable], actor: DriverActor, now: dt.datetime
+) -> Gate:
+    """Ask the budgets once more beside this run's own reservation: `layoutctl apply --shared` may
+    have reserved since the operator asked."""
+    budgets = budgets_of(run.policy.spec)
+    if not budgets:
+        return work.decision
+    predicted = total(item.predicted for item in work.actions)
+    charge = Charge(predicted.bytes_in, predicted.cpu_seconds)
+    spent = actor.spent(run.policy_key, actor.plan.table_uuid, actor.reservation_id)
+    found = admit([charge], budgets, spent, now)
+    return work.decision if found.count else Gate(0, found.reason, found.message, found.states)
+
+
+def stop_when_closed(
+    run: RunDocument, should_stop: Callable[[], bool], clock: Callable[[], dt.datetime]
+) -> Callable[[], bool]:
+    """Return a check that also stops the run while a schedule allows nothing, even if no operator
+    is there to stop it."""
+    budgets = [one for one in budgets_of(run.policy.spec) if one.schedule is not None]
+
+    def stop() -> bool:
+        return should_stop() or bool(closed_by(budgets, clock()))
+
+    return stop if budgets else should_stop
 
 
 def _check_table(run: RunDocument, plan: Plan, observation: Observation, now: dt.datetime) -> None:
@@ -326,6 +364,8 @@ def shortfall(driven: Driven) -> LastWords | None:
     """Return the message of a run that raised nothing but did not do all of it; None for
     success."""
     done = driven.execution
+    if driven.result is not None and done is None:
+        return LastWords(Cause.STOPPED, f"nothing was begun: {driven.result.gate.message}")
     if done is None or done.done or done.waiting:
         return None
     left = [action for action in done.actions if action.state is not Validity.DONE]

@@ -60,8 +60,9 @@ class LocalActor(Reader):
     def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
         held = self.store.reservations(None)  # first: as in Reader.automatic_spent
         found = charged(self.store.ledger(None), held, besides)
+        now = dt.datetime.now(dt.UTC)
         return tuple(
-            item.spent for item in found if item.policy == policy or item.table_uuid == table_uuid
+            item.at(now) for item in found if item.policy == policy or item.table_uuid == table_uuid
         )
 
     def engine_of(

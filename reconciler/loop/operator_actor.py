@@ -37,6 +37,10 @@ class ClusterActor(Reader):
             self._catalog = None
             raise
 
+    def published_ids(self, table_uuid: str) -> frozenset[str]:
+        """Return the ids of all plans that someone published for the table, by one listing."""
+        return self.plans.ids_of(table_uuid)
+
     def published(self, table_uuid: str, plan_id: str) -> Plan | None:
         """Return the plan of that id that someone published for the table, if any."""
         return self.plans.find(table_uuid, plan_id)

@@ -263,10 +263,11 @@ class Reader:
         # nothing.
         held = self.store.reservations(table_uuid)
         found = charged(self.store.ledger(table_uuid), held)
+        now = dt.datetime.now(dt.UTC)
         return sum(
             item.spent.rewrite_bytes
             for item in found
-            if item.spent.at >= since
+            if item.at(now).at >= since
             and item.plan_id not in approved
             and not self.approved(item.plan_id)
         )

@@ -28,6 +28,7 @@ from reconciler.loop.recommendation_document import (
     stored_form,
 )
 from reconciler.plan.ledger import Reservation
+from reconciler.plan.run_ids import run_reservation
 from reconciler.state.plan_store import PlanStore
 
 GRACE_SECONDS = 60
@@ -54,7 +55,7 @@ def recommend_for(
     if other:
         raise VetoError(f"OwnedElsewhere: {seen.name} is claimed by {other}, not by {run.owner}")
     held = Reservation(
-        id=f"{run.run_id}-{run.attempt}-{time.time_ns() // 1000:x}",
+        id=run_reservation(run.run_id, run.attempt, time.time_ns() // 1000),
         table_uuid=seen.uuid,
         plan_id=run.run_id,
         policy=run.policy_key,

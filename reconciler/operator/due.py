@@ -46,12 +46,6 @@ def boundary(budgets: Sequence[Budget], now: dt.datetime) -> dt.datetime | None:
     return _earliest((state.boundary for state in states(budgets, (), now)), now)
 
 
-def closed_by(budgets: Sequence[Budget], now: dt.datetime) -> str:
-    """Return the name of a schedule that allows nothing now, "" if none does."""
-    closed = (state.budget.name for state in states(budgets, (), now) if state.closed)
-    return next(closed, "")
-
-
 def states(
     budgets: Sequence[Budget], spent: Sequence[Spent], now: dt.datetime
 ) -> tuple[BudgetState, ...]:

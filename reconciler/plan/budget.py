@@ -132,6 +132,12 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
     )
 
 
+def closed_by(budgets: Sequence[Budget], now: dt.datetime) -> str:
+    """Return the name of a schedule that allows nothing now, "" if none does."""
+    states = (budget_state(budget, (), now) for budget in budgets)
+    return next((state.budget.name for state in states if state.closed), "")
+
+
 def _window(budget: Budget, now: dt.datetime) -> tuple[dt.datetime | None, dt.datetime | None]:
     """Return (start of the counted window or None if inactive, next boundary)."""
     if budget.max_rewrite_bytes is None and budget.max_cpu_seconds is None:

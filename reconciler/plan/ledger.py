@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from reconciler.format import plural
@@ -31,6 +31,10 @@ from reconciler.queries.rewrite_cost import (
     modelled_cpu,
     throughput_from,
 )
+
+LONGEST_RUN = dt.timedelta(hours=24, minutes=12)
+"""After this time the run of a Job has certainly ended: Kubernetes stops it at its active deadline,
+and kills it after its grace period."""
 
 SHRUNK = 2 / 3
 """If files have less than this share of the expected bytes, a second rewrite would write fewer of
@@ -186,8 +190,8 @@ class Reservation:
     """Write-ahead charge of one execution: the predicted cost of its admitted actions.
 
     It is recorded before the execution starts, and settled when every attempt that it began has its
-    outcomes. One that is never settled counts in full from the moment it was made, because nobody
-    knows how far the work came.
+    outcomes. One that is never settled counts in full, because nobody knows how far the work came:
+    as of now while its run may live, and as of the run's end from then on.
     """
 
     id: str
@@ -208,6 +212,9 @@ class Reservation:
     """Whether the execution has ended and its outcomes count instead."""
     used_cpu_seconds: float = 0.0
     """CPU seconds that a settled execution used and that no outcome reports."""
+    ended_ms: int | None = None
+    """When it was settled, or its run was seen to have ended without that, in epoch milliseconds;
+    None for neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +222,22 @@ class Charged:
     """One charge against budgets, and the policy it belongs to."""
 
     policy: str
+    """Key of the policy whose budgets are charged."""
     table_uuid: str
+    """UUID of the table."""
     plan_id: str
+    """The plan's id."""
     spent: Spent
+    """What is charged, as of when the work ended or was reserved."""
+    until: dt.datetime | None = None
+    """When the run of an open reservation has certainly ended; None for work that has ended."""
+
+    def at(self, now: dt.datetime) -> Spent:
+        """Return the charge as of the last moment, up to now, at which the work may have been
+        done."""
+        if self.until is None:
+            return self.spent
+        return replace(self.spent, at=max(self.spent.at, min(now, self.until)))
 
 
 def charged(
@@ -247,7 +267,8 @@ def charged(
         if not held.settled and held.id != besides:
             found += _rest(held, entries, reservations)
         if held.settled and held.used_cpu_seconds:
-            used = Spent(_moment(held.at_ms), 0, held.used_cpu_seconds)
+            ended = held.at_ms if held.ended_ms is None else held.ended_ms
+            used = Spent(_moment(ended), 0, held.used_cpu_seconds)
             found.append(Charged(held.policy, held.table_uuid, held.plan_id, used))
     return tuple(found)
 
@@ -288,7 +309,17 @@ def _rest(
     if size <= 0 and cpu <= 0.0:
         return []
     rest = Spent(_moment(held.at_ms), max(size, 0), max(cpu, 0.0))
-    return [Charged(held.policy, held.table_uuid, held.plan_id, rest)]
+    return [Charged(held.policy, held.table_uuid, held.plan_id, rest, _ends(held))]
+
+
+def _ends(held: Reservation) -> dt.datetime | None:
+    """Return when the run of an open reservation has certainly ended: at the end that was seen, or
+    after the longest time that a run lives. None for an unreadable outcome, which has no run."""
+    if not held.plan_id:
+        return None
+    if held.ended_ms is not None:
+        return _moment(held.ended_ms)
+    return _moment(held.at_ms) + LONGEST_RUN
 
 
 def _charged_cpu(entry: LedgerEntry) -> float:

@@ -26,11 +26,14 @@ from reconciler.table.times import DAY_MS
 
 log = logging.getLogger(__name__)
 
-INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, WRITTEN, RESERVED, SETTLED = (
+INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, WRITTEN, RESERVED, SETTLED, ENDED = (
     "intent", "outcome", "prediction", "read-check", "inputs", "written", "reserved", "settled",
+    "ended",
 )  # fmt: skip
 USED_CPU = "used_cpu_seconds"
 """Field of a reservation that only its settlement records."""
+ENDED_MS = "ended_ms"
+"""Field of a reservation that only a later row records, by its own time."""
 
 EVERYTHING = 2**62
 """Bytes and CPU seconds that an unreadable row counts as: more than any budget allows."""
@@ -139,6 +142,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     WRITTEN: lambda body: body,
     RESERVED: functools.partial(typed, Reservation),
     SETTLED: _used,
+    ENDED: lambda body: body,
 }
 
 
@@ -152,7 +156,7 @@ def _warn_once(kind: str, table_uuid: str, at_ms: int, why: str) -> None:
 
 
 def reservations_of(rows: Sequence[Row]) -> tuple[Reservation, ...]:
-    """Return every reservation, in the order of the rows (RESERVED, SETTLED, OUTCOME).
+    """Return every reservation, in the order of the rows (RESERVED, SETTLED, ENDED, OUTCOME).
 
     One that cannot be read counts as EVERYTHING; so does an outcome, beside its reservation.
     """
@@ -161,6 +165,7 @@ def reservations_of(rows: Sequence[Row]) -> tuple[Reservation, ...]:
         for row in rows
         if row["kind"] == SETTLED and (used := value_of(row)) is not None
     }
+    ended = {row["attempt_id"]: at_of(row) for row in rows if row["kind"] in (SETTLED, ENDED)}
     found = []
     for row in rows:
         if row["kind"] == RESERVED:
@@ -170,7 +175,7 @@ def reservations_of(rows: Sequence[Row]) -> tuple[Reservation, ...]:
                 replace(
                     held, id=number, table_uuid=row["table_uuid"], plan_id=row["plan_id"],
                     at_ms=at_of(row), settled=number in settled,
-                    used_cpu_seconds=settled.get(number, 0.0),
+                    used_cpu_seconds=settled.get(number, 0.0), ended_ms=ended.get(number),
                 )
             )  # fmt: skip
         elif row["kind"] == OUTCOME and value_of(row) is None:

@@ -11,6 +11,8 @@ from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 from reconciler.plan.prediction import Prediction
 from reconciler.state.blobs import files_to_blob, readable_files
 from reconciler.state.ledger_rows import (
+    ENDED,
+    ENDED_MS,
     HEAVY_KINDS,
     INPUTS,
     INTENT,
@@ -114,7 +116,7 @@ class LedgerTables:
     def reserve(self, reservation: Reservation) -> None:
         """Record a reservation before the work: it counts against budgets in full until it is
         settled."""
-        body = {k: v for k, v in asdict(reservation).items() if k != USED_CPU}
+        body = {k: v for k, v in asdict(reservation).items() if k not in (USED_CPU, ENDED_MS)}
         self._record([row_of(RESERVED, reservation, body)])
 
     def settle(self, reservation: Reservation) -> None:
@@ -123,10 +125,15 @@ class LedgerTables:
         used = {USED_CPU: reservation.used_cpu_seconds} if reservation.used_cpu_seconds else {}
         self._record([row_of(SETTLED, reservation, used)])
 
+    def end_run(self, reservation: Reservation) -> None:
+        """Record that the run of an open reservation has ended: it counts as of now, and in full,
+        because what it did without an outcome is not known."""
+        self._record([row_of(ENDED, reservation, {})])
+
     def reservations(self, table_uuid: str | None = None) -> tuple[Reservation, ...]:
         """Return every reservation of one table or of all, oldest first, and what unreadable rows
         count as."""
-        return reservations_of(self._ledger(table_uuid, (RESERVED, SETTLED, OUTCOME)))
+        return reservations_of(self._ledger(table_uuid, (RESERVED, SETTLED, ENDED, OUTCOME)))
 
     def record_prediction(self, plan_id: str, action_id: str, predicted: Prediction) -> None:
         self._record([plain_row(PREDICTION, plan_id, action_id, predicted.document())])

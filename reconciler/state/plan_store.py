@@ -148,6 +148,11 @@ class PlanStore:
                 plans.append(plan)
         return max(plans, key=lambda plan: (plan.created, plan.digest()), default=None)
 
+    def ids_of(self, table_uuid: str) -> frozenset[str]:
+        """Return the ids of the plans stored for a table, without reading them."""
+        stored = self._list(table_uuid)
+        return frozenset(item.plan_id for item in stored if not item.uri.endswith(SET_ASIDE))
+
     def uri_of(self, plan: Plan) -> str:
         """Return the URI at which the plan is stored."""
         return self._uri(plan.table_uuid, plan.id, plan.digest().removeprefix("sha256:"))

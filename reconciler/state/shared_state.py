@@ -8,6 +8,7 @@ every table it governs.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, UnavailableError, UserError, first_line
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Lease
-from reconciler.plan.ledger import Charged, charged
+from reconciler.plan.ledger import Charged, Reservation, charged
 from reconciler.plan.plan import Plan
 from reconciler.queries.fragments import Fragment
 from reconciler.state import shared_records as records
@@ -188,11 +189,18 @@ class SharedStore(Store):
         policy: as predictions carry it (loop.step.policy_key).
         """
         version, _ = self._ledger_now()
-        return self._spending.of(version, self._charged, policy, table_uuid)
+        now = dt.datetime.now(dt.UTC)
+        return self._spending.of(version, self._charged, policy, table_uuid, now)
 
-    def _charged(self) -> tuple[Charged, ...]:
+    def open_reservations(self) -> tuple[Reservation, ...]:
+        """Return what is reserved on all tables and not settled, counted once per version of the
+        ledger."""
+        version, _ = self._ledger_now()
+        return self._spending.open(version, self._charged)
+
+    def _charged(self) -> tuple[tuple[Charged, ...], tuple[Reservation, ...]]:
         held = self.reservations(None)  # first, as in Reader.automatic_spent
-        return charged(self.ledger(None), held)
+        return charged(self.ledger(None), held), tuple(one for one in held if not one.settled)
 
     def _ledger_now(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
         """Return the ledger's rows. A ledger that existed and is gone does not count as empty."""
@@ -268,33 +276,46 @@ class JobLease:
         return False
 
 
+Counted = Callable[[], tuple[Iterable[Charged], tuple[Reservation, ...]]]
+
+
 class _Spending:
-    """Charges by policy and by table, counted once per version of the ledger."""
+    """Charges by policy and by table, and open reservations, counted once per version of the
+    ledger."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._version: str | None = None
-        self._by_policy: dict[str, list[tuple[str, Spent]]] = {}
-        self._by_table: dict[str, list[tuple[str, Spent]]] = {}
+        self._by_policy: dict[str, list[Charged]] = {}
+        self._by_table: dict[str, list[Charged]] = {}
+        self._open: tuple[Reservation, ...] = ()
 
-    def of(
-        self, version: str, found: Callable[[], Iterable[Charged]], policy: str, table: str
-    ) -> tuple[Spent, ...]:
+    def open(self, version: str, found: Counted) -> tuple[Reservation, ...]:
         with self._lock:
             self._count(version, found)
-            own = [charge for _, charge in self._by_policy.get(policy, ())]
-            other = [charge for by, charge in self._by_table.get(table, ()) if by != policy]
-        return tuple(own + other)
+            return self._open
 
-    def _count(self, version: str, found: Callable[[], Iterable[Charged]]) -> None:
+    def of(
+        self, version: str, found: Counted, policy: str, table: str, now: dt.datetime
+    ) -> tuple[Spent, ...]:
+        """Return the charges of a policy or a table as of now: what is reserved moves with it."""
+        with self._lock:
+            self._count(version, found)
+            own = self._by_policy.get(policy, ())
+            other = [item for item in self._by_table.get(table, ()) if item.policy != policy]
+        return tuple(item.at(now) for item in (*own, *other))
+
+    def _count(self, version: str, found: Counted) -> None:
         if version == self._version:
             return
-        by_policy: dict[str, list[tuple[str, Spent]]] = {}
-        by_table: dict[str, list[tuple[str, Spent]]] = {}
-        for item in found():
-            by_policy.setdefault(item.policy, []).append((item.table_uuid, item.spent))
-            by_table.setdefault(item.table_uuid, []).append((item.policy, item.spent))
-        self._by_policy, self._by_table, self._version = by_policy, by_table, version
+        by_policy: dict[str, list[Charged]] = {}
+        by_table: dict[str, list[Charged]] = {}
+        charges, held = found()
+        for item in charges:
+            by_policy.setdefault(item.policy, []).append(item)
+            by_table.setdefault(item.table_uuid, []).append(item)
+        self._by_policy, self._by_table = by_policy, by_table
+        self._open, self._version = held, version
 
 
 def _approval_key(plan_id: str, policy: str) -> str:

@@ -194,3 +194,16 @@ def test_two_instances_on_a_real_server(api, cluster, namespace):
     until(other.held)
     other.stop()
     assert api.get(LEASE, namespace, "operator")["spec"].get("holderIdentity", "") == ""
+
+
+@pytest.mark.parametrize("release", [True, False])
+def test_the_lease_is_kept_until_it_expires_if_something_still_runs(release):
+    server, clock = Server(), Clock()
+    first, second = instance(server, "a", clock), instance(server, "b", clock)
+    assert first.attempt()
+    assert not second.attempt()
+    first.stop(release=release)
+    assert not first.held()
+    assert second.attempt() is release
+    clock.now += 16
+    assert second.attempt()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.operator.due import LEAST_INTERVAL, boundary, closed_by, next_look, reopens
-from reconciler.plan.budget import Budget, Charge, Spent, admit
+from reconciler.operator.due import LEAST_INTERVAL, boundary, next_look, reopens
+from reconciler.plan.budget import Budget, Charge, Spent, admit, closed_by
 from tests.examples import examples
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)

@@ -133,6 +133,21 @@ def test_the_cause_is_the_last_words_else_the_exit_else_the_job() -> None:
     assert "Deadline" in cause_of([], late).message
 
 
+def test_what_a_node_or_the_job_controller_says_is_shown() -> None:
+    """An evicted pod has exit code 137 too, or no container at all."""
+    told = {"phase": "Failed", "reason": "Evicted", "message": "ephemeral storage exceeds 20Gi"}
+    killed = pod(exitCode=137, reason="ContainerStatusUnknown")["status"]
+    for status in ({**killed, **told}, told):
+        found = cause_of([{"status": status}], None)
+        assert found.cause == Cause.UNKNOWN
+        assert "Evicted" in found.message and "ephemeral storage" in found.message
+    words = json.dumps({"cause": "Conflict", "message": "lost", "do": "", "retry": True})
+    reported = pod(exitCode=137, message=words)["status"]
+    assert cause_of([{"status": {**reported, **told}}], None).cause == Cause.CONFLICT
+    condition = {"type": "Failed", "status": "True", "reason": "Deadline", "message": "too long"}
+    assert "too long" in cause_of([], {"status": {"conditions": [condition]}}).message
+
+
 def test_a_driver_that_was_stopped_did_not_fail() -> None:
     ended = pod(exitCode=143, reason="Error")
     assert cause_of([ended], None).cause == Cause.UNKNOWN

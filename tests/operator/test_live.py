@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +20,14 @@ from reconciler.kube.pods import PLAN_LABEL
 from reconciler.loop.driver_job import load_plan
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
+from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.process.reconcilers import build
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import LAUNCH_KEY, Key, Reconcilers, Work
-from reconciler.plan.ledger import ReadCheck
+from reconciler.plan.ledger import ReadCheck, Reservation
+from reconciler.plan.run_ids import run_reservation
 from reconciler.table.audits import AUDIT, AUDIT_BASE, AUDIT_PLAN, AUDIT_WAITS
 from tests.cluster.fixtures import eventually
 from tests.operator.fake_api import FakeApi, FakeServer
@@ -416,10 +419,33 @@ def test_the_reading_after_a_plan_is_the_last_of_its_run(lake: Any, tmp_path: Pa
     for plan, at, read in (("p-1", -1, 1), ("p-1", 9, 3), ("p-1", 5, 2), ("p-2", 20, 4)):
         check = ReadCheck(plan, start + at, 100, 50, read, True)
         opened.store.record_read_check("uuid", check)
-    found = opened.reading("uuid", "p-1", began)
+    record = JobRecord("j", "u", "p-1", "d", 1, Phase.RUNNING, began, 1, 1)
+    found = opened.reading("uuid", record)
     assert found is not None and found.actual == 3
-    assert opened.reading("uuid", "p-3", began) is None
-    assert opened.reading("uuid", "p-1", began + dt.timedelta(hours=1)) is None
+    assert opened.reading("uuid", replace(record, plan_id="p-3")) is None
+    assert opened.reading("uuid", replace(record, written=began + dt.timedelta(hours=1))) is None
+
+
+def test_a_run_that_left_its_reservation_open_counts_as_of_its_end(
+    lake: Any, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply()
+    cluster.turn()
+    opened = opened_by(cluster)
+    now = dt.datetime.now(dt.UTC)
+    record = JobRecord("j", "u", "p-1", "d", 1, Phase.RUNNING, now, 1, 1)
+    number = run_reservation("p-1", 1, int(now.timestamp() * 1e6))
+    opened.store.reserve(Reservation(number, "uuid", "p-1", "ns/p", 7, 1.0))
+    (open_one,) = opened.open_reservations()
+    assert open_one.ended_ms is None
+    opened.end_run("uuid", replace(record, attempt=2))
+    assert opened.open_reservations() == (open_one,)
+    opened.end_run("uuid", record)
+    (ended,) = opened.open_reservations()
+    assert not ended.settled and ended.ended_ms is not None
+    (spent,) = opened.spent("ns/p", "")
+    assert spent.rewrite_bytes == 7 and spent.at.timestamp() * 1000 == ended.ended_ms
 
 
 def test_old_plans_go_when_their_retention_is_over_and_the_one_in_use_stays(

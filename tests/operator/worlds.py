@@ -26,6 +26,7 @@ from reconciler.operator.index import Index
 from reconciler.operator.launch.launcher import Launcher, assemble
 from reconciler.operator.launch.spending import Spending
 from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.job_record import JobRecord, began, own_reservation
 from reconciler.operator.layout.plan_status import plan_status
 from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.operator.layout.reconcile import Layouts
@@ -39,6 +40,7 @@ from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import Charged, LedgerEntry, ReadCheck, Reservation, charged
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
 from reconciler.plan.prediction import Prediction
+from reconciler.plan.run_ids import run_reservation
 from reconciler.table.schema import Schema
 from tests.operator.fake_api import FakeApi, FakeServer
 
@@ -172,27 +174,34 @@ class FakeCatalog:
 
     def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]:
         self._answer()
-        found = self._charged()
-        return tuple(c.spent for c in found if c.policy == policy or c.table_uuid == uuid)
+        found, now = self._charged(), self.world.now
+        return tuple(c.at(now) for c in found if c.policy == policy or c.table_uuid == uuid)
 
     def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
         asked = {*approved, *self.approvals}
         return sum(
             c.spent.rewrite_bytes for c in self._charged()
-            if c.table_uuid == uuid and c.spent.at >= since and c.plan_id not in asked
+            if c.table_uuid == uuid and c.at(self.world.now).at >= since and c.plan_id not in asked
         )  # fmt: skip
 
-    def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:
+    def outcomes(self, uuid: str, record: JobRecord) -> tuple[LedgerEntry, ...]:
         self._answer()
-        start = int(since.timestamp() * 1000)
+        start = began(record, [held for held in self.reserved if held.table_uuid == uuid])
         return tuple(
             e for e in self.ledger
-            if e.table_uuid == uuid and e.plan_id == plan_id and e.at_ms >= start
+            if e.table_uuid == uuid and e.plan_id == record.plan_id and e.at_ms >= start
         )  # fmt: skip
 
-    def reading(self, uuid: str, plan_id: str, since: dt.datetime) -> ReadCheck | None:
+    def reading(self, uuid: str, record: JobRecord) -> ReadCheck | None:
         self._answer()
-        return next((one for one in reversed(self.checks) if one.plan_id == plan_id), None)
+        return next((one for one in reversed(self.checks) if one.plan_id == record.plan_id), None)
+
+    def end_run(self, uuid: str, record: JobRecord) -> None:
+        own = own_reservation(record, [held for held in self.reserved if held.table_uuid == uuid])
+        if own is not None and own.ended_ms is None:
+            at = int(self.world.now.timestamp() * 1000)
+            ended = replace(own, ended_ms=at)
+            self.reserved = [ended if held is own else held for held in self.reserved]
 
     def cut_short(self, uuid: str) -> CutShort | None:
         held = [item for item in self.open_reservations() if item.table_uuid == uuid]
@@ -240,6 +249,8 @@ class World:
         self.stale = ""
         self.documents = StoredDocuments()
         self.max_jobs, self.cap = 4, 1 << 40
+        self.reservations: dict[str, str] = {}
+        """By the uid of a Job the id of what its driver reserved."""
         self.spending: list[tuple[dt.datetime, int, dt.datetime]] = []
         """When bytes were rewritten, how many, and since when their job was there."""
         self.policy(**policy)
@@ -417,12 +428,14 @@ class World:
         )
 
     def _reserved(self, uid: str, run: RunDocument, catalog: FakeCatalog) -> None:
+        begun = int(self.now.timestamp() * 1e6)
+        self.reservations[uid] = run_reservation(run.plan_id, run.attempt, begun)
         table = catalog.tables[run.table]
         catalog.open_attempts.discard(table.uuid)  # the first thing that a driver does
         sizes = [size for action, size in table.pending if action in run.action_ids]
         catalog.reserved.append(
             Reservation(
-                id=uid,
+                id=self.reservations[uid],
                 table_uuid=table.uuid,
                 plan_id=run.plan_id,
                 policy=run.policy_key,
@@ -471,7 +484,9 @@ class World:
             catalog.open_attempts.add(table.uuid)
         else:
             catalog.reserved = [
-                replace(item, settled=True) if item.id == job["metadata"]["uid"] else item
+                replace(item, settled=True, ended_ms=int(self.now.timestamp() * 1000))
+                if item.id == self.reservations.get(job["metadata"]["uid"])
+                else item
                 for item in catalog.reserved
             ]
         self._ended(job, words)

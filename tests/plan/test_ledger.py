@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from reconciler.plan.execution import (
     attempt_started_ms,
 )
 from reconciler.plan.ledger import (
+    LONGEST_RUN,
     LedgerEntry,
     ReadCheck,
     Reservation,
@@ -29,6 +31,7 @@ from reconciler.plan.ledger import (
     written_layouts,
 )
 from reconciler.plan.prediction import Prediction
+from reconciler.plan.run_ids import begun_ms, run_reservation
 from reconciler.queries.rewrite_cost import Rows, RunTimes, Throughput, modelled_cpu
 from tests.examples import examples
 from tests.said import Said
@@ -86,6 +89,34 @@ def test_an_open_reservation_counts_from_when_it_was_made():
     (only,) = charged([], [reserved(86_400_000)])
     assert only.spent.at.isoformat() == "1970-01-02T00:00:00+00:00"
     assert (only.policy, only.table_uuid, only.plan_id) == ("team/facts", "t", "p-1")
+
+
+@pytest.mark.parametrize("hours", [0, 2, 24, 30])
+def test_an_open_reservation_counts_as_of_now_while_its_run_may_live(hours: int) -> None:
+    """A window that has moved on must not forget a job that still runs in it."""
+    made, hour = 86_400_000, 3_600_000
+    (only,) = charged([], [reserved(made)])
+    now = dt.datetime.fromtimestamp((made + hours * hour) / 1000, dt.UTC)
+    latest = dt.datetime.fromtimestamp(made / 1000, dt.UTC) + LONGEST_RUN
+    assert only.at(now).at == min(now, latest)
+    (ended,) = charged([], [reserved(made, ended_ms=made + hour)])
+    assert ended.at(now).at <= dt.datetime.fromtimestamp((made + hour) / 1000, dt.UTC)
+    (done,) = charged([entry(20, 500)], [reserved(10, settled=True)])
+    assert done.at(now) == done.spent
+
+
+def test_cpu_that_no_outcome_reports_was_used_until_the_settlement() -> None:
+    (used,) = charged([], [reserved(10, settled=True, used_cpu_seconds=9.0, ended_ms=7_000)])
+    assert used.spent.cpu_seconds == 9.0 and used.spent.at.timestamp() == 7.0
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [("p-1-2-3e8", 1), ("p-1-2-", None), ("p-1-22-3e8", None), ("r1", None), ("3e8", None)],
+)
+def test_a_reservation_names_its_run(number: str, expected: int | None) -> None:
+    assert begun_ms(number, "p-1", 2) == expected
+    assert begun_ms(run_reservation("p-1", 2, 1_000), "p-1", 2) == 1
 
 
 def test_what_was_read_without_a_measurement_counts_the_cpu_that_was_predicted():

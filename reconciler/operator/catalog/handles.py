@@ -38,6 +38,7 @@ from reconciler.operator.catalog.ports import (
     Identifier,
 )
 from reconciler.operator.index import Index
+from reconciler.operator.layout.job_record import JobRecord, began, own_reservation
 from reconciler.operator.layout.look import look_at
 from reconciler.operator.layout.proposal_summary import ProposalSummary
 from reconciler.operator.process import logs
@@ -146,7 +147,7 @@ class LiveHandle:
         return self.call(lambda: self._cut_short(uuid))
 
     def _cut_short(self, uuid: str) -> CutShort | None:
-        held = [item for item in self.open_reservations() if item.table_uuid == uuid]
+        held = [item for item in self.store.reservations(uuid) if not item.settled]
         if not held or not self.store.open_intents(uuid):
             return None
         newest_first = dict.fromkeys(item.plan_id for item in reversed(held))
@@ -156,24 +157,38 @@ class LiveHandle:
         return None if plan is None else CutShort(plan.id, plan.digest(), uri)
 
     def open_reservations(self) -> tuple[Reservation, ...]:
-        held = self.call(lambda: self.store.reservations(None))
-        return tuple(item for item in held if not item.settled)
+        return self.call(self.store.open_reservations)
 
     def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
         return self.call(lambda: self.actor.automatic_spent(uuid, since, approved))
 
-    def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:
-        start = int(since.timestamp() * 1000)
-        entries = self.call(lambda: self.store.ledger(uuid))
-        return tuple(
-            entry for entry in entries if entry.plan_id == plan_id and entry.at_ms >= start
-        )
+    def outcomes(self, uuid: str, record: JobRecord) -> tuple[LedgerEntry, ...]:
+        def found() -> tuple[LedgerEntry, ...]:
+            start = began(record, self.store.reservations(uuid))
+            return tuple(
+                entry
+                for entry in self.store.ledger(uuid)
+                if entry.plan_id == record.plan_id and entry.at_ms >= start
+            )
 
-    def reading(self, uuid: str, plan_id: str, since: dt.datetime) -> ReadCheck | None:
-        start = int(since.timestamp() * 1000)
-        checks = self.call(lambda: self.store.read_checks(uuid))
-        own = [one for one in checks if one.plan_id == plan_id and one.at_ms >= start]
-        return max(own, key=lambda one: one.at_ms, default=None)
+        return self.call(found)
+
+    def reading(self, uuid: str, record: JobRecord) -> ReadCheck | None:
+        def found() -> ReadCheck | None:
+            start = began(record, self.store.reservations(uuid))
+            checks = self.store.read_checks(uuid)
+            own = [c for c in checks if c.plan_id == record.plan_id and c.at_ms >= start]
+            return max(own, key=lambda one: one.at_ms, default=None)
+
+        return self.call(found)
+
+    def end_run(self, uuid: str, record: JobRecord) -> None:
+        def ended() -> None:
+            own = own_reservation(record, self.store.reservations(uuid))
+            if own is not None and own.ended_ms is None:
+                self.store.end_run(own)
+
+        self.call(ended)
 
 
 @dataclass

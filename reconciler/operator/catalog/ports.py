@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.operator.layout.job_record import JobRecord
 from reconciler.operator.layout.proposal_summary import ProposalSummary
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
@@ -104,7 +105,7 @@ class CatalogHandle(Protocol):
         ...
 
     def claim(self, table: Identifier, uuid: str) -> str:
-        """Claim the table; return who else owns it, "" if it is ours now."""
+        """Claim the table unless another owns it; return who owns it now: `owner` if it is ours."""
         ...
 
     def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]: ...
@@ -116,10 +117,17 @@ class CatalogHandle(Protocol):
         """
         ...
 
-    def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]: ...
+    def outcomes(self, uuid: str, record: JobRecord) -> tuple[LedgerEntry, ...]:
+        """Return what the run of the record did, and settled of what others left of its plan."""
+        ...
 
-    def reading(self, uuid: str, plan_id: str, since: dt.datetime) -> ReadCheck | None:
-        """Return what the recorded queries read after a plan was carried out, None without any."""
+    def reading(self, uuid: str, record: JobRecord) -> ReadCheck | None:
+        """Return what the recorded queries read after the run, None without any."""
+        ...
+
+    def end_run(self, uuid: str, record: JobRecord) -> None:
+        """Record that the run of the record has ended, if it left its reservation open: that
+        counts in full, from now on as of its end."""
         ...
 
     def cut_short(self, uuid: str) -> CutShort | None:

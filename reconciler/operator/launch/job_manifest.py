@@ -178,7 +178,8 @@ def _pod(attempt: JobAttempt) -> dict[str, Any]:
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "serviceAccountName": _service_account(attempt),
-        "automountServiceAccountToken": True,  # the driver needs it to create its executors
+        # A Spark driver creates its executors; a pod that works alone calls no API server.
+        "automountServiceAccountToken": not attempt.local,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
         **placement(template),

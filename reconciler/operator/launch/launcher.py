@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ReconcilerError, UserError
 from reconciler.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -28,20 +29,28 @@ from reconciler.kube.errors import (
     Conflict,
     NotFound,
 )
-from reconciler.kube.kinds import JOB, TABLE_LAYOUT
+from reconciler.kube.kinds import JOB, POLICY, TABLE_LAYOUT
 from reconciler.kube.pods import DIGEST_ANNOTATION
+from reconciler.kube.termination_message import Cause
 from reconciler.operator.catalog.ports import CatalogProblem
+from reconciler.operator.index import policy_of
 from reconciler.operator.launch import shares
-from reconciler.operator.launch.admission import FULL, REFUSED, RETRY, Admission, policy_key_of
+from reconciler.operator.launch.admission import FULL, RETRY, Admission, policy_key_of
 from reconciler.operator.launch.charges import Book
 from reconciler.operator.launch.job_manifest import attempt_of, job
-from reconciler.operator.launch.queued import Queued, reserves_the_same, saving_of
+from reconciler.operator.launch.queued import (
+    Queued,
+    Running,
+    reserves_the_same,
+    saving_of,
+    standing,
+)
 from reconciler.operator.launch.spending import admitted
 from reconciler.operator.layout import failures
 from reconciler.operator.layout.job_record import JobRecord, Phase, job_status, record_of
 from reconciler.operator.layout.reconcile import Layouts
 from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Wait
-from reconciler.operator.layout.subject import Subject
+from reconciler.operator.layout.subject import Subject, shown_error
 from reconciler.operator.seen import owner_uid
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
@@ -90,7 +99,7 @@ class Launcher:
                 known = replace(known, refused=None)
             offered = replace(known, work=work, policy=policy, limit=limit)
             self.offers[key] = offered
-        refusal = self._standing(key, offered, self._living())
+        refusal = self._standing(key, offered, self._running())
         if refusal is None:
             self.layouts.runtime.enqueue(LAUNCH_KEY, None)
         return refusal or offered.refused  # until the next try, nothing newer is known
@@ -113,29 +122,35 @@ class Launcher:
                 self.spending.sweep()
         except ApiError as error:
             log.warning("the record of spending was not written: %s", error.what)
-        tried: set[Key] = set()
-        retry = False
-        while (offered := self._next(tried)) is not None:
-            tried.add(offered)
-            retry = not self._tried(offered) or retry
+        retry = self._walk()
         retry = self._make_room() or retry
         return Result(due=(self.layouts.clock() + RETRY).timestamp() if retry else None)
 
-    def _next(self, tried: set[Key]) -> Key | None:
-        """Return the best offer that was not tried yet; what was started changes the order."""
-        runtime = self.layouts.runtime
-        if not runtime.held() or runtime.stopping():
-            return None
-        return next((key for key in self.in_order() if key not in tried), None)
+    def _walk(self) -> bool:
+        """Try the offers, best first, until none is left or no slot is; return whether one is to be
+        tried again. Only an attempt changes what runs, and so the order."""
+        runtime, tried, retry = self.layouts.runtime, set[Key](), False
+        found, waiting = self._running(), deque(self.in_order())
+        while waiting and runtime.held() and not runtime.stopping():
+            if found.slots.taken >= self.spending.limits.slots:
+                return True
+            key = waiting.popleft()
+            offer = self.offers.get(key)
+            if key in tried or offer is None:
+                continue
+            tried.add(key)
+            if self._standing(key, offer, found) is not None:
+                retry = True
+                continue
+            retry = not self._tried(key) or retry
+            before, found = found, self._running()
+            if found != before:
+                waiting = deque(self.in_order())
+        return retry
 
     def _tried(self, key: Key) -> bool:
         """Start the offer if it may start; return whether it is finished. One that fails, whatever
         the reason, does not keep others from starting."""
-        offer = self.offers.get(key)
-        if offer is None:
-            return True
-        if self._standing(key, offer, self._living()) is not None:
-            return False
         try:
             return self._launch(key)
         except Conflict:
@@ -153,14 +168,14 @@ class Launcher:
     def _make_room(self) -> bool:
         """Let jobs stop for namespaces that have waited too long for their first; return whether
         any namespace waits."""
-        now, living = self.layouts.clock(), self._living()
+        now, running = self.layouts.clock(), self._running()
         with self.lock:
             offers = list(self.offers.items())
-        jobs = self.admission.slots(self.spending.known, now).jobs
         waiting = {
             key.namespace
             for key, offer in offers
-            if not jobs.get(key.namespace) and self._waits_for_a_slot(key, offer, living)
+            if not running.slots.jobs.get(key.namespace)
+            and self._waits_for_a_slot(key, offer, running)
         }
         self.starving = {name: self.starving.get(name, now) for name in sorted(waiting)}
         found = shares.victims(self.spending.limits, self.spending.known, self.starving, now)
@@ -175,41 +190,35 @@ class Launcher:
                 self.layouts.runtime.enqueue(Key(Work.LAYOUT, job.namespace, job.layout), None)
         return bool(waiting)
 
-    def _waits_for_a_slot(self, key: Key, offer: Queued, living: list[tuple[str, str]]) -> bool:
-        found = self._standing(key, offer, living)
+    def _waits_for_a_slot(self, key: Key, offer: Queued, running: Running) -> bool:
+        found = self._standing(key, offer, running)
         return (
             found is not None
             and found.reason == Reason.CONCURRENCY_LIMIT
             and (found.message != FULL)
         )
 
-    def _living(self) -> list[tuple[str, str]]:
-        """Return (policy, job) of the tables whose job is not settled, by the index."""
+    def _running(self) -> Running:
+        """Return what runs now, by the index and the book."""
         found = self.layouts.runtime.index.layouts_with_job()
         records = [(body, record_of(body.get("status"))) for body in found]
-        return [
+        live = [
             (policy_key_of(body), record.name)
             for body, record in records
             if record is not None and record.unsettled
         ]
+        return Running(
+            jobs=frozenset(name for _, name in live),
+            by_policy=Counter(policy for policy, _ in live),
+            slots=self.admission.slots(self.spending.known, self.layouts.clock()),
+            sharing=self.spending.sharing(),
+        )
 
-    def _standing(self, key: Key, offer: Queued, living: list[tuple[str, str]]) -> Wait | None:
-        """Return the refusal that still applies: the limits on jobs at once, or a recent answer."""
-        now = self.layouts.clock()
-        later = now + RETRY
-        if sum(policy == offer.policy for policy, _ in living) >= offer.limit:
-            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
-        same = offer.among == frozenset(name for _, name in living)
-        refused = offer.refused
-        # Not longer than intended: a clock may have been set back since.
-        if refused is not None and same and now < refused.until <= now + REFUSED:
-            return refused
-        found = self.admission.slots(self.spending.known, now)
-        full = shares.refusal(self.spending.limits, found, key.namespace, self.spending.sharing())
-        return Wait(later, Reason.CONCURRENCY_LIMIT, full) if full else None
+    def _standing(self, key: Key, offer: Queued, found: Running) -> Wait | None:
+        return standing(offer, key.namespace, found, self.spending.limits, self.layouts.clock())
 
     def _remember(self, key: Key, refusal: Wait) -> None:
-        among = frozenset(name for _, name in self._living())
+        among = self._running().jobs
         with self.lock:
             known = self.offers.get(key)
             if known is not None and refusal.reason != Reason.CONCURRENCY_LIMIT:
@@ -236,9 +245,7 @@ class Launcher:
     def _launch(self, key: Key) -> bool:
         """Try to launch; return whether the offer is finished, False keeps it for later."""
         with self.admitting:
-            body = self.layouts.runtime.api.get(TABLE_LAYOUT, key.namespace, key.name)
-            self.layouts.runtime.index.put(TABLE_LAYOUT, body)
-            subject = self.layouts.facts.subject(body)
+            subject = self._asked(key)
             _, decision = self.layouts.decide(subject, fresh=True)
             if not isinstance(decision, (Launch, Recommend)):
                 self.offer(key, None)
@@ -267,6 +274,21 @@ class Launcher:
             self._create(subject, decision.record, decision.memory_factor)
             return True
 
+    def _asked(self, key: Key) -> Subject:
+        """Return the subject by the API server's TableLayout and policy: the index may not yet know
+        that the policy was suspended, changed or deleted. Raises NotFound without a TableLayout."""
+        runtime = self.layouts.runtime
+        body = runtime.api.get(TABLE_LAYOUT, key.namespace, key.name)
+        runtime.index.put(TABLE_LAYOUT, body)
+        name = policy_of(body)
+        known = runtime.index.policy(key.namespace, name)
+        try:
+            runtime.index.put(POLICY, runtime.api.get(POLICY, key.namespace, name))
+        except NotFound:
+            if known is not None:
+                runtime.index.remove(POLICY, known)
+        return self.layouts.facts.subject(body)
+
     def _reserve(self, subject: Subject, record: JobRecord) -> None:
         """Write a recommend job ahead and create it; the table's conditions stay as they are."""
         self.layouts.writer.hold(subject)
@@ -277,10 +299,7 @@ class Launcher:
     def create_again(self, subject: Subject, record: JobRecord, memory_factor: float) -> Result:
         """Continue a launch whose write-ahead has no Job, as found by a reconcile."""
         with self.admitting:
-            body = self.layouts.runtime.api.get(
-                TABLE_LAYOUT, subject.key.namespace, subject.key.name
-            )
-            fresh = self.layouts.facts.subject(body)
+            fresh = self._asked(subject.key)
             _, decision = self.layouts.decide(fresh, fresh=True)
             if isinstance(decision, CreateAgain) and decision.record == record:
                 self._create(fresh, record, memory_factor)
@@ -310,6 +329,11 @@ class Launcher:
         """Create the Job of a write-ahead, if it still fits beside all others'."""
         runtime = self.layouts.runtime
         charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
+        try:
+            manifest = job(attempt_of(runtime.settings, subject, record, memory_factor))
+        except UserError as error:  # for example too large a policy: a person must change it
+            self._fail(subject, record, Cause.USER_ERROR, shown_error(error))
+            return
         refusal = self.admission.over(subject, charge, self.admission.listed(subject))
         refusal = refusal or self._admitted(subject, record)
         if refusal is not None:
@@ -319,7 +343,7 @@ class Launcher:
             return
         if not runtime.held():
             return  # the write-ahead stays: the next leader finds it
-        self._send(subject, record, memory_factor)
+        self._send(subject, record, manifest)
 
     def _admitted(self, subject: Subject, record: JobRecord) -> Wait | None:
         """Write the job into the operator's book; return why that may not be."""
@@ -343,9 +367,8 @@ class Launcher:
         self.served[namespace] = max(self.served.values(), default=0) + 1
         return None
 
-    def _send(self, subject: Subject, record: JobRecord, memory_factor: float) -> None:
+    def _send(self, subject: Subject, record: JobRecord, manifest: dict[str, Any]) -> None:
         runtime = self.layouts.runtime
-        manifest = job(attempt_of(runtime.settings, subject, record, memory_factor))
         try:
             created = runtime.api.create(JOB, subject.key.namespace, manifest)
         except AlreadyExists:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from reconciler.api.conditions import Reason
+from reconciler.operator.launch.admission import FULL, REFUSED, RETRY
+from reconciler.operator.launch.shares import Known, Limits, Slots, refusal
 from reconciler.operator.layout.job_record import JobRecord
 from reconciler.operator.layout.steps import Launch, Recommend, Wait
 
@@ -29,6 +33,36 @@ class Queued:
     """Why a budget or the cap refused it."""
     among: frozenset[str] = frozenset()
     """The jobs that ran then."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """What runs at one moment."""
+
+    jobs: frozenset[str]
+    """Names of the jobs that are not settled."""
+    by_policy: Mapping[str, int]
+    """Number of them by the key of their policy."""
+    slots: Slots
+    """Which of the operator's slots are taken."""
+    sharing: Known
+    """Which namespaces share the slots."""
+
+
+def standing(
+    offer: Queued, namespace: str, running: Running, limits: Limits, now: dt.datetime
+) -> Wait | None:
+    """Return the refusal that still applies: the limits on jobs at once, or a recent answer."""
+    later = now + RETRY
+    if running.by_policy.get(offer.policy, 0) >= offer.limit:
+        return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
+    refused = offer.refused
+    # Not longer than intended: a clock may have been set back since.
+    fresh = refused is not None and now < refused.until <= now + REFUSED
+    if fresh and offer.among == running.jobs:
+        return refused
+    full = refusal(limits, running.slots, namespace, running.sharing)
+    return Wait(later, Reason.CONCURRENCY_LIMIT, full) if full else None
 
 
 def reserves_the_same(one: JobRecord, other: JobRecord) -> bool:

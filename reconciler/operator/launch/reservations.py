@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.operator.catalog.ports import CatalogHandle
-from reconciler.operator.layout.job_record import JobRecord, record_of
+from reconciler.operator.layout.job_record import JobRecord, own_reservation, record_of
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import Reservation
 
@@ -51,12 +51,11 @@ def held(
 
     The records must be read before the ledger: in between a driver may only add to it.
     """
-    latest: dict[tuple[str, str], int] = {}
+    open_by_table: dict[str, list[Reservation]] = {}
     for item in recorded:
-        key = (item.table_uuid, item.plan_id)
-        latest[key] = max(item.at_ms, latest.get(key, 0))
+        open_by_table.setdefault(item.table_uuid, []).append(item)
     return tuple(
         Spent(now, record.rewrite_bytes, float(record.cpu_seconds))
         for uuid, record in records
-        if latest.get((uuid, record.plan_id), -1) < record.written.timestamp() * 1000
+        if own_reservation(record, open_by_table.get(uuid, ())) is None
     )

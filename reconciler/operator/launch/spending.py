@@ -20,18 +20,16 @@ from reconciler.kube.kinds import CONFIG_MAP, JOB, POD, POLICY
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.launch import charges
 from reconciler.operator.launch.charges import Admitted, Book, Key
-from reconciler.operator.launch.job_manifest import DEADLINE_SECONDS, GRACE_SECONDS
 from reconciler.operator.launch.shares import Known, Limits
 from reconciler.operator.layout.job_record import JobRecord, Phase, record_of
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.seen import pods_seen
 from reconciler.operator.status_text import parse_time
+from reconciler.plan.ledger import LONGEST_RUN
 
 log = logging.getLogger(__name__)
 
 FIELD = "spending"
-OLDEST = dt.timedelta(seconds=DEADLINE_SECONDS + GRACE_SECONDS, minutes=10)
-"""After this time a job has certainly ended: Kubernetes stops it at its active deadline."""
 YOUNG = dt.timedelta(minutes=1)
 """A job younger than this may be missing in the index only because the index is late."""
 
@@ -129,7 +127,7 @@ class Spending:
             job.key
             for job in self.known.admitted.values()
             if job.key not in undecided
-            and (now - job.since > OLDEST or (now - job.since > YOUNG and self._over(job)))
+            and (now - job.since > LONGEST_RUN or (now - job.since > YOUNG and self._over(job)))
         ]
         missing = [job for key, job in live.items() if key not in self.known.admitted]
         if not over and not missing:

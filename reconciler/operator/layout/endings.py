@@ -106,6 +106,12 @@ def _cost(entry: LedgerEntry) -> float:
     return rho * entry.outcome.read_bytes
 
 
+def _did_all(subject: Subject, done: Achieved) -> bool:
+    """Whether all that was admitted is in the table: then a Job that is gone was not needed."""
+    total = int((subject.status.get("job") or {}).get("actionsTotal") or 0)
+    return 0 < total <= len(done.committed)
+
+
 @dataclass
 class Endings:
     """Settles jobs that have ended, and write-aheads that never had one."""
@@ -121,14 +127,15 @@ class Endings:
         """
         if record.recommends:
             return self._recommended(subject, record, job)
-        succeeded = job is not None and job.phase is Phase.SUCCEEDED
-        words = None if succeeded else self._words(subject, record)
         handle = subject.handle
         uuid = str((subject.status.get("table") or {}).get("uuid", ""))
         done = Achieved()
         if not isinstance(handle, CatalogProblem) and uuid:
-            ran = (uuid, record.plan_id, record.written)
-            done = achieved(handle.outcomes(*ran), handle.reading(*ran))
+            done = achieved(handle.outcomes(uuid, record), handle.reading(uuid, record))
+            handle.end_run(uuid, record)
+        succeeded = job is not None and job.phase is Phase.SUCCEEDED
+        succeeded = succeeded or (job is None and _did_all(subject, done))
+        words = None if succeeded else self._words(subject, record)
         self._charge(subject, record, job, done)
         self._reported_end(subject, record, words, done)
         self.facts.forget(subject.key)

@@ -198,6 +198,8 @@ def _cause_seen(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None
                 return words
             if ended.get("reason") == "OOMKilled":
                 return LastWords(Cause.OUT_OF_MEMORY, "the driver was killed for its memory")
+            if _why_ended(pod):  # its node says more than the exit code
+                break
             if ended.get("exitCode") == 137:
                 text = "the driver was killed (signal 9), by its node or by a person"
                 return LastWords(Cause.UNKNOWN, text)
@@ -209,10 +211,22 @@ def _cause_seen(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None
                 return LastWords(
                     Cause.UNKNOWN, f"the driver ended with exit code {code} and no message"
                 )
+        if _why_ended(pod):
+            return LastWords(Cause.UNKNOWN, f"the driver's pod was ended: {_why_ended(pod)}")
     for condition in ((job or {}).get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Failed" and condition.get("status") == "True":
-            return LastWords(Cause.UNKNOWN, f"the job failed: {condition.get('reason')}")
+            return LastWords(Cause.UNKNOWN, f"the job failed: {_reason_and_message(condition)}")
     return LastWords(Cause.UNKNOWN, "the job was removed before its end was observed")
+
+
+def _why_ended(pod: Mapping[str, Any]) -> str:
+    """Return why a node ended the pod, for example Evicted, "" if it did not."""
+    status = pod.get("status") or {}
+    return _reason_and_message(status) if status.get("phase") == "Failed" else ""
+
+
+def _reason_and_message(of: Mapping[str, Any]) -> str:
+    return cut(": ".join(str(of[part]) for part in ("reason", "message") if of.get(part)), 300)
 
 
 REFUSED = frozenset(

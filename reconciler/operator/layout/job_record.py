@@ -7,7 +7,7 @@ is created. Only this module knows how it looks there; pure.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,6 +16,11 @@ from reconciler.api.quantities import format_bytes, format_duration, parse_bytes
 from reconciler.kube.names import RECOMMENDATION
 from reconciler.operator.conditions import Body
 from reconciler.operator.status_text import parse_time, utc
+from reconciler.plan.ledger import Reservation
+from reconciler.plan.run_ids import begun_ms
+
+CLOCKS = dt.timedelta(minutes=10)
+"""By so much the clock of a node may be behind that of the operator."""
 
 
 class Phase(StrEnum):
@@ -116,3 +121,28 @@ def job_body(status: Body, record: JobRecord) -> Body:
     if old.get("name") == record.name:
         kept = {k: old[k] for k in ("actionsTotal", "layoutHash", "actionsCommitted") if k in old}
     return {**kept, **job_status(record)}
+
+
+def own_reservation(record: JobRecord, recorded: Iterable[Reservation]) -> Reservation | None:
+    """Return what the driver of the record reserved on its table, None if it has not yet.
+
+    Its id names plan and attempt. A TableLayout that is made anew counts attempts from 1 again, so
+    that a run long before the write-ahead is another one. Both times are of different clocks.
+    """
+    since = (record.written - CLOCKS).timestamp() * 1000
+    found = [
+        (start, item)
+        for item in recorded
+        if (start := begun_ms(item.id, record.plan_id, record.attempt)) is not None
+        and start >= since
+    ]
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def began(record: JobRecord, recorded: Iterable[Reservation]) -> int:
+    """Return since when rows of the ledger are of the record's run, in epoch milliseconds: the
+    start of the run by the clock that dates its rows. A run that reserved nothing settled at most
+    what others left; then it is the time of the write-ahead."""
+    own = own_reservation(record, recorded)
+    start = None if own is None else begun_ms(own.id, record.plan_id, record.attempt)
+    return int(record.written.timestamp() * 1000) if start is None else start

@@ -100,8 +100,11 @@ def _approved_plan(
     """
     head = head_of(proposal.observation)
     lost: tuple[str, str] | None = None
-    for plan_id in approved[:MOST_APPROVED]:
-        plan = actor.published(proposal.observation.uuid, plan_id)
+    uuid = proposal.observation.uuid
+    stored = actor.published_ids(uuid)
+    own = [plan_id for plan_id in approved if plan_id in stored]
+    for plan_id in own[:MOST_APPROVED]:
+        plan = actor.published(uuid, plan_id)
         if plan is None:
             continue
         found = judge(plan, head, now)

@@ -11,7 +11,6 @@ from reconciler.api.identity import hash_inputs
 from reconciler.api.prices import Prices
 from reconciler.errors import ReconcilerError
 from reconciler.kube.names import table_layout_name
-from reconciler.operator import due
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, CutShort, Glance
 from reconciler.operator.conditions import Body
 from reconciler.operator.index import policy_of
@@ -20,7 +19,7 @@ from reconciler.operator.layout.job_record import Phase, record_of
 from reconciler.operator.layout.proposal_summary import ProposalSummary
 from reconciler.operator.stored import Refusal
 from reconciler.operator.work import Key, Work
-from reconciler.plan.budget import Budget
+from reconciler.plan.budget import Budget, closed_by
 from reconciler.plan.gate import Gate
 from reconciler.plan.plan import policy_hash
 
@@ -144,7 +143,7 @@ def stop_because(subject: Subject) -> tuple[str, str] | None:
         return "PolicyDeleted", "its policy was deleted"
     if isinstance(subject.policy, Refusal):
         return subject.policy.reason, f"its policy is not valid: {subject.policy.message}"
-    closed = due.closed_by(subject.budgets, subject.now)
+    closed = closed_by(subject.budgets, subject.now)
     if closed:
         return Reason.OUTSIDE_WINDOW.value, f'budget "{closed}" allows nothing now'
     wanted = "sha256:" + policy_hash(hash_inputs(subject.policy))

@@ -12,7 +12,7 @@ import datetime as dt
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from reconciler.loop.decision_settings import budgets_of
 from reconciler.operator import due
 from reconciler.operator.catalog.ports import CatalogProblem, Catalogs, Identifier
 from reconciler.operator.index import REQUESTED_AT, policy_of
+from reconciler.operator.launch.reservations import held, unsettled
 from reconciler.operator.layout.job_record import record_of
 from reconciler.operator.layout.status import accepted, changed
 from reconciler.operator.policy.selection import Selections
@@ -119,7 +120,7 @@ class Policies:
             held_by=held_by,
             suspended=policy.spec.suspend,
             failure=None,
-            budgets=self._budgets(policy, now),
+            budgets=self._budgets(policy, layouts, now),
             reserved=_reserved(layouts),
             handled_request=(body["metadata"].get("annotations") or {}).get(REQUESTED_AT, ""),
         )
@@ -285,15 +286,18 @@ class Policies:
         for item in layouts:
             self.runtime.enqueue(Key(Work.LAYOUT, key.namespace, item["metadata"]["name"]), None)
 
-    def _budgets(self, policy: TableLayoutPolicy, now: dt.datetime) -> tuple[BudgetState, ...]:
-        """Return the budgets with what was spent, by the last read ledger; none if it is
-        unreadable."""
+    def _budgets(
+        self, policy: TableLayoutPolicy, layouts: Sequence[Body], now: dt.datetime
+    ) -> tuple[BudgetState, ...]:
+        """Return the budgets with what was spent by the last read ledger, and with what live jobs
+        hold in it or besides; none if it is unreadable."""
         if not policy.spec.budgets:
             return ()
         handle = self.catalogs.handle(policy.namespace, policy.spec.catalog.name)
         assert not isinstance(handle, CatalogProblem)
         try:
-            spent = handle.spent(f"{policy.namespace}/{policy.name}", "")
+            beside = held(unsettled(layouts), handle.open_reservations(), now)
+            spent = (*beside, *handle.spent(f"{policy.namespace}/{policy.name}", ""))
         except ReconcilerError:
             return ()
         return due.states(budgets_of(policy.spec), spent, now)

@@ -158,6 +158,7 @@ async def _serve(parts: _Parts, build: Build) -> bool:
     reconcile = _dispatch(reconcilers, parts.settings.catalog_deadline, parts.places)
     running = asyncio.create_task(parts.queue.run(reconcile, executor))
     log.info("the operator watches %s objects", sum(parts.index.counts().values()))
+    done: set[asyncio.Task[None]] = set()
     try:
         await _tend(parts, chores)
         parts.queue.stop()
@@ -165,8 +166,9 @@ async def _serve(parts: _Parts, build: Build) -> bool:
     finally:
         parts.queue.stop()
         await loop.run_in_executor(chores, parts.watch.stop)
-        # Only now may another instance take over: nothing of this one runs any more.
-        await loop.run_in_executor(chores, parts.lease.stop)
+        # Another instance takes over when nothing of this one runs any more: after a reconcile that
+        # did not end, only when the Lease has expired.
+        await loop.run_in_executor(chores, partial(parts.lease.stop, release=bool(done)))
         chores.shutdown(wait=False)
         executor.shutdown(wait=False, cancel_futures=True)
     log.info("the operator ended%s", "" if done else ", a reconcile did not")
@@ -197,17 +199,22 @@ async def _tend(parts: _Parts, chores: ThreadPoolExecutor) -> None:
     """Every second check leadership; at intervals run the re-list and check the Secrets. Until
     `stop`."""
     led = False
-    relisted = looked = time.monotonic()
+    pause = FIRST_RETRY
+    relisted = looked = again = time.monotonic()
     while not parts.stop.is_set():
         held, now = parts.lease.held(), time.monotonic()
         parts.metrics.leads(held)
-        if held and (not led or parts.stale.is_set() or now - relisted > parts.settings.relist):
+        stale = parts.stale.is_set() and now >= again
+        if held and (not led or stale or now - relisted > parts.settings.relist):
             parts.stale.clear()
             relisted = now
-            if not await _chore(parts.relist.repair, chores):
+            if await _chore(parts.relist.repair, chores):
+                parts.relist.enqueue_all(parts.settings.relist / 2)
+                pause = FIRST_RETRY
+            else:
                 parts.stale.set()
-                await _sleep(parts.stop, FIRST_RETRY)
-            parts.relist.enqueue_all(parts.settings.relist / 2)
+                again = time.monotonic() + pause
+                pause = min(pause * 2, LAST_RETRY)
         elif held:
             await _repair_listed(parts, chores)
         await _chore(parts.relist.ask, chores)
