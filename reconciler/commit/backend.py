@@ -174,7 +174,7 @@ class Table(History):
             for snapshot_id in present.state.snapshots
             for one in present.manifests(snapshot_id)
         }
-        for entries in present.entries(list(manifests.values())):
+        for entries in present.each_entries(list(manifests.values())):
             for entry in entries:
                 if entry.status != DELETED:
                     yield entry.file.path, int(entry.snapshot_id or 0)

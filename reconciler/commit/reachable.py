@@ -87,17 +87,19 @@ def unneeded(
     needed = {*after.lists, *after.manifests, *after.statistics}
     if gone:
         found |= {str(m[fields.M_PATH]): int(m[fields.M_LENGTH]) for m in gone}
-        found |= _live(table, gone)
+        found |= _live(table, gone, may_miss=True)
         needed |= _live(table, after.manifests.values()).keys()
     left = Candidates([Listed(path, size, 0) for path, size in found.items()], *roots)
     Resolver().strike(left, needed)
     return {file.path: file.size for file in left.oldest()}
 
 
-def _live(table: LiveTable, manifests: Iterable[ManifestFile]) -> dict[str, int]:
+def _live(
+    table: LiveTable, manifests: Iterable[ManifestFile], may_miss: bool = False
+) -> dict[str, int]:
     return {
         entry.file.path: entry.file.size
-        for entries in table.entries(list(manifests))
+        for entries in table.each_entries(list(manifests), may_miss)
         for entry in entries
         if entry.status != DELETED
     }

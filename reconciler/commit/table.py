@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import bounds
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Snapshot = Mapping[str, Any]
 """A snapshot as the specification writes it in JSON."""
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 _FEW = 4
 """Files that are read one after the other: threads cost more."""
 
@@ -165,11 +167,7 @@ class LiveTable:
                     raise
                 return None
 
-        if len(paths) <= _FEW:
-            yield from map(read, paths)
-            return
-        with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
-            yield from pool.map(carried(read), paths)
+        yield from _read_all(read, paths)
 
     def _list(self, path: str) -> list[ManifestFile]:
         with translate_io(f'the manifest list "{path}"', CORRUPT_LIST):
@@ -177,21 +175,30 @@ class LiveTable:
 
     def entries(self, manifests: Sequence[ManifestFile]) -> list[list[Entry]]:
         """Return the entries of each manifest."""
-        if len(manifests) <= _FEW:
-            files = [self._manifest(one) for one in manifests]
-        else:
-            with ThreadPoolExecutor(min(READERS, len(manifests))) as pool:
-                files = list(pool.map(carried(self._manifest), manifests))
-        found = []
-        for data, one in zip(files, manifests, strict=True):
-            with translate_io(f'the manifest "{one[fields.M_PATH]}"', CORRUPT_MANIFEST):
-                found.append(manifest.read_entries(data, one))
-        return found
+        return list(self.each_entries(manifests))
 
-    def _manifest(self, one: ManifestFile) -> bytes:
-        path = str(one[fields.M_PATH])
-        with translate_io(f'the manifest "{path}"', CORRUPT_MANIFEST):
-            return self._bytes(path, f'the manifest "{path}"')
+    def each_entries(
+        self, manifests: Sequence[ManifestFile], may_miss: bool = False
+    ) -> Iterator[list[Entry]]:
+        """Yield the entries of each manifest, decoded when asked for: those of a whole table would
+        fill the memory. may_miss: a missing manifest has none."""
+
+        def read(one: ManifestFile) -> bytes | None:
+            path = str(one[fields.M_PATH])
+            try:
+                with translate_io(f'the manifest "{path}"', CORRUPT_MANIFEST):
+                    return self._bytes(path, f'the manifest "{path}"')
+            except FileMissingError:
+                if not may_miss:
+                    raise
+                return None
+
+        for start in range(0, len(manifests), READERS):
+            some = manifests[start : start + READERS]
+            for data, one in zip(_read_all(read, some), some, strict=True):
+                with translate_io(f'the manifest "{one[fields.M_PATH]}"', CORRUPT_MANIFEST):
+                    found = [] if data is None else manifest.read_entries(data, one)
+                yield found
 
     def _bytes(self, path: str, subject: str) -> bytes:
         with self.io.new_input(path).open() as stream:
@@ -209,3 +216,12 @@ class LiveTable:
         except Exception:
             return False
         return True
+
+
+def _read_all(read: Callable[[Asked], Found], asked: Sequence[Asked]) -> Iterator[Found]:
+    """Yield what is read of each, many at the same time."""
+    if len(asked) <= _FEW:
+        yield from map(read, asked)
+        return
+    with ThreadPoolExecutor(min(READERS, len(asked))) as pool:
+        yield from pool.map(carried(read), asked)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.commit import updates
+from reconciler.commit import manifest, updates
 from reconciler.commit.reachable import Reached, reached, unneeded
 from reconciler.commit.request import Accepted, Request, requirements, send
 from reconciler.commit.sending import commit
@@ -86,6 +86,40 @@ def test_a_missing_manifest_list_of_what_expires_keeps_nothing_from_expiring(tab
     for path in gone:
         Path(path.removeprefix("file://")).unlink()
     assert table.rows() == [0, 1, 2]
+
+
+def test_manifests_are_decoded_one_after_another(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entries of all of them would fill the memory."""
+    live, decoded = table.live(), []
+    real = manifest.read_entries
+    monkeypatch.setattr(
+        manifest, "read_entries", lambda data, one: decoded.append(one) or real(data, one)
+    )
+    asked = live.manifests(live.state.head())
+    found = live.each_entries(asked)
+    assert len(asked) == 3 and not decoded
+    for number in range(1, 4):
+        assert len(next(found)) == 1 and len(decoded) == number
+
+
+def test_a_missing_manifest_of_what_expired_keeps_its_files_alone(table: Table) -> None:
+    live = table.live()
+    assert isinstance(commit(live, merged(live), Names()).answer, Accepted)
+    live.refresh()
+    *old, _ = live.state.snapshots
+    before = reached(live)
+    expire(live, *old)
+    after = reached(live, known=before)
+    lost = sorted(before.manifests.keys() - after.manifests.keys())[0]
+    whole = unneeded(live, before, after, ROOTS)
+    Path(lost.removeprefix("file://")).unlink()
+    assert whole.keys() - unneeded(live, before, after, ROOTS).keys()
+    kept = next(iter(after.manifests))
+    Path(kept.removeprefix("file://")).unlink()
+    with pytest.raises(FileMissingError):
+        unneeded(live, before, after, ROOTS)
 
 
 def test_a_manifest_list_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
