@@ -10,7 +10,6 @@ LARGER = {
     "api/documents.py": "the values of the documents, each field explained",
     "engines/backend.py": "the Protocols that each engine implements, every method explained",
     "engines/schedule/witnessing.py": "to be split: comparing, and naming a difference",
-    "rewrite/read.py": "to be split: a reader of a task, and an opened file",
 }
 """Files that are larger, by the reason. An entry goes when its file is split."""
 

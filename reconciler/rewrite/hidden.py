@@ -25,10 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.rewrite.columns import FIELD_ID
-from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.deletes import Delete, Positions
 from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.opened import Opened
 from reconciler.rewrite.outputs import Outputs
-from reconciler.rewrite.read import POSITION_COLUMNS, Positions, Reader
+from reconciler.rewrite.read import POSITION_COLUMNS, Reader
 from reconciler.rewrite.rewriting import Stopped
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.write import tail_of
@@ -238,7 +239,7 @@ class _Run:
         ways = self.task.table.ways
         ids = {field_id for one in keyed for field_id in one.keys}
         self.reader.fetch(target.file, {ways[key][0].field_id for key in ids if key in ways})
-        opened = self.reader.open(replace(target.file, deletes=keyed))
+        opened = Opened(self.reader, replace(target.file, deletes=keyed))
         try:
             for rows in opened.hidden():
                 self._go_on()

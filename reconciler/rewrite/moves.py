@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reconciler.rewrite.read import numbers_of_rows
+from reconciler.rewrite.equal_rows import numbers_of_rows
 from reconciler.rewrite.task import Field, Unfit
 
 Int64 = npt.NDArray[np.int64]

@@ -25,6 +25,7 @@ from reconciler.rewrite.comparison import Check, Compared
 from reconciler.rewrite.dictionaries import dictionary_columns
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.moves import Partitions
+from reconciler.rewrite.opened import Opened
 from reconciler.rewrite.outputs import Outputs, Place
 from reconciler.rewrite.places import Placed
 from reconciler.rewrite.read import Reader
@@ -226,7 +227,7 @@ class _Run:
         self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str] = ()
     ) -> Iterator[pa.Table]:
         with failing_at(file.path):
-            opened = self.reader.open(file, dictionaries)
+            opened = Opened(self.reader, file, dictionaries)
             tables = opened.live(columns)
         try:
             while True:
@@ -266,7 +267,7 @@ class _Run:
         return self._written(self._cut(rows, None), rest.take)
 
     def _live_rows(self, file: DataFile) -> int:
-        opened = self.reader.open(file)
+        opened = Opened(self.reader, file)
         try:
             return opened.live_rows()
         finally:

@@ -25,7 +25,7 @@ from reconciler.loop.step import Step
 from reconciler.plan.plan import plan_from_document
 from reconciler.plan.reasons import MIGRATION_REFUSED, REFUSED_FILES
 from reconciler.rewrite import write
-from reconciler.rewrite.read import Opened
+from reconciler.rewrite.opened import Opened
 from reconciler.rewrite.witness import Witness
 from reconciler.table.refusals import FAILED, OUT_OF_MEMORY, REMEDIES
 from tests.cli.in_process import Cli, isolate, runner

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reconciler.rewrite import arrow, read, rewriting, storage
+from reconciler.rewrite import arrow, equal_rows, rewriting, storage
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.comparison import Work
@@ -406,7 +406,7 @@ def test_texts_of_more_than_2_gib_are_compared_and_numbered() -> None:
     """The chunks share one buffer."""
     chunk = pa.array(["x" * (64 << 20), "y"])
     values = pa.chunked_array([chunk] * 33)
-    assert read.numbers_of_rows([values.chunks], len(values)).tolist() == [0, 1] * 33
+    assert equal_rows.numbers_of_rows([values.chunks], len(values)).tolist() == [0, 1] * 33
     (ranks,) = ordering.sort_parts(values, descending=False)
     assert ranks.tolist() == [1, 2] * 33
 

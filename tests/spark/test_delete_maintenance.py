@@ -25,7 +25,8 @@ from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
-from reconciler.rewrite import hidden, read
+from reconciler.rewrite import hidden
+from reconciler.rewrite.opened import Opened
 from reconciler.spark.deletes import by_engine
 from reconciler.spark.schedule import witness_work
 from reconciler.spark.session import iceberg
@@ -282,9 +283,9 @@ def test_a_conversion_reads_the_data_once(bench: Bench, monkeypatch: pytest.Monk
     name = _table(bench, 2)
     path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
     request = bench.request(name, ConvertDeletes(inputs=(path,)))
-    opened, honest = [], read.Opened.hidden
+    opened, honest = [], Opened.hidden
     monkeypatch.setattr(
-        read.Opened, "hidden", lambda own: (opened.append(own.file.path), honest(own))[1]
+        Opened, "hidden", lambda own: (opened.append(own.file.path), honest(own))[1]
     )
     jobs = _jobs(bench)
     assert bench.run(request).done
@@ -341,12 +342,12 @@ def test_a_row_that_a_conversion_does_not_read_is_noticed(
     """The equality delete that hides it would be removed."""
     name = _table(bench, 2)
     path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
-    before, honest = bench.rows(name), read.Opened.hidden
+    before, honest = bench.rows(name), Opened.hidden
 
-    def half(own: read.Opened) -> Iterator[Any]:
+    def half(own: Opened) -> Iterator[Any]:
         return (rows[rows < 20] for rows in honest(own))
 
-    monkeypatch.setattr(read.Opened, "hidden", half)
+    monkeypatch.setattr(Opened, "hidden", half)
     with pytest.raises(VerificationError):
         bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
     assert bench.rows(name) == before and bench.leftovers(name) == []
