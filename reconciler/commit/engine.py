@@ -27,10 +27,10 @@ from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.local.pool import Cancelled, Killed, Limit, OutOfMemory, Pool
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.described import delete_of
 from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.native import Plan, carried_out, guarded
 from reconciler.engines.schedule.run import Run
-from reconciler.engines.schedule.witnessing import delete_of
 from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import UnsupportedError
 from reconciler.rewrite import hidden

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.catalog.observe import observe_table
-from reconciler.engines.schedule import native, witnessing
+from reconciler.engines.schedule import described, native
 from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.ordering import Hilbert
@@ -90,10 +90,8 @@ def test_a_task_on_an_executor(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     """A Python process of Spark's rewrites and compares, as in a cluster."""
     monkeypatch.setattr(tasks, "by_driver", lambda spark, opening: False)
     monkeypatch.setattr(witness_work, "by_driver", lambda master, size, opening: False)
-    described, honest = [], witnessing._described
-    monkeypatch.setattr(
-        witnessing, "_described", lambda *of: (described.append(of), honest(*of))[1]
-    )
+    calls, honest = [], described._described
+    monkeypatch.setattr(described, "_described", lambda *of: (calls.append(of), honest(*of))[1])
     name = bench.create("id bigint, s string", "'format-version'='3', "
                         "'write.delete.mode'='merge-on-read'")  # fmt: skip
     bench.fill(name, 2, 50, "file * 50 + n, string(n)")
@@ -106,7 +104,7 @@ def test_a_task_on_an_executor(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     (file,) = bench.files(name)
     written = pq.read_table(file.file_path.removeprefix("file:"))["id"].to_pylist()
     assert written == sorted(written, reverse=True) and len(written) == 88
-    assert len(described) == 1, "engine and witness share what is asked of the table"
+    assert len(calls) == 1, "engine and witness share what is asked of the table"
     assert bench.leftovers(name) == []
 
 

@@ -19,7 +19,7 @@ from reconciler.engines.actions.one_by_one import Begun, OneByOneExecutor
 from reconciler.engines.answers import Kind
 from reconciler.engines.backend import Copied, Copies, CopyWork, Table
 from reconciler.engines.commit import commit, metadata
-from reconciler.engines.schedule import witnessing
+from reconciler.engines.schedule import asking, described
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.opening import opening_of
 from reconciler.errors import BlockedError, ReconcilerError, VerificationError
@@ -125,7 +125,7 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
         if made is not None:
             self._require_ours(action, made)
         tasks = copies.every_task(source.table, source.snapshot_id)
-        wanted = witnessing.inputs_of(source, tasks, witnessing.live_deletes(source))
+        wanted = described.inputs_of(source, tasks, described.live_deletes(source))
         size = sum(file.size for file in wanted)
         self._require_room(action, size)
         own = _properties(source.table)
@@ -226,9 +226,9 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
     def _seen(self, attempt: Attempt, files: Sequence[DataFile]) -> Fingerprint:
         """Return number and hash of rows. Row ids are no part of them: those of a copy are
         others."""
-        table = replace(witnessing.table_of(attempt), lineage=False)
+        table = replace(described.table_of(attempt), lineage=False)
         name = f"layoutctl-replica-{attempt.id}"
-        seen = witnessing.look(attempt, name, Work(table, tuple(files)))
+        seen = asking.look(attempt, name, Work(table, tuple(files)))
         self.used.verify_cpu_seconds += seen.cpu_seconds
         return seen.fingerprint
 
@@ -360,7 +360,7 @@ def _work(source: Attempt, action: BuildReplica) -> CopyWork:
 
 def _added(table: Table, snapshots: Sequence[int]) -> tuple[DataFile, ...]:
     """Return the data files that these snapshots added."""
-    return witnessing.outputs_of([one for n in snapshots for one in table.content_of(n).added])
+    return described.outputs_of([one for n in snapshots for one in table.content_of(n).added])
 
 
 def _properties(table: Table) -> dict[str, str]:

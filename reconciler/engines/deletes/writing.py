@@ -14,7 +14,7 @@ from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.deletes import replacement
 from reconciler.engines.deletes.wanted import VECTORS_VERSION, Hidden, Wanted
 from reconciler.engines.manifests import Tasks
-from reconciler.engines.schedule import native, witnessing
+from reconciler.engines.schedule import asking, described, native
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import UnsupportedError
@@ -74,7 +74,7 @@ def _tasks(
     keep: bool,
 ) -> list[Task]:
     """deletes: as the engine reads them, by identity."""
-    files = witnessing.inputs_of(attempt, tasks.subset(wanted), None)
+    files = described.inputs_of(attempt, tasks.subset(wanted), None)
     places = attempt.table.places(tasks)
     by_place: dict[Any, list[Target]] = {}
     for file in files:
@@ -96,7 +96,7 @@ def _tasks(
         costs += [_cost(part, wanted) for part in parts]
     vectors = attempt.table.format_version() >= VECTORS_VERSION
     codec, level = ("", None) if vectors else _codec(attempt)
-    bins = witnessing.balanced(costs, slots)
+    bins = asking.balanced(costs, slots)
     made = []
     for number, members in enumerate(bins):
         name = f"{number:05d}-{NUMBER}-{uuid.uuid4()}-{ATTEMPT}-deletes"
@@ -113,7 +113,7 @@ def _tasks(
             else ("",)
         )
         kept = KEPT_BYTES // len(bins) if keep else 0
-        shape = witnessing.table_of(attempt)
+        shape = described.table_of(attempt)
         made.append(Task(shape, groups, puffin, codec, level, kept))
     return made
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.engines.schedule import witnessing
+from reconciler.engines.schedule import described
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.rewrite.block_ids import Blocks
@@ -21,7 +21,7 @@ def blocks_of(attempt: Attempt, action: Rewrite) -> Blocks | None:
     used |= {one.source_id for one in action.moves_by or ()}
     if owned is None or owned in used:
         return None
-    table = witnessing.table_of(attempt)
+    table = described.table_of(attempt)
     column = next(one for one in table.columns if one.field_id == owned)
     tree = action.ordering.tree
     if tree is None or not action.block_column or not _is_kept(known, table, tree):
@@ -30,7 +30,7 @@ def blocks_of(attempt: Attempt, action: Rewrite) -> Blocks | None:
 
 
 def _metadata(attempt: Attempt) -> TableMetadata:
-    return attempt.table.facts().metadata.with_schema(witnessing.schema_of(attempt))
+    return attempt.table.facts().metadata.with_schema(described.schema_of(attempt))
 
 
 def _is_kept(known: TableMetadata, table: Table, tree: Tree) -> bool:

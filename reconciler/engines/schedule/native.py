@@ -19,7 +19,7 @@ from reconciler.catalog.listing import changed_ms
 from reconciler.engines import backend
 from reconciler.engines.backend import Errors
 from reconciler.engines.manifests import Tasks
-from reconciler.engines.schedule import input_forms, witnessing
+from reconciler.engines.schedule import described, input_forms
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.inputs import types_of
@@ -113,7 +113,7 @@ def planned(
     this process that no other group uses. blocks: the block ids that rows get.
     """
     properties = {**staged_properties(attempt.table.properties()), **changes}
-    shape, deletes = witnessing.table_of(attempt), _applied(attempt, tasks)
+    shape, deletes = described.table_of(attempt), _applied(attempt, tasks)
     formats = {delete.format for own in deletes.values() for delete in own}
     reason = why_left_to_spark(leaves(shape.columns), properties, formats)
     if reason:
@@ -142,7 +142,7 @@ def planned(
     check = None
     if opening is not None:
         limits = Limits.within(given.memory_bytes)
-        check = Check(inputs, witnessing.form_of(attempt), limits, blocks)
+        check = Check(inputs, described.form_of(attempt), limits, blocks)
     memory = rewriting.peak(task, needed, given.memory_bytes)
     return Plan(task, opening, given, memory, check)
 
@@ -193,7 +193,7 @@ def _applied(attempt: Attempt, tasks: Tasks) -> dict[str, tuple[Delete, ...]]:
     rules of its own."""
     if all(file.deletes == NO_DELETES for file in tasks.values()):
         return {}
-    known = {file.identity: witnessing.delete_of(file) for file in witnessing.live_files(attempt)}
+    known = {file.identity: described.delete_of(file) for file in described.live_files(attempt)}
     keyed = {path: one for (path, _), one in known.items() if one.keys}
     return {
         path: (
@@ -208,7 +208,7 @@ def _files(
     attempt: Attempt, group: Group, tasks: Tasks, deletes: dict[str, tuple[Delete, ...]]
 ) -> tuple[DataFile, ...]:
     """Return the group's inputs in order of arrival, which rows with equal keys keep."""
-    by_path = {file.path: file for file in witnessing.inputs_of(attempt, tasks, None)}
+    by_path = {file.path: file for file in described.inputs_of(attempt, tasks, None)}
     return tuple(
         replace(by_path[file.path], deletes=deletes.get(file.path, ())) for file in group.inputs
     )

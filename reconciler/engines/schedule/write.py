@@ -15,13 +15,13 @@ from reconciler.engines.commit import metadata
 from reconciler.engines.commit.cleanup import check_prefix, discard
 from reconciler.engines.commit.locations import DATA_PATH
 from reconciler.engines.manifests import Tasks, WrittenFile
-from reconciler.engines.schedule import native, witnessing
+from reconciler.engines.schedule import described, native, witnessing
+from reconciler.engines.schedule.asking import DROPPED, Unseen
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.block_ids import blocks_of
 from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.inputs import refuse_types, types_of
 from reconciler.engines.schedule.refused import NotWritableError
-from reconciler.engines.schedule.witnessing import Unseen
 from reconciler.engines.schedule.written import TaskMetrics, Written
 from reconciler.errors import (
     TableDamagedError,
@@ -64,7 +64,7 @@ def rewrite_group(
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
     require_columns(attempt.table, group.action.ordering.key)
     blocks = blocks_of(attempt, group.action)
-    inputs = witnessing.inputs_as_seen(attempt, tasks, hashed, blocks)
+    inputs = described.inputs_as_seen(attempt, tasks, hashed, blocks)
     plan = native.planned(attempt, number, group, tasks, changes, inputs, threads, blocks)
     begun(0 if isinstance(plan, str) else plan.memory)
     with contextlib.ExitStack() as made:
@@ -77,7 +77,7 @@ def rewrite_group(
                 reason = str(unfit)
         if reason:
             _require_writable(attempt, group, reason)
-            blocks, inputs = None, witnessing.inputs_as_seen(attempt, tasks, hashed)
+            blocks, inputs = None, described.inputs_as_seen(attempt, tasks, hashed)
             written = attempt.backend.written_otherwise(attempt, group, tasks, changes, base, order)
             found = Files(made.enter_context(written))
         files = found.files
@@ -218,7 +218,7 @@ def own_output(attempt: Attempt) -> Iterator[None]:
             f"verification of {attempt.name} failed: a file that this run wrote cannot be read",
             details=(
                 first_line(why),
-                witnessing.DROPPED,
+                DROPPED,
                 "All files of the table are as they were.",
             ),
             do=f"see what else changes or removes files below {attempt.prefix.rpartition('/')[0]} "

@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.engines.commit.cleanup import discard
 from reconciler.engines.commit.locations import DATA_PATH
 from reconciler.engines.delete_file import DeleteFile
-from reconciler.engines.schedule import native, witnessing
+from reconciler.engines.schedule import described, native
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.errors import TableDamagedError, UnsupportedError
@@ -151,7 +151,7 @@ def in_parquet(
     engine would otherwise, so that an error of these would not show."""
     table = _placed(attempt)
     files = {file.identity: file for file in every}
-    found = {identity: witnessing.delete_of(file) for identity, file in files.items()}
+    found = {identity: described.delete_of(file) for identity, file in files.items()}
     copies: list[str] = []
     try:
         for identity, one in found.items():

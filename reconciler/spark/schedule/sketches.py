@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.catalog.network import current_reach
 from reconciler.catalog.sketch_reader import VERSION, Requests, Sketch, requested
-from reconciler.engines.schedule.witnessing import balanced
+from reconciler.engines.schedule.asking import balanced
 from reconciler.errors import InternalError, ReconcilerError, UserError
 from reconciler.rewrite.storage import Opening
 from reconciler.spark.session.translate import translate

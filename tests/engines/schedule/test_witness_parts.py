@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.engines.schedule.witnessing import _parts, shares
+from reconciler.engines.schedule.asking import _parts, shares
 from reconciler.rewrite.comparison import Exchange, Work
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.files import DataFile, Table
