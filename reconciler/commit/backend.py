@@ -1,4 +1,4 @@
-"""A table as `engines.backend` asks for it, without a JVM: its files, their manifests, and commits.
+"""A table as `engines.table` asks for it, without a JVM: its files, their manifests, and commits.
 
 A commit is asked of its guard on the metadata that the request names, so that what was judged is
 what the request replaces.
@@ -23,9 +23,9 @@ from reconciler.commit.sending import Sent, sent_once
 from reconciler.commit.snapshot import Change, Made, Missing, Names, Producer
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import ACCEPTED, Answer, Kind
-from reconciler.engines.backend import Guard
 from reconciler.engines.delete_file import Ages, DeleteFile, Place
 from reconciler.engines.manifests import Tasks
+from reconciler.engines.table import Guard
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError, first_line
 

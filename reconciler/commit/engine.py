@@ -21,7 +21,7 @@ from reconciler.commit.backend import LiveTasks
 from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.entries import Entries
 from reconciler.commit.table import LiveTable
-from reconciler.engines import backend
+from reconciler.engines import backend, engine_errors
 from reconciler.engines.choice import Machine
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.local.pool import Cancelled, Killed, Limit, OutOfMemory, Pool
@@ -57,7 +57,7 @@ class LocalBackend:
     """cache: directory of what was read of manifests. machine: what may be used of it. say: is
     given what a user should know of the work."""
 
-    errors: backend.Errors = errors
+    errors: engine_errors.Errors = errors
 
     def __init__(
         self, pool: Pool, machine: Machine, cache: Path, say: Callable[[str], None]

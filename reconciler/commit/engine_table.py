@@ -1,4 +1,4 @@
-"""The rest of what carrying a plan out asks of a table (`engines.backend.Table`), without a JVM.
+"""The rest of what carrying a plan out asks of a table (`engines.table.Table`), without a JVM.
 
 What only Iceberg's Java library does here raises UnsupportedError; `Action.needs_spark` keeps such
 actions from this engine.
@@ -19,12 +19,12 @@ from reconciler.commit.history import snapshot_info
 from reconciler.commit.metadata_changes import CHANGES, MetadataChange
 from reconciler.commit.operations import Commit
 from reconciler.commit.table import LiveTable
-from reconciler.engines import backend
-from reconciler.engines.backend import PartitionField
+from reconciler.engines import engine_errors
 from reconciler.engines.commit import locations
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.manifests import Content, Tasks
 from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.engines.table import PartitionField
 from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.base import Action
 from reconciler.table.paths import is_local, local_of
@@ -35,7 +35,7 @@ from reconciler.table.schema import SpecField
 class EngineTable(Table):
     """A table of a catalog, as executors ask it."""
 
-    errors: backend.Errors = errors
+    errors: engine_errors.Errors = errors
 
     def fresh(self) -> EngineTable:
         return EngineTable(LiveTable(self.table.config, self.table.identifier), self.cache)

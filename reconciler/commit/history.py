@@ -1,4 +1,4 @@
-"""A table's metadata as values, as `engines.backend.History` asks for them."""
+"""A table's metadata as values, as `engines.table.History` asks for them."""
 
 from __future__ import annotations
 

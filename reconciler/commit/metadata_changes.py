@@ -33,7 +33,7 @@ from reconciler.table.replica import kept_record
 
 @dataclass(frozen=True)
 class MetadataChange:
-    """A change of the metadata as `backend.MetadataChange`."""
+    """A change of the metadata as `table.MetadataChange`."""
 
     table: Table
     """Whose metadata it changes."""

@@ -1,4 +1,4 @@
-"""Commits of the engines' operations, as `engines.backend.Change` asks for them.
+"""Commits of the engines' operations, as `engines.table.Change` asks for them.
 
 What an operation changes is found on the metadata that the request names, right before it is sent.
 """
@@ -16,7 +16,6 @@ from reconciler.commit.rewriting import rewritten
 from reconciler.commit.sending import ENGINE
 from reconciler.commit.snapshot import Change, Made, Names, Producer
 from reconciler.engines.answers import Answer
-from reconciler.engines.backend import Guard
 from reconciler.engines.commit.operations import (
     Mark,
     NewManifests,
@@ -24,6 +23,7 @@ from reconciler.engines.commit.operations import (
     RewriteFiles,
     RowDelta,
 )
+from reconciler.engines.table import Guard
 
 Make = Callable[[Producer], Made]
 """Writes the snapshot of a change."""
@@ -48,7 +48,7 @@ class Commit:
         summary: Mapping[str, str],
         guard: Guard | None,
     ) -> Answer:
-        """Send the operation once; see `engines.backend.Change`. base_snapshot_id: the guard holds
+        """Send the operation once; see `engines.table.Change`. base_snapshot_id: the guard holds
         the line back to it. Raises nothing."""
         try:
             self._table.refresh()

@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager
 from typing import Any, cast
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.engines import backend
+from reconciler.engines import engine_errors
+from reconciler.engines.backend import Copies
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
@@ -41,7 +42,7 @@ from reconciler.spark.session import iceberg, metrics, translate
 class JavaBackend:
     """spark: the session, which starts Spark when something needs it."""
 
-    errors: backend.Errors = translate
+    errors: engine_errors.Errors = translate
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
@@ -56,7 +57,7 @@ class JavaBackend:
     def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> JavaTable:
         return table.load(self.spark, iceberg.qualified(catalog, identifier))
 
-    def copies(self, catalog: CatalogConfig, table: tuple[str, ...], name: str) -> backend.Copies:
+    def copies(self, catalog: CatalogConfig, table: tuple[str, ...], name: str) -> Copies:
         other = iceberg.qualified(catalog, (*table[:-1], name))
         return replica_rows.JavaCopies(self.spark, other)
 

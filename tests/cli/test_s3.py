@@ -23,8 +23,8 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect
 from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.properties import spark_conf
-from reconciler.engines.backend import translated
 from reconciler.engines.commit import commit, history
+from reconciler.engines.engine_errors import translated
 from reconciler.engines.schedule import execute, processes
 from reconciler.engines.schedule.refused import NotVerified
 from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, UserError

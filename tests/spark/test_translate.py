@@ -152,7 +152,7 @@ def test_a_killed_jvm_is_reported_during_any_call() -> None:
     program = """
 import json, os, signal, sys, threading, time
 from reconciler.spark.session import session
-from reconciler.engines.backend import translated
+from reconciler.engines.engine_errors import translated
 from reconciler.spark.session import translate as translation
 
 spark = session.start({}, app="test", master="local[1]")

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.engines.actions.base import Executor
-from reconciler.engines.backend import Table
 from reconciler.engines.commit import audit, batch, cleanup, commit, fence, standing
 from reconciler.engines.commit.batch import Part
 from reconciler.engines.commit.operations import (
@@ -29,6 +28,7 @@ from reconciler.engines.schedule.opening import opening_of
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.schedule.vanished import may_have_vanished
 from reconciler.engines.snapshots import SnapshotInfo, short
+from reconciler.engines.table import Table
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, Event, Outcome

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 
 from reconciler.engines.actions.one_by_one import Begun, OneByOneExecutor
 from reconciler.engines.answers import Kind
-from reconciler.engines.backend import Copied, Copies, CopyWork, Table
+from reconciler.engines.backend import Copied, Copies, CopyWork
 from reconciler.engines.commit import commit, metadata
 from reconciler.engines.schedule import asking, described
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.opening import opening_of
+from reconciler.engines.table import Table
 from reconciler.errors import BlockedError, ReconcilerError, VerificationError
 from reconciler.format import count, iec
 from reconciler.plan.actions.build_replica import BuildReplica

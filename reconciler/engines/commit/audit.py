@@ -20,10 +20,10 @@ from collections.abc import Callable, Collection, Mapping
 from reconciler.api.check_query import refused
 from reconciler.api.schema import AUDITED_TABLE, MAIN_TABLE
 from reconciler.engines.answers import Answer, Kind
-from reconciler.engines.backend import Change, Table
 from reconciler.engines.commit import commit, history, metadata, metadata_files, standing
 from reconciler.engines.commit.operations import Operation
 from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.engines.table import Change, Table
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError
 from reconciler.plan.execution import Audit, Intent
 from reconciler.table.audits import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.engines.backend import Change
 from reconciler.engines.commit import audit, cleanup, commit, fence, fit, metadata_files, standing
 from reconciler.engines.commit.history import Committed
 from reconciler.engines.commit.operations import Operation
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.snapshots import short
+from reconciler.engines.table import Change
 from reconciler.errors import (
     AuditFailedError,
     BlockedError,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import orphans
-from reconciler.engines.backend import Table
 from reconciler.engines.commit import locations
 from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.table import Table
 from reconciler.errors import UserError
 
 

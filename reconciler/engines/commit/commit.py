@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.engines.answers import Answer, Kind
-from reconciler.engines.backend import Change, Table
 from reconciler.engines.commit import history, metadata_files, standing
 from reconciler.engines.commit.history import Committed
 from reconciler.engines.commit.operations import Operation
 from reconciler.engines.snapshots import SnapshotInfo, short, until
+from reconciler.engines.table import Change, Table
 from reconciler.errors import AccessDeniedError
 from reconciler.plan.execution import Intent
 from reconciler.table import summary_keys
@@ -107,7 +107,7 @@ class Batch:
 
 @dataclass
 class Guard:
-    """Judges a commit right before each of its requests (`backend.Guard`)."""
+    """Judges a commit right before each of its requests (`table.Guard`)."""
 
     table: Table
     """The table that is committed to."""

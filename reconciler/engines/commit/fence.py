@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines.answers import Kind
-from reconciler.engines.backend import Table
 from reconciler.engines.commit import audit, cleanup, history, metadata_files
 from reconciler.engines.commit.history import Committed
 from reconciler.engines.commit.operations import Mark
 from reconciler.engines.schedule import processes
 from reconciler.engines.snapshots import SnapshotInfo, until
+from reconciler.engines.table import Table
 from reconciler.errors import BlockedError, UnavailableError
 from reconciler.format import count, iec
 from reconciler.plan.execution import (

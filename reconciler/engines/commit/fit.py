@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.engines.backend import Table
 from reconciler.engines.commit.operations import MoveFiles, Operation, RewriteFiles, RowDelta
+from reconciler.engines.table import Table
 from reconciler.errors import InternalError
 
 MOST_SHOWN = 3

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.engines.backend import Table
 from reconciler.engines.commit import metadata_files
+from reconciler.engines.table import Table
 from reconciler.plan.execution import Intent
 from reconciler.table import summary_keys
 from reconciler.table.audits import AUDIT, AUDIT_WAITS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.engines.backend import Table
+from reconciler.engines.table import Table
 
 DATA_PATH = "write.data.path"
 """Property of a table that names where data files lie."""

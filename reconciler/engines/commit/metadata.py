@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from reconciler.engines.answers import Answer, Kind
-from reconciler.engines.backend import MetadataChange, Table
 from reconciler.engines.commit import commit
+from reconciler.engines.table import MetadataChange, Table
 from reconciler.errors import UnavailableError, UnknownCommitError, UserError
 from reconciler.plan.actions.set_sort_order import has_order
 from reconciler.plan.actions.state import ActionState, Facts, Validity

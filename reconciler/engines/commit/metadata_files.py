@@ -18,10 +18,10 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 
-from reconciler.engines.backend import Change, Table
 from reconciler.engines.commit import cleanup
 from reconciler.engines.schedule.vanished import may_have_vanished
 from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.engines.table import Change, Table
 from reconciler.plan.execution import Intent
 from reconciler.table.audits import AUDIT
 

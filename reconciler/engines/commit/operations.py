@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from reconciler.engines.backend import Table
 from reconciler.engines.delete_file import DeleteFile, dangling
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.snapshots import SnapshotInfo, short
+from reconciler.engines.table import Table
 from reconciler.format import plural
 from reconciler.plan.actions.partition_specs import same_spec
 from reconciler.table import summary_keys

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 
 from reconciler.catalog.listing import Resolver
-from reconciler.engines.backend import Table
 from reconciler.engines.commit import locations
+from reconciler.engines.table import Table
 from reconciler.table.paths import key_of
 
 PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?/*(.*)")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from reconciler.engines.backend import Table
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.snapshots import until
+from reconciler.engines.table import Table
 from reconciler.engines.task_file import Deletes, TaskFile
 from reconciler.errors import (
     BlockedError,

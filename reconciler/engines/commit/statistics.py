@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from reconciler.engines.backend import Table
 from reconciler.engines.commit import metadata
+from reconciler.engines.table import Table
 from reconciler.format import plural
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.table.statistics import Ancestor, Document, lost_by_expiry, true_of_head

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.engines.backend import Table
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.deletes import writing
 from reconciler.engines.deletes.replacement import Replacement
@@ -19,6 +18,7 @@ from reconciler.engines.deletes.wanted import Wanted
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.inputs import refuse_partitions
+from reconciler.engines.table import Table
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError
 from reconciler.rewrite.columns import LIST, MAP, Column, columns_of

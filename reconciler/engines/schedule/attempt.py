@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from reconciler.engines.backend import Backend, Table
+from reconciler.engines.backend import Backend
+from reconciler.engines.table import Table
 from reconciler.rewrite.decoded import Decoded
 from reconciler.rewrite.storage import Opening
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.engines import backend
+from reconciler.engines import table
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
@@ -31,7 +31,7 @@ def table_of(attempt: Attempt) -> Table:
     return attempt.once("table", lambda: _described(attempt.table))
 
 
-def _described(table: backend.Table) -> Table:
+def _described(table: table.Table) -> Table:
     columns = columns_of(table.schema())
     ways: dict[int, tuple[Column, ...]] = {}
     for schema in table.schemas():
@@ -90,7 +90,7 @@ def inputs_of(attempt: Attempt, tasks: Tasks, deletes: Deletes | None) -> tuple[
     return tuple(found)
 
 
-def _identities(table: backend.Table) -> dict[int, list[tuple[int, int, str]]]:
+def _identities(table: table.Table) -> dict[int, list[tuple[int, int, str]]]:
     """Return the identity fields of each spec: their number, source id and the source's type."""
     types = types_of(table)
     return {
@@ -126,7 +126,7 @@ def with_places(
     )
 
 
-def _fields(table: backend.Table, spec_id: int) -> dict[str, Placed]:
+def _fields(table: table.Table, spec_id: int) -> dict[str, Placed]:
     """Return the fields of a spec whose column the table has, by field id as JSON has it."""
     types = types_of(table)
     return {

@@ -14,8 +14,9 @@ from typing import Any
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.engines.actions import executors_of
 from reconciler.engines.actions.base import Executor
-from reconciler.engines.backend import Backend, translated
+from reconciler.engines.backend import Backend
 from reconciler.engines.commit import audit, fence, replaced, standing, statistics
+from reconciler.engines.engine_errors import translated
 from reconciler.engines.schedule import attempt, inputs, vanished
 from reconciler.engines.schedule.lease import holding
 from reconciler.engines.schedule.run import OnEvent, Run

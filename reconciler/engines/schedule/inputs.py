@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.engines.backend import Table
 from reconciler.engines.schedule.group import InputFile
+from reconciler.engines.table import Table
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError, unsupported_format
 from reconciler.queries import transforms

@@ -16,8 +16,8 @@ from typing import TypeVar
 from reconciler.api.served_properties import staged_properties
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.listing import changed_ms
-from reconciler.engines import backend
-from reconciler.engines.backend import Errors
+from reconciler.engines import table
+from reconciler.engines.engine_errors import Errors
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule import described, input_forms
 from reconciler.engines.schedule.attempt import Attempt
@@ -226,7 +226,7 @@ def _stored_row(group: Group) -> float:
     return max(group.output_bytes / live, 1e-9)
 
 
-def _moves(table: backend.Table, group: Group) -> tuple[Field, ...]:
+def _moves(table: table.Table, group: Group) -> tuple[Field, ...]:
     """Return the fields of the spec that rows move to; () if they stay in their partition."""
     if not group.action.moves_by:
         return ()

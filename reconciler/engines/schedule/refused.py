@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from reconciler.api.choices import EngineType
-from reconciler.engines.backend import Errors
+from reconciler.engines.engine_errors import Errors
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.run import Run
 from reconciler.errors import (

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from reconciler.engines.backend import Errors, Table
+from reconciler.engines.engine_errors import Errors
+from reconciler.engines.table import Table
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import FileMissingError, ReconcilerError, TableDamagedError
 

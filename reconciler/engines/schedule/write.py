@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.engines.backend import Table
 from reconciler.engines.commit import metadata
 from reconciler.engines.commit.cleanup import check_prefix, discard
 from reconciler.engines.commit.locations import DATA_PATH
@@ -23,6 +22,7 @@ from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.inputs import refuse_types, types_of
 from reconciler.engines.schedule.refused import NotWritableError
 from reconciler.engines.schedule.written import TaskMetrics, Written
+from reconciler.engines.table import Table
 from reconciler.errors import (
     TableDamagedError,
     UnsupportedError,

@@ -1,1 +1,1 @@
-"""Tables and commits by Iceberg's Java library, as `engines.backend` asks for them."""
+"""Tables and commits by Iceberg's Java library, as `engines.table` asks for them."""

@@ -1,4 +1,4 @@
-"""Commits by Iceberg's own operations (`engines.backend.Change`).
+"""Commits by Iceberg's own operations (`engines.table.Change`).
 
 Our checks run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through
 py4j's callback server. An error counts as an answer only if it is a CleanableFailure. Iceberg
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.engines.answers import ACCEPTED, Answer, Kind
-from reconciler.engines.backend import Guard
 from reconciler.engines.commit.operations import (
     Mark,
     NewManifests,
@@ -22,6 +21,7 @@ from reconciler.engines.commit.operations import (
     RowDelta,
 )
 from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.engines.table import Guard
 from reconciler.spark.commit import manifests
 from reconciler.spark.session import iceberg, translate
 from reconciler.spark.session.translate import CLEANABLE, java_exception, message

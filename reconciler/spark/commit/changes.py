@@ -30,7 +30,7 @@ from reconciler.table.retention import MAIN
 
 @dataclass(frozen=True, slots=True)
 class JavaMetadataChange:
-    """A change as `backend.MetadataChange`."""
+    """A change as `table.MetadataChange`."""
 
     table: Any
     """The JavaTable."""

@@ -1,12 +1,12 @@
-"""A table's metadata as last loaded or refreshed (`engines.backend.History`)."""
+"""A table's metadata as last loaded or refreshed (`engines.table.History`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.engines.backend import PartitionField
 from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.engines.table import PartitionField
 from reconciler.plan.actions.state import Facts
 from reconciler.spark.commit import metadata, specs
 from reconciler.spark.session import iceberg

@@ -31,7 +31,7 @@ WITHHELD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JavaRows:
-    """rows: a Dataset of Java, which runs when it is asked. beyond: as in `backend.Rows`."""
+    """rows: a Dataset of Java, which runs when it is asked. beyond: as in `table.Rows`."""
 
     rows: Any
     beyond: str

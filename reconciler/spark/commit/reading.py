@@ -1,4 +1,4 @@
-"""What the manifests of a table say, read in the JVM (`engines.backend.Manifests`)."""
+"""What the manifests of a table say, read in the JVM (`engines.manifests.Manifests`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table's files, through Iceberg's FileIO (`engines.backend.Storage`)."""
+"""The table's files, through Iceberg's FileIO (`engines.table.Storage`)."""
 
 from __future__ import annotations
 

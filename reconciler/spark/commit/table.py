@@ -1,11 +1,11 @@
-"""A table as Iceberg's Java library has it (`engines.backend.Table`)."""
+"""A table as Iceberg's Java library has it (`engines.table.Table`)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
-from reconciler.engines import backend
+from reconciler.engines import engine_errors, table
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.plan.actions.base import Action
 from reconciler.spark.commit import changes
@@ -21,7 +21,7 @@ from reconciler.table.retention import MAIN
 class JavaTable(JavaHistory, JavaStorage, JavaManifests):
     """name: the qualified name in Spark SQL. java: the org.apache.iceberg.Table."""
 
-    errors: backend.Errors = translate
+    errors: engine_errors.Errors = translate
 
     def __init__(self, spark: Any, name: str, java: Any) -> None:
         self.spark, self.name, self.java = spark, name, java
@@ -63,16 +63,16 @@ def spark_of(attempt: Attempt) -> Any:
     return java_session(attempt.table)
 
 
-def java_session(table: backend.Table) -> Any:
+def java_session(table: table.Table) -> Any:
     """Return the session of a table of this engine."""
     return cast(JavaTable, table).spark
 
 
-def java_of(table: backend.Table) -> Any:
+def java_of(table: table.Table) -> Any:
     """Return the org.apache.iceberg.Table of a table of this engine."""
     return cast(JavaTable, table).java
 
 
-def catalog_of(table: backend.Table) -> str:
+def catalog_of(table: table.Table) -> str:
     """Return the name in Spark of the table's catalog."""
     return iceberg.levels(table.name)[0]

@@ -13,9 +13,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
-from reconciler.engines.backend import Copied, CopyWork, Table
+from reconciler.engines.backend import Copied, CopyWork
 from reconciler.engines.commit.cleanup import discard
 from reconciler.engines.manifests import Tasks
+from reconciler.engines.table import Table
 from reconciler.spark.commit.changes import JavaMetadataChange
 from reconciler.spark.commit.table import JavaTable, java_of, load
 from reconciler.spark.fallback import leaf_text, stage

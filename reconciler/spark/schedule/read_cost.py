@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.engines.backend import translated
+from reconciler.engines.engine_errors import translated
 from reconciler.plan.execution import ExecutionResult, MeasuredRho
 from reconciler.spark.fallback import stage
 from reconciler.spark.schedule.scan import scan_tasks

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from reconciler.engines.backend import translated
+from reconciler.engines.engine_errors import translated
 from reconciler.errors import EXIT_OK, EXIT_USER, ReconcilerError, UnavailableError
 from reconciler.spark.session import class_archive, runtime, session, translate
 from reconciler.spark.session.settings import CATALOG_PREFIX
