@@ -28,7 +28,7 @@ from reconciler.engines.local.pool import Cancelled, Killed, Limit, OutOfMemory,
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.described import delete_of
-from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.native import Plan, carried_out, guarded
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.schedule.written import TaskMetrics
@@ -209,19 +209,12 @@ class LocalBackend:
         return f"{partitions.path(spec, values)}/"
 
     def entries(
-        self,
-        attempt: Attempt,
-        group: Group,
-        tasks: Tasks,
-        changes: Mapping[str, str],
-        shape: Shape,
-        order_id: int,
-        files: Sequence[Output],
+        self, rewrite: GroupRewrite, shape: Shape, files: Sequence[Output]
     ) -> tuple[WrittenFile, ...]:
-        table, live = cast(EngineTable, attempt.table), cast(LiveTasks, tasks)
-        properties = {**table.properties(), **changes}
-        made = Entries(table.state.metadata, properties, group.action.into, order_id)
-        first, moves = next(iter(live)), group.action.moves_by is not None
+        table, live = cast(EngineTable, rewrite.attempt.table), cast(LiveTasks, rewrite.tasks)
+        properties, action = {**table.properties(), **rewrite.changes}, rewrite.group.action
+        made = Entries(table.state.metadata, properties, action.into, rewrite.order_id)
+        first, moves = next(iter(live)), action.moves_by is not None
 
         def written(one: Output) -> WrittenFile:
             values = made.moved(one.partition if moves else live[first].partition)
@@ -266,16 +259,8 @@ class LocalBackend:
         return len(found) == one.rows and found.issuperset(one.sample)
 
     @contextlib.contextmanager
-    def written_otherwise(
-        self,
-        attempt: Attempt,
-        group: Group,
-        tasks: Tasks,
-        changes: Mapping[str, str],
-        base: str,
-        order_id: int,
-    ) -> Iterator[tuple[WrittenFile, ...]]:
-        raise _needs_spark(attempt.name, "its rows cannot be written by this engine")
+    def written_otherwise(self, rewrite: GroupRewrite) -> Iterator[tuple[WrittenFile, ...]]:
+        raise _needs_spark(rewrite.attempt.name, "its rows cannot be written by this engine")
         yield ()
 
     def pinpointed(self, attempt: Attempt, number: int, tasks: Tasks, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""What errors of Python's libraries mean, where no JVM carries a plan out (`engines.engine_errors`)."""
+"""What errors of Python's libraries mean where there is no JVM (`engines.engine_errors`)."""
 
 from __future__ import annotations
 

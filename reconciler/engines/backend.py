@@ -163,30 +163,17 @@ class Backend(Protocol):
         ...
 
     def entries(
-        self,
-        attempt: Any,
-        group: Any,
-        tasks: Tasks,
-        changes: Mapping[str, str],
-        shape: Shape,
-        order_id: int,
-        files: Sequence[Output],
+        self, rewrite: Any, shape: Shape, files: Sequence[Output]
     ) -> tuple[WrittenFile, ...]:
-        """Return files that a task wrote with their manifest entries. order_id: of the sort order
-        that they record. The rest as in `output_paths`."""
+        """Return files that a task wrote with their manifest entries. rewrite: a
+        `schedule.group_rewrite.GroupRewrite`."""
         ...
 
     def written_otherwise(
-        self,
-        attempt: Any,
-        group: Any,
-        tasks: Tasks,
-        changes: Mapping[str, str],
-        base: str,
-        order_id: int,
+        self, rewrite: Any
     ) -> contextlib.AbstractContextManager[tuple[WrittenFile, ...]]:
         """Provide files of a group that no task can write; they are deleted if anything fails
-        meanwhile. base: names the work."""
+        meanwhile. rewrite: a `schedule.group_rewrite.GroupRewrite`."""
         ...
 
     def pinpointed(self, attempt: Any, number: int, tasks: Tasks, error: Exception) -> Any:

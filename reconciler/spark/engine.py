@@ -15,7 +15,7 @@ from reconciler.engines.backend import Copies
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.native import Plan
 from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.engines.schedule.run import Run
@@ -89,31 +89,16 @@ class JavaBackend:
         return tasks_of_spark.run(attempt, name, plan)
 
     def entries(
-        self,
-        attempt: Attempt,
-        group: Group,
-        tasks: Tasks,
-        changes: Mapping[str, str],
-        shape: Shape,
-        order_id: int,
-        files: Sequence[Output],
+        self, rewrite: GroupRewrite, shape: Shape, files: Sequence[Output]
     ) -> tuple[WrittenFile, ...]:
-        placed = overridden(attempt, changes)
-        made = entries.entries_of(
-            self.spark, placed, group, cast(ScanTasks, tasks), shape, order_id, files
-        )
+        placed = overridden(rewrite.attempt, rewrite.changes)
+        made = entries.entries_of(self.spark, placed, rewrite, shape, files)
         return written_files(self.spark, placed, made)
 
     def written_otherwise(
-        self,
-        attempt: Attempt,
-        group: Group,
-        tasks: Tasks,
-        changes: Mapping[str, str],
-        base: str,
-        order_id: int,
+        self, rewrite: GroupRewrite
     ) -> AbstractContextManager[tuple[WrittenFile, ...]]:
-        return written_by_spark(attempt, group, cast(ScanTasks, tasks), changes, base, order_id)
+        return written_by_spark(rewrite)
 
     def pinpointed(
         self, attempt: Attempt, number: int, tasks: Tasks, error: Exception

@@ -22,6 +22,7 @@ from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule import described, input_forms
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.inputs import types_of
 from reconciler.engines.schedule.refused import DamagedInputError, EngineError
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
@@ -97,22 +98,13 @@ class Plan:
     in place."""
 
 
-def planned(
-    attempt: Attempt,
-    number: int,
-    group: Group,
-    tasks: Tasks,
-    changes: Mapping[str, str],
-    inputs: Work,
-    threads: int = 1,
-    blocks: Blocks | None = None,
-) -> Plan | str:
+def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Plan | str:
     """Return the engine's task for the group, or why it has none.
 
-    changes: properties that override the table's. inputs: as the witness sees them. threads: of
-    this process that no other group uses. blocks: the block ids that rows get.
+    inputs: as the witness sees them. blocks: the block ids that rows get.
     """
-    properties = {**staged_properties(attempt.table.properties()), **changes}
+    attempt, group, tasks = one.attempt, one.group, one.tasks
+    properties = {**staged_properties(attempt.table.properties()), **one.changes}
     shape, deletes = described.table_of(attempt), _applied(attempt, tasks)
     formats = {delete.format for own in deletes.values() for delete in own}
     reason = why_left_to_spark(leaves(shape.columns), properties, formats)
@@ -120,10 +112,10 @@ def planned(
         return reason
     files = _files(attempt, group, tasks, deletes)
     files_of = [file.path for file in files] + [d.path for f in files for d in f.deletes]
-    paths = _paths(attempt, number, group, tasks, changes)
+    paths = _paths(one)
     local = all(local_path(path) is not None for path in (*files_of, *paths))
     opening = None if local else attempt.opening()
-    given = attempt.backend.resources(opening, threads)
+    given = attempt.backend.resources(opening, one.threads)
     decoded = input_forms.decoded(attempt, [(file.path, file.size) for file in files])
     rows = fitting_rows(group, _group_rows(properties, group), given.memory_bytes, decoded)
     needed = _needed(group, rows, decoded)
@@ -261,15 +253,14 @@ def fitting_rows(group: Group, rows: int, memory: int, decoded: int = 0) -> int:
     return max(min(rows, int(fit)), -(-rows // SMALLER))
 
 
-def _paths(
-    attempt: Attempt, number: int, group: Group, tasks: Tasks, changes: Mapping[str, str]
-) -> tuple[str, ...]:
+def _paths(one: GroupRewrite) -> tuple[str, ...]:
     """Return the paths of the outputs, which the table's location provider chooses."""
-    name = uuid.uuid4()
+    group, name = one.group, uuid.uuid4()
     numbers = [NUMBER] if _counts_files(group) else [f"{at:05d}" for at in range(group.files)]
-    names = [f"{number:05d}-{at}-{name}-{ATTEMPT}.parquet" for at in numbers]
-    beside = None if group.action.moves_by else tasks
-    return attempt.backend.output_paths(attempt, changes, group.action.into, beside, names)
+    names = [f"{one.number:05d}-{at}-{name}-{ATTEMPT}.parquet" for at in numbers]
+    beside = None if group.action.moves_by else one.tasks
+    attempt, into = one.attempt, group.action.into
+    return attempt.backend.output_paths(attempt, one.changes, into, beside, names)
 
 
 # Running

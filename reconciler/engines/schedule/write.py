@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.engines.commit import metadata
@@ -19,6 +19,7 @@ from reconciler.engines.schedule.asking import DROPPED, Unseen
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.block_ids import blocks_of
 from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.inputs import refuse_types, types_of
 from reconciler.engines.schedule.refused import NotWritableError
 from reconciler.engines.schedule.written import TaskMetrics, Written
@@ -57,46 +58,34 @@ def rewrite_group(
     engine's own writer does it. threads: of this process that no other group uses.
     """
     started = time.monotonic()
-    base = f"{attempt.id}/{number}"
-    hashed = witnessing.checks_hashes(attempt.verify, base)
-    moved = bool(group.action.moves_by)
-    changes = _overrides(attempt, group)
     order = metadata.sort_order_id(attempt.table, group.action.ordering)
     require_columns(attempt.table, group.action.ordering.key)
+    one = GroupRewrite(attempt, number, group, tasks, _overrides(attempt, group), order, threads)
+    hashed = witnessing.checks_hashes(attempt.verify, one.base)
+    moved = bool(group.action.moves_by)
     blocks = blocks_of(attempt, group.action)
     inputs = described.inputs_as_seen(attempt, tasks, hashed, blocks)
-    plan = native.planned(attempt, number, group, tasks, changes, inputs, threads, blocks)
+    plan = native.planned(one, inputs, blocks)
     begun(0 if isinstance(plan, str) else plan.memory)
     with contextlib.ExitStack() as made:
         reason = plan if isinstance(plan, str) else ""
         if not isinstance(plan, str):
-            engine = _by_engine(attempt, group, tasks, changes, base, order, plan, inputs)
             try:
-                found = made.enter_context(engine)
+                found = made.enter_context(_by_engine(one, plan, inputs))
             except Unfit as unfit:
                 reason = str(unfit)
         if reason:
             _require_writable(attempt, group, reason)
             blocks, inputs = None, described.inputs_as_seen(attempt, tasks, hashed)
-            written = attempt.backend.written_otherwise(attempt, group, tasks, changes, base, order)
-            found = Files(made.enter_context(written))
+            found = Files(made.enter_context(attempt.backend.written_otherwise(one)))
         files = found.files
         rows, verified = found.verified or witnessing.same_rows(
-            attempt, base, tasks, files, inputs,
-            lambda: read_back(attempt, base, files, hashed, moved, blocks),
+            attempt, one.base, tasks, files, inputs,
+            lambda: read_back(attempt, one.base, files, hashed, moved, blocks),
         )  # fmt: skip
-    return Written(
-        number,
-        group,
-        files,
-        rows,
-        hashed,
-        found.spent + attempt.backend.spent(f"{base}/write"),
-        verified,
-        time.monotonic() - started,
-        reason,
-        blocks,
-    )
+    spent = found.spent + attempt.backend.spent(f"{one.base}/write")
+    seconds = time.monotonic() - started
+    return Written(number, group, files, rows, hashed, spent, verified, seconds, reason, blocks)
 
 
 def require_columns(table: Table, key: Sequence[SortColumn]) -> None:
@@ -148,26 +137,17 @@ class Files:
 
 
 @contextlib.contextmanager
-def _by_engine(
-    attempt: Attempt,
-    group: Group,
-    tasks: Tasks,
-    changes: Mapping[str, str],
-    base: str,
-    order: int,
-    plan: native.Plan,
-    inputs: Work,
-) -> Iterator[Files]:
+def _by_engine(one: GroupRewrite, plan: native.Plan, inputs: Work) -> Iterator[Files]:
     """Provide files of `reconciler.rewrite`; they are deleted if anything fails meanwhile."""
-    made, verified = native.written(attempt, f"{base}/write", plan), None
+    attempt = one.attempt
+    made, verified = native.written(attempt, f"{one.base}/write", plan), None
     try:
         if made.compared is not None:
             outputs = tuple(DataFile(file.path, file.rows, file.size) for file in made.files)
             with own_output(attempt):
                 verified = witnessing.compared_by_task(attempt, inputs, outputs, made.compared)
         check_prefix(attempt, [file.path for file in made.files])
-        shape = plan.task.table
-        files = attempt.backend.entries(attempt, group, tasks, changes, shape, order, made.files)
+        files = attempt.backend.entries(one, plan.task.table, made.files)
         yield Files(files, TaskMetrics(made.cpu_seconds, made.read_bytes), verified)
     except BaseException:
         with contextlib.suppress(Exception):

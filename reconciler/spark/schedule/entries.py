@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from reconciler.commit.metrics import above
 from reconciler.engines.commit.metadata import UNSORTED
-from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.files import Table
 from reconciler.rewrite.storage import PARQUET
@@ -20,19 +20,14 @@ from reconciler.spark.schedule.scan import ScanTasks
 
 
 def entries_of(
-    spark: Any,
-    table: Any,
-    group: Group,
-    tasks: ScanTasks,
-    shape: Table,
-    order_id: int,
-    files: Sequence[Output],
+    spark: Any, table: Any, rewrite: GroupRewrite, shape: Table, files: Sequence[Output]
 ) -> tuple[Any, ...]:
     """Return the files as org.apache.iceberg.DataFile objects.
 
-    table: as `stage.overridden` returns it. tasks: their inputs.
+    table: as `stage.overridden` returns it.
     """
-    entries = _Entries(spark, table, group.action.into, order_id, tasks)
+    into, tasks = rewrite.group.action.into, cast(ScanTasks, rewrite.tasks)
+    entries = _Entries(spark, table, into, rewrite.order_id, tasks)
     made = [entries.of(file, shape) for file in files]
     return uuid_bounds.corrected(spark, table, made, {file.path: file.footer for file in files})
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from reconciler.engines.commit.cleanup import check_prefix, discard
 from reconciler.engines.manifests import WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group import Group
+from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.write import own_output
 from reconciler.spark.commit.reading import written_files
 from reconciler.spark.commit.table import catalog_of, java_of, spark_of
@@ -26,22 +27,17 @@ def overridden(attempt: Attempt, changes: Mapping[str, str]) -> Any:
 
 
 @contextlib.contextmanager
-def written_by_spark(
-    attempt: Attempt,
-    group: Group,
-    tasks: ScanTasks,
-    changes: Mapping[str, str],
-    base: str,
-    order: int,
-) -> Iterator[tuple[WrittenFile, ...]]:
+def written_by_spark(rewrite: GroupRewrite) -> Iterator[tuple[WrittenFile, ...]]:
     """Provide files that Spark wrote; they are deleted if anything fails meanwhile."""
-    table = overridden(attempt, changes)
+    attempt, group, base = rewrite.attempt, rewrite.group, rewrite.base
+    table, tasks = overridden(attempt, rewrite.changes), cast(ScanTasks, rewrite.tasks)
     with stage.rewriting(spark_of(attempt), table, f"{base}/out") as new_files:
         try:
             _job_group(attempt, group, f"{base}/write")
             with fallback.Source(spark_of(attempt), table, base, tasks) as source:
                 frame = fallback.arranged(source, group, catalog_of(attempt.table))
-                stage.write(frame, f"{base}/out", group.action.into, stage.WHOLE_FILE, order)
+                into, order = group.action.into, rewrite.order_id
+                stage.write(frame, f"{base}/out", into, stage.WHOLE_FILE, order)
             files = tuple(new_files())
             check_prefix(attempt, [str(file.location()) for file in files])
             with own_output(attempt):
