@@ -105,73 +105,94 @@ class Neighbours:
     """Stored bytes of a row without a dictionary; 0 with one."""
 
 
+@dataclass(frozen=True, slots=True)
+class NewOrder:
+    """What a new file's order of rows does to a column."""
+
+    reordered: bool = False
+    """Whether another column's order gives rows new neighbours. Then a plain number costs its bits
+    (in the present order a value may follow from the one before it), and a column in whose order
+    the rows are now loses its runs."""
+    reach: Float64 | None = None
+    """The distance from the least to the greatest value of each row group; None if values are not
+    whole numbers."""
+    wider: Float64 | None = None
+    """The bits by which the distance between neighbours grows, of whole numbers that grow from row
+    to row now; a compressor stores them."""
+    then: Neighbours | None = None
+    """What the new order does to the column, if that was measured."""
+    distinct: Float64 | None = None
+    """The values of each row group; None for those that its runs draw."""
+    together: Float64 | float = 1.0
+    """The rows that follow each other with the same value, in a further column of the sort key."""
+
+
 def bytes_per_row(
-    now: StoredColumn,
-    rows: Float64,
-    domain: Float64,
-    *,
-    reordered: bool = False,
-    reach: Float64 | None = None,
-    wider: Float64 | None = None,
-    then: Neighbours | None = None,
-    distinct: Float64 | None = None,
-    together: Float64 | float = 1.0,
+    now: StoredColumn, rows: Float64, domain: Float64, order: NewOrder = NewOrder()
 ) -> Float64:
     """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
     ones.
 
-    reordered: another column's order gives rows new neighbours. Then a plain number costs its bits
-    (reach: from the least to the greatest of them, None if values are not whole numbers; in the
-    present order a value may follow from the one before it), and a column in whose order the rows
-    are now loses its runs. wider: of whole numbers that grow from row to row now, the bits by which
-    the distance between neighbours grows; a compressor stores them. then: what the new order does
-    to the column, if that was measured. distinct: values of each row group, None for those that its
-    runs draw. Without `then` it is never more than now, and than what smaller row groups repeat: a
-    writer that did better will hardly do worse. together: rows that follow each
-    other with the same value, in a further column of the sort key.
+    Unless the new order was measured, it is never more than now, and than what smaller row groups
+    repeat: a writer that did better will hardly do worse.
     """
-    measured = then is not None
+    then, distinct = order.then, order.distinct
     run = then.run if then is not None else now.run
     draws = _draws(now, run)
     if distinct is None:
         distinct = distinct_in(domain, rows * draws)
-    loses_runs = reordered and (now.ordered or wider is not None)
-    own = _value_bytes(now, rows, reach, wider)
-    per_bit, per_value, bits, listed = now.per_index_bit, own, _bits(distinct), own
-    if then is not None:
-        if then.per_bit:
-            # Blocks span little of what is in order: mixed, they look more alike than all rows.
-            least = now.skew if reordered and now.ordered else 0.0
-            per_bit, bits = max(then.per_bit, least), index_bits(distinct)
-        if reordered and wider is not None and reach is not None:
-            # A dictionary lists values as they come: what grew from row to row does so no more.
-            listed = _scattered(now, own, rows, reach, wider)
-        measured_value = now.per_value * then.data if now.dictionary <= 0.0 else then.plain
-        per_value = np.full(len(rows), measured_value) if measured_value else own
-    elif loses_runs:
-        per_bit = max(per_bit, now.skew)
-    if then is None and now.dictionary > 0.0 and now.run > 1.0:  # as many rows have no value
-        per_value = per_value / now.run + levels_bytes(1.0 / now.run, 1.0)
-    index = per_bit * bits / 8.0
-    if then is None:
-        index = np.where(np.asarray(together) > 1.0, np.minimum(index, RUN_BYTES / together), index)
-    coded = index + listed * distinct / rows
-    plain = per_value
-    if reordered and reach is not None:
-        if wider is not None:
-            plain = _scattered(now, own, rows, reach, wider)
+    loses_runs = order.reordered and (now.ordered or order.wider is not None)
+    own = _value_bytes(now, rows, order.reach, order.wider)
+    coded = _coded(now, rows, own, distinct, order)
+    plain = _plain(now, rows, own, order)
+    if order.reordered and order.reach is not None:
+        if order.wider is not None:
+            plain = _scattered(now, own, rows, order.reach, order.wider)
         else:
-            random = np.minimum(_random_bytes(domain, reach, rows), now.width) / run
+            random = np.minimum(_random_bytes(domain, order.reach, rows), now.width) / run
             plain = np.maximum(plain, random)
     if then is None:
-        plain = plain / together
+        plain = plain / order.together
     # Runs that were not measured count as NULLs, which take no part in the first page.
-    drawing = (min(draws, 1.0 / run), _draws(now, now.run)) if measured else (1.0, 1.0)
+    drawing = (1.0, 1.0) if then is None else (min(draws, 1.0 / run), _draws(now, now.run))
     pays = _dictionary_pays(now, rows, domain, drawing)
     found = np.where(pays, coded, plain) + now.overhead / rows
-    if not (loses_runs or measured):
+    if not loses_runs and then is None:
         found = np.minimum(found, now.bytes + _repeated(now, rows, distinct))
     return np.maximum(found, now.overhead / rows)
+
+
+def _coded(
+    now: StoredColumn, rows: Float64, own: Float64, distinct: Float64, order: NewOrder
+) -> Float64:
+    """Return the bytes per row with a dictionary. own: bytes of a value in the present order."""
+    then, per_bit, bits, listed = order.then, now.per_index_bit, _bits(distinct), own
+    if then is None:
+        if order.reordered and (now.ordered or order.wider is not None):
+            per_bit = max(per_bit, now.skew)
+        index = per_bit * bits / 8.0
+        together = np.asarray(order.together)
+        index = np.where(together > 1.0, np.minimum(index, RUN_BYTES / together), index)
+        return index + listed * distinct / rows
+    if then.per_bit:
+        # Blocks span little of what is in order: mixed, they look more alike than all rows.
+        least = now.skew if order.reordered and now.ordered else 0.0
+        per_bit, bits = max(then.per_bit, least), index_bits(distinct)
+    if order.reordered and order.wider is not None and order.reach is not None:
+        # A dictionary lists values as they come: what grew from row to row does so no more.
+        listed = _scattered(now, own, rows, order.reach, order.wider)
+    return per_bit * bits / 8.0 + listed * distinct / rows
+
+
+def _plain(now: StoredColumn, rows: Float64, own: Float64, order: NewOrder) -> Float64:
+    """Return the bytes per row without a dictionary, of rows that keep their neighbours or whose
+    new ones were measured. own: as `_coded` takes it."""
+    if order.then is not None:
+        measured = now.per_value * order.then.data if now.dictionary <= 0.0 else order.then.plain
+        return np.full(len(rows), measured) if measured else own
+    if now.dictionary > 0.0 and now.run > 1.0:  # as many rows have no value
+        return own / now.run + levels_bytes(1.0 / now.run, 1.0)
+    return own
 
 
 def _draws(now: StoredColumn, run: float) -> float:

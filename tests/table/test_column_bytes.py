@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.table.column_bytes import (
     MOST_DISTINCT,
+    NewOrder,
     StoredColumn,
     bytes_per_row,
     distinct_from_index,
@@ -67,7 +68,7 @@ columns = st.builds(
 @given(now=columns, more=st.floats(1.0, 1e3), domain=st.floats(1.0, 1e9), reordered=st.booleans())
 def test_no_column_is_predicted_to_grow_or_to_vanish(now, more, domain, reordered):
     after = bytes_per_row(
-        now, one * now.rows * more, one * domain, reordered=reordered, reach=one * domain
+        now, one * now.rows * more, one * domain, NewOrder(reordered=reordered, reach=one * domain)
     )[0]
     assert 0.0 <= after <= now.bytes
 
@@ -83,7 +84,7 @@ def test_a_dictionary_column_written_again_as_it_is_keeps_its_bytes(rows, share,
     index = 60.0 + packed * np.log2(distinct) / 8.0 * rows
     now = StoredColumn(rows, (dictionary + index) / rows, dictionary / rows, distinct, 24)
     domain = domain_of(one * distinct, one * rows)
-    again = bytes_per_row(now, one * rows, domain, reordered=True, reach=domain)[0]
+    again = bytes_per_row(now, one * rows, domain, NewOrder(reordered=True, reach=domain))[0]
     assert again == pytest.approx(now.bytes, rel=1e-3)
 
 
@@ -96,16 +97,16 @@ def test_many_files_merged_write_their_dictionary_once():
 def test_small_row_groups_repeat_their_dictionary():
     """Of 4,000 values, 4,000 rows have 2,528, and a dictionary for themselves."""
     now = StoredColumn(40_000.0, 0.3 + 1.5 + 84.0 / 40_000, 0.3 + 24.0 / 40_000, 4_000.0, 8)
-    small = bytes_per_row(now, one * 4_000.0, one * 4_000.0, reordered=True)[0]
+    small = bytes_per_row(now, one * 4_000.0, one * 4_000.0, NewOrder(reordered=True))[0]
     assert small == pytest.approx(3.0 * 2_528 / 4_000 + np.log2(2_528) / 8.0, rel=0.03)
 
 
 def test_a_sequence_that_is_scattered_takes_the_bits_of_its_range():
     now = StoredColumn(25_000.0, 2.7, 0.83, 25_000.0, 8)
     kept = bytes_per_row(now, one * 450_000.0, one * 1.8e6)[0]
-    scattered = bytes_per_row(now, one * 450_000.0, one * 1.8e6, reordered=True, reach=one * 1.8e6)[
-        0
-    ]
+    scattered = bytes_per_row(
+        now, one * 450_000.0, one * 1.8e6, NewOrder(reordered=True, reach=one * 1.8e6)
+    )[0]
     assert kept == pytest.approx(0.83, rel=0.01)
     assert 2.5 <= scattered <= 2.7
 
@@ -114,9 +115,11 @@ def test_times_out_of_their_order_take_the_bits_of_their_unit():
     """1.2 million whole seconds of 75 days, in microseconds: 5.7 bytes each in a real file."""
     now = StoredColumn(16_000.0, 5.11, 3.35, 14_600.0, 8, ordered=True)
     rows, seconds = one * 1.2e6, one * 75 * 86_400.0
-    scattered = bytes_per_row(now, rows, seconds, reordered=True, reach=seconds * 1e6)[0]
+    scattered = bytes_per_row(now, rows, seconds, NewOrder(reordered=True, reach=seconds * 1e6))[0]
     assert scattered == pytest.approx(5.7, rel=0.02)
-    repeated = bytes_per_row(now, rows, one * 5_000.0, reordered=True, reach=seconds * 1e6)[0]
+    repeated = bytes_per_row(
+        now, rows, one * 5_000.0, NewOrder(reordered=True, reach=seconds * 1e6)
+    )[0]
     assert repeated < 0.5 * scattered
 
 
@@ -152,8 +155,8 @@ def test_values_that_repeat_are_as_few_as_the_index_allows():
 def test_a_column_in_whose_order_rows_lie_grows_when_they_leave_it():
     """600,000 rows of 3,000 pages: runs take next to nothing, in no order 11.6 bits a row."""
     runs = StoredColumn(600_000.0, 0.06, 0.05, 3_000.0, 8, ordered=True)
-    lost = bytes_per_row(runs, one * 600_000.0, one * 3_000.0, reordered=True)[0]
+    lost = bytes_per_row(runs, one * 600_000.0, one * 3_000.0, NewOrder(reordered=True))[0]
     assert lost == pytest.approx(np.log2(3_000) / 8.0, rel=0.1)
     assert bytes_per_row(runs, one * 600_000.0, one * 3_000.0)[0] <= runs.bytes
     skewed = StoredColumn(600_000.0, 0.06, 0.05, 3_000.0, 8, ordered=True, skew=0.5)
-    assert bytes_per_row(skewed, one * 6e5, one * 3e3, reordered=True)[0] < 0.6 * lost
+    assert bytes_per_row(skewed, one * 6e5, one * 3e3, NewOrder(reordered=True))[0] < 0.6 * lost

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reconciler.table.column_bytes import StoredColumn, bytes_per_row, distinct_from_index
+from reconciler.table.column_bytes import NewOrder, StoredColumn, bytes_per_row, distinct_from_index
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds
 from reconciler.table.fractions import digits_reach
 from reconciler.table.number_bytes import in_no_order, rising
@@ -64,7 +64,7 @@ def test_another_level_of_compression_is_predicted_at_that_of_java(bits, level):
         dictionary=stored(listed, level) * len(listed) / ROWS, distinct=len(distinct), width=8,
     )  # fmt: skip
     reach, rows = np.array([2.0**bits]), np.array([float(ROWS)])
-    then = bytes_per_row(now, rows, reach, reordered=True, reach=reach)[0]
+    then = bytes_per_row(now, rows, reach, NewOrder(reordered=True, reach=reach))[0]
     plain = now.distinct * 8 + ROWS * np.ceil(np.log2(now.distinct)) / 8 > ROWS * 8
     assert then == pytest.approx(stored(values, 3, dictionary=not plain), rel=0.09)
 
@@ -72,7 +72,7 @@ def test_another_level_of_compression_is_predicted_at_that_of_java(bits, level):
 def test_numbers_that_do_not_rise_are_not_predicted_to_be_in_order():
     now = StoredColumn(rows=60_000, bytes=2.02, dictionary=0.0, distinct=38_000, width=8)
     reach, rows = np.array([60_000.0]), np.array([60_000.0])
-    found = bytes_per_row(now, rows, reach, reach=reach, wider=np.array([15.9]))
+    found = bytes_per_row(now, rows, reach, NewOrder(reach=reach, wider=np.array([15.9])))
     assert found[0] == pytest.approx(2.02, rel=0.01)
 
 

@@ -23,6 +23,7 @@ from reconciler.advisor.simulate.stored import sorted_value_bytes
 from reconciler.queries.table_view import type_width
 from reconciler.table.column_bytes import (
     RUN_BYTES,
+    NewOrder,
     StoredColumn,
     bytes_per_row,
     distinct_in,
@@ -155,15 +156,15 @@ class _Order:
             alike = self.blocks.alike(field, self.share)
             if alike is not None:
                 distinct = distinct_of_runs(domain, each / alike, self._runs_of(field))
-        return bytes_per_row(
-            stored, each, domain,
+        order = NewOrder(
             reordered=self.scatters and further,
             reach=self._reach(field),
             wider=self._wider(field),
             then=then if further else None,
             distinct=distinct,
             together=self.alike_in_key.get(field, 1.0) if further else 1.0,
-        )  # fmt: skip
+        )
+        return bytes_per_row(stored, each, domain, order)
 
     def _domain(self, field: int, starts: Int64, each: Float64, *, mixed: bool) -> Float64:
         """Return the number of values from which each slice draws: from its sampled rows, else from
