@@ -27,7 +27,7 @@ from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.state import ActionState, Validity
-from reconciler.plan.plan import Plan, PlannedAction, freeze
+from reconciler.plan.plan import Basis, Plan, PlannedAction, freeze
 from reconciler.plan.standing import head_of, judge
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import OPEN_BYTES
@@ -251,12 +251,14 @@ def freeze_advice(
         left = settings.audited.until_ms - int(now.timestamp() * 1000)
         lifetime = dt.timedelta(milliseconds=left) if left > 0 else lifetime
     return freeze(
-        catalog=wanted.target.catalog.name,
-        table=wanted.target.identifier,
-        table_uuid=observation.uuid,
-        policy_digest=wanted.policy_digest,
-        policy=wanted.policy_name,
-        base_snapshot_id=base,
+        Basis(
+            catalog=wanted.target.catalog.name,
+            table=wanted.target.identifier,
+            table_uuid=observation.uuid,
+            policy_digest=wanted.policy_digest,
+            policy=wanted.policy_name,
+            base_snapshot_id=base,
+        ),
         created=now,
         time_to_live=lifetime,
         actions=[(item.action, item.predicted) for item in found.advice.actions],

@@ -175,14 +175,27 @@ class Plan:
         return "sha256:" + hashlib.sha256(canonical_json(self.document())).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a plan is made for."""
+
+    catalog: str
+    """Name of the catalog."""
+    table: tuple[str, ...]
+    """Name of the table in the catalog."""
+    table_uuid: str
+    """UUID of the table, which a table of the same name that is created later does not have."""
+    policy_digest: str
+    """Digest of the policy that governs the table."""
+    policy: str
+    """Name of that policy."""
+    base_snapshot_id: int | None
+    """Snapshot that the plan is made from; None for an empty table."""
+
+
 def freeze(
+    basis: Basis,
     *,
-    catalog: str,
-    table: tuple[str, ...],
-    table_uuid: str,
-    policy_digest: str,
-    policy: str,
-    base_snapshot_id: int | None,
     created: dt.datetime,
     time_to_live: dt.timedelta,
     actions: Sequence[tuple[Action, Prediction]],
@@ -196,13 +209,13 @@ def freeze(
     )
     created = created.replace(microsecond=0)
     return Plan(
-        id=plan_id(table_uuid, policy_digest, [action for action, _ in actions]),
-        catalog=catalog,
-        table=table,
-        table_uuid=table_uuid,
-        policy_hash=policy_digest,
-        policy=policy,
-        base_snapshot_id=base_snapshot_id,
+        id=plan_id(basis.table_uuid, basis.policy_digest, [action for action, _ in actions]),
+        catalog=basis.catalog,
+        table=basis.table,
+        table_uuid=basis.table_uuid,
+        policy_hash=basis.policy_digest,
+        policy=basis.policy,
+        base_snapshot_id=basis.base_snapshot_id,
         created=created,
         expires=created + time_to_live,
         actions=planned,

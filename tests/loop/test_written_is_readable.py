@@ -26,7 +26,7 @@ from reconciler.loop.advised import Advised
 from reconciler.loop.evidence import evidence_document
 from reconciler.loop.history import History
 from reconciler.loop.ports import CoverageInfo, Evidence
-from reconciler.plan.plan import freeze, plan_from_document, stored_form
+from reconciler.plan.plan import Basis, freeze, plan_from_document, stored_form
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.sentence import sentence
@@ -125,8 +125,8 @@ def test_every_plan_is_read_back_as_it_was_written(
     chosen = advice if advice is not None else NOTHING
     chosen = replace(chosen, objectives=(judged, *chosen.objectives))
     plan = freeze(
-        catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="p",
-        base_snapshot_id=7, created=NOW, time_to_live=dt.timedelta(days=7),
+        Basis("rec", ("db", "t"), "u", "h", "p", 7),
+        created=NOW, time_to_live=dt.timedelta(days=7),
         actions=[(item.action, item.predicted) for item in chosen.actions], files=table(["a"]),
         evidence=evidence_of(chosen, Workload((), 0, 0), share),
     )  # fmt: skip

@@ -21,6 +21,7 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.ordering import Lexicographic, by_tree, ordering_of
 from reconciler.plan.plan import (
+    Basis,
     canonical_json,
     freeze,
     plan_from_document,
@@ -56,8 +57,8 @@ def cluster(inputs) -> Action:
 
 def make(actions, files):
     return freeze(
-        catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="built-in",
-        base_snapshot_id=7, created=NOW, time_to_live=dt.timedelta(days=7),
+        Basis("rec", ("db", "t"), "u", "h", "built-in", 7),
+        created=NOW, time_to_live=dt.timedelta(days=7),
         actions=[(a, Prediction(bytes_in=100)) for a in actions], files=files,
         evidence={"queries": 3},
     )  # fmt: skip
@@ -141,8 +142,8 @@ def test_plan_id_ignores_predictions_clock_and_snapshot():
     files = table(["a", "b"])
     plan = make([cluster(["a", "b"])], files)
     later = freeze(
-        catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="other",
-        base_snapshot_id=8, created=NOW + dt.timedelta(days=1), time_to_live=dt.timedelta(hours=1),
+        Basis("rec", ("db", "t"), "u", "h", "other", 8),
+        created=NOW + dt.timedelta(days=1), time_to_live=dt.timedelta(hours=1),
         actions=[(cluster(["a", "b"]), Prediction())], files=files, evidence={},
     )  # fmt: skip
     assert later.id == plan.id

@@ -24,7 +24,7 @@ from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Facts, Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
-from reconciler.plan.plan import Plan, freeze
+from reconciler.plan.plan import Basis, Plan, freeze
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import Fallen, Head, Judgement, judge
 from reconciler.table.filetable import FileTable
@@ -60,8 +60,8 @@ def rewrite(inputs: str, kind: type[Rewrite] = Cluster) -> Action:
 def plan_of(*actions: Action, base: int | None = BASE) -> Plan:
     inputs = sorted({path for action in actions for path in action.inputs})
     return freeze(
-        catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="built-in",
-        base_snapshot_id=base, created=NOW, time_to_live=dt.timedelta(days=7),
+        Basis("rec", ("db", "t"), "u", "h", "built-in", base),
+        created=NOW, time_to_live=dt.timedelta(days=7),
         actions=[(action, Prediction(bytes_in=100)) for action in actions], files=table(inputs),
         evidence={},
     )  # fmt: skip

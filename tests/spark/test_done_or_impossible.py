@@ -39,7 +39,7 @@ from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import ExecutionRequest, ExecutionResult
-from reconciler.plan.plan import Plan, freeze
+from reconciler.plan.plan import Basis, Plan, freeze
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import head_of, judge
 from reconciler.spark.session import iceberg
@@ -244,8 +244,8 @@ def test_every_kind_of_action_is_made() -> None:
 def _planned(bench: Bench, name: str, action: Action) -> tuple[Plan, ExecutionRequest]:
     seen = observe_table(bench.config, ("jobs", name), bench.directory / "cache")
     plan = freeze(
-        catalog=bench.config.name, table=("jobs", name), table_uuid=seen.uuid, policy_digest="d",
-        policy="p", base_snapshot_id=_base(seen, action), created=NOW,
+        Basis(bench.config.name, ("jobs", name), seen.uuid, "d", "p", _base(seen, action)),
+        created=NOW,
         time_to_live=dt.timedelta(days=7), actions=[(action, Prediction(label="x"))],
         files=seen.files, evidence={},
     )  # fmt: skip
