@@ -213,7 +213,7 @@ def play(spark: Any, config: CatalogConfig, catalog: SqlCatalog, root: Path, see
     steps: list[StepResult] = []
     done = run_until_converged(
         step_of(config, drawn), actor, Approvals(everything=True), lambda event: None,
-        lambda: False, steps.append, max_steps=ROUNDS,
+        lambda: len(steps) >= ROUNDS, steps.append,
     )  # fmt: skip
     held, converged = multiset(table) == before, done.state.state == CONVERGED
     worked = sum(1 for step in steps if step.before.plan.actions)

@@ -87,7 +87,6 @@ def unclaimed(
     cache_dir: Path,
     *,
     commits: Collection[str] = (),
-    timeout: float = 30.0,
 ) -> Unclaimed:
     """Return those of the files that no other table and no other metadata file refers to, by what
     they say now.
@@ -97,19 +96,19 @@ def unclaimed(
     locations that the files lie below. commits: UUIDs of commits that were never accepted; the
     metadata files that they wrote are returned too.
     """
-    catalog = connect(config, timeout)
+    catalog = connect(config)
     left = Candidates([Listed(path, 0, 0) for path in files], *roots)
     try:
-        table = load_table(catalog, config, identifier, timeout)
+        table = load_table(catalog, config, identifier)
     except TableNotFoundError:
         table = None
     own = table is not None and str(table.metadata.table_uuid) == table_uuid
-    io = data_file_io(config, None, timeout) if table is None else table.io
+    io = data_file_io(config, None) if table is None else table.io
     below = (file for root in _outermost(roots) for file in files_below(io, root))
     metadata = [file.path for file in below if is_metadata(file.path)]
-    known = None  # everything is asked again
     name = identifier if own else ()
-    sharers = Sharers(config, catalog, name, io, cache_dir, timeout, known, tuple(commits))
+    # Without what was known before: everything is asked again.
+    sharers = Sharers(config, catalog, name, io, cache_dir, commits=tuple(commits))
     asked, refused = _ask(sharers, left, roots, metadata, table if own else None)
     if refused:
         return Unclaimed(refused=refused, asked=asked)

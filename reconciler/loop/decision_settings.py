@@ -95,11 +95,8 @@ def settings_for(
     now_ms: int,
     searched: Searched = Searched(),
 ) -> Settings:
-    """Return the settings of one decision.
-
-    Raises UserError for keys that do not exist or have no order, and for a write mode that the
-    table's format version does not have.
-    """
+    """Return the settings of one decision. Raises UserError for keys that do not exist or have no
+    order, and for a write mode that the table's format version does not have."""
     spec, workload = policy.spec, evidence.workload
     _require_mode(policy, observation)
     rho = rho_from(history.rho)
@@ -153,7 +150,6 @@ def _asked_for(
     spec, properties = policy.spec, observation.properties
     clustering, files = spec.layout.clustering, spec.layout.files
     alpha, allowance, beta = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
-    distribution = files.distribution_mode
     literal = spec.recluster.method is ReclusterMethod.LITERAL
     return Settings(
         mode=clustering.mode.value,
@@ -171,9 +167,7 @@ def _asked_for(
         row_group_bytes=_row_group(policy, observation, workload, target_bytes),
         row_group_explicit=files.row_group_bytes is not None,
         row_group_auto=_chooses_row_groups(policy, observation),
-        distribution_mode=None
-        if distribution is DistributionMode.AUTO
-        else distribution.value.lower(),
+        distribution_mode=_named(files.distribution_mode),
         metadata=observation.metadata,
         min_input_files=files.min_input_files,
         most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
@@ -191,6 +185,11 @@ def _asked_for(
         remove_orphans=orphan_search(spec),
         remove_specs_ms=specs_unused_ms(spec),
     )
+
+
+def _named(mode: DistributionMode) -> str | None:
+    """Return the mode as the table's property has it, None if the property is left as it is."""
+    return None if mode is DistributionMode.AUTO else mode.value.lower()
 
 
 def _chooses_row_groups(policy: TableLayoutPolicy, observation: Observation) -> bool:

@@ -58,6 +58,8 @@ NOTHING = "nothing above threshold"
 
 MAX_REPEATS = 2
 """Maximum executions of one plan without effect; then the loop stops and reports it."""
+MOST_STEPS = 20
+"""Steps that `run_until_converged` runs at most."""
 
 
 class Actor(Ports, GateFacts, Reserving, Protocol):
@@ -391,10 +393,9 @@ def run_until_converged(
     should_stop: Callable[[], bool],
     on_step: Callable[[StepResult], None],
     proposal: Proposal | None = None,
-    max_steps: int = 20,
 ) -> StepResult:
-    """Run steps until nothing is left, the gate refuses, a plan repeats without effect, or a
-    stop."""
+    """Run steps until nothing is left, the gate refuses, a plan repeats without effect, or a stop,
+    but at most MOST_STEPS."""
     repeats: dict[str, int] = {}
 
     def run(given: Proposal | None) -> StepResult:
@@ -407,7 +408,7 @@ def run_until_converged(
 
     result = run(proposal)
     on_step(result)
-    for _ in range(max_steps - 1):
+    for _ in range(MOST_STEPS - 1):
         if result.result is None or result.state.state != PENDING or should_stop():
             break
         if not result.result.commits:

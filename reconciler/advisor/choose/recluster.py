@@ -236,16 +236,7 @@ def _best_prefix(
             return [], [rejected(situation, "recluster", reason, "", part)]
         verdict = _refusal(situation, ranked[0], spent)
         if verdict is None:
-            others = [
-                rejected(
-                    situation, f"recluster by {_key_text(situation, other)}", reasons.OTHER_KEY,
-                    reasons.times_cost(other.saving_low, other.cost)
-                    + f"; {_key_text(situation, ranked[0])} saves {_compared(ranked[0], other)}",
-                    other.rows, other,
-                )
-                for other in ranked[1:]
-            ]  # fmt: skip
-            return [ranked[0]], others
+            return [ranked[0]], _others(situation, ranked)
         by_key = ranked[0].ordering.tree is None
         if verdict[0] == reasons.NOTHING_NEW or (verdict[0] == reasons.GROWS_TOO_LITTLE and by_key):
             fractions = []  # less data of the same runs of a key grows no more
@@ -260,6 +251,19 @@ def _best_prefix(
             what = f"recluster by {_key_text(situation, ranked[0])}"
             refused.append(rejected(situation, what, reason, why, part, ranked[0]))
     return [], refused
+
+
+def _others(situation: Situation, ranked: Sequence[Candidate]) -> list[Rejected]:
+    """Return the keys that the first one is better than."""
+    return [
+        rejected(
+            situation, f"recluster by {_key_text(situation, other)}", reasons.OTHER_KEY,
+            reasons.times_cost(other.saving_low, other.cost)
+            + f"; {_key_text(situation, ranked[0])} saves {_compared(ranked[0], other)}",
+            other.rows, other,
+        )
+        for other in ranked[1:]
+    ]  # fmt: skip
 
 
 def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -37,7 +38,15 @@ from reconciler.advisor.verdict import Chosen, Verdict, action_of
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import Ordering
-from reconciler.plan.prediction import ARRIVAL, DELETE_FILES, Prediction, millis, total, whole
+from reconciler.plan.prediction import (
+    ARRIVAL,
+    DELETE_FILES,
+    Prediction,
+    Total,
+    millis,
+    total,
+    whole,
+)
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.queries.rewrite_cost import Rows
 from reconciler.table.filetable import Int64
@@ -58,25 +67,18 @@ def advice_of(
     sums = totals(situation, effects)
     scored = (*_scored(situation, verdict.chosen), *_maintained(situation, verdict.minors))
     predicted = [item.predicted for item in scored]
+    first = _metadata(situation, verdict, writes)
     files = files_after(len(situation.table), predicted)
     read_now, cost_now = (window_bytes(situation, s) for s in (sums.bytes_now, sums.cost_now))
     amplification_now = amplification(situation, sums.bytes_now)
-
-    def around(now: float, after: float) -> Interval:
-        return _around(now, after, bool(effects), situation)
-
+    around = partial(_around, situation, bool(effects))
     amplified = around(
         amplification_now, amplification_after(situation, sums.bytes_after, candidates)
     )
     cost = sum(effect.cost for effect in effects)
     work = total(predicted)
     return Advice(
-        actions=(
-            *_metadata(situation, verdict, writes),
-            *scored,
-            *_switched(situation),
-            *upkeep.actions,
-        ),
+        actions=(*first, *scored, *_switched(situation), *upkeep.actions),
         rejected=tuple(rejections),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
@@ -94,9 +96,7 @@ def advice_of(
         payback_hours=_payback(situation, cost, sum(effect.saving for effect in effects)),
         cost=cost,
         cpu_seconds=work.cpu_seconds,
-        seconds=situation.settings.throughput.plan_seconds(
-            work.millis / 1000, work.groups, work.through_spark
-        ),
+        seconds=_seconds(situation, work),
         yearly_read=situation.foreseen.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
         outlook=situation.foreseen.outlook,
@@ -123,7 +123,13 @@ def _small_percent(situation: Situation, files_after: int) -> tuple[float, float
     return now, 100.0 * float(left.sum()) / max(files_after, 1)
 
 
-def _around(now: float, after: float, changed: bool, situation: Situation) -> Interval:
+def _seconds(situation: Situation, work: Total) -> float:
+    """Return the seconds that the plan takes."""
+    throughput = situation.settings.throughput
+    return throughput.plan_seconds(work.millis / 1000, work.groups, work.through_spark)
+
+
+def _around(situation: Situation, changed: bool, now: float, after: float) -> Interval:
     """Return the interval around `after`: the unchanged part is certain, the rest has the
     calibrated width.
     """

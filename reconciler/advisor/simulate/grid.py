@@ -159,14 +159,9 @@ def simulate_sizes(
     rows_read = np.zeros(len(sizes))
     groups_of = np.bincount(made.owner, made.groups.stands_for) / made.files.stands_for
     for column, demand in enumerate(demands):
-        of_files, of_groups = (
-            _expected(
-                sized, demand, slices, {f: zone[at] for f, zone in zones.items() if f not in hidden}
-            )
-            for at, (slices, hidden) in enumerate(
-                ((made.files, unbounded), (made.groups, frozenset()))
-            )
-        )
+        in_files = {field: zone[0] for field, zone in zones.items() if field not in unbounded}
+        of_files = _expected(sized, demand, made.files, in_files)
+        of_groups = _expected(sized, demand, made.groups, {f: z[1] for f, z in zones.items()})
         stored = _projected(sized, demand, made.groups) * made.groups.records
         rows_read += np.bincount(made.groups.size, of_groups[1] * made.groups.records, len(sizes))
         files, groups = of_files * made.files.stands_for, of_groups * made.groups.stands_for

@@ -41,7 +41,7 @@ def zone_maps(
     direction = lead.direction if lead is not None and lead.field_id == field else ""
     leaves = leaf_limits(rows, field)
     files, groups = (
-        _bounds(rows, column, field, slices, reduced, direction, widening, leaves)
+        _bounds(rows, field, slices, reduced, direction, widening, leaves)
         for slices in (made.files, made.groups)
     )
     nans = np.where(files.nans[made.owner] == 0, 0, UNKNOWN).astype(np.int64)
@@ -70,7 +70,6 @@ class _Reduced:
 
 def _bounds(
     rows: Arrangement,
-    column: PoolColumn,
     field: int,
     slices: Slices,
     reduced: _Reduced,
@@ -78,6 +77,7 @@ def _bounds(
     widening: float,
     leaves: LeafLimits | None,
 ) -> ColumnBounds:
+    column = rows.pool.columns[field]
     top = len(column.distinct) - 1
     low = reduced.over(slices, np.minimum, reduced.low, np.iinfo(np.int32).max).astype(np.int64)
     high = reduced.over(slices, np.maximum, reduced.high, -1).astype(np.int64)

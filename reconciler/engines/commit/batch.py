@@ -109,15 +109,12 @@ def publish(
 def _recorded(
     run: Run, attempt: Attempt, number: int, parts: Sequence[Part], commits: Sequence[Change]
 ) -> Intent:
-    intent = run.intent(
-        attempt.id,
-        number,
-        tuple(dict.fromkeys(part.action_id for part in parts)),
-        attempt.snapshot_id,
-        attempt.prefix,
-        tuple(sorted(path for part in parts for path in part.inputs)),
-        tuple(path for part in parts for path in part.outputs),
-        tuple(change.uuid for change in commits),
+    actions = tuple(dict.fromkeys(part.action_id for part in parts))
+    intent = replace(
+        run.intent(attempt.id, number, actions, attempt.snapshot_id, attempt.prefix),
+        inputs=tuple(sorted(path for part in parts for path in part.inputs)),
+        outputs=tuple(path for part in parts for path in part.outputs),
+        commits=tuple(change.uuid for change in commits),
     )
     run.ledger.record_intent(intent)
     run.in_doubt = True

@@ -101,14 +101,12 @@ class Run:
         actions: tuple[str, ...],
         base_snapshot_id: int,
         prefix: str = "",
-        inputs: tuple[str, ...] = (),
-        outputs: tuple[str, ...] = (),
-        commits: tuple[str, ...] = (),
     ) -> Intent:
-        """Return the record of a batch that is about to be sent, or of an attempt (batch 0)."""
+        """Return the record of a batch without files that is about to be sent, or of an attempt
+        (batch 0)."""
         return Intent(
             self.request.table_uuid, self.request.table, self.request.plan_id, attempt_id, batch,
-            actions, base_snapshot_id, prefix, inputs, outputs, self.writer, commits,
+            actions, base_snapshot_id, prefix, (), (), self.writer,
         )  # fmt: skip
 
     def record(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None:
