@@ -256,24 +256,18 @@ def import_document(
     full_scans: Counter[str] = Counter()
     unknown: Counter[tuple[str, str]] = Counter()
     weights: dict[str, float] = {}
-    for one in logs:
-        skipped.update(one.tally.skipped)
-        full_scans.update(one.tally.full_scans)
-        unknown.update(one.tally.unknown)
-        for name, weight in one.tally.weights.items():
+    for tally in tallies:
+        skipped.update(tally.skipped)
+        full_scans.update(tally.full_scans)
+        unknown.update(tally.unknown)
+        for name, weight in tally.weights.items():
             weights[name] = weights.get(name, 0.0) + weight
     until = [tally.until_ms for tally in tallies if tally.until_ms is not None]
     since = [tally.since_ms for tally in tallies if tally.since_ms is not None]
     return {
         "apiVersion": API_VERSION,
         "kind": "WorkloadImport",
-        "files": [
-            {"path": one.name, "format": one.form, "read": t.read, "kept": t.kept,
-             "skipped": sum(t.skipped.values()),
-             "earlier": t.earlier, "repeated": t.repeated, "fragments": t.fragments,
-             "skippedLines": {reason: t.lines[reason] for reason in sorted(t.lines)}}
-            for one, t in zip(logs, tallies, strict=True)
-        ],
+        "files": [_file_document(one) for one in logs],
         "tables": [
             {"table": name, "queries": n, "weight": round(weights.get(name, float(n)), 3)}
             for name, n in ((quoted_name(t.levels), n) for t, n in touched)
@@ -288,6 +282,16 @@ def import_document(
         ],
         "since": utc(min(since)) if since else None,
         "until": utc(max(until)) if until else None,
+    }  # fmt: skip
+
+
+def _file_document(log: Imported) -> dict[str, Any]:
+    tally = log.tally
+    return {
+        "path": log.name, "format": log.form, "read": tally.read, "kept": tally.kept,
+        "skipped": sum(tally.skipped.values()),
+        "earlier": tally.earlier, "repeated": tally.repeated, "fragments": tally.fragments,
+        "skippedLines": {reason: tally.lines[reason] for reason in sorted(tally.lines)},
     }  # fmt: skip
 
 

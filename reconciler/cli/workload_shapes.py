@@ -26,9 +26,7 @@ def table_document(
     """Return a table's document. tolerant: a table that is gone is an entry, not an error."""
     from reconciler.cli.plan import local_actor
     from reconciler.errors import UserError
-    from reconciler.format import utc
     from reconciler.loop.ports import Target
-    from reconciler.queries.coverage import coverage
     from reconciler.queries.moving_windows import with_movement
     from reconciler.queries.shape import workload_of
     from reconciler.state.movements import movements
@@ -46,11 +44,18 @@ def table_document(
         seen.schema,
         movements(store, seen.uuid),
     )
+    return {"table": name, **_recorded(workload, seen, show_literals)}
+
+
+def _recorded(workload: Workload, seen: Observation, show_literals: bool) -> dict[str, Any]:
+    """Return what is known of the queries of a table that the catalog has."""
+    from reconciler.format import utc
+    from reconciler.queries.coverage import coverage
+
     found: Coverage = coverage(workload, seen.files)
     rates = _rates_per_day(workload)
     shapes = sorted(workload.shapes, key=lambda b: (-float(b.weight.sum()), b.shape_id))
     return {
-        "table": name,
         "queries": workload.queries,
         "recorded": sum(len(batch) for batch in workload.shapes),
         "since": None if workload.empty else utc(workload.since_ms),

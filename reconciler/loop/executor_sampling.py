@@ -39,7 +39,7 @@ class ExecutorSampling:
     def __call__(
         self, io: FileIO, schema: Schema, fields: Sequence[Field], requests: Requests, now_ms: int
     ) -> Sequence[Sketch]:
-        from reconciler.spark.schedule.sketches import can_be_carried, on_executors
+        from reconciler.spark.schedule.sketches import OnExecutors, can_be_carried
         from reconciler.spark.session.session import stop
 
         size = sum(request.size for request in requests)
@@ -48,7 +48,8 @@ class ExecutorSampling:
         spark = self.start()
         try:
             left = max(0.0, self.cpu_seconds - self.used_seconds())
-            return on_executors(spark, io, schema, fields, requests, now_ms, left, self._charge)
+            read = OnExecutors(spark, left, self._charge)
+            return read(io, schema, fields, requests, now_ms)
         finally:
             stop(spark)
             self.bound(self._elsewhere())

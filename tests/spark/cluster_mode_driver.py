@@ -28,7 +28,7 @@ from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
 from reconciler.spark.fallback import fallback
 from reconciler.spark.schedule import witness_work
-from reconciler.spark.schedule.sketches import on_executors
+from reconciler.spark.schedule.sketches import OnExecutors
 from reconciler.spark.session import class_archive, resources, runtime, session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.spark.equality import delete_paths
@@ -131,7 +131,7 @@ def sample_a_table(bench: Bench) -> None:
     fields = [field for field in schema.fields if field.kind is not None]
     asked = [SketchRequest(str(path), 100, 1 << 20, 1 << 20) for path in seen.files.path]
     used: list[float] = []
-    spread = on_executors(bench.spark, io, schema, fields, asked, 0, 60.0, used.append)
+    spread = OnExecutors(bench.spark, 60.0, used.append)(io, schema, fields, asked, 0)
     for one, other in zip(read_directly(io, schema, fields, asked, 0), spread, strict=True):
         assert len(one) == 100 and one.read == other.read
         for field in fields:

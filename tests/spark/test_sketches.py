@@ -22,7 +22,7 @@ from reconciler.catalog.sketch_reader import ReadSketches, SketchRequest, read_d
 from reconciler.errors import ReconcilerError, UserError
 from reconciler.loop import executor_sampling
 from reconciler.loop.executor_sampling import ExecutorSampling
-from reconciler.spark.schedule.sketches import balanced, on_executors
+from reconciler.spark.schedule.sketches import OnExecutors, balanced
 from reconciler.spark.session import session
 from reconciler.state.sketch import (
     SketchedFiles,
@@ -79,12 +79,7 @@ class Sampling:
 
 
 def executors(bench: Bench, used: list[float], cpu_seconds: float = 600.0) -> ReadSketches:
-    def read(io: Any, schema: Any, fields: Any, requests: Any, now_ms: int) -> Any:
-        return on_executors(
-            bench.spark, io, schema, fields, requests, now_ms, cpu_seconds, used.append
-        )
-
-    return read
+    return OnExecutors(bench.spark, cpu_seconds, used.append)
 
 
 def same(one: TableSample, other: TableSample) -> None:
@@ -145,7 +140,7 @@ def test_a_package_that_executors_lack_is_named(
     request = SketchRequest(module.Path(seen.files.path[0]), 10, 1 << 20, 1 << 20)  # type: ignore[attr-defined]
     io = data_file_io(bench.config, None)
     with pytest.raises(UserError) as raised:
-        on_executors(bench.spark, io, seen.schema, seen.schema.fields, [request], 1, 9.0, [].append)
+        executors(bench, [], 9.0)(io, seen.schema, seen.schema.fields, [request], 1)
     said(raised.value.render())
 
 

@@ -55,12 +55,9 @@ HOUR_MS = 3_600_000
 
 
 def advice_of(
-    situation: Situation,
-    verdict: Verdict,
-    rejections: Sequence[Rejected],
-    writes: Writes,
+    situation: Situation, verdict: Verdict, rejections: Sequence[Rejected], writes: Writes,
     upkeep: Upkeep,
-) -> Advice:
+) -> Advice:  # fmt: skip
     """Return the verdict with its numbers. rejections: those of all decisions."""
     candidates = [item.candidate for item in verdict.chosen]
     effects: list[Candidate | Minor] = [*candidates, *verdict.minors]
@@ -72,9 +69,8 @@ def advice_of(
     read_now, cost_now = (window_bytes(situation, s) for s in (sums.bytes_now, sums.cost_now))
     amplification_now = amplification(situation, sums.bytes_now)
     around = partial(_around, situation, bool(effects))
-    amplified = around(
-        amplification_now, amplification_after(situation, sums.bytes_after, candidates)
-    )
+    later = amplification_after(situation, sums.bytes_after, candidates)
+    amplified = around(amplification_now, later)
     cost = sum(effect.cost for effect in effects)
     work = total(predicted)
     return Advice(

@@ -84,24 +84,18 @@ def resolve(
             )
             ledger.record_outcomes(intent, outcomes)
             removed, size = removed + files, size + of_them
-        left = cleanup.remove_leftovers(
-            table,
-            members[0].prefix,
-            others=(catalog, identifier),
-            commits=failed,
-        )
-        removed, size = removed + left.files, size + left.bytes
+        others = (catalog, identifier)
+        left = cleanup.remove_leftovers(table, members[0].prefix, others=others, commits=failed)
         _close(ledger, members)
-        rest = f"; the rest stays: {left.refused}" if left.refused else ""
-        on_event(
-            Event(
-                "resumed",
-                f"cleaned up after an interrupted attempt: {count(removed)} leftover files "
-                f"({iec(size)}) removed{rest}",
-                bytes=size,
-            )
-        )
+        on_event(_cleaned_up(removed + left.files, size + left.bytes, left.refused))
     return len(by_attempt)
+
+
+def _cleaned_up(files: int, size: int, refused: str) -> Event:
+    """Return the event after the leftovers were removed. refused: why others were not."""
+    rest = f"; the rest stays: {refused}" if refused else ""
+    what = f"{count(files)} leftover files ({iec(size)}) removed{rest}"
+    return Event("resumed", f"cleaned up after an interrupted attempt: {what}", bytes=size)
 
 
 def _close(ledger: Ledger, members: Sequence[Intent]) -> None:

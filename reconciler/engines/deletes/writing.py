@@ -6,11 +6,10 @@ import contextlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from reconciler.engines.commit.cleanup import discard
 from reconciler.engines.commit.locations import DATA_PATH
-from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.delete_file import DeleteFile, Place
 from reconciler.engines.deletes import replacement
 from reconciler.engines.deletes.wanted import VECTORS_VERSION, Hidden, Wanted
 from reconciler.engines.manifests import Tasks
@@ -74,18 +73,7 @@ def _tasks(
     keep: bool,
 ) -> list[Task]:
     """deletes: as the engine reads them, by identity."""
-    files = described.inputs_of(attempt, tasks.subset(wanted), None)
-    places = attempt.table.places(tasks)
-    by_place: dict[Any, list[Target]] = {}
-    for file in files:
-        one = wanted[file.path]
-        own = {f.identity for f in one.applied if f.data_file and not f.keys and one.stays}
-        target = Target(
-            replace(file, deletes=tuple(deletes[f.identity] for f in one.applied)),
-            frozenset((deletes[f].path, deletes[f].offset) for f in own),
-            one.known,
-        )
-        by_place.setdefault(places[file.path], []).append(target)
+    by_place = _targets(attempt, tasks, wanted, deletes)
     memory, slots = attempt.backend.task_room()
     changes = {DATA_PATH: attempt.prefix}
     pieces: list[Sequence[Target]] = []
@@ -116,6 +104,27 @@ def _tasks(
         shape = described.table_of(attempt)
         made.append(Task(shape, groups, puffin, codec, level, kept))
     return made
+
+
+def _targets(
+    attempt: Attempt,
+    tasks: Tasks,
+    wanted: Mapping[str, Wanted],
+    deletes: Mapping[tuple[str, int], Delete],
+) -> dict[Place, list[Target]]:
+    """Return the data files with their deletes, by partition. deletes: as `_tasks` takes them."""
+    places = attempt.table.places(tasks)
+    found: dict[Place, list[Target]] = {}
+    for file in described.inputs_of(attempt, tasks.subset(wanted), None):
+        one = wanted[file.path]
+        own = {f.identity for f in one.applied if f.data_file and not f.keys and one.stays}
+        target = Target(
+            replace(file, deletes=tuple(deletes[f.identity] for f in one.applied)),
+            frozenset((deletes[f].path, deletes[f].offset) for f in own),
+            one.known,
+        )
+        found.setdefault(places[file.path], []).append(target)
+    return found
 
 
 def _pieces(

@@ -17,6 +17,7 @@ from reconciler.operator.work import Work
 from reconciler.plan.money import Usage, cost_of, reading
 
 if TYPE_CHECKING:
+    from prometheus_client import Counter
     from prometheus_client.core import Metric
 
     from reconciler.api.prices import Prices
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300)
 CALL_DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 5, 30)
 
+MONEY = ("namespace", "currency", "kind")
+"""Labels of the money that is spent."""
 MOST_BUDGETS = 200
 """Maximum budgets with their own series, unless series per table are requested."""
 
@@ -36,71 +39,55 @@ class Metrics:
     """The counters, each updated by the responsible part; `text` is the page."""
 
     def __init__(self) -> None:
-        from prometheus_client import Counter, Gauge, Histogram
+        from prometheus_client import Gauge, Histogram
 
         self.registry = _registry()
         self._reconciles = Histogram(
-            "layout_reconcile_duration_seconds",
-            "Duration of reconciles by kind and result.",
-            ("kind", "result"),
-            buckets=DURATIONS,
-            registry=self.registry,
-        )
+            "layout_reconcile_duration_seconds", "Duration of reconciles by kind and result.",
+            ("kind", "result"), buckets=DURATIONS, registry=self.registry,
+        )  # fmt: skip
         self._calls = Histogram(
             "layout_kube_api_duration_seconds",
             "Duration of calls of the Kubernetes API by verb, resource and status.",
-            ("verb", "resource", "code"),
-            buckets=CALL_DURATIONS,
-            registry=self.registry,
+            ("verb", "resource", "code"), buckets=CALL_DURATIONS, registry=self.registry,
+        )  # fmt: skip
+        self._launches = self._counter(
+            "layout_jobs_launched", "Jobs created, by namespace of their table.", "namespace"
         )
-        self._launches = Counter(
-            "layout_jobs_launched",
-            "Jobs created, by namespace of their table.",
-            ("namespace",),
-            registry=self.registry,
+        self._outcomes = self._counter(
+            "layout_jobs_finished", "Jobs that ended, by namespace and cause.", "namespace", "cause"
         )
-        self._outcomes = Counter(
-            "layout_jobs_finished",
-            "Jobs that ended, by namespace and cause.",
-            ("namespace", "cause"),
-            registry=self.registry,
-        )
-        self._rewritten = Counter(
-            "layout_rewritten_bytes",
-            "Bytes of data files rewritten by committed actions.",
-            ("namespace",),
-            registry=self.registry,
-        )
-        self._saved = Counter(
+        self._rewritten = self._counter(
+            "layout_rewritten_bytes", "Bytes of data files rewritten by committed actions.",
+            "namespace",
+        )  # fmt: skip
+        self._saved = self._counter(
             "layout_saved_bytes",
             "Bytes of reading that later queries did not need because of rewrites, at least.",
-            ("namespace",),
-            registry=self.registry,
+            "namespace",
         )
-        self._lost = Counter(
+        self._lost = self._counter(
             "layout_lost_bytes",
             "Bytes of reading that later queries needed more because of rewrites.",
-            ("namespace",),
-            registry=self.registry,
+            "namespace",
         )
-        self._spent = Counter(
+        self._spent = self._counter(
             "layout_spent_bytes",
             "Cost of committed and lost work on rewrites, in bytes of reading.",
-            ("namespace",),
-            registry=self.registry,
+            "namespace",
         )
-        self._money = Counter(
-            "layout_money",
-            "The same in money, by the prices of the catalogs.",
-            ("namespace", "currency", "kind"),
-            registry=self.registry,
+        self._money = self._counter(
+            "layout_money", "The same in money, by the prices of the catalogs.", *MONEY
         )
         self._leader = Gauge(
             "layout_leader", "1 while this instance holds the Lease.", registry=self.registry
         )
-        self._watch_restarts = Counter(
-            "layout_watch_restarts", "Restarts of the watches.", registry=self.registry
-        )
+        self._watch_restarts = self._counter("layout_watch_restarts", "Restarts of the watches.")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        from prometheus_client import Counter
+
+        return Counter(name, text, labels, registry=self.registry)
 
     def reconciled(self, kind: Work, failed: bool, seconds: float) -> None:
         result = "error" if failed else "success"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from reconciler.catalog.listing import changed_ms
 from reconciler.engines.schedule.attempt import Attempt
@@ -39,21 +40,8 @@ def pinpointed(
         return None
     if any(path in mapped.render() for path in paths):
         return None
-
-    def readable(some: Sequence[str]) -> bool:
-        set_id = f"{attempt.id}/{number}/damage"
-        with stage.staged(
-            spark_of(attempt), java_of(attempt.table), set_id, tasks.java_tasks(some)
-        ):
-            try:
-                stage.read(spark_of(attempt), set_id).write.format("noop").mode("overwrite").save()
-            except Exception as again:
-                if not may_be_damage(again, translate(again, doing)):
-                    raise
-                return False
-        return True
-
     path = None
+    readable = partial(_is_readable, attempt, f"{attempt.id}/{number}/damage", tasks)
     with contextlib.suppress(Exception):  # of a run that is being stopped, for one
         path = first_unreadable(paths, readable, surely=isinstance(mapped, TableDamagedError))
     if path is None:
@@ -71,6 +59,19 @@ def pinpointed(
         do=RESTORE,
         refusals=(Refusal(path, DAMAGED, "", f"it{or_deletes} cannot be decoded", changed),),
     )
+
+
+def _is_readable(attempt: Attempt, set_id: str, tasks: ScanTasks, some: Sequence[str]) -> bool:
+    """Return whether Spark reads these inputs, with their deletes. set_id: of their tasks."""
+    spark = spark_of(attempt)
+    with stage.staged(spark, java_of(attempt.table), set_id, tasks.java_tasks(some)):
+        try:
+            stage.read(spark, set_id).write.format("noop").mode("overwrite").save()
+        except Exception as again:
+            if not may_be_damage(again, translate(again, f"rewrite {attempt.name}")):
+                raise
+            return False
+    return True
 
 
 def _changed_ms(attempt: Attempt, path: str) -> int:

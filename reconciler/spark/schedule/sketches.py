@@ -59,50 +59,52 @@ def can_be_carried(io: FileIO) -> bool:
     return not io.properties.get("s3.signer")
 
 
-def on_executors(
-    spark: Any,
-    io: FileIO,
-    schema: Schema,
-    fields: Sequence[Field],
-    requests: Requests,
-    now_ms: int,
-    cpu_seconds: float,
-    charge: Callable[[float], None],
-) -> tuple[Sketch, ...]:
-    """Return a sketch per request, in their order, read by tasks that have about equal bytes to
-    read.
+@dataclass(frozen=True, slots=True)
+class OnExecutors:
+    """Samples by tasks that have about equal bytes to read (`sketch_reader.ReadSketches`)."""
 
-    cpu_seconds: that all tasks together may use; each has an equal share, checked before each file.
-    charge: called with what they used, also if one of them failed. Raises the error of the first
-    request that failed, and UserError if the executors lack a package or a task used more than its
-    share.
-    """
-    if not requests:
-        return ()
-    slots = spark.cores
-    bins = balanced([request.size for request in requests], TASKS_PER_SLOT * slots)
-    properties = {key: value for key, value in io.properties.items() if isinstance(value, str)}
-    work = TaskInput(
-        Opening(properties, current_reach()), schema, tuple(fields), tuple(requests), bins,
-        now_ms, cpu_seconds / len(bins),
-    )  # fmt: skip
-    if "PYSPARK_PYTHON" not in os.environ:
-        # Executors run this image or this machine; "python3" may be another interpreter there.
-        spark.sparkContext.pythonExec = sys.executable
-    try:
-        numbers = spark.sparkContext.parallelize(range(len(bins)), len(bins))
-        rows = numbers.flatMap(reading(work)).collect()
-    except Exception as error:
-        raise _explained(error) from error
-    charge(sum(seconds for _, seconds, _ in rows))
-    found = {number: result for number, _, result in rows}
-    failed = [found[number] for number in sorted(found) if isinstance(found[number], Exception)]
-    if failed:
-        raise failed[0]
-    missing = len(requests) - len(found)
-    if missing:
-        raise InternalError(f"Spark returned {missing} of {len(requests)} samples too few")
-    return tuple(found[number] for number in range(len(requests)))
+    spark: Any
+    """The session."""
+    cpu_seconds: float
+    """CPU seconds that all tasks together may use; each has an equal share, which is checked before
+    each file."""
+    charge: Callable[[float], None]
+    """Is called with the CPU seconds that they used, also if one of them failed."""
+
+    def __call__(
+        self, io: FileIO, schema: Schema, fields: Sequence[Field], requests: Requests, now_ms: int
+    ) -> tuple[Sketch, ...]:
+        """Return a sketch per request, in their order.
+
+        Raises the error of the first request that failed, and UserError if the executors lack a
+        package or a task used more than its share.
+        """
+        if not requests:
+            return ()
+        slots = self.spark.cores
+        bins = balanced([request.size for request in requests], TASKS_PER_SLOT * slots)
+        properties = {key: value for key, value in io.properties.items() if isinstance(value, str)}
+        work = TaskInput(
+            Opening(properties, current_reach()), schema, tuple(fields), tuple(requests), bins,
+            now_ms, self.cpu_seconds / len(bins),
+        )  # fmt: skip
+        if "PYSPARK_PYTHON" not in os.environ:
+            # Executors run this image or this machine; "python3" may be another interpreter there.
+            self.spark.sparkContext.pythonExec = sys.executable
+        try:
+            numbers = self.spark.sparkContext.parallelize(range(len(bins)), len(bins))
+            rows = numbers.flatMap(reading(work)).collect()
+        except Exception as error:
+            raise _explained(error) from error
+        self.charge(sum(seconds for _, seconds, _ in rows))
+        found = {number: result for number, _, result in rows}
+        failed = [found[number] for number in sorted(found) if isinstance(found[number], Exception)]
+        if failed:
+            raise failed[0]
+        missing = len(requests) - len(found)
+        if missing:
+            raise InternalError(f"Spark returned {missing} of {len(requests)} samples too few")
+        return tuple(found[number] for number in range(len(requests)))
 
 
 Row = tuple[int, float, Sketch | ReconcilerError]
