@@ -41,61 +41,68 @@ if TYPE_CHECKING:
     from reconciler.loop.step import Step, StepResult
     from reconciler.plan.plan import Plan
 
+What = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PLANFILE|TABLE]",
+        help="A plan saved by `plan --out`, or catalog.namespace.table.",
+        show_default=False,
+    ),
+]
+UntilConverged = Annotated[
+    bool, typer.Option("--until-converged", help="Plan again until nothing is left.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Approve the one plan shown.")]
+AutoApprove = Annotated[
+    bool, typer.Option("--auto-approve", help="Approve every plan of this run.")
+]
+
+
+def apply(
+    what: What = None,
+    file: Files = None,
+    until_converged: UntilConverged = False,
+    yes: Yes = False,
+    auto_approve: AutoApprove = False,
+    catalog: CatalogName = None,
+    output: Format = Output.TABLE,
+    select: Select = None,
+    exclude: Exclude = None,
+    shared: Shared = False,
+    engine: Engine = None,
+    timeout: Timeout = 30.0,
+    quiet: Quiet = False,
+) -> None:
+    """Carry out a plan: rewrite, verify, commit; then observe again."""
+    from reconciler.cli.following import given
+    from reconciler.errors import EXIT_INTERRUPTED
+    from reconciler.spark.session.stop import stop_signals
+
+    jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
+    actor.engine = engine
+    ended: list[_Ended] = []
+    try:
+        with stop_signals(_say_that_it_stops) as should_stop:
+            options = given(file, catalog, shared)
+            for step, plan in jobs:
+                run = ApplyRun(
+                    step, plan, actor, until_converged, yes, auto_approve, quiet, options
+                )
+                ended.append(_guarded(run, output, should_stop, many=len(jobs) > 1))
+                if should_stop():
+                    break
+        codes = [one.code for one in ended]
+        if len(ended) < len(jobs):
+            codes.append(EXIT_INTERRUPTED)
+    finally:
+        actor.close()
+        if output in (Output.JSON, Output.YAML) and ended:
+            _print_documents(ended, output, many=len(jobs) > 1)
+    raise typer.Exit(worst(codes))
+
 
 def register(app: typer.Typer) -> None:
-    @app.command(rich_help_panel="Act")
-    def apply(
-        what: Annotated[
-            str | None,
-            typer.Argument(
-                metavar="[PLANFILE|TABLE]",
-                help="A plan saved by `plan --out`, or catalog.namespace.table.",
-                show_default=False,
-            ),
-        ] = None,
-        file: Files = None,
-        until_converged: Annotated[
-            bool, typer.Option("--until-converged", help="Plan again until nothing is left.")
-        ] = False,
-        yes: Annotated[bool, typer.Option("--yes", help="Approve the one plan shown.")] = False,
-        auto_approve: Annotated[
-            bool, typer.Option("--auto-approve", help="Approve every plan of this run.")
-        ] = False,
-        catalog: CatalogName = None,
-        output: Format = Output.TABLE,
-        select: Select = None,
-        exclude: Exclude = None,
-        shared: Shared = False,
-        engine: Engine = None,
-        timeout: Timeout = 30.0,
-        quiet: Quiet = False,
-    ) -> None:
-        """Carry out a plan: rewrite, verify, commit; then observe again."""
-        from reconciler.cli.following import given
-        from reconciler.errors import EXIT_INTERRUPTED
-        from reconciler.spark.session.stop import stop_signals
-
-        jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
-        actor.engine = engine
-        ended: list[_Ended] = []
-        try:
-            with stop_signals(_say_that_it_stops) as should_stop:
-                options = given(file, catalog, shared)
-                for step, plan in jobs:
-                    run = ApplyRun(
-                        step, plan, actor, until_converged, yes, auto_approve, quiet, options
-                    )
-                    ended.append(_guarded(run, output, should_stop, many=len(jobs) > 1))
-                    if should_stop():
-                        break
-            codes = [one.code for one in ended]
-            if len(ended) < len(jobs):
-                codes.append(EXIT_INTERRUPTED)
-        finally:
-            actor.close()
-            if output in (Output.JSON, Output.YAML) and ended:
-                _print_documents(ended, output, many=len(jobs) > 1)
-        raise typer.Exit(worst(codes))
+    app.command(rich_help_panel="Act")(apply)
 
 
 def _say_that_it_stops() -> None:

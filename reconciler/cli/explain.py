@@ -32,61 +32,67 @@ if TYPE_CHECKING:
 TREE_DEPTH = 4
 """Cuts above the deepest nodes that are shown."""
 
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")]
+DataFile = Annotated[
+    str | None,
+    typer.Option("--data-file", metavar="PATH", help="A data file's path, or the end of it."),
+]
+Query = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        metavar="SQL|SHAPE",
+        help="A SELECT with its values, or a recorded shape: its id or a part of its text.",
+    ),
+]
+Tree = Annotated[
+    bool,
+    typer.Option("--tree", help="The trees of cuts that the plan would write."),
+]
+Dialect = Annotated[
+    str,
+    typer.Option("--dialect", help="SQL dialect of the SELECT: spark, trino, duckdb, ..."),
+]
+
+
+def explain(
+    table: Table,
+    data_file: DataFile = None,
+    query: Query = None,
+    tree: Tree = False,
+    dialect: Dialect = "spark",
+    file: Files = None,
+    catalog: CatalogName = None,
+    output: Format = Output.TABLE,
+    show_literals: ShowLiterals = False,
+    timeout: Timeout = 30.0,
+    verbose: Verbose = False,
+) -> None:
+    """Say why a file is or is not rewritten, or what a query has to read and why."""
+    from reconciler.cli.explain_query import is_sql
+    from reconciler.cli.plan import local_actor
+    from reconciler.cli.targets import select
+
+    step = select(table, file or [], catalog, timeout=timeout).steps[0]
+    actor = local_actor(timeout)
+    proposal = step.propose(actor, refresh=True, show_literals=show_literals)
+    seen = proposal.observation
+    body = table_document(proposal)
+    if data_file is not None:
+        body["file"] = file_document(seen.files, proposal.advice, data_file)
+    if query is not None and is_sql(query):
+        body |= query_document(
+            proposal, step.target, actor, query, dialect, show_literals=show_literals
+        )
+    elif query is not None:
+        body["shapes"] = recorded_shapes(proposal, query, show_literals=show_literals)
+    if tree:
+        body["trees"] = trees_document(proposal, show_literals=show_literals)
+    _print(body, output, show_literals=show_literals, verbose=verbose)
+
 
 def register(app: typer.Typer) -> None:
-    @app.command(rich_help_panel="Look")
-    def explain(
-        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
-        data_file: Annotated[
-            str | None,
-            typer.Option(
-                "--data-file", metavar="PATH", help="A data file's path, or the end of it."
-            ),
-        ] = None,
-        query: Annotated[
-            str | None,
-            typer.Option(
-                "--query",
-                metavar="SQL|SHAPE",
-                help="A SELECT with its values, or a recorded shape: its id or a part of its text.",
-            ),
-        ] = None,
-        tree: Annotated[
-            bool,
-            typer.Option("--tree", help="The trees of cuts that the plan would write."),
-        ] = False,
-        dialect: Annotated[
-            str,
-            typer.Option("--dialect", help="SQL dialect of the SELECT: spark, trino, duckdb, ..."),
-        ] = "spark",
-        file: Files = None,
-        catalog: CatalogName = None,
-        output: Format = Output.TABLE,
-        show_literals: ShowLiterals = False,
-        timeout: Timeout = 30.0,
-        verbose: Verbose = False,
-    ) -> None:
-        """Say why a file is or is not rewritten, or what a query has to read and why."""
-        from reconciler.cli.explain_query import is_sql
-        from reconciler.cli.plan import local_actor
-        from reconciler.cli.targets import select
-
-        step = select(table, file or [], catalog, timeout=timeout).steps[0]
-        actor = local_actor(timeout)
-        proposal = step.propose(actor, refresh=True, show_literals=show_literals)
-        seen = proposal.observation
-        body = table_document(proposal)
-        if data_file is not None:
-            body["file"] = file_document(seen.files, proposal.advice, data_file)
-        if query is not None and is_sql(query):
-            body |= query_document(
-                proposal, step.target, actor, query, dialect, show_literals=show_literals
-            )
-        elif query is not None:
-            body["shapes"] = recorded_shapes(proposal, query, show_literals=show_literals)
-        if tree:
-            body["trees"] = trees_document(proposal, show_literals=show_literals)
-        _print(body, output, show_literals=show_literals, verbose=verbose)
+    app.command(rich_help_panel="Look")(explain)
 
 
 def query_document(

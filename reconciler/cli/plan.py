@@ -49,104 +49,110 @@ if TYPE_CHECKING:
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step
     from reconciler.plan.gate import Gate
+    from reconciler.plan.plan import Plan
     from reconciler.render.against import Against
 
     Planned = tuple[Step, Proposal, Gate]
 
+Table = Annotated[
+    str | None,
+    typer.Argument(metavar="[TABLE]", help="catalog.namespace.table", show_default=False),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Save the frozen plan for `apply FILE`."),
+]
+Publish = Annotated[
+    bool,
+    typer.Option("--publish", help="Store the frozen plan in the catalog's plan store."),
+]
+Refresh = Annotated[
+    bool, typer.Option("--refresh", help="Replace the frozen plan, if any, by a new one.")
+]
+Base = Annotated[
+    Path | None,
+    typer.Option(
+        "--base",
+        metavar="FILE",
+        help="With -o markdown: compare with this output of `plan -o json`.",
+    ),
+]
+DetailedExitcode = Annotated[
+    bool, typer.Option("--detailed-exitcode", help="Exit 2 when there is work to do.")
+]
+
+
+def plan(
+    table: Table = None,
+    file: Files = None,
+    out: Out = None,
+    publish: Publish = False,
+    shared: Shared = False,
+    catalog: CatalogName = None,
+    output: Format = Output.TABLE,
+    select: Select = None,
+    exclude: Exclude = None,
+    refresh: Refresh = False,
+    base: Base = None,
+    show_literals: ShowLiterals = False,
+    detailed_exitcode: DetailedExitcode = False,
+    engine: Engine = None,
+    timeout: Timeout = 30.0,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what would be rewritten, its cost and saving, and which queries get slower."""
+    from reconciler.cli.following import given
+    from reconciler.cli.shared import actor_of
+    from reconciler.cli.targets import select as choose
+
+    against, include = _base_of(base, output), select or ()
+    chosen = choose(
+        table, file or [], catalog, include=include, exclude=exclude or (), timeout=timeout
+    )
+    _refuse(chosen, out, publish, show_literals)
+    actor = actor_of(chosen, timeout, shared)
+    actor.engine = engine
+    wanted = {"refresh": refresh, "show_literals": show_literals, "quiet": quiet}
+    planned, failed = _plan_all(chosen, actor, many=table is None and out is None, **wanted)
+    if refresh and not show_literals:
+        for step, proposal, _ in planned:
+            replace_frozen(actor, step, proposal)
+    if out is not None:
+        save(out, actor, planned[0][1].plan)
+    uris = _published(chosen, actor, planned, timeout) if publish else {}
+    detailed = verbose or table is not None or out is not None
+    options, engines = given(file, catalog, shared), engines_of(planned, actor)
+    shown = Shown(output, detailed, verbose, out, uris, options, against, engines)
+    show(planned, failed, shown)
+    _exit(planned, failed, detailed_exitcode)
+
 
 def register(app: typer.Typer) -> None:
-    @app.command(rich_help_panel="Decide")
-    def plan(
-        table: Annotated[
-            str | None,
-            typer.Argument(metavar="[TABLE]", help="catalog.namespace.table", show_default=False),
-        ] = None,
-        file: Files = None,
-        out: Annotated[
-            Path | None,
-            typer.Option("--out", metavar="FILE", help="Save the frozen plan for `apply FILE`."),
-        ] = None,
-        publish: Annotated[
-            bool,
-            typer.Option("--publish", help="Store the frozen plan in the catalog's plan store."),
-        ] = False,
-        shared: Shared = False,
-        catalog: CatalogName = None,
-        output: Format = Output.TABLE,
-        select: Select = None,
-        exclude: Exclude = None,
-        refresh: Annotated[
-            bool, typer.Option("--refresh", help="Replace the frozen plan, if any, by a new one.")
-        ] = False,
-        base: Annotated[
-            Path | None,
-            typer.Option(
-                "--base",
-                metavar="FILE",
-                help="With -o markdown: compare with this output of `plan -o json`.",
-            ),
-        ] = None,
-        show_literals: ShowLiterals = False,
-        detailed_exitcode: Annotated[
-            bool, typer.Option("--detailed-exitcode", help="Exit 2 when there is work to do.")
-        ] = False,
-        engine: Engine = None,
-        timeout: Timeout = 30.0,
-        verbose: Verbose = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Show what would be rewritten, its cost and saving, and which queries get slower."""
-        from reconciler.cli import shared as sharing
-        from reconciler.cli.following import given
-        from reconciler.cli.targets import select as choose
-        from reconciler.errors import UserError
+    app.command(rich_help_panel="Decide")(plan)
 
-        against = _base_of(base, output)
-        chosen = choose(
-            table, file or [], catalog, include=select or (), exclude=exclude or (),
-            timeout=timeout,
-        )  # fmt: skip
-        if (out is not None or publish) and show_literals:
-            raise UserError(
-                f"--show-literals and {'--publish' if publish else '--out'} cannot be combined: "
-                "others read the plan",
-                do="leave out one of them",
-            )
-        if out is not None:
-            _refuse_many(chosen)
-        actor = sharing.actor_of(chosen, timeout, shared)
-        actor.engine = engine
-        planned, failed = _plan_all(
-            chosen,
-            actor,
-            refresh=refresh,
-            show_literals=show_literals,
-            many=table is None and out is None,
-            quiet=quiet,
-        )
-        if refresh and not show_literals:
-            for step, proposal, _ in planned:
-                replace_frozen(actor, step, proposal)
-        if out is not None:
-            save(out, planned[0][1].plan)
-            actor.put_plan(planned[0][1].plan)
-        uris: dict[str, str] = {}
-        if publish:
-            uris = sharing.publish(chosen, [item[1].plan for item in planned], timeout)
-            for _, proposal, _ in planned:
-                if proposal.plan.id in uris:
-                    actor.put_plan(proposal.plan)
-        detailed = verbose or table is not None or out is not None
-        options = given(file, catalog, shared)
-        engines = engines_of(planned, actor)
-        shown = Shown(output, detailed, verbose, out, uris, options, against, engines)
-        show(planned, failed, shown)
-        if failed:
-            raise typer.Exit(max(error.exit_code for _, error in failed))
-        if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
-            from reconciler.errors import EXIT_CHANGES
 
-            raise typer.Exit(EXIT_CHANGES)
+def _exit(planned: list[Planned], failed: list[tuple[Step, Any]], detailed: bool) -> None:
+    """Exit with the code of a failure; if it is to be detailed, by whether there is work to do."""
+    from reconciler.errors import EXIT_CHANGES
+
+    if failed:
+        raise typer.Exit(max(error.exit_code for _, error in failed))
+    if detailed and any(proposal.pending for _, proposal, _ in planned):
+        raise typer.Exit(EXIT_CHANGES)
+
+
+def _published(
+    chosen: Selection, actor: LocalActor, planned: list[Planned], timeout: float
+) -> dict[str, str]:
+    """Publish and keep the plans; return where they are, by id."""
+    from reconciler.cli.shared import publish
+
+    uris = publish(chosen, [proposal.plan for _, proposal, _ in planned], timeout)
+    for _, proposal, _ in planned:
+        if proposal.plan.id in uris:
+            actor.put_plan(proposal.plan)
+    return uris
 
 
 def _base_of(base: Path | None, output: Output) -> Against | None:
@@ -230,11 +236,18 @@ def engines_of(planned: list[Planned], actor: LocalActor) -> dict[str, Chosen]:
     }
 
 
-def _refuse_many(chosen: Selection) -> None:
-    """Refuse several tables before anything is planned: a file holds one plan."""
+def _refuse(chosen: Selection, out: Path | None, publish: bool, show_literals: bool) -> None:
+    """Refuse, before anything is planned, literals in a plan that others read, and several tables
+    where a file is to hold one plan."""
     from reconciler.errors import UserError
 
-    if len(chosen.steps) == 1:
+    if (out is not None or publish) and show_literals:
+        raise UserError(
+            f"--show-literals and {'--publish' if publish else '--out'} cannot be combined: "
+            "others read the plan",
+            do="leave out one of them",
+        )
+    if out is None or len(chosen.steps) == 1:
         return
     names = [".".join(step.target.identifier) for step in chosen.steps]
     raise UserError(
@@ -244,7 +257,8 @@ def _refuse_many(chosen: Selection) -> None:
     )
 
 
-def save(path: Path, plan: Any) -> None:
+def save(path: Path, actor: LocalActor, plan: Plan) -> None:
+    """Write the plan to the file, and keep it, so that `apply` finds it."""
     from reconciler.errors import UserError
     from reconciler.plan.plan import stored_form
 
@@ -256,6 +270,7 @@ def save(path: Path, plan: Any) -> None:
         raise UserError(
             f"cannot write {path}: {error.strerror}", do="name a file in a directory you can write"
         ) from error
+    actor.put_plan(plan)
 
 
 @dataclass(frozen=True, slots=True)

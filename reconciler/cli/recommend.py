@@ -36,122 +36,118 @@ if TYPE_CHECKING:
     from reconciler.loop.recommend import Options, Recommended
     from reconciler.loop.recommend_tables import Answer, Failed
 
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TABLE]...",
+        help="catalog.namespace.table; several are ranked.",
+        show_default=False,
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Write the layout into this policy file, which is created if missing.",
+    ),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write a page with plots."),
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        help="How to choose: simulation, boosting, forest, tpe, random, expert, default, mddl.",
+    ),
+]
+Costs = Annotated[
+    str,
+    typer.Option(
+        "--costs",
+        help="Cost of opening files and row groups: local or object-store. Default: as in "
+        "the table's plans.",
+        show_default=False,
+    ),
+]
+Horizon = Annotated[
+    str,
+    typer.Option("--horizon", metavar="DURATION", help="Time over which a rewrite has to pay."),
+]
+SampleBytes = Annotated[
+    str,
+    typer.Option("--sample-bytes", metavar="BYTES", help="Most bytes to read for the sample."),
+]
+SampleRows = Annotated[
+    int,
+    typer.Option("--sample-rows", metavar="ROWS", min=1_000, max=600_000, help="Rows to sample."),
+]
+KeepPartitioning = Annotated[
+    bool,
+    typer.Option("--keep-partitioning", help="Consider the present partition spec only."),
+]
+FromCluster = Annotated[
+    bool,
+    typer.Option("--from-cluster", help="Print what the operator's last recommend job found."),
+]
+
+
+def recommend(
+    tables: Tables = None,
+    file: Files = None,
+    out: Out = None,
+    html: Html = None,
+    method: Method = "simulation",
+    costs: Costs = "",
+    horizon: Horizon = "720h",
+    sample_bytes: SampleBytes = "10Gi",
+    sample_rows: SampleRows = 120_000,
+    keep_partitioning: KeepPartitioning = False,
+    from_cluster: FromCluster = False,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    shared: Shared = False,
+    catalog: CatalogName = None,
+    output: Format = Output.TABLE,
+    select: Select = None,
+    exclude: Exclude = None,
+    timeout: Timeout = 30.0,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Recommend which partitioning, sort order and sizes to declare, and for which table first."""
+    from reconciler.cli import shared as sharing
+    from reconciler.cli.targets import select_tables
+    from reconciler.loop.recommend import Options
+
+    named = tables or []
+    if from_cluster:
+        table = _one_named(named)
+        _from_cluster(table, namespace, kubeconfig, out, output, timeout, verbose=verbose)
+        return
+    options = Options(
+        method=method, costs=costs, horizon_ms=_seconds(horizon) * 1000,
+        sample_bytes=_bytes(sample_bytes), sample_rows=sample_rows,
+        keep_partitioning=keep_partitioning,
+    )  # fmt: skip
+    chosen = select_tables(
+        named, file or [], catalog, include=select or (), exclude=exclude or (), timeout=timeout
+    )
+    _refuse_many(chosen, out, html)
+    actor = sharing.actor_of(chosen, timeout, shared)
+    recommend_for = _one if len(chosen.steps) == 1 else _several
+    recommend_for(chosen, actor, options, Destination(out, html, output, verbose, quiet))
+
 
 def register(app: typer.Typer) -> None:
-    @app.command(rich_help_panel="Decide")
-    def recommend(
-        tables: Annotated[
-            list[str] | None,
-            typer.Argument(
-                metavar="[TABLE]...",
-                help="catalog.namespace.table; several are ranked.",
-                show_default=False,
-            ),
-        ] = None,
-        file: Files = None,
-        out: Annotated[
-            Path | None,
-            typer.Option(
-                "--out",
-                metavar="FILE",
-                help="Write the layout into this policy file, which is created if missing.",
-            ),
-        ] = None,
-        html: Annotated[
-            Path | None,
-            typer.Option("--html", metavar="FILE", help="Write a page with plots."),
-        ] = None,
-        method: Annotated[
-            str,
-            typer.Option(
-                "--method",
-                help="How to choose: simulation, boosting, forest, tpe, random, expert, default, "
-                "mddl.",
-            ),
-        ] = "simulation",
-        costs: Annotated[
-            str,
-            typer.Option(
-                "--costs",
-                help="Cost of opening files and row groups: local or object-store. Default: as in "
-                "the table's plans.",
-                show_default=False,
-            ),
-        ] = "",
-        horizon: Annotated[
-            str,
-            typer.Option(
-                "--horizon", metavar="DURATION", help="Time over which a rewrite has to pay."
-            ),
-        ] = "720h",
-        sample_bytes: Annotated[
-            str,
-            typer.Option(
-                "--sample-bytes", metavar="BYTES", help="Most bytes to read for the sample."
-            ),
-        ] = "10Gi",
-        sample_rows: Annotated[
-            int,
-            typer.Option(
-                "--sample-rows", metavar="ROWS", min=1_000, max=600_000, help="Rows to sample."
-            ),
-        ] = 120_000,
-        keep_partitioning: Annotated[
-            bool,
-            typer.Option("--keep-partitioning", help="Consider the present partition spec only."),
-        ] = False,
-        from_cluster: Annotated[
-            bool,
-            typer.Option(
-                "--from-cluster", help="Print what the operator's last recommend job found."
-            ),
-        ] = False,
-        namespace: Namespace = None,
-        kubeconfig: Kubeconfig = None,
-        shared: Shared = False,
-        catalog: CatalogName = None,
-        output: Format = Output.TABLE,
-        select: Select = None,
-        exclude: Exclude = None,
-        timeout: Timeout = 30.0,
-        verbose: Verbose = False,
-        quiet: Quiet = False,
-    ) -> None:
-        """Recommend which partitioning, sort order and sizes to declare, and for which table
-        first."""
-        from reconciler.cli import shared as sharing
-        from reconciler.cli.targets import select_tables
-        from reconciler.loop.recommend import Options
-
-        named = tables or []
-        if from_cluster:
-            table = _one_named(named)
-            _from_cluster(table, namespace, kubeconfig, out, output, timeout, verbose=verbose)
-            return
-        options = Options(
-            method=method,
-            costs=costs,
-            horizon_ms=_seconds(horizon) * 1000,
-            sample_bytes=_bytes(sample_bytes),
-            sample_rows=sample_rows,
-            keep_partitioning=keep_partitioning,
-        )
-        chosen = select_tables(
-            named, file or [], catalog, include=select or (), exclude=exclude or (),
-            timeout=timeout,
-        )  # fmt: skip
-        if out is not None or html is not None:
-            _refuse_many(chosen, "--out" if out is not None else "--html")
-        actor = sharing.actor_of(chosen, timeout, shared)
-        if len(chosen.steps) == 1:
-            _one(chosen, actor, options, Destination(out, html, output, verbose, quiet))
-        else:
-            _several(chosen, actor, options, output, verbose=verbose, quiet=quiet)
+    app.command(rich_help_panel="Decide")(recommend)
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What becomes of a recommendation for one table."""
+    """What becomes of a recommendation."""
 
     out: Path | None
     """The file to write the policy to; None for none."""
@@ -181,10 +177,7 @@ def _one(chosen: Selection, actor: LocalActor, options: Options, wanted: Destina
     _print(body, wanted.output, body["table"], written, verbose=wanted.verbose)
 
 
-def _several(
-    chosen: Selection, actor: LocalActor, options: Options, output: Output,
-    *, verbose: bool, quiet: bool,
-) -> None:  # fmt: skip
+def _several(chosen: Selection, actor: LocalActor, options: Options, wanted: Destination) -> None:
     """Rank the tables. One that fails does not hide the others, but the exit code says so."""
     from reconciler.errors import ReconcilerError
     from reconciler.loop.recommend import checked, recommended
@@ -197,17 +190,17 @@ def _several(
     failed: list[Failed] = []
     for number, step in enumerate(chosen.steps, start=1):
         name = quoted_name((step.target.catalog.name, *step.target.identifier))
-        progress(f"{number} of {len(chosen.steps)}  {name}", quiet=quiet)
+        progress(f"{number} of {len(chosen.steps)}  {name}", quiet=wanted.quiet)
         try:
             made = recommended(step.target, actor, options, dt.datetime.now(dt.UTC))
             answers.append(_answer(made, step.policy, step.policy_name, actor))
         except ReconcilerError as error:
             failed.append(Failed(name, error))
-    progress("", quiet=quiet)
+    progress("", quiet=wanted.quiet)
     body = ranked(answers, failed, dt.datetime.now(dt.UTC))
-    _print_ranked(body, output, verbose=verbose)
+    _print_ranked(body, wanted.output, verbose=wanted.verbose)
     if failed:
-        if output in (Output.TABLE, Output.WIDE, Output.NAME):
+        if wanted.output in (Output.TABLE, Output.WIDE, Output.NAME):
             for item in failed:
                 typer.echo(f"{item.table}: {item.error.render()}", err=True)
         raise typer.Exit(max(item.error.exit_code for item in failed))
@@ -243,12 +236,13 @@ def _one_named(named: Sequence[str]) -> str:
     )
 
 
-def _refuse_many(chosen: Selection, option: str) -> None:
+def _refuse_many(chosen: Selection, out: Path | None, html: Path | None) -> None:
     """Refuse several tables before anything is sampled: a policy file gets one layout."""
     from reconciler.errors import UserError
 
-    if len(chosen.steps) == 1:
+    if len(chosen.steps) == 1 or (out is None and html is None):
         return
+    option = "--out" if out is not None else "--html"
     names = [".".join(step.target.identifier) for step in chosen.steps]
     raise UserError(
         f"{option} writes one layout, and {len(names)} tables are selected",

@@ -17,86 +17,100 @@ from reconciler.cli.options import CatalogName, Files, Format, Output, Quiet, Sh
 
 if TYPE_CHECKING:
     from reconciler.api.load import Documents
+    from reconciler.api.prices import Prices
     from reconciler.loop.replaying import Rival
     from reconciler.loop.step import Step
     from reconciler.replay.result import Replayed
 
 NONE, MINE = "none", "its policy"
 
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")]
+Policy = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--policy",
+        metavar="FILE",
+        help="Compare with the policy in this file; may be repeated.",
+    ),
+]
+Baseline = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--baseline",
+        metavar="NAME",
+        help="Compare with sort-all, sort-new, sort-weekly, depth-driven, literal-wair, "
+        "literal-wair-one-key, new-tree, free-before or free-after; may be repeated.",
+    ),
+]
+Days = Annotated[
+    int, typer.Option("--days", metavar="N", min=1, help="Days before the last query.")
+]
+Every = Annotated[
+    str, typer.Option("--every", metavar="DURATION", help="Time between two decisions.")
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE.svg", help="Draw the costs as they add up."),
+]
+
+
+def replay(
+    table: Table,
+    file: Files = None,
+    policy: Policy = None,
+    baseline: Baseline = None,
+    days: Days = 30,
+    every: Every = "24h",
+    plot: Plot = None,
+    catalog: CatalogName = None,
+    output: Format = Output.TABLE,
+    shared: Shared = False,
+    timeout: Timeout = 30.0,
+    quiet: Quiet = False,
+) -> None:
+    """Show what the recorded queries would have cost under other policies."""
+    import datetime as dt
+
+    from reconciler.cli import shared as sharing
+    from reconciler.cli.targets import select
+    from reconciler.loop.replaying import Span, replay_table
+    from reconciler.render.terminal import bar, progress
+
+    span = Span(days, _milliseconds(every))
+    if plot is not None:
+        _require_place(plot)
+    chosen = select(table, file or [], catalog, timeout=timeout)
+    step = chosen.steps[0]
+    own = {str(path): _documents_of(path) for path in policy or []}
+    rivals = _rivals(step, own, baseline or [])
+    if not quiet:
+        _warn_of_others(step, own, chosen.documents)
+    actor = sharing.actor_of(chosen, timeout, shared)
+
+    def shown(name: str, finished: int, batches: int) -> None:
+        progress(f"{bar(finished / batches)} {name}", quiet=quiet)
+
+    found = replay_table(step.target, rivals, span, actor, dt.datetime.now(dt.UTC), shown)
+    progress("", quiet=quiet)
+    if plot is not None:
+        _draw(plot, found)
+    _print(found, step.target.catalog.prices, output)
+
 
 def register(app: typer.Typer) -> None:
-    @app.command(rich_help_panel="Decide")
-    def replay(
-        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
-        file: Files = None,
-        policy: Annotated[
-            list[Path] | None,
-            typer.Option(
-                "--policy",
-                metavar="FILE",
-                help="Compare with the policy in this file; may be repeated.",
-            ),
-        ] = None,
-        baseline: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--baseline",
-                metavar="NAME",
-                help="Compare with sort-all, sort-new, sort-weekly, depth-driven, literal-wair, "
-                "literal-wair-one-key, new-tree, free-before or free-after; may be repeated.",
-            ),
-        ] = None,
-        days: Annotated[
-            int, typer.Option("--days", metavar="N", min=1, help="Days before the last query.")
-        ] = 30,
-        every: Annotated[
-            str, typer.Option("--every", metavar="DURATION", help="Time between two decisions.")
-        ] = "24h",
-        plot: Annotated[
-            Path | None,
-            typer.Option("--plot", metavar="FILE.svg", help="Draw the costs as they add up."),
-        ] = None,
-        catalog: CatalogName = None,
-        output: Format = Output.TABLE,
-        shared: Shared = False,
-        timeout: Timeout = 30.0,
-        quiet: Quiet = False,
-    ) -> None:
-        """Show what the recorded queries would have cost under other policies."""
-        import datetime as dt
+    app.command(rich_help_panel="Decide")(replay)
 
-        from reconciler.cli import shared as sharing
-        from reconciler.cli.targets import select
-        from reconciler.loop.replaying import Span, replay_table
-        from reconciler.render.terminal import bar, progress, width
 
-        span = Span(days, _milliseconds(every))
-        if plot is not None:
-            _require_place(plot)
-        chosen = select(table, file or [], catalog, timeout=timeout)
-        step = chosen.steps[0]
-        own = {str(path): _documents_of(path) for path in policy or []}
-        rivals = _rivals(step, own, baseline or [])
-        if not quiet:
-            _warn_of_others(step, own, chosen.documents)
-        actor = sharing.actor_of(chosen, timeout, shared)
+def _print(found: Replayed, prices: Prices | None, output: Output) -> None:
+    from reconciler.render.replay_text import document, render
+    from reconciler.render.terminal import width
 
-        def shown(name: str, finished: int, batches: int) -> None:
-            progress(f"{bar(finished / batches)} {name}", quiet=quiet)
+    if output in (Output.JSON, Output.YAML):
+        from reconciler.cli.serialise import serialise
 
-        found = replay_table(step.target, rivals, span, actor, dt.datetime.now(dt.UTC), shown)
-        progress("", quiet=quiet)
-        from reconciler.render.replay_text import document, render
-
-        prices = step.target.catalog.prices
-        if plot is not None:
-            _draw(plot, found)
-        if output in (Output.JSON, Output.YAML):
-            from reconciler.cli.serialise import serialise
-
-            typer.echo(serialise(document(found, prices), output), nl=False)
-        else:
-            typer.echo(render(found, width(), prices))
+        typer.echo(serialise(document(found, prices), output), nl=False)
+    else:
+        typer.echo(render(found, width(), prices))
 
 
 def _require_place(plot: Path) -> None:

@@ -22,57 +22,59 @@ if TYPE_CHECKING:
     from reconciler.render.report_gather import Sources
     from reconciler.table.filetable import FileTable
 
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAMESPACE|TABLE]",
+        help="catalog.namespace.table, or a namespace.",
+        show_default=False,
+    ),
+]
+Every = Annotated[bool, typer.Option("--all", help="Report on every table of the catalog.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the page.")]
+
+
+def report(
+    target: Target = None,
+    every: Every = False,
+    out: Out = Path("layout-report.html"),
+    file: Files = None,
+    catalog: CatalogName = None,
+    shared: Shared = False,
+    show_literals: ShowLiterals = False,
+    timeout: Timeout = 30.0,
+    quiet: Quiet = False,
+) -> None:
+    """Write an HTML page: a table's layout, queries and effect, or a fleet's worst tables."""
+    from reconciler.catalog.discover import resolve_levels
+    from reconciler.catalog.load import connect
+    from reconciler.cli.fleet import Asked, is_namespace, look_at_fleet
+    from reconciler.cli.shared import catalogs_under
+    from reconciler.errors import ReconcilerError, UserError
+    from reconciler.render.fleet_html import render_fleet
+
+    if (target is None) is not every:
+        raise UserError(
+            "name a table or a namespace, or give --all for the whole catalog",
+            do="layoutctl report --all",
+        )
+    documents = catalogs_under(file)
+    config, levels = resolve_levels(target, catalog, documents)
+    asked = Asked(config, levels, documents, timeout, shared)
+    connection = connect(config, timeout)
+    failed: list[ReconcilerError] = []
+    if every or is_namespace(connection, config, levels, timeout):
+        fleet, failed = look_at_fleet(asked, connection, deep=True, quiet=quiet)
+        _write(out, render_fleet(fleet))
+    else:
+        _write(out, _page_of_table(str(target), file or [], catalog, timeout, show_literals))
+    typer.echo(str(out))
+    if failed:
+        raise typer.Exit(max(error.exit_code for error in failed))
+
 
 def register(app: typer.Typer) -> None:
-    @app.command(rich_help_panel="Look")
-    def report(
-        target: Annotated[
-            str | None,
-            typer.Argument(
-                metavar="[NAMESPACE|TABLE]",
-                help="catalog.namespace.table, or a namespace.",
-                show_default=False,
-            ),
-        ] = None,
-        every: Annotated[
-            bool, typer.Option("--all", help="Report on every table of the catalog.")
-        ] = False,
-        out: Annotated[
-            Path, typer.Option("--out", metavar="FILE", help="Where to write the page.")
-        ] = Path("layout-report.html"),
-        file: Files = None,
-        catalog: CatalogName = None,
-        shared: Shared = False,
-        show_literals: ShowLiterals = False,
-        timeout: Timeout = 30.0,
-        quiet: Quiet = False,
-    ) -> None:
-        """Write an HTML page: a table's layout, queries and effect, or a fleet's worst tables."""
-        from reconciler.catalog.discover import resolve_levels
-        from reconciler.catalog.load import connect
-        from reconciler.cli.fleet import Asked, is_namespace, look_at_fleet
-        from reconciler.cli.shared import catalogs_under
-        from reconciler.errors import ReconcilerError, UserError
-        from reconciler.render.fleet_html import render_fleet
-
-        if (target is None) is not every:
-            raise UserError(
-                "name a table or a namespace, or give --all for the whole catalog",
-                do="layoutctl report --all",
-            )
-        documents = catalogs_under(file)
-        config, levels = resolve_levels(target, catalog, documents)
-        asked = Asked(config, levels, documents, timeout, shared)
-        connection = connect(config, timeout)
-        failed: list[ReconcilerError] = []
-        if every or is_namespace(connection, config, levels, timeout):
-            fleet, failed = look_at_fleet(asked, connection, deep=True, quiet=quiet)
-            _write(out, render_fleet(fleet))
-        else:
-            _write(out, _page_of_table(str(target), file or [], catalog, timeout, show_literals))
-        typer.echo(str(out))
-        if failed:
-            raise typer.Exit(max(error.exit_code for error in failed))
+    app.command(rich_help_panel="Look")(report)
 
 
 def _page_of_table(

@@ -48,6 +48,126 @@ if TYPE_CHECKING:
 
 TABLES_NOTE = "workload.tables"
 
+Logs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="LOG...",
+        help="Files, directories, - for standard input, or prefixes such as s3://b/p.",
+    ),
+]
+Dialect = Annotated[
+    str | None,
+    typer.Option("--dialect", help="SQL dialect; without it that of the log's system."),
+]
+Form = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="trino, snowflake, databricks, athena, redshift, bigquery, spark-events,"
+        " duckdb, openlineage, iceberg-scans, sql, ..."
+        " Without it the first records are looked at.",
+    ),
+]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        "--map",
+        metavar="sql=FIELD,timestamp=FIELD,...",
+        help="Names of the fields in a log of another kind.",
+    ),
+]
+LogCatalog = Annotated[
+    str | None,
+    typer.Option(
+        "--log-catalog",
+        metavar="NAME",
+        help="Name of the catalog in the log, if different.",
+    ),
+]
+Schema = Annotated[
+    str | None, typer.Option("--schema", help="Namespace of table names without one.")
+]
+Timezone = Annotated[str, typer.Option("--timezone", help="Time zone of times without a zone.")]
+Table = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="catalog.namespace.table")]
+
+
+def import_(
+    logs: Logs,
+    dialect: Dialect = None,
+    form: Form = "auto",
+    fields: Fields = None,
+    catalog: CatalogName = None,
+    log_catalog: LogCatalog = None,
+    schema: Schema = None,
+    timezone: Timezone = "UTC",
+    file: Files = None,
+    shared: Shared = False,
+    output: Format = Output.TABLE,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Read query logs: which conditions on which columns, how often. Safe to repeat."""
+    from reconciler.catalog.discover import resolve_catalog
+    from reconciler.cli.shared import store_of
+    from reconciler.queries.shape import workload_of
+    from reconciler.state.movements import record_movements
+
+    documents = _documents(file)
+    config = resolve_catalog(catalog, documents)
+    store = store_of(config, documents, timeout, shared)
+    tables = catalog_tables(config, timeout, log_catalog, documents)
+    levels = (config.name, *schema.split(".")) if schema else ()
+    name = checked_format(form)
+    how = Reading(name, checked_fields(fields, name), _dialect(dialect), levels, _zone(timezone))
+    with logs_of(logs, config) as found:
+        read, refused = import_all(found, lambda log: import_one(log, how, tables, store))
+    touched = _touched(tables, config.name, queries_of(read))
+    if touched:
+        known = store.note_as(TABLES_NOTE, dict) or {}
+        store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
+    for one, _ in touched:
+        recorded = workload_of(store.shapes(one.uuid))
+        record_movements(store, one.uuid, tables.schema(one.uuid), recorded)
+    if read:
+        body = import_document(read, touched, timezone)
+        _emit(body, output, lambda: render_import(body, _width(output, False)))
+    failed = refusal(refused, nothing_kept(read, dialect))
+    if failed is not None:
+        raise failed
+
+
+def show(
+    table: Table = None,
+    catalog: CatalogName = None,
+    file: Files = None,
+    shared: Shared = False,
+    output: Format = Output.TABLE,
+    show_literals: ShowLiterals = False,
+    verbose: Verbose = False,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Show the shapes of imported queries: how often, how recent, what they explain."""
+    from reconciler.catalog.discover import resolve_levels
+    from reconciler.cli.shared import store_of
+    from reconciler.state.state import StateStore, state_directory
+
+    documents = _documents(file)
+    store: Store = StateStore(state_directory())
+    if shared:
+        config, _ = resolve_levels(table, catalog, documents)
+        store = store_of(config, documents, timeout, shared)
+    items = [
+        table_document(store, config, identifier, show_literals, timeout, table is None)
+        for config, identifier in _chosen(store, table, catalog, documents)
+    ]
+    body = {
+        "apiVersion": API_VERSION,
+        "kind": "WorkloadList",
+        "items": items,
+        "skipped": dict(sorted(store.skips(None).items())),
+    }
+    _emit(body, output, lambda: render_show(body, _width(output, verbose)))
+
 
 def register(app: typer.Typer) -> None:
     verbs = typer.Typer(
@@ -55,122 +175,9 @@ def register(app: typer.Typer) -> None:
     )
     app.add_typer(verbs, name="workload", rich_help_panel="Look")
 
-    @verbs.command("import")
-    def import_(
-        logs: Annotated[
-            list[str],
-            typer.Argument(
-                metavar="LOG...",
-                help="Files, directories, - for standard input, or prefixes such as s3://b/p.",
-            ),
-        ],
-        dialect: Annotated[
-            str | None,
-            typer.Option("--dialect", help="SQL dialect; without it that of the log's system."),
-        ] = None,
-        form: Annotated[
-            str,
-            typer.Option(
-                "--format",
-                metavar="NAME",
-                help="trino, snowflake, databricks, athena, redshift, bigquery, spark-events,"
-                " duckdb, openlineage, iceberg-scans, sql, ..."
-                " Without it the first records are looked at.",
-            ),
-        ] = "auto",
-        fields: Annotated[
-            str | None,
-            typer.Option(
-                "--map",
-                metavar="sql=FIELD,timestamp=FIELD,...",
-                help="Names of the fields in a log of another kind.",
-            ),
-        ] = None,
-        catalog: CatalogName = None,
-        log_catalog: Annotated[
-            str | None,
-            typer.Option(
-                "--log-catalog",
-                metavar="NAME",
-                help="Name of the catalog in the log, if different.",
-            ),
-        ] = None,
-        schema: Annotated[
-            str | None, typer.Option("--schema", help="Namespace of table names without one.")
-        ] = None,
-        timezone: Annotated[
-            str, typer.Option("--timezone", help="Time zone of times without a zone.")
-        ] = "UTC",
-        file: Files = None,
-        shared: Shared = False,
-        output: Format = Output.TABLE,
-        timeout: Timeout = 30.0,
-    ) -> None:
-        """Read query logs: which conditions on which columns, how often. Safe to repeat."""
-        from reconciler.catalog.discover import resolve_catalog
-        from reconciler.cli.shared import store_of
-        from reconciler.queries.shape import workload_of
-        from reconciler.state.movements import record_movements
+    verbs.command("import")(import_)
 
-        documents = _documents(file)
-        config = resolve_catalog(catalog, documents)
-        store = store_of(config, documents, timeout, shared)
-        tables = catalog_tables(config, timeout, log_catalog, documents)
-        levels = (config.name, *schema.split(".")) if schema else ()
-        name = checked_format(form)
-        how = Reading(
-            name, checked_fields(fields, name), _dialect(dialect), levels, _zone(timezone)
-        )
-        with logs_of(logs, config) as found:
-            read, refused = import_all(found, lambda log: import_one(log, how, tables, store))
-        touched = _touched(tables, config.name, queries_of(read))
-        if touched:
-            known = store.note_as(TABLES_NOTE, dict) or {}
-            store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
-        for one, _ in touched:
-            recorded = workload_of(store.shapes(one.uuid))
-            record_movements(store, one.uuid, tables.schema(one.uuid), recorded)
-        if read:
-            body = import_document(read, touched, timezone)
-            _emit(body, output, lambda: render_import(body, _width(output, False)))
-        failed = refusal(refused, nothing_kept(read, dialect))
-        if failed is not None:
-            raise failed
-
-    @verbs.command("show")
-    def show(
-        table: Annotated[
-            str | None, typer.Argument(metavar="[TABLE]", help="catalog.namespace.table")
-        ] = None,
-        catalog: CatalogName = None,
-        file: Files = None,
-        shared: Shared = False,
-        output: Format = Output.TABLE,
-        show_literals: ShowLiterals = False,
-        verbose: Verbose = False,
-        timeout: Timeout = 30.0,
-    ) -> None:
-        """Show the shapes of imported queries: how often, how recent, what they explain."""
-        from reconciler.catalog.discover import resolve_levels
-        from reconciler.cli.shared import store_of
-        from reconciler.state.state import StateStore, state_directory
-
-        documents = _documents(file)
-        store: Store = StateStore(state_directory())
-        if shared:
-            config, _ = resolve_levels(table, catalog, documents)
-            store = store_of(config, documents, timeout, shared)
-        items = [
-            table_document(store, config, identifier, show_literals, timeout, table is None)
-            for config, identifier in _chosen(store, table, catalog, documents)
-        ]
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": "WorkloadList",
-            "items": items,
-            "skipped": dict(sorted(store.skips(None).items())),
-        }
-        _emit(body, output, lambda: render_show(body, _width(output, verbose)))
+    verbs.command("show")(show)
 
 
 def _emit(body: dict[str, Any], output: Output, text: Any) -> None:
