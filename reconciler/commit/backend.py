@@ -36,16 +36,8 @@ class LiveTasks(Tasks):
     def __init__(
         self, live: LiveFiles, rows: Mapping[str, int], files: Mapping[str, TaskFile]
     ) -> None:
-        self.live, self.rows, self._files = live, rows, files
-
-    def __getitem__(self, path: str) -> TaskFile:
-        return self._files[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
+        super().__init__(files)
+        self.live, self.rows = live, rows
 
     def subset(self, paths: Iterable[str]) -> LiveTasks:
         chosen = [path for path in sorted(set(paths)) if path in self._files]

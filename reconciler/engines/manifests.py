@@ -14,6 +14,18 @@ from reconciler.engines.task_file import TaskFile
 class Tasks(Mapping[str, TaskFile], ABC):
     """Live data files of a snapshot by path, in order of path, with the engine's own entries."""
 
+    def __init__(self, files: Mapping[str, TaskFile]) -> None:
+        self._files = files
+
+    def __getitem__(self, path: str) -> TaskFile:
+        return self._files[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
     @abstractmethod
     def subset(self, paths: Iterable[str]) -> Tasks:
         """Return those of the paths that are present."""

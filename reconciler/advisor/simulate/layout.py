@@ -20,7 +20,7 @@ from reconciler.table.filetable import (
     Float64,
     Int64,
 )
-from reconciler.table.row_group_bytes import output_files, row_groups_of
+from reconciler.table.row_group_bytes import output_files
 from reconciler.table.sample import RowSample
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.uuid_order import UUID, alike_in_all_orders
@@ -65,10 +65,6 @@ class Layout:
     def files_of(self, size: npt.ArrayLike) -> Int64:
         """Return the number of files that groups of rows of these bytes become."""
         return output_files(size, self.target_bytes)
-
-    def row_groups_of(self, size: npt.ArrayLike) -> Int64:
-        """Return the number of row groups of files of these bytes."""
-        return row_groups_of(size, self.row_group_bytes)
 
 
 @dataclass(frozen=True, slots=True)

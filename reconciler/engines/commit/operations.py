@@ -41,8 +41,21 @@ class Operation(Protocol):
         ...
 
 
+class Plain:
+    """An operation of which the summary says nothing, and that fits any specs."""
+
+    __slots__ = ()
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        return {}
+
+    def unfit(self, table: Table) -> str:
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
-class RewriteFiles:
+class RewriteFiles(Plain):
     """Data files with the same rows take the place of others."""
 
     tasks: Tasks
@@ -60,9 +73,6 @@ class RewriteFiles:
     @property
     def notes(self) -> Mapping[str, str]:
         return {summary_keys.BLOCK_TREES: ",".join(self.trees)} if self.trees else {}
-
-    def unfit(self, table: Table) -> str:
-        return ""
 
     def conflict(self, table: Table, head: int, changing: Sequence[SnapshotInfo]) -> str:
         """Equality deletes added since do not count: they apply to the outputs too."""
@@ -112,7 +122,7 @@ class MoveFiles(RewriteFiles):
 
 
 @dataclass(frozen=True, slots=True)
-class RowDelta:
+class RowDelta(Plain):
     """Delete files are added or removed; the data files stay.
 
     tasks: every data file that a delete file of `added` or `removed` applies to. The rows that
@@ -129,13 +139,6 @@ class RowDelta:
 
     on_branches: ClassVar[bool] = True
 
-    @property
-    def notes(self) -> Mapping[str, str]:
-        return {}
-
-    def unfit(self, table: Table) -> str:
-        return ""
-
     def conflict(self, table: Table, head: int, changing: Sequence[SnapshotInfo]) -> str:
         """A rewrite may keep a sequence number to which a delete file still applies."""
         by = describe(changing[0])
@@ -150,7 +153,7 @@ class RowDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveDeletes:
+class RemoveDeletes(Plain):
     """Delete files that apply to no data file are removed.
 
     An append cannot make one of them apply again: its sequence number is higher. A rewrite that
@@ -161,13 +164,6 @@ class RemoveDeletes:
 
     on_branches: ClassVar[bool] = True
 
-    @property
-    def notes(self) -> Mapping[str, str]:
-        return {}
-
-    def unfit(self, table: Table) -> str:
-        return ""
-
     def conflict(self, table: Table, head: int, changing: Sequence[SnapshotInfo]) -> str:
         applied = len(self.files) - len(still_dangling(table, head, self.files))
         by = describe(changing[0])
@@ -175,7 +171,7 @@ class RemoveDeletes:
 
 
 @dataclass(frozen=True, slots=True)
-class NewManifests:
+class NewManifests(Plain):
     """Manifests are replaced by others with the same entries.
 
     inputs: paths of the manifests. groups: as `manifests.Manifests.grouped` returns them.
@@ -186,13 +182,6 @@ class NewManifests:
 
     on_branches: ClassVar[bool] = False
 
-    @property
-    def notes(self) -> Mapping[str, str]:
-        return {}
-
-    def unfit(self, table: Table) -> str:
-        return ""
-
     def conflict(self, table: Table, head: int, changing: Sequence[SnapshotInfo]) -> str:
         """The engine requires that the manifests are still the head's; what others added is
         kept."""
@@ -202,17 +191,10 @@ class NewManifests:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Plain):
     """An append of nothing, for what its summary says."""
 
     on_branches: ClassVar[bool] = False
-
-    @property
-    def notes(self) -> Mapping[str, str]:
-        return {}
-
-    def unfit(self, table: Table) -> str:
-        return ""
 
     def conflict(self, table: Table, head: int, changing: Sequence[SnapshotInfo]) -> str:
         return ""

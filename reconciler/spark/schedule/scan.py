@@ -31,16 +31,8 @@ class ScanTasks(Tasks):
     """Files by path, in order of path, with their org.apache.iceberg.FileScanTask in the JVM."""
 
     def __init__(self, spark: Any, tasks: Any, files: Mapping[str, TaskFile]) -> None:
-        self._spark, self._tasks, self._files = spark, tasks, files
-
-    def __getitem__(self, path: str) -> TaskFile:
-        return self._files[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
+        super().__init__(files)
+        self._spark, self._tasks = spark, tasks
 
     def subset(self, paths: Iterable[str]) -> ScanTasks:
         """Return the tasks of those paths that are present."""
@@ -57,12 +49,6 @@ class ScanTasks(Tasks):
         )
         of_path = handles.function(self._spark, lookup.bindTo(self._tasks))
         return lines.map(of_path).collect(self._spark._jvm.java.util.stream.Collectors.toList())
-
-    def task_of(self) -> Any:
-        """Return path -> its FileScanTask, as a MethodHandle."""
-        lookup = iceberg.method(self._spark, "java.util.Map", "get", handles.OBJECT, handles.OBJECT)
-        found = lookup.bindTo(self._tasks)
-        return found.asType(iceberg.method_type(self._spark, handles.FILE_TASK, handles.STRING))
 
     def require_in(self, update: Any) -> None:
         """Let a RowDelta fail if one of the files is not in the table any more."""

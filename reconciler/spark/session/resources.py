@@ -7,11 +7,10 @@ driver share what is free, after the heap that the JVM has not taken yet.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 from reconciler.api import task_memory
+from reconciler.engines.local.machine import available_bytes
 from reconciler.rewrite.task import Resources
 
 FREE_SHARE = 0.5
@@ -24,7 +23,7 @@ def of_driver(spark: Any, threads: int = 1) -> Resources:
     """Return what a thread of the driver may use. threads: that it may start itself."""
     runtime = spark._jvm.java.lang.Runtime.getRuntime()
     reserved = int(runtime.maxMemory()) - int(runtime.totalMemory())
-    free = int((_available() - reserved) * FREE_SHARE) * threads // driver_cores(spark)
+    free = int((available_bytes() - reserved) * FREE_SHARE) * threads // driver_cores(spark)
     return Resources(max(task_memory.LEAST_TASK, free), threads)
 
 
@@ -60,21 +59,3 @@ def driver_cores(spark: Any) -> int:
     return (
         spark.cores if spark.local else max(1, int(spark.settings.get("spark.driver.cores", "1")))
     )
-
-
-def _available() -> int:
-    """Return the bytes that this process and others may still allocate, of the machine or of its
-    control group."""
-    limits = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        found = [line.split() for line in meminfo.read_text().splitlines()]
-        limits = [int(w[1]) << 10 for w in found if w[0] == "MemAvailable:"] or limits
-    group = Path("/sys/fs/cgroup")
-    try:
-        most = (group / "memory.max").read_text().strip()
-        if most != "max":
-            limits.append(int(most) - int((group / "memory.current").read_text()))
-    except OSError:  # no control group of version 2
-        pass
-    return min(limits)
