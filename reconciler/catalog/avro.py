@@ -70,8 +70,8 @@ def _parse(data: bytes, subject: str) -> Container:
     codec = metadata.get("avro.codec", b"null").decode()
     total, size_in_all, bodies = 0, 0, []
     while at < len(data):
-        rows, at = _read_long(data, at)
-        size, at = _read_long(data, at)
+        rows, at = read_long(data, at)
+        size, at = read_long(data, at)
         end = at + size
         if rows < 0 or size < 0 or data[end : end + 16] != sync:
             raise CorruptContainer(f"a data block ends without its sync marker near byte {end}")
@@ -89,12 +89,12 @@ def _parse(data: bytes, subject: str) -> Container:
 def _read_metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
     metadata: dict[str, bytes] = {}
     while True:
-        count, at = _read_long(data, at)
+        count, at = read_long(data, at)
         if count == 0:
             return metadata, at
         if count < 0:  # a negative count is followed by the block's size in bytes
             count = -count
-            _, at = _read_long(data, at)
+            _, at = read_long(data, at)
         if count > len(data):
             raise CorruptContainer(f"its header has {count} entries")
         for _ in range(count):
@@ -103,14 +103,14 @@ def _read_metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
 
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _read_long(data, at)
+    size, at = read_long(data, at)
     if not 0 <= size <= len(data) - at:
         raise CorruptContainer(f"a text of {size} bytes near byte {at}")
     return data[at : at + size], at + size
 
 
-def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    """Read Avro's zig-zag varint."""
+def read_long(data: bytes, at: int) -> tuple[int, int]:
+    """Return Avro's zig-zag varint, and the offset behind it. Raises CorruptContainer."""
     byte = data[at]
     at += 1
     if byte < 0x80:  # most numbers of a manifest's framing are small

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from reconciler.catalog.avro import read_long
+
 Reader = Callable[[bytes, int], tuple[Any, int]]
 """(data, offset) -> (value, offset behind it)."""
 Skipper = Callable[[bytes, int], int]
@@ -25,22 +27,6 @@ Writer = Callable[[bytearray, Any], None]
 LEVEL = 1
 """Of compression: higher ones take three times the CPU for a tenth of the bytes."""
 _DROPPED = ("doc", "default", "aliases", "namespace", "order")
-
-
-def read_long(data: bytes, at: int) -> tuple[int, int]:
-    """Return a zig-zag varint and the offset behind it."""
-    byte = data[at]
-    at += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
 
 
 def write_long(out: bytearray, value: int) -> None:

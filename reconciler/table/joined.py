@@ -88,10 +88,7 @@ def row_groups_at(row_groups: RowGroups | None, rows: Int64, files: int) -> RowG
     """
     if row_groups is None:
         return None
-    place = np.full(files, -1, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
-    kept = np.flatnonzero(place[row_groups.file] >= 0)
-    kept = kept[np.argsort(place[row_groups.file[kept]], kind="stable")]
+    place, kept = _kept(row_groups.file, rows, files)
     known = row_groups.dictionary
     return RowGroups(
         place[row_groups.file[kept]],
@@ -108,12 +105,18 @@ def sample_at(sample: RowSample | None, rows: Int64, files: int) -> RowSample | 
     """Return the sampled rows of the files at `rows` (unique), numbered by their place in it."""
     if sample is None:
         return None
-    place = np.full(files, -1, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
-    kept = np.flatnonzero(place[sample.file] >= 0)
-    kept = kept[np.argsort(place[sample.file[kept]], kind="stable")]
+    place, kept = _kept(sample.file, rows, files)
     taken = sample.take(kept)
     return replace(taken, file=place[taken.file])
+
+
+def _kept(file: Int64, rows: Int64, files: int) -> tuple[Int64, Int64]:
+    """Return the place in `rows` of each of so many files, -1 for none, and which parts of files
+    are of one of them, by its place. file: of each part, its file."""
+    place = np.full(files, -1, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    kept = np.flatnonzero(place[file] >= 0)
+    return place, kept[np.argsort(place[file[kept]], kind="stable")]
 
 
 def _no_row_groups(files: int) -> RowGroups:
