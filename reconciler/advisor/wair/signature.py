@@ -131,8 +131,10 @@ def scattered(centroid: Float64) -> bool:
 MAX_CURVE_COLUMNS = 6
 """Columns of the longest curve that is tried: each leaves the others fewer bits of the position."""
 
+LEAST_SHARE = 0.05
+"""A column with this share of the savings is in keys with others."""
 LEAST_ALONE = 0.2
-"""A column with this share of `least_share` is tried alone, if `served` is given.
+"""A column with this share of `LEAST_SHARE` is tried alone, if `served` is given.
 
 A column with little to save may be the present order of the files. A rewrite for other reasons
 (deletes, many files) should keep it: a sorted column also takes fewer bytes, which pruning alone
@@ -140,9 +142,7 @@ does not show.
 """
 
 
-def candidate_keys(
-    centroid: Float64, served: Float64 | None = None, least_share: float = 0.05
-) -> list[tuple[int, ...]]:
+def candidate_keys(centroid: Float64, served: Float64 | None = None) -> list[tuple[int, ...]]:
     """Return the keys to try: the anchor, every column with a share, Hilbert pairs of the best
     four, and curves along the best three, four and more.
 
@@ -156,15 +156,15 @@ def candidate_keys(
     """
     total = max(float(centroid.sum()), 1e-12)
     ranked = [int(i) for i in np.argsort(-centroid, kind="stable") if centroid[i] > 0]
-    useful = [i for i in ranked if centroid[i] / total >= least_share] or ranked[:1]
+    useful = [i for i in ranked if centroid[i] / total >= LEAST_SHARE] or ranked[:1]
     keys = [anchor(centroid)] if useful else []
-    least_alone = least_share * (1.0 if served is None else LEAST_ALONE)
+    least_alone = LEAST_SHARE * (1.0 if served is None else LEAST_ALONE)
     alone = [i for i in ranked if centroid[i] / total >= least_alone] or useful
     keys += [(i,) for i in alone[:6]]
     keys += [tuple(pair) for pair in combinations(useful[:4], 2)]
     keys += [tuple(useful[:size]) for size in range(3, min(len(useful), MAX_CURVE_COLUMNS) + 1)]
     if served is not None:
-        guarded = [int(i) for i in np.argsort(-served, kind="stable") if served[i] >= least_share]
+        guarded = [int(i) for i in np.argsort(-served, kind="stable") if served[i] >= LEAST_SHARE]
         partners = [i for i in guarded if i not in useful[:4]][:2]
         keys += [(first, partner) for first in useful[:3] for partner in partners]
         keys += [(partner,) for partner in partners]
