@@ -18,6 +18,7 @@ from reconciler.cli.options import (
     Format,
     Output,
     ShowLiterals,
+    Table,
     Timeout,
     Verbose,
 )
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 TREE_DEPTH = 4
 """Cuts above the deepest nodes that are shown."""
 
-Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")]
 DataFile = Annotated[
     str | None,
     typer.Option("--data-file", metavar="PATH", help="A data file's path, or the end of it."),

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from reconciler.api.version import API_VERSION
-from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, Timeout
+from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, Table, Timeout
 from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ HORIZON_MS = 7 * DAY_MS
 def register(app: typer.Typer) -> None:
     @app.command(rich_help_panel="Look")
     def history(
-        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        table: Table,
         file: Files = None,
         catalog: CatalogName = None,
         output: Format = Output.TABLE,

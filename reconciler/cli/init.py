@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from reconciler.cli.options import CatalogName, Timeout
+from reconciler.cli.options import CatalogName, Table, Timeout
 
 
 def register(app: typer.Typer) -> None:
     @app.command(rich_help_panel="Decide")
     def init(
-        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        table: Table,
         catalog: CatalogName = None,
         timeout: Timeout = 30.0,
     ) -> None:

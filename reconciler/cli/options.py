@@ -26,6 +26,7 @@ def _engine(text: str) -> EngineType:
     raise typer.BadParameter(f"{text} is not Auto, Local or Spark")
 
 
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")]
 Files = Annotated[
     list[str] | None,
     typer.Option("-f", "--file", metavar="PATH", help="Documents: files or directories."),

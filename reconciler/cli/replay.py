@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.cli.options import CatalogName, Files, Format, Output, Quiet, Shared, Timeout
+from reconciler.cli.options import CatalogName, Files, Format, Output, Quiet, Shared, Table, Timeout
 
 if TYPE_CHECKING:
     from reconciler.api.load import Documents
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 NONE, MINE = "none", "its policy"
 
-Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")]
 Policy = Annotated[
     list[Path] | None,
     typer.Option(

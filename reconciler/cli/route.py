@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reconciler.api.version import API_VERSION
-from reconciler.cli.options import CatalogName, Files, Format, Output, Timeout
+from reconciler.cli.options import CatalogName, Files, Format, Output, Table, Timeout
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command(rich_help_panel="Look")
     def route(
-        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        table: Table,
         query: Annotated[str, typer.Argument(metavar="SELECT", help="A query with its values.")],
         dialect: Annotated[
             str,
