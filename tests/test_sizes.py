@@ -29,6 +29,7 @@ COMMANDS = {
     "cli/route.py: route",
     "cli/status.py: status",
     "cli/top.py: top",
+    "cli/undo.py: undo",
     "cli/workload.py: import_",
     "cli/workload.py: show",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -52,6 +53,14 @@ Engine = Annotated[
         show_default=False,
         parser=_engine,
     ),
+]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Save the frozen plan for `apply FILE`."),
+]
+Publish = Annotated[
+    bool,
+    typer.Option("--publish", help="Store the frozen plan in the catalog's plan store."),
 ]
 Shared = Annotated[
     bool,

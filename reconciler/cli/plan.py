@@ -25,6 +25,8 @@ from reconciler.cli.options import (
     Files,
     Format,
     Output,
+    PlanFile,
+    Publish,
     Quiet,
     Select,
     Shared,
@@ -58,14 +60,6 @@ Table = Annotated[
     str | None,
     typer.Argument(metavar="[TABLE]", help="catalog.namespace.table", show_default=False),
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", help="Save the frozen plan for `apply FILE`."),
-]
-Publish = Annotated[
-    bool,
-    typer.Option("--publish", help="Store the frozen plan in the catalog's plan store."),
-]
 Refresh = Annotated[
     bool, typer.Option("--refresh", help="Replace the frozen plan, if any, by a new one.")
 ]
@@ -85,7 +79,7 @@ DetailedExitcode = Annotated[
 def plan(
     table: Table = None,
     file: Files = None,
-    out: Out = None,
+    out: PlanFile = None,
     publish: Publish = False,
     shared: Shared = False,
     catalog: CatalogName = None,
@@ -120,7 +114,7 @@ def plan(
             replace_frozen(actor, step, proposal)
     if out is not None:
         save(out, actor, planned[0][1].plan)
-    uris = _published(chosen, actor, planned, timeout) if publish else {}
+    uris = published(chosen, actor, planned, timeout) if publish else {}
     detailed = verbose or table is not None or out is not None
     options, engines = given(file, catalog, shared), engines_of(planned, actor)
     shown = Shown(output, detailed, verbose, out, uris, options, against, engines)
@@ -142,7 +136,7 @@ def _exit(planned: list[Planned], failed: list[tuple[Step, Any]], detailed: bool
         raise typer.Exit(EXIT_CHANGES)
 
 
-def _published(
+def published(
     chosen: Selection, actor: LocalActor, planned: list[Planned], timeout: float
 ) -> dict[str, str]:
     """Publish and keep the plans; return where they are, by id."""

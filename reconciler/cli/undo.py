@@ -7,7 +7,6 @@ writes nothing; `--out` and `--publish` freeze the plan.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +18,10 @@ from reconciler.cli.options import (
     Files,
     Format,
     Output,
+    PlanFile,
+    Publish,
     Shared,
+    Table,
     Timeout,
     Verbose,
 )
@@ -29,62 +31,56 @@ if TYPE_CHECKING:
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step
 
+Plan = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PLAN]", help="The plan's id; the last one without.", show_default=False
+    ),
+]
+
+
+def undo(
+    table: Table,
+    plan: Plan = None,
+    file: Files = None,
+    out: PlanFile = None,
+    publish: Publish = False,
+    shared: Shared = False,
+    catalog: CatalogName = None,
+    output: Format = Output.TABLE,
+    engine: Engine = None,
+    timeout: Timeout = 30.0,
+    verbose: Verbose = False,
+) -> None:
+    """Make the plan that takes a plan back: by a rollback, or by a rewrite."""
+    from reconciler.cli import plan as plans
+    from reconciler.cli.following import given
+    from reconciler.cli.shared import actor_of
+    from reconciler.cli.targets import select
+    from reconciler.errors import UserError
+    from reconciler.loop.gating import Approvals
+    from reconciler.loop.step import judge_gate
+
+    if plan is not None and not PLAN_ID.fullmatch(plan):
+        raise UserError(f'"{plan}" is not the id of a plan', do=f"layoutctl history {table}")
+    chosen = select(table, file or [], catalog, timeout=timeout)
+    (step,) = chosen.steps
+    actor = actor_of(chosen, timeout, shared)
+    actor.engine = engine
+    proposal = _proposed(step, actor, plan)
+    planned = [(step, proposal, judge_gate(step, proposal, actor, Approvals()))]
+    if out is not None:
+        plans.save(out, actor, proposal.plan)
+    uris = plans.published(chosen, actor, planned, timeout) if publish else {}
+    shown = plans.Shown(
+        output, True, verbose, out, uris, given(file, catalog, shared), None,
+        plans.engines_of(planned, actor), str(proposal.plan.evidence["undo"]["plan"]),
+    )  # fmt: skip
+    plans.show(planned, [], shown)
+
 
 def register(app: typer.Typer) -> None:
-    @app.command(rich_help_panel="Act")
-    def undo(
-        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
-        plan: Annotated[
-            str | None,
-            typer.Argument(
-                metavar="[PLAN]", help="The plan's id; the last one without.", show_default=False
-            ),
-        ] = None,
-        file: Files = None,
-        out: Annotated[
-            Path | None,
-            typer.Option("--out", metavar="FILE", help="Save the frozen plan for `apply FILE`."),
-        ] = None,
-        publish: Annotated[
-            bool,
-            typer.Option("--publish", help="Store the frozen plan in the catalog's plan store."),
-        ] = False,
-        shared: Shared = False,
-        catalog: CatalogName = None,
-        output: Format = Output.TABLE,
-        engine: Engine = None,
-        timeout: Timeout = 30.0,
-        verbose: Verbose = False,
-    ) -> None:
-        """Make the plan that takes a plan back: by a rollback, or by a rewrite."""
-        from reconciler.cli import plan as plans
-        from reconciler.cli import shared as sharing
-        from reconciler.cli.following import given
-        from reconciler.cli.targets import select
-        from reconciler.errors import UserError
-        from reconciler.loop.gating import Approvals
-        from reconciler.loop.step import judge_gate
-
-        if plan is not None and not PLAN_ID.fullmatch(plan):
-            raise UserError(f'"{plan}" is not the id of a plan', do=f"layoutctl history {table}")
-        chosen = select(table, file or [], catalog, timeout=timeout)
-        (step,) = chosen.steps
-        actor = sharing.actor_of(chosen, timeout, shared)
-        actor.engine = engine
-        proposal = _proposed(step, actor, plan)
-        planned = [(step, proposal, judge_gate(step, proposal, actor, Approvals()))]
-        uris: dict[str, str] = {}
-        if out is not None:
-            plans.save(out, proposal.plan)
-        if publish:
-            uris = sharing.publish(chosen, [proposal.plan], timeout)
-        if out is not None or publish:
-            actor.put_plan(proposal.plan)
-        shown = plans.Shown(
-            output, True, verbose, out, uris, given(file, catalog, shared), None,
-            plans.engines_of(planned, actor), str(proposal.plan.evidence["undo"]["plan"]),
-        )  # fmt: skip
-        plans.show(planned, [], shown)
+    app.command(rich_help_panel="Act")(undo)
 
 
 def _proposed(step: Step, actor: LocalActor, plan: str | None) -> Proposal:

@@ -99,9 +99,6 @@ def lay_back(
     kind = action.work
     assert kind is not None
     work = (kind, size, len(rows))
-    columns = [(field.name, field.type) for field in table.schema.fields]
-    formats = [OTHER_FORMAT] if other_deletes else []
-    by_spark = why_left_to_spark(columns, settings.metadata.properties, formats)
     predicted = Prediction(
         label=action.label(table.schema, table.specs),
         kind=action.kind,
@@ -118,9 +115,17 @@ def lay_back(
         estimate="none",
         evidence="undo",
         lead=_lead(ordering),
-        by_spark=by_spark or None,
+        by_spark=_why_spark(table, settings, other_deletes) or None,
     )
     return ScoredAction(action, predicted)
+
+
+def _why_spark(table: FileTable, settings: Settings, other_deletes: bool) -> str:
+    """Return why Spark writes the files, "" if it does not. other_deletes: as `lay_back` takes
+    it."""
+    columns = [(field.name, field.type) for field in table.schema.fields]
+    formats = [OTHER_FORMAT] if other_deletes else []
+    return why_left_to_spark(columns, settings.metadata.properties, formats)
 
 
 def _file_bytes(before: Before) -> int:

@@ -110,9 +110,9 @@ def _recorded(
     run: Run, attempt: Attempt, number: int, parts: Sequence[Part], commits: Sequence[Change]
 ) -> Intent:
     actions = tuple(dict.fromkeys(part.action_id for part in parts))
+    inputs = tuple(sorted(path for part in parts for path in part.inputs))
     intent = replace(
-        run.intent(attempt.id, number, actions, attempt.snapshot_id, attempt.prefix),
-        inputs=tuple(sorted(path for part in parts for path in part.inputs)),
+        run.intent(attempt.id, number, actions, attempt.snapshot_id, attempt.prefix, inputs),
         outputs=tuple(path for part in parts for path in part.outputs),
         commits=tuple(change.uuid for change in commits),
     )

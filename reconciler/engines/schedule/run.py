@@ -101,12 +101,13 @@ class Run:
         actions: tuple[str, ...],
         base_snapshot_id: int,
         prefix: str = "",
+        inputs: tuple[str, ...] = (),
     ) -> Intent:
-        """Return the record of a batch without files that is about to be sent, or of an attempt
+        """Return the record of a batch without new files that is about to be sent, or of an attempt
         (batch 0)."""
         return Intent(
             self.request.table_uuid, self.request.table, self.request.plan_id, attempt_id, batch,
-            actions, base_snapshot_id, prefix, (), (), self.writer,
+            actions, base_snapshot_id, prefix, inputs, (), self.writer,
         )  # fmt: skip
 
     def record(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None:
