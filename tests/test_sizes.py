@@ -26,6 +26,7 @@ COMMANDS = {
     "cli/recommend.py: recommend",
     "cli/replay.py: replay",
     "cli/report.py: report",
+    "cli/review.py: review",
     "cli/route.py: route",
     "cli/status.py: status",
     "cli/top.py: top",
