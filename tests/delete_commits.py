@@ -37,10 +37,17 @@ class _Deletes(_FastAppendFiles):
         return _DeleteManifest(spec, metadata.schema(), output, self._snapshot_id, "gzip")
 
 
-def commit_deletes(table: Any, content: DataFileContent, rows: pa.Table, **entry: Any) -> None:
-    """Write and commit one delete file of a table without partitions, with the requirement on the
-    head that every writer has. entry: more of its entry. Raises CommitFailedException if another
-    commit came first."""
+def commit_deletes(
+    table: Any,
+    content: DataFileContent,
+    rows: pa.Table,
+    *,
+    spec_id: int = 0,
+    partition: Sequence[Any] = (),
+    **entry: Any,
+) -> None:
+    """Write and commit one delete file, with the requirement on the head that every writer has.
+    entry: more of its entry. Raises CommitFailedException if another commit came first."""
     place = f"{table.location()}/data/delete-{uuid.uuid4().hex}.parquet"
     local = Path(place.removeprefix("file://"))
     local.parent.mkdir(parents=True, exist_ok=True)
@@ -49,10 +56,10 @@ def commit_deletes(table: Any, content: DataFileContent, rows: pa.Table, **entry
         content=content,
         file_path=place,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=Record(*partition),
         record_count=len(rows),
         file_size_in_bytes=local.stat().st_size,
-        spec_id=0,
+        spec_id=spec_id,
         **entry,
     )
     with table.transaction() as transaction:
@@ -61,12 +68,13 @@ def commit_deletes(table: Any, content: DataFileContent, rows: pa.Table, **entry
         made.commit()
 
 
-def delete_equal(table: Any, column: str, values: Sequence[int]) -> None:
-    """Commit one equality delete file over the rows with these values of a column of longs."""
+def delete_equal(table: Any, column: str, values: Sequence[int], **entry: Any) -> None:
+    """Commit one equality delete file over the rows with these values of a column of longs. entry:
+    as in `commit_deletes`."""
     key = table.schema().find_field(column).field_id
     field = pa.field(column, pa.int64(), metadata={"PARQUET:field_id": str(key)})
     rows = pa.table([pa.array(values, pa.int64())], pa.schema([field]))
-    commit_deletes(table, DataFileContent.EQUALITY_DELETES, rows, equality_ids=[key])
+    commit_deletes(table, DataFileContent.EQUALITY_DELETES, rows, equality_ids=[key], **entry)
 
 
 def delete_positions(table: Any, file: str, positions: Sequence[int]) -> None:

@@ -33,9 +33,9 @@ from reconciler.table.filetable import (
 )
 from reconciler.table.metrics_modes import DEFAULT_TRUNCATION, truncation_of
 from reconciler.table.observation import SnapshotInfo
-from reconciler.table.schema import Field, PartitionSpec, Schema
+from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.table.times import DAY_US
-from reconciler.table.values import BOUND_BYTES, Kind, partition_identity
+from reconciler.table.values import BOUND_BYTES, Kind, encode_wide_decimal, partition_identity
 
 Array = npt.NDArray[Any]
 
@@ -125,7 +125,7 @@ def _file_table(parts: FileTableParts, entries: Entries) -> FileTable:
     count = len(entries)
     spec_id, sequence, snapshot = _inherited(parts, entries)
     added_ms, ours = _added(parts.snapshots, snapshot)
-    partition, partitions = number_partitions(parts.specs, entries, spec_id)
+    partition, partitions = number_partitions(parts, entries, spec_id)
     return FileTable(
         schema=parts.schema,
         specs=parts.specs,
@@ -170,7 +170,7 @@ def _added(snapshots: Sequence[SnapshotInfo], snapshot: Array) -> tuple[Array, A
 
 
 def number_partitions(
-    specs: Mapping[int, PartitionSpec], entries: Entries, spec_id: Array
+    parts: FileTableParts, entries: Entries, spec_id: Array
 ) -> tuple[Array, tuple[tuple[int, Partition], ...]]:
     """Return each entry's index into the distinct (spec id, values in the order of the spec's
     fields)."""
@@ -183,21 +183,36 @@ def number_partitions(
     renumbered = []
     for pair in pairs.tolist():
         spec, number = divmod(pair, span)
-        values = partition_values(specs[spec], entries.partitions[number])
+        values = partition_values(parts.specs[spec], entries.partitions[number], parts.schema)
         renumbered.append(seen.number((spec, partition_identity(values)), (spec, values)))
     return np.array(renumbered, dtype=np.int32)[inverse], tuple(seen.items)
 
 
-def partition_values(spec: PartitionSpec, raw: PartitionTuple) -> Partition:
+def partition_values(spec: PartitionSpec, raw: PartitionTuple, schema: Schema) -> Partition:
     """Return a manifest's partition tuple in the order of the spec's fields, None where it has no
-    value."""
+    value.
+
+    Values are in the domain of their column's present type, also those of a manifest that was
+    written before a decimal was widened: one partition has one identity.
+    """
     values = dict(zip(*raw, strict=True))
-    return tuple(values.get(field.field_id) for field in spec.fields)
+    return tuple(
+        encode_wide_decimal(value) if isinstance(value, int) and _is_wide(field, schema) else value
+        for field, value in ((field, values.get(field.field_id)) for field in spec.fields)
+    )
+
+
+def _is_wide(field: PartitionField, schema: Schema) -> bool:
+    """Whether the values of a partition field are decimals of more than 18 digits."""
+    column = schema.by_id.get(field.source_id)
+    if column is None or column.kind is not Kind.BYTES or not column.type.startswith("decimal"):
+        return False
+    return field.transform == "identity" or field.transform.startswith("truncate")
 
 
 def _delete_files(parts: FileTableParts, entries: Entries) -> DeleteFiles:
     spec_id, sequence, snapshot = _inherited(parts, entries)
-    index, partitions = number_partitions(parts.specs, entries, spec_id)
+    index, partitions = number_partitions(parts, entries, spec_id)
     partition = tuple(partitions[int(number)][1] for number in index)
     return DeleteFiles(entries, spec_id, sequence, snapshot, partition)
 

@@ -18,7 +18,7 @@ import numpy as np
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.assemble import FileTableParts, assemble
 from reconciler.catalog.audits import published, read_waiting
-from reconciler.catalog.deletes import apply_deletes
+from reconciler.catalog.deletes import AppliedDeletes, apply_deletes
 from reconciler.catalog.entries import Entries
 from reconciler.catalog.load import connect, load_table
 from reconciler.catalog.manifest_reader import ManifestReader
@@ -37,7 +37,6 @@ from reconciler.catalog.positions import PositionReader
 from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
 from reconciler.table.audits import WaitingBatch, with_published
-from reconciler.table.filetable import FileTable
 from reconciler.table.flags import flag
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable, manifest_table
 from reconciler.table.observation import RECENT_MS, Observation
@@ -132,7 +131,7 @@ def observe_loaded(
     positions = PositionReader(table.io, cache_dir / "positions" / str(metadata.table_uuid))
     applied = apply_deletes(*assemble(parts, entries), specs, positions)
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
-    writes = recent_writes(reader, ancestry, specs, now_ms - recent_ms)
+    writes = recent_writes(reader, ancestry, parts, now_ms - recent_ms)
     table_metadata = table_metadata_of(metadata)
     by_main = {int(one.added_snapshot_id or 0) for one in manifests}
     table_metadata = replace(
@@ -168,7 +167,8 @@ def observe_loaded(
         manifest_table=_manifest_table(manifests, entries),
         recent_writes=writes,
         waiting=waiting,
-        published=after,
+        published=None if after is None else after.files,
+        published_deletes=None if after is None else after.deletes,
         columns=columns_of(metadata),
         ahead_ms=latest_ms_of(metadata) - now_ms,
         manifests=len(manifests),
@@ -183,11 +183,11 @@ def _published(
     manifests: Sequence[ManifestFile],
     reader: ManifestReader,
     waiting: Sequence[WaitingBatch],
-) -> FileTable:
+) -> AppliedDeletes:
     """Return main's files as they would be if what waits on branches were published."""
     every, entries = published(manifests, reader, waiting)
     parts = replace(parts, manifests={m.manifest_path: manifest_info(m) for m in every})
-    return apply_deletes(*assemble(parts, entries), parts.specs).files
+    return apply_deletes(*assemble(parts, entries), parts.specs)
 
 
 def _manifest_table(manifests: Sequence[ManifestFile], entries: Entries | None) -> ManifestTable:

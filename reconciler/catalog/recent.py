@@ -7,23 +7,22 @@ wrote itself: files it added and files it removed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from reconciler.catalog.assemble import partition_values
+from reconciler.catalog.assemble import FileTableParts, partition_values
 from reconciler.catalog.entries import NULL
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.table.filetable import Partition
 from reconciler.table.observation import RecentWrite, SnapshotInfo
-from reconciler.table.schema import PartitionSpec
 from reconciler.table.values import partition_identity
 
 
 def recent_writes(
     reader: ManifestReader,
     ancestry: Sequence[SnapshotInfo],
-    specs: Mapping[int, PartitionSpec],
+    parts: FileTableParts,
     since_ms: int,
 ) -> tuple[RecentWrite, ...]:
     """Return overwrites and deletes of others at or after since_ms, newest first."""
@@ -33,7 +32,7 @@ def recent_writes(
             break
         if snapshot.ours or snapshot.operation not in ("overwrite", "delete"):
             continue
-        changed = _changed_partitions(reader, snapshot, specs)
+        changed = _changed_partitions(reader, snapshot, parts)
         writes.append(
             RecentWrite(snapshot.snapshot_id, snapshot.timestamp_ms, snapshot.operation, changed)
         )
@@ -41,7 +40,7 @@ def recent_writes(
 
 
 def _changed_partitions(
-    reader: ManifestReader, snapshot: SnapshotInfo, specs: Mapping[int, PartitionSpec]
+    reader: ManifestReader, snapshot: SnapshotInfo, parts: FileTableParts
 ) -> tuple[tuple[int, Partition], ...]:
     """Return (spec id, partition) of every file that the snapshot added or removed, in a fixed
     order."""
@@ -62,6 +61,6 @@ def _changed_partitions(
     changed: dict[tuple[int, tuple[object, ...]], tuple[int, Partition]] = {}
     for manifest, partition in pairs.tolist():
         spec = spec_of[entries.manifests[manifest][0]]
-        values = partition_values(specs[spec], entries.partitions[partition])
+        values = partition_values(parts.specs[spec], entries.partitions[partition], parts.schema)
         changed.setdefault((spec, partition_identity(values)), (spec, values))
     return tuple(changed.values())

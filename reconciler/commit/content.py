@@ -10,10 +10,12 @@ from reconciler.commit.backend import Table
 from reconciler.commit.manifest import ADDED, DATA, DELETED, Entry
 from reconciler.commit.snapshot import Added
 from reconciler.engines.manifests import Content, WrittenFile
+from reconciler.table.audits import AUDIT_BASE
 
 
 def of_snapshot(table: Table, snapshot_id: int) -> Content:
-    """Return the files of a snapshot as a commit of them names them. Its parent must be there."""
+    """Return the files of a snapshot as a commit of them names them. The snapshot that its batch
+    was made from must be there, where it removed delete files alone."""
     added: dict[int, dict[str, Added]] = {DATA: {}}
     removed: dict[int, list[str]] = {DATA: []}
     for spec_id, entry in own_entries(table, snapshot_id):
@@ -24,16 +26,15 @@ def of_snapshot(table: Table, snapshot_id: int) -> Content:
             removed.setdefault(kind, []).append(entry.file.path)
     live = table.live(snapshot_id)
     rows = live.rows(added[DATA])
-    deletes, gone = added.get(1, {}), set(removed.get(1, ()))
-    before = table.live(_parent(table, snapshot_id)).delete_files() if gone else []
-    return Content(
-        [WrittenFile(one, path, one.file.records, one.file.size, live.place(rows[path]))
-         for path, one in added[DATA].items()],
-        removed[DATA],
-        [replace(one, entry=deletes[one.path]) for one in live.delete_files()
-         if one.path in deletes],
-        [one for one in before if one.path in gone],
-    )  # fmt: skip
+    deletes, gone = added.get(1, {}), set[str]()
+    if not removed[DATA]:  # a rewrite takes the deletes of its files with it by itself
+        gone = set(removed.get(1, ()))
+    new = [replace(one, entry=deletes[one.path]) for one in live.delete_files()
+           if one.path in deletes]  # fmt: skip
+    written = [WrittenFile(one, path, one.file.records, one.file.size, live.place(rows[path]))
+               for path, one in added[DATA].items()]  # fmt: skip
+    before = table.live(_base(table, snapshot_id)).delete_files() if gone else []
+    return Content(written, removed[DATA], new, [one for one in before if one.path in gone])
 
 
 def added_paths(table: Table, snapshot_id: int) -> list[str]:
@@ -53,5 +54,7 @@ def own_entries(table: Table, snapshot_id: int) -> Iterator[tuple[int, Entry]]:
                 yield int(one[fields.M_SPEC]), entry
 
 
-def _parent(table: Table, snapshot_id: int) -> int:
-    return int(table.state.snapshots[snapshot_id]["parent-snapshot-id"])
+def _base(table: Table, snapshot_id: int) -> int:
+    """Return the snapshot that a batch was made from."""
+    snapshot = table.state.snapshots[snapshot_id]
+    return int(snapshot["summary"].get(AUDIT_BASE) or snapshot["parent-snapshot-id"])

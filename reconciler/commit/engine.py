@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.task_memory import LEAST_TASK, PYTHON, Limits
-from reconciler.commit import errors, manifest, partitions, positions
+from reconciler.commit import errors, fields, manifest, partitions, positions
 from reconciler.commit.backend import LiveTasks
 from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.entries import Entries
@@ -202,7 +202,7 @@ class LocalBackend:
     def _directory(self, table: EngineTable, spec_id: int, tasks: LiveTasks, of: str) -> str:
         """Return the directory of the partition of one of the files, "" without a partition."""
         spec = manifest.layout(table.state.metadata, spec_id).partition
-        if not spec:
+        if fields.unpartitioned(spec):
             return ""
         entries = Entries(table.state.metadata, table.properties(), spec_id, 0)
         values = entries.moved(tasks[of or next(iter(tasks))].partition)
@@ -244,7 +244,7 @@ class LocalBackend:
             made = Entries(table.state.metadata, table.properties(), owner.spec_id, 0)
             entry = made.of_positions(one, made.moved(owner.partition))
             found.append(DeleteFile(
-                entry, one.path, 0, places[one.data_file], not made.partitioned, 0, one.data_file,
+                entry, one.path, 0, places[one.data_file], made.unpartitioned, 0, one.data_file,
                 (), "PARQUET", one.rows, one.size,
             ))  # fmt: skip
         return found

@@ -20,12 +20,14 @@ from reconciler.commit.metadata_changes import CHANGES, MetadataChange
 from reconciler.commit.operations import Commit
 from reconciler.commit.table import LiveTable
 from reconciler.engines import engine_errors
+from reconciler.engines.answers import Kind
 from reconciler.engines.commit import locations
+from reconciler.engines.commit.metadata import RESENDS
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.manifests import Content, Tasks
 from reconciler.engines.snapshots import SnapshotInfo
 from reconciler.engines.table import PartitionField
-from reconciler.errors import UnsupportedError
+from reconciler.errors import UnavailableError, UnsupportedError
 from reconciler.plan.actions.base import Action
 from reconciler.table.paths import is_local, local_of
 from reconciler.table.retention import MAIN
@@ -182,10 +184,15 @@ class EngineTable(Table):
         return MetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
 
     def keep_on_branch(self, branch: str, snapshots: int) -> None:
-        self.refresh()
-        made = updates.keep_on_branch(self.state, branch, snapshots)
-        held = updates.hold(self.state, [branch])
-        MetadataChange(self, self.state, tuple(made), tuple(held), {}, {}).send()
+        for _ in range(RESENDS):
+            self.refresh()
+            made = updates.keep_on_branch(self.state, branch, snapshots)
+            held = updates.hold(self.state, [branch])
+            answer = MetadataChange(self, self.state, tuple(made), tuple(held), {}, {}).send()
+            if answer.kind is not Kind.LOST_RACE:
+                break
+        if answer.kind is not Kind.ACCEPTED:
+            raise UnavailableError(f"branch {branch} of {self.shown} was not kept: {answer.why}")
 
     def query(self, text: str, versions: Mapping[str, int]) -> NoReturn:
         self._needs_spark("checks on a branch")

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from reconciler.commit import fields, manifest, metrics, partitions
-from reconciler.commit.fields import PartitionField
+from reconciler.commit.fields import PartitionField, unpartitioned
 from reconciler.commit.manifest import DATA, POSITION_DELETES, File
 from reconciler.commit.snapshot import Added
 from reconciler.rewrite.hidden import Written
@@ -107,8 +107,8 @@ class Entries:
         return json.dumps(found)
 
     @property
-    def partitioned(self) -> bool:
-        return bool(self._partition)
+    def unpartitioned(self) -> bool:
+        return unpartitioned(self._partition)
 
     @cached_property
     def _partition(self) -> tuple[PartitionField, ...]:

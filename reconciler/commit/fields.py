@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -110,6 +110,12 @@ class PartitionField:
     """Iceberg's name of the type of its values."""
     transform: str
     """As Iceberg writes it."""
+
+
+def unpartitioned(partition: Iterable[PartitionField]) -> bool:
+    """Whether a spec puts all rows together: an equality delete of it applies in every partition.
+    Void fields tell no rows apart."""
+    return all(one.transform == "void" for one in partition)
 
 
 def partition_fields(

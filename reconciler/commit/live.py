@@ -21,7 +21,7 @@ from reconciler.catalog.entries import NULL, Entries, FieldStats, RawBounds, sel
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.commit import fields, partitions
 from reconciler.commit.entries import plain_schema
-from reconciler.commit.fields import PartitionField, partition_fields
+from reconciler.commit.fields import PartitionField, partition_fields, unpartitioned
 from reconciler.commit.manifest import DELETED, ManifestFile, live, schema_of
 from reconciler.commit.table import LiveTable
 from reconciler.engines.delete_file import Ages, DeleteFile, Place
@@ -74,7 +74,8 @@ class LiveFiles:
         reader = ManifestReader(_Source(table.io, _Metadata(table.state.uuid)), cache)  # type: ignore[arg-type]
         entries = reader.entries([_line(one) for one in self.manifests if live(one)])
         self._entries = no_entries() if entries is None else entries
-        schema, used = schema_of(metadata), {int(one[fields.M_SPEC]) for one in self.manifests}
+        schema = schema_of(metadata)
+        used = {int(one[fields.M_SPEC]) for one in self.manifests if live(one)}
         self._partition = {
             int(one["spec-id"]): partition_fields(one, schema)
             for one in metadata["partition-specs"]
@@ -261,7 +262,7 @@ class LiveFiles:
         path, offset = self._identity(row)
         return DeleteFile(
             self.manifest_of_delete(row), path, offset,
-            _place(spec_id, deletes.partition[row]), not self._partition[spec_id],
+            _place(spec_id, deletes.partition[row]), unpartitioned(self._partition[spec_id]),
             int(deletes.sequence[row]), "" if keys else named_file(found, row), keys,
             "PUFFIN" if vector else "OTHER" if deletes.other_format[row] else "PARQUET",
             int(deletes.records[row]), int(deletes.bytes[row]),

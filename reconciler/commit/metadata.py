@@ -56,6 +56,29 @@ def applied(
     return made
 
 
+def completed(metadata: Document) -> dict[str, Any]:
+    """Return metadata with the lists that format 1 did not always have, as Iceberg's Java library
+    reads such a file (`TableMetadataParser`)."""
+    made = dict(metadata)
+    if "schemas" not in made:
+        schema = {"schema-id": 0, **made["schema"]}
+        made |= {"schemas": [schema], "current-schema-id": schema["schema-id"]}
+    if "partition-specs" not in made:
+        fields = [
+            {"field-id": FIRST_PARTITION_ID + number, **one}
+            for number, one in enumerate(made.get("partition-spec") or ())
+        ]
+        made |= {"partition-specs": [{"spec-id": 0, "fields": fields}], "default-spec-id": 0}
+    if "last-partition-id" not in made:
+        made["last-partition-id"] = max(
+            (int(one["field-id"]) for spec in made["partition-specs"] for one in spec["fields"]),
+            default=FIRST_PARTITION_ID - 1,
+        )
+    if "sort-orders" not in made:
+        made |= {"sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0}
+    return made
+
+
 def latest_ms(metadata: Document) -> int:
     """Return the latest time that metadata names as a time of its own change."""
     log = metadata.get("snapshot-log") or ()
@@ -141,8 +164,7 @@ def _add(key: str, of: str, number: str) -> Callable[[dict[str, Any], Update, in
         made[key] = [*made[key], item]
         if key == "partition-specs":
             ids = [int(field["field-id"]) for field in item["fields"]]
-            last = int(made.get("last-partition-id") or FIRST_PARTITION_ID - 1)
-            made["last-partition-id"] = max([last, *ids])
+            made["last-partition-id"] = max([int(made["last-partition-id"]), *ids])
         if key == "schemas":
             made["last-column-id"] = max(int(made["last-column-id"]), *ids_of(item))
 

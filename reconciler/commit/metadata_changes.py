@@ -116,14 +116,18 @@ def _upgrade(table: Table, action: UpgradeFormat) -> MetadataChange:
 
 def _added_spec(table: Table, action: AddSpec) -> MetadataChange:
     state, name = table.state, f"spec {action.spec_id}"
-    spec = specs.added(state.metadata, action.fields)
+    doing, do = "add a partition spec", "upgrade the table to format 2 (spec.deletes.formatVersion)"
+    try:
+        spec = specs.added(state.metadata, action.fields)
+    except specs.NameTaken as error:
+        why = f'two of its fields would have the name "{error}"'
+        do = "rename the field of the present spec, or declare another transform"
+        raise _more_than_planned(table, doing, why, do) from error
     if spec["spec-id"] != action.spec_id:
-        raise _more_than_planned(table, "add a partition spec", f"it would be {spec['spec-id']}")
+        raise _more_than_planned(table, doing, f"it would be {spec['spec-id']}")
     numbers = [int(one["field-id"]) for one in spec["fields"]]
     if table.format_version() == 1 and numbers != _in_sequence(len(numbers)):
-        raise _more_than_planned(
-            table, "add a partition spec", "format 1 cannot hold its field ids"
-        )
+        raise _more_than_planned(table, doing, "format 1 cannot hold its field ids", do)
     held = updates.hold_counts(state)
     made = updates.add_spec(spec)
     before, after = {name: "none"}, {name: specs.text(spec)}
@@ -184,11 +188,11 @@ def _block_column(table: Table, action: SetBlockColumn) -> MetadataChange:
     )  # fmt: skip
 
 
-def _more_than_planned(table: Table, doing: str, why: str) -> VerificationError:
+def _more_than_planned(
+    table: Table, doing: str, why: str, do: str = "plan again"
+) -> VerificationError:
     return VerificationError(
-        f"could not {doing} of {table.shown}: {why}",
-        details=("Nothing was changed.",),
-        do="plan again",
+        f"could not {doing} of {table.shown}: {why}", details=("Nothing was changed.",), do=do
     )
 
 

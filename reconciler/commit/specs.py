@@ -7,11 +7,10 @@ some spec of the table had before gets its old id back, since readers compare pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.commit.manifest import schema_of
-from reconciler.commit.metadata import FIRST_PARTITION_ID
 from reconciler.plan.actions.partition_specs import next_spec_id
 from reconciler.table.metadata import dotted_names
 from reconciler.table.schema import SpecField, spec_terms
@@ -23,10 +22,15 @@ SHORT = {"truncate": "trunc"}
 """Names of transforms in the names of fields, where they differ."""
 
 
+class NameTaken(ValueError):
+    """A field of the spec has the name that a new one would get."""
+
+
 def added(metadata: Mapping[str, Any], wanted: Sequence[SpecField]) -> dict[str, Any]:
     """Return a spec of these fields in JSON, with the id that follows those of the table.
 
     In format 1 a field that goes leaves a void one in its place: its files hold no field ids.
+    Raises NameTaken: no reader takes two fields of one name.
     """
     names = dotted_names(schema_of(metadata))
     default, first = default_spec(metadata), int(metadata["format-version"]) == 1
@@ -40,15 +44,18 @@ def added(metadata: Mapping[str, Any], wanted: Sequence[SpecField]) -> dict[str,
             fields.append(dict(one))
         elif first:
             fields.append({**one, "transform": VOID})
-    last = int(metadata.get("last-partition-id") or FIRST_PARTITION_ID - 1)
+    kept = {str(one["name"]) for one in fields if one["transform"] != VOID}
+    last = int(metadata["last-partition-id"])
     for field in wanted:
         if field in present:
             continue
-        name = _name(names, field)
+        name = _name(names, field, kept)
         known = None if first else _before(metadata, field, name)
         last += known is None
         made = known or _body(field, name or names[field.source_id], last)
         _free(fields, str(made["name"]))
+        if made["name"] in kept:
+            raise NameTaken(str(made["name"]))
         fields.append(dict(made))
     numbers = [int(one["spec-id"]) for one in metadata["partition-specs"]]
     return {"spec-id": next_spec_id(numbers), "fields": fields}
@@ -90,14 +97,15 @@ def _before(metadata: Mapping[str, Any], field: SpecField, name: str) -> FieldBo
     return next(found, None)
 
 
-def _name(names: Mapping[int, str], field: SpecField) -> str:
-    """Return a name of the field that no column has; "" for the column's own."""
+def _name(names: Mapping[int, str], field: SpecField, kept: Collection[str]) -> str:
+    """Return a name of the field that no column has, and no field that stays (kept); "" for the
+    column's own."""
     function, _, argument = field.transform.partition("[")
     if function == "identity":
         return ""
     parts = [names[field.source_id], SHORT.get(function, function), argument.rstrip("]")]
     name = "_".join(part for part in parts if part)
-    while name in names.values():
+    while name in names.values() or name in kept:
         name += "_part"
     return name
 

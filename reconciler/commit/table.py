@@ -16,7 +16,7 @@ from reconciler.catalog.manifest_reader import CORRUPT_LIST, CORRUPT_MANIFEST, R
 from reconciler.catalog.network import carried
 from reconciler.commit import fields, manifest
 from reconciler.commit.manifest import Entry, ManifestFile
-from reconciler.commit.metadata import MAIN, refs_of, snapshots_of
+from reconciler.commit.metadata import MAIN, completed, refs_of, snapshots_of
 from reconciler.errors import FileMissingError, TableNotFoundError
 from reconciler.table.observation import quoted_name
 
@@ -112,7 +112,8 @@ class LiveTable:
     def _loaded(self, table: Any) -> State:
         if self.config.type == "sql":
             return self._read(str(table.metadata_location))
-        return State(json.loads(table.metadata.model_dump_json()), str(table.metadata_location))
+        body = json.loads(table.metadata.model_dump_json())
+        return State(completed(body), str(table.metadata_location))
 
     def sql_location(self) -> str:
         """Return the metadata file that a SQL catalog names."""
@@ -146,7 +147,7 @@ class LiveTable:
         with translate_io(subject, "restore the file, then run the command again"):
             with self.io.new_input(location).open() as stream:
                 text = bounds.metadata_json(stream, location.endswith(".gz.metadata.json"), subject)
-            return State(json.loads(text), location)
+            return State(completed(json.loads(text)), location)
 
     def manifests(self, snapshot_id: int | None) -> list[ManifestFile]:
         """Return the manifests of a snapshot, [] for None."""

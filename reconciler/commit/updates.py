@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from reconciler.commit.metadata import FIRST_PARTITION_ID, MAIN, Update
+from reconciler.commit.metadata import MAIN, Update
 from reconciler.commit.table import State
 from reconciler.table.statistics import under
 
@@ -108,11 +108,11 @@ def add_column(
 
 def hold_counts(state: State) -> list[dict[str, Any]]:
     """Return requirements that nobody gave an id to a column or a partition field since."""
-    columns, fields = (state.metadata.get(one) for one in ("last-column-id", "last-partition-id"))
+    columns, fields = (state.metadata[one] for one in ("last-column-id", "last-partition-id"))
     return [
         {"type": "assert-last-assigned-field-id", "last-assigned-field-id": columns},
         {"type": "assert-last-assigned-partition-id",
-         "last-assigned-partition-id": fields or FIRST_PARTITION_ID - 1},
+         "last-assigned-partition-id": fields},
     ]  # fmt: skip
 
 

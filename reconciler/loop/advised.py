@@ -301,14 +301,14 @@ def _published(
     given: AdviceInput, target: Target, observation: Observation, ports: Ports
 ) -> AdviceInput | None:
     """Return the input for the table as it would be if what waits on branches were published."""
-    files = observation.published
-    if files is None:
+    files, deletes = observation.published, observation.published_deletes
+    if files is None or deletes is None:
         return None
     groups = given.row_groups
     if groups is not None:
         then = replace(observation, files=files)
         groups = ports.footers(target, then, with_footer(files))
-    return replace(given, table=files, row_groups=groups)
+    return replace(given, table=files, deletes=deletes, row_groups=groups)
 
 
 def planned_row_groups(

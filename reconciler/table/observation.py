@@ -155,6 +155,8 @@ class Observation:
     """Batches of ours that wait on branches for approval."""
     published: FileTable | None = None
     """Main's files as they would be after the approval of what waits; None if nothing waits."""
+    published_deletes: DeleteTable | None = None
+    """Their delete files, which name the rows of `published`; None if nothing waits."""
     columns: Expected = NO_COLUMNS
     """What the schema says of the columns that files must hold."""
     ahead_ms: int = 0

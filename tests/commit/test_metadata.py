@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table.metadata import TableMetadataUtil
 
-from reconciler.commit import updates
-from reconciler.commit.metadata import InvalidUpdate, applied
+from reconciler.commit import specs, updates
+from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.metadata import InvalidUpdate, applied, completed
 from reconciler.commit.request import Accepted, Invalid, Request, requirements, send
 from reconciler.commit.table import LiveTable
+from reconciler.errors import UnavailableError
+from reconciler.table.schema import SpecField
 from tests.commit.test_requests import Table
 
 
@@ -108,3 +112,74 @@ def test_a_sort_order_and_a_branch(table: Table) -> None:
     assert isinstance(updated(live, *updates.drop_branch("b"), name="x"), Accepted)
     assert "b" not in table.catalog.load_table("jobs.t").metadata.refs
     assert table.rows() == [0, 1, 2]
+
+
+def old_metadata(**more: Any) -> dict[str, Any]:
+    """Metadata of format 1 as a writer wrote it before the format had lists."""
+    fields = [{"id": n, "name": name, "required": False, "type": "date"}
+              for n, name in enumerate(("a", "b"), start=1)]  # fmt: skip
+    return {
+        "format-version": 1, "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "location": "file:///t", "last-updated-ms": 1, "last-column-id": 2,
+        "schema": {"type": "struct", "fields": fields},
+        "partition-spec": [{"name": "a_month", "transform": "month", "source-id": 1},
+                           {"name": "b", "transform": "identity", "source-id": 2}],
+        "properties": {}, "current-snapshot-id": -1, "snapshots": [], **more,
+    }  # fmt: skip
+
+
+def test_metadata_of_old_writers_is_completed_as_pyiceberg_reads_it() -> None:
+    found = completed(old_metadata())
+    numbered = [{**one, "field-id": 1000 + n}
+                for n, one in enumerate(old_metadata()["partition-spec"])]  # fmt: skip
+    theirs = TableMetadataUtil.parse_obj(old_metadata(**{"partition-spec": numbered}))
+    assert [one["spec-id"] for one in found["partition-specs"]] == [
+        one.spec_id for one in theirs.partition_specs
+    ]
+    (spec,) = found["partition-specs"]
+    assert [one["field-id"] for one in spec["fields"]] == [
+        one.field_id for one in theirs.partition_specs[0].fields
+    ]
+    assert found["last-partition-id"] == theirs.last_partition_id == 1001
+    assert (found["current-schema-id"], found["default-spec-id"]) == (0, 0)
+    assert found["sort-orders"] == [{"order-id": 0, "fields": []}]
+    assert completed(found) == found
+
+
+def test_a_partition_field_never_gets_the_name_of_one_that_stays() -> None:
+    body = completed(old_metadata())
+    body["format-version"] = 2
+    fields = body["partition-specs"][0]["fields"]
+    fields[1]["name"] = "a_year"
+    made = specs.added(
+        body, [SpecField(1, "month"), SpecField(2, "identity"), SpecField(1, "year")]
+    )
+    assert [one["name"] for one in made["fields"]] == ["a_month", "a_year", "a_year_part"]
+    fields[0]["name"] = "b"
+    body["partition-specs"][0]["fields"] = fields[:1]
+    with pytest.raises(specs.NameTaken):
+        specs.added(body, [SpecField(1, "month"), SpecField(2, "identity")])
+
+
+def test_a_branch_is_kept_although_main_moves_on(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = table.live()
+    head = live.state.head()
+    assert head is not None
+    assert isinstance(updated(live, *updates.set_branch(live.state, "b", head)), Accepted)
+    engine, honest, times = EngineTable(live, tmp_path / "cache"), EngineTable.refresh, list[int]()
+
+    def refresh(self: EngineTable) -> None:
+        honest(self)
+        times.append(1)
+        if len(times) < 3:
+            table.append(len(times) + 50)
+
+    monkeypatch.setattr(EngineTable, "refresh", refresh)
+    engine.keep_on_branch("b", 77)
+    assert len(times) == 3
+    assert table.live().state.refs["b"]["min-snapshots-to-keep"] == 77
+    monkeypatch.setattr(EngineTable, "refresh", lambda self: (honest(self), table.append(99)))
+    with pytest.raises(UnavailableError):
+        engine.keep_on_branch("b", 78)

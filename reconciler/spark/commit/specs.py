@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from reconciler.spark.session import iceberg
@@ -25,15 +25,17 @@ def added(spark: Any, table: Any, base: Any, wanted: Sequence[SpecField]) -> Any
     Field ids and names are those that Iceberg's own evolution of the default spec gives.
     """
     update, schema, present = table.updateSpec(), table.schema(), set()
+    kept = set[str]()
     for field in iceberg.each(table.spec().fields()):
         own = SpecField(int(field.sourceId()), str(field.transform().toString()))
         if own in wanted:
             present.add(own)
+            kept.add(str(field.name()))
         elif not field.transform().isVoid():
             update.removeField(str(field.name()))
     for field in wanted:
         if field not in present:
-            update.addField(_name(schema, field), _term(spark, schema, field))
+            update.addField(_name(schema, field, kept), _term(spark, schema, field))
     return base.addPartitionSpec(update.apply())
 
 
@@ -49,15 +51,16 @@ def _term(spark: Any, schema: Any, field: SpecField) -> Any:
     return getattr(make, function)(column)
 
 
-def _name(schema: Any, field: SpecField) -> Any:
-    """Return a name of the field that no column has; None for Iceberg's own."""
+def _name(schema: Any, field: SpecField, kept: Collection[str]) -> Any:
+    """Return a name of the field that no column has, and no field that stays (kept); None for
+    Iceberg's own."""
     column = str(schema.findColumnName(field.source_id))
     function, _, argument = field.transform.partition("[")
     if function == "identity":
         return None
     short = "trunc" if function == "truncate" else function
     name = "_".join([column, short, *([argument.rstrip("]")] if argument else [])])
-    while schema.findField(name) is not None:
+    while schema.findField(name) is not None or name in kept:
         name += "_part"
     return name
 
