@@ -26,6 +26,7 @@ from reconciler.replay.run import Step
 from reconciler.table.column_bytes import RUN_BYTES
 from reconciler.table.cut_tree import file_units
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
+from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import PartitionSpec, Schema
 
@@ -204,7 +205,8 @@ class SimulatedTable:
         edges = self._edges(rows, layout, held)
         found = []
         for i, (begin, end) in enumerate(pairwise(edges)):
-            groups = int(layout.row_groups_of((end - begin) * self.row_width))
+            size = (end - begin) * self.row_width
+            groups = int(row_groups_of(size, layout.row_group_bytes))
             each = max(1, int(np.ceil((end - begin) / groups)))
             found.append(
                 SimulatedFile(f"layout-{first + i:06d}", rows[begin:end], each, now_ms, True)
