@@ -185,7 +185,7 @@ def planned(people, ports: Ports, episodes: int):
     given = given_of(people, episodes)
     observation = SimpleNamespace(
         files=given.table, delete_files=given.deletes, operations=given.operations, uuid="t",
-        published=None, manifest_table=given.manifests, doubled_vectors=(),
+        published=None, published_deletes=None, manifest_table=given.manifests, doubled_vectors=(),
     )  # fmt: skip
     return advise(SimpleNamespace(), observation, work, settings_of(table, episodes), ports)[0]
 
