@@ -239,9 +239,13 @@ class LocalBackend:
     ) -> list[DeleteFile]:
         table, live = cast(EngineTable, attempt.table), cast(LiveTasks, tasks)
         places, found = table.places(live), list[DeleteFile]()
+        of_spec = {
+            spec_id: Entries(table.state.metadata, table.properties(), spec_id, 0)
+            for spec_id in {live[one.data_file].spec_id for one in files}
+        }
         for one in files:
             owner = live[one.data_file]
-            made = Entries(table.state.metadata, table.properties(), owner.spec_id, 0)
+            made = of_spec[owner.spec_id]
             entry = made.of_positions(one, made.moved(owner.partition))
             found.append(DeleteFile(
                 entry, one.path, 0, places[one.data_file], made.unpartitioned, 0, one.data_file,

@@ -25,7 +25,7 @@ NO_SNAPSHOT = -1
 FIRST_PARTITION_ID = 1000
 """The least id of a partition field, as Iceberg gives them."""
 NEWEST_VERSION = 2
-"""Format version of the tables whose snapshots are written here."""
+"""The newest format of tables whose snapshots are written here: pyiceberg writes no newer one."""
 
 
 class InvalidUpdate(ValueError):
@@ -208,24 +208,12 @@ def _drop(key: str, of: str, current: str, number: str) -> Callable[..., None]:
     return drop
 
 
-def _upgrade(made: dict[str, Any], update: Update, now_ms: int) -> None:
-    wanted, now = int(update["format-version"]), int(made["format-version"])
-    if wanted not in (now, NEWEST_VERSION) or wanted < now:
-        raise InvalidUpdate(f"format version {now} cannot become {wanted} here")
-    made["format-version"] = wanted
-    if wanted > 1:
-        made.setdefault("last-sequence-number", 0)
-        for name in ("schema", "partition-spec"):
-            made.pop(name, None)
-
-
 _APPLY: Mapping[str, Callable[[dict[str, Any], Update, int], None]] = {
     "add-snapshot": _add_snapshot,
     "set-snapshot-ref": _set_ref,
     "remove-snapshot-ref": _remove_ref,
     "remove-snapshots": _remove_snapshots,
     "set-statistics": _set_statistics,
-    "upgrade-format-version": _upgrade,
     "set-properties": _set_properties,
     "remove-properties": _remove_properties,
     "add-sort-order": _add("sort-orders", "sort-order", "order-id"),

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.commit import metadata as metadata_of
 from reconciler.commit import request, specs, updates
 from reconciler.commit.backend import Table, answer_of
 from reconciler.commit.history import snapshot_info
-from reconciler.commit.metadata import FIRST_PARTITION_ID, MAIN
+from reconciler.commit.metadata import FIRST_PARTITION_ID, MAIN, Update
 from reconciler.commit.request import Requirement
 from reconciler.commit.snapshot import Names
 from reconciler.commit.table import State
@@ -24,7 +23,6 @@ from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
-from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.table import block_ids
 from reconciler.table.block_ids import COLUMN, remembering
 from reconciler.table.metadata import dotted_names, tops_of
@@ -39,7 +37,7 @@ class MetadataChange:
     """Whose metadata it changes."""
     base: State
     """The state that it was made for."""
-    updates: tuple[metadata_of.Update, ...]
+    updates: tuple[Update, ...]
     """What changes, as the REST specification writes it."""
     held: tuple[Requirement, ...]
     """What must hold besides the requirements of every request."""
@@ -100,23 +98,14 @@ def _expiry(table: Table, action: ExpireSnapshots) -> MetadataChange:
 
 def _roll_back(table: Table, action: RollBack) -> MetadataChange:
     state = table.state
-    made = tuple(updates.set_branch(state, metadata_of.MAIN, action.snapshot_id))
+    made = tuple(updates.set_branch(state, MAIN, action.snapshot_id))
     before, after = (f"snapshot {one}" for one in (action.over, action.snapshot_id))
     return MetadataChange(table, state, made, (), {"main": before}, {"main": after})
 
 
-def _upgrade(table: Table, action: UpgradeFormat) -> MetadataChange:
-    name, now = "format version", table.format_version()
-    made = updates.upgrade(action.new)
-    held = updates.hold(table.state, [MAIN])
-    return MetadataChange(
-        table, table.state, tuple(made), tuple(held), {name: str(now)}, {name: str(action.new)}
-    )
-
-
 def _added_spec(table: Table, action: AddSpec) -> MetadataChange:
     state, name = table.state, f"spec {action.spec_id}"
-    doing, do = "add a partition spec", "upgrade the table to format 2 (spec.deletes.formatVersion)"
+    doing = "add a partition spec"
     try:
         spec = specs.added(state.metadata, action.fields)
     except specs.NameTaken as error:
@@ -127,6 +116,7 @@ def _added_spec(table: Table, action: AddSpec) -> MetadataChange:
         raise _more_than_planned(table, doing, f"it would be {spec['spec-id']}")
     numbers = [int(one["field-id"]) for one in spec["fields"]]
     if table.format_version() == 1 and numbers != _in_sequence(len(numbers)):
+        do = "let a writer of the table set its property format-version to 2"
         raise _more_than_planned(table, doing, "format 1 cannot hold its field ids", do)
     held = updates.hold_counts(state)
     made = updates.add_spec(spec)
@@ -201,7 +191,6 @@ CHANGES: Mapping[type[Action], Callable[[Table, Any], MetadataChange]] = {
     SetSortOrder: _sort_order,
     ExpireSnapshots: _expiry,
     RollBack: _roll_back,
-    UpgradeFormat: _upgrade,
     SetBlockColumn: _block_column,
     AddSpec: _added_spec,
     SwitchSpec: _switched_spec,

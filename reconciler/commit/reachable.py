@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -56,14 +57,14 @@ def reached(
 def mentioned(table: LiveTable, paths: Collection[str]) -> list[str]:
     """Return what any snapshot refers to and may mean one of the paths, however it is spelled: on a
     local file system everything, since links give a file other names."""
-    found = reached(table)
-    names = {_last(path) for path in paths}
-    every = {
-        *found.lists, *found.manifests, *found.statistics,
-        *(entry.file.path for entries in table.entries(list(found.manifests.values()))
-          for entry in entries),
-    }  # fmt: skip
-    return sorted(path for path in every if is_local(path) or _last(path) in names)
+    found, names = reached(table), {_last(path) for path in paths}
+    content = (
+        entry.file.path
+        for entries in table.each_entries(list(found.manifests.values()))
+        for entry in entries
+    )
+    every = itertools.chain(found.lists, found.manifests, found.statistics, content)
+    return sorted({path for path in every if is_local(path) or _last(path) in names})
 
 
 def _last(path: str) -> str:

@@ -76,10 +76,6 @@ def set_statistics(snapshot_id: int, document: Mapping[str, Any]) -> list[Update
     }]  # fmt: skip
 
 
-def upgrade(version: int) -> list[Update]:
-    return [{"action": "upgrade-format-version", "format-version": version}]
-
-
 def add_spec(spec: Mapping[str, Any]) -> list[Update]:
     """Return what adds a partition spec, which writers do not follow yet."""
     return [{"action": "add-spec", "spec": dict(spec)}]
@@ -111,9 +107,8 @@ def hold_counts(state: State) -> list[dict[str, Any]]:
     columns, fields = (state.metadata[one] for one in ("last-column-id", "last-partition-id"))
     return [
         {"type": "assert-last-assigned-field-id", "last-assigned-field-id": columns},
-        {"type": "assert-last-assigned-partition-id",
-         "last-assigned-partition-id": fields},
-    ]  # fmt: skip
+        {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": fields},
+    ]
 
 
 def drop_branch(name: str) -> list[Update]:

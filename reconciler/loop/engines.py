@@ -15,6 +15,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import EngineType, PolicyEngineType
 from reconciler.api.documents import Safety
 from reconciler.catalog import s3_uploads
+from reconciler.commit.metadata import NEWEST_VERSION
 from reconciler.engines.choice import Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
 from reconciler.plan.plan import PlannedAction
@@ -28,8 +29,6 @@ PROVIDER = "write.location-provider.impl"
 LOCATIONS = ("write.data.path", "write.metadata.path")
 OWN_IO = ("py-io-impl", "s3.signer")
 """Properties of a catalog by which files are opened by other code than Arrow's."""
-LAST_FORMAT = 2
-"""The newest format that the local engine commits: pyiceberg writes no newer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
     refused = _store_needs_spark(place, _locations(observation))
     if refused:
         return refused
-    if observation.format_version > LAST_FORMAT:
+    if observation.format_version > NEWEST_VERSION:
         return f"the table has format {observation.format_version}, whose commits need Spark"
     lost = _spec_of_dropped_column(observation)
     if lost is not None:

@@ -19,7 +19,6 @@ from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.actions.set_block_column import SetBlockColumn
-from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.session import iceberg
 from reconciler.table.schema import SpecField
@@ -159,7 +158,6 @@ DAY = SpecField(4, "identity")
 BUCKET = SpecField(1, "bucket[8]")
 WITHOUT_DAY = AddSpec(1, (BUCKET, SpecField(2, "truncate[3]")), 0)
 ACTIONS: dict[str, list[Action]] = {
-    "upgraded": [UpgradeFormat(1, 2)],
     "another field": [AddSpec(1, (DAY, BUCKET), 0), SwitchSpec(1, (DAY, BUCKET), 0)],
     "back again": [
         WITHOUT_DAY, SwitchSpec(1, WITHOUT_DAY.fields, 0), AddSpec(2, (DAY, BUCKET), 1),
@@ -173,8 +171,7 @@ ACTIONS: dict[str, list[Action]] = {
 @pytest.mark.parametrize(
     ("name", "version"),
     [
-        ("upgraded", 1),
-        *((name, 2) for name in ACTIONS if name != "upgraded"),
+        *((name, 2) for name in ACTIONS),
         ("another field", 1),
         ("removed", 1),
     ],

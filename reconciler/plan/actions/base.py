@@ -45,6 +45,8 @@ class Action(ABC):
     "convert-deletes" for delete files; None where nothing is written."""
     rewrites_data: ClassVar[bool] = False
     """Whether it replaces data files, so that a delete on one of them conflicts with it."""
+    needs_spark: ClassVar[bool] = False
+    """Whether only Spark carries it out, and not the local engine."""
     consent: ClassVar[Consent] = Consent.POLICY
     """Who has to agree before the action is carried out."""
     rests_on_workload: ClassVar[bool] = False
@@ -55,11 +57,6 @@ class Action(ABC):
         """Content files (data files, delete files) that it replaces: the manifests' strings
         verbatim, sorted."""
         return ()
-
-    @property
-    def needs_spark(self) -> bool:
-        """Whether only Spark carries it out, and not the local engine."""
-        return False
 
     @property
     def trees(self) -> tuple[Tree, ...]:

@@ -51,10 +51,7 @@ class BuildReplica(Action):
 
     kind: ClassVar[str] = "BuildReplica"
     verb: ClassVar[str] = "build replica"
-
-    @property
-    def needs_spark(self) -> bool:
-        return True
+    needs_spark: ClassVar[bool] = True
 
     @property
     def trees(self) -> tuple[Tree, ...]:

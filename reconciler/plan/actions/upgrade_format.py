@@ -19,11 +19,8 @@ class UpgradeFormat(Action):
     new: int = 3
 
     kind: ClassVar[str] = "UpgradeFormat"
+    needs_spark: ClassVar[bool] = True
     verb: ClassVar[str] = "upgrade"
-
-    @property
-    def needs_spark(self) -> bool:
-        return self.new > 2
 
     def canonical(self) -> dict[str, Any]:
         return {"type": self.kind, "formatVersion": {"old": self.old, "new": self.new}}
