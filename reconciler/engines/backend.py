@@ -48,14 +48,15 @@ class Copied:
     answer: Answer
     """What the catalog said of it."""
     snapshot_id: int
-    """The snapshot that it makes, 0 if it has no rows."""
+    """The snapshot that it makes."""
 
 
 class Copies(Protocol):
     """Another table with the rows of a table of the same namespace, which the engine writes.
 
-    `made` is that table. What writes to it commits on exactly its metadata as last loaded or
-    refreshed: the catalog refuses it once anybody has changed, dropped or replaced the table.
+    `made` is that table. What writes rows to it, or removes them, commits on exactly its metadata
+    as last loaded or refreshed: the catalog refuses it once anybody has changed, dropped or
+    replaced the table. `expire` alone removes snapshots from the table as it is by then.
     """
 
     def found(self) -> Table | None:
@@ -94,7 +95,7 @@ class Copies(Protocol):
         ...
 
     def empty(self, made: Table) -> Copied:
-        """Replace all rows of `made` by none. Its old snapshots stay."""
+        """Replace all rows of `made` by none, in a snapshot of its own. Its old snapshots stay."""
         ...
 
     def expire(self, made: Table, snapshots: Collection[int]) -> None:

@@ -250,7 +250,7 @@ def test_a_replica_that_was_dropped_is_built_again(bench: Bench) -> None:
     assert again is not None and _rows(bench, again.table) == _rows(bench, name)
 
 
-def test_no_build_goes_beyond_its_budget(bench: Bench) -> None:
+def test_no_build_goes_beyond_its_budget(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = _source(bench)
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     with pytest.raises(BlockedError):
@@ -261,10 +261,30 @@ def test_no_build_goes_beyond_its_budget(bench: Bench) -> None:
     assert first is not None
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 0")
     room = first.bytes + size // 2
+    real, seen = JavaCopies.write_all, list[int]()
+
+    def write_all(copies: JavaCopies, source: Any, made: Any, *rest: Any) -> Any:
+        seen.append(copies.held_bytes(made))
+        return real(copies, source, made, *rest)
+
+    monkeypatch.setattr(JavaCopies, "write_all", write_all)
     again = _built(bench, name, plan="p-2", budget_bytes=room)
     assert again is not None
+    assert seen == [0], "the first one was emptied before the second was written"
     held = _held(bench, name)
-    assert held <= room, "the first one was emptied before the second was written"
+    assert held <= room
+
+
+def test_an_append_without_rows_is_taken_over(bench: Bench) -> None:
+    """Streaming writers make such commits."""
+    name = _source(bench)
+    first = _built(bench, name)
+    bench.table(name).newFastAppend().commit()
+    assert _standing(bench, name) is Standing.BEHIND
+    second = _built(bench, name, plan="p-2", appends=True)
+    assert first is not None and second is not None
+    assert _standing(bench, name) is Standing.FRESH
+    assert _rows(bench, second.table) == _rows(bench, name)
 
 
 def test_an_old_replica_goes_at_once_where_both_turn_out_too_large(bench: Bench) -> None:
@@ -279,6 +299,12 @@ def test_an_old_replica_goes_at_once_where_both_turn_out_too_large(bench: Bench)
     assert again is not None and again.bytes > size, "the copy has more files, with a footer each"
     assert _held(bench, name) == again.bytes <= room
     assert _rows(bench, again.table) == _rows(bench, name)
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 1")
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    with pytest.raises(BlockedError):
+        _built(bench, name, plan="p-3", budget_bytes=size)
+    assert _held(bench, name) == 0, "it is said to be emptied"
+    assert _record(bench, name) is None
 
 
 def test_a_build_that_ends_half_way_is_no_replica(

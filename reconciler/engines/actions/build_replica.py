@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from reconciler.engines.actions.one_by_one import Begun, OneByOneExecutor
 from reconciler.engines.answers import Kind
 from reconciler.engines.backend import Copied, Copies, CopyWork
-from reconciler.engines.commit import commit, metadata
+from reconciler.engines.commit import metadata
 from reconciler.engines.schedule import asking, described
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.opening import opening_of
@@ -79,8 +79,7 @@ class _Used:
 
 class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
     def state(self, action: BuildReplica, facts: Facts) -> ActionState:
-        log = self.run.table.log()
-        return action.judge(replace(facts, metadata=replace(facts.metadata, log=log)))
+        return action.judge(self.with_log(facts))
 
     def may_begin(self) -> bool:
         return not self.run.stopping()
@@ -190,13 +189,11 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
         now = copies.found()
         if now is None or now.uuid() != made.uuid():
             raise self._taken(action, "somebody has put it in place of the replica")
-        if copied.answer.kind is Kind.DENIED:
-            raise commit.denied(made.shown, copied.answer.why)
+        if copied.answer.kind in (Kind.DENIED, Kind.INVALID, Kind.REFUSED):
+            raise metadata.refused(made, copied.answer) from copied.answer.error
         made.refresh()
         line = made.log().main
-        if copied.snapshot_id and since(copied.snapshot_id, line).standing is Standing.FRESH:
-            return
-        if copied.snapshot_id or copied.answer.kind is not Kind.ACCEPTED:
+        if since(copied.snapshot_id, line).standing is not Standing.FRESH:
             raise self._disturbed(action, copied.answer.why)
 
     # Comparing
@@ -272,7 +269,7 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
     def _make_room(self, action: BuildReplica, copies: Copies, made: Table, size: int) -> None:
         """Remove what was replaced long ago, and empty the replica if it and the new one do not
         fit."""
-        for kept_ms in (action.kept_ms, min(action.kept_ms, LEAST_KEPT_MS)):
+        for kept_ms in dict.fromkeys((action.kept_ms, min(action.kept_ms, LEAST_KEPT_MS))):
             self._expire(copies, made, kept_ms)
             if copies.held_bytes(made) + size <= action.budget_bytes:
                 return

@@ -10,7 +10,6 @@ the search for orphans finds.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 from reconciler.engines.actions.metadata_change import MetadataExecutor
@@ -24,13 +23,13 @@ from reconciler.table.retention import Retention, kept, of_table
 class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
     def state(self, action: ExpireSnapshots, facts: Facts) -> ActionState:
         """Judge on the live table, with what its properties and each branch ask for by now."""
-        log = self.run.table.log()
-        state = action.judge(replace(facts, metadata=replace(facts.metadata, log=log)))
+        facts = self.with_log(facts)
+        state = action.judge(facts)
         if state.validity is not Validity.PENDING:
             return state
         asked = Retention(action.max_age_ms, action.least)
         retention = of_table(asked, facts.metadata.properties)
-        young = set(action.snapshots) & kept(log, retention, int(time.time() * 1000))
+        young = set(action.snapshots) & kept(facts.metadata.log, retention, int(time.time() * 1000))
         if young:
             why = f"{len(young)} of the snapshots are to be kept now"
             return ActionState(Validity.LOST, why=why)

@@ -39,6 +39,10 @@ class OneByOneExecutor(Executor[SomeAction], ABC):
         """Return how the action stands on the table as last refreshed."""
         return action.judge(facts)
 
+    def with_log(self, facts: Facts) -> Facts:
+        """Return the facts with the table's snapshots, which take a call of their own."""
+        return replace(facts, metadata=replace(facts.metadata, log=self.run.table.log()))
+
     def judge(self) -> dict[str, ActionState]:
         self.run.table.refresh()
         now = self.run.table.facts()

@@ -6,7 +6,6 @@ The request names the snapshot that has to be current, so that no other writer's
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from reconciler.engines.actions.metadata_change import MetadataExecutor
@@ -22,8 +21,7 @@ REQUESTS = 16
 
 class RollBackExecutor(MetadataExecutor[RollBack]):
     def state(self, action: RollBack, facts: Facts) -> ActionState:
-        log = self.run.table.log()
-        return action.judge(replace(facts, metadata=replace(facts.metadata, log=log)))
+        return action.judge(self.with_log(facts))
 
     def before(self, action: RollBack) -> Any:
         """Raise StalePlanError if a file that comes back is gone: another program may have deleted

@@ -61,7 +61,7 @@ def apply(
         if _is_final(table, answer):
             table.refresh()
             if judge(table.facts()).validity is not Validity.DONE:
-                raise _refused(table, answer) from answer.error
+                raise refused(table, answer) from answer.error
         unknown = "" if answer.kind is Kind.LOST_RACE else answer.why
         if unknown:
             time.sleep(PAUSE_SECONDS)
@@ -86,7 +86,8 @@ def _is_final(table: Table, answer: Answer) -> bool:
     return answer.kind is not Kind.LOST_RACE and answer.kind is not Kind.UNKNOWN
 
 
-def _refused(table: Table, answer: Answer) -> Exception:
+def refused(table: Table, answer: Answer) -> Exception:
+    """Return the error for a change that the catalog will not take."""
     if answer.kind is Kind.DENIED:
         return commit.denied(table.shown, answer.why)
     if answer.error is not None:

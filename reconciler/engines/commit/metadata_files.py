@@ -33,7 +33,7 @@ def remove_unwanted(table: Table, change: Change) -> None:
     """
     unwanted = change.unwanted()
     if unwanted:
-        kept = needed(table, change.base)
+        kept = _needed(table, change.base)
         delete(table, (path for path in unwanted if path not in kept))
 
 
@@ -60,7 +60,7 @@ def remove_of_commits(table: Table, commits: Collection[str], base: int) -> tupl
     if not known:
         return 0, 0
     found = cleanup.listing(table, table.metadata_directory())
-    kept = {_name(path) for path in needed(table, base)}
+    kept = {_name(path) for path in _needed(table, base)}
     removable = {
         path: size
         for path, size in found.items()
@@ -81,7 +81,7 @@ def of_commits(table: Table, directory: str, intents: Iterable[Intent]) -> dict[
     return {path: size for path, size in found.items() if is_file_of(_name(path), known)}
 
 
-def needed(table: Table, base: int) -> set[str]:
+def _needed(table: Table, base: int) -> set[str]:
     """Return the manifest lists and manifests of the snapshots that were added after `base`; of all
     snapshots if it expired."""
     return {path for one in table.added_since(base) for path in _files_of(table, one)}
@@ -117,7 +117,7 @@ def delete_unneeded(table: Table, paths: Iterable[str], base: int) -> None:
     expired. Nothing is removed where that cannot be read. base: a snapshot before those.
     """
     try:
-        kept = {_name(path) for path in needed(table, base)}
+        kept = {_name(path) for path in _needed(table, base)}
     except Exception as error:
         if table.errors.lost(error):
             raise

@@ -102,6 +102,8 @@ class JavaCopies:
         work: CopyWork,
     ) -> Copied:
         """Write the rows of the tasks (java.util.List) as Spark spreads them, and commit them."""
+        if tasks.isEmpty():  # which Spark does not stage
+            return draft.sent([])
         spark, java, name = self.spark, java_of(source), f"layoutctl-copy-{uuid.uuid4()}"
         changes = {"write.distribution-mode": "none"}
         staged = stage.overridden(spark, draft.java, changes)
@@ -135,8 +137,8 @@ class JavaCopies:
         return _replacing(self.spark, java_of(made), made, {}).sent([])
 
     def expire(self, made: Table, snapshots: Collection[int]) -> None:
-        """The time of an expiry of Iceberg's own is the epoch: what the table's properties let
-        expire is not asked for."""
+        """The time of an expiry of Iceberg's own is the epoch, so that no snapshot goes by the
+        table's default age. Ages of branches and tags still count."""
         if snapshots:
             expiry = java_of(made).expireSnapshots().expireOlderThan(0)
             for one in snapshots:
@@ -164,20 +166,18 @@ class _Draft:
         return int(self.java.spec().specId())
 
     def sent(self, files: Collection[Any]) -> Copied:
-        """Commit these data files. They are deleted if the commit cannot arrive."""
-        number = 0
-        if files:
-            append = self._all.newFastAppend()
-            for file in files:
-                append.appendFile(file)
-            append.set(OF, str(self._base.properties().get(OF)))
-            append.commit()
-            number = int(self.java.currentSnapshot().snapshotId())
-        wanted = self.java.operations().current()
+        """Commit these data files in a snapshot, also where there are none. They are deleted if the
+        commit cannot arrive."""
+        append = self._all.newFastAppend()
+        for file in files:
+            append.appendFile(file)
+        append.set(OF, str(self._base.properties().get(OF)))
+        append.commit()
+        snapshot, wanted = self.java.currentSnapshot(), self.java.operations().current()
         answer = JavaMetadataChange(self.made, self._base, wanted, {}, {}).send()
-        if answer.cannot_arrive and files:
-            self._discard(files, self.java.currentSnapshot())
-        return Copied(answer, number)
+        if answer.cannot_arrive:
+            self._discard(files, snapshot)
+        return Copied(answer, int(snapshot.snapshotId()))
 
     def _discard(self, files: Collection[Any], snapshot: Any) -> None:
         """Delete what only the refused snapshot needs."""
