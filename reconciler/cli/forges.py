@@ -12,7 +12,7 @@ import urllib.parse
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
@@ -38,7 +38,7 @@ class Forge(ABC):
 
     api: str
     """Address of the API, without a slash at its end."""
-    token: str
+    token: str = field(repr=False)
     """Secret that the server knows the caller by."""
     repository: str
     """Owner and name on GitHub, path or number of the project on GitLab."""

@@ -24,6 +24,7 @@ from reconciler.loop.evidence import total_lines
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.propose import PlanRequest, Proposal, freeze_advice, looked_at, proposal_of
 from reconciler.loop.reader import Reader
+from reconciler.loop.recommend import by_spark
 from reconciler.plan.actions.rewrite import Rewrite, as_rewrite
 from reconciler.plan.actions.roll_back import RollBack
 from reconciler.plan.execution import plan_of_file
@@ -38,6 +39,8 @@ from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.unwritable import unwritable
 from reconciler.table.values import partition_identity
 
+Place = tuple[int, tuple[object, ...]]
+"""Id of a partition spec, and what tells a partition of it from others."""
 REQUESTS = 16
 """Files that are asked for at the same time."""
 
@@ -77,9 +80,8 @@ def propose_undo(
         )
     _refuse_unknown(seen.name, chosen, past, undone_by(entries))
     way = _with_files(way_back(past, seen.metadata.log), past, wanted, actor)
-    made = _rolled_back(found, past, way, actor) if way.to is not None else None
-    if made is None:
-        made = _laid_back(found, past, way, actor)
+    make = _laid_back if way.to is None else _rolled_back
+    made = make(found, past, way, actor)
     made = replace(made, actions=tuple(_marked(one, past, wanted) for one in made.actions))
     found = replace(found, advice=_advice(found, made))
     plan = freeze_advice(wanted, found, now, _evidence(found, past, made))
@@ -157,24 +159,26 @@ def _laid_back(found: Advised, past: Carried, way: Way, actor: Reader) -> Undo:
     old = store.old_zone_maps_of({past.plan_id})
     done = {entry.outcome.action_id for entry in past.entries}
     rewrites = [(one, what) for one in plan.actions if (what := _rewritten(one)) is not None]
-    actions, known = [], list[FileTable]()
-    places = _places(seen.files, past)
+    together: dict[Place, list[Before]] = {}
     for item, rewrite in rewrites:
-        place = (rewrite.spec_id, partition_identity(rewrite.partition))
-        if item.id not in done or place not in places:
+        if item.id in done:
+            place = (rewrite.spec_id, partition_identity(rewrite.partition))
+            before = Before(rewrite, old.get((past.plan_id, item.id)), item.predicted)
+            together.setdefault(place, []).append(before)
+    why, orderings = by_spark(seen), _orderings(old.values(), actor)
+    actions, known, befores = [], list[FileTable](), 0
+    places = _places(seen.files, past)
+    for place in [one for one in together if one in places]:
+        rows, own = places.pop(place), together[place]
+        ordering, *more = {older_ordering(one, orderings) for one in own}
+        if more or ordering is None:  # which rows lay in which of the orders is not known
             continue
-        rows = places.pop(place)
-        files = old.get((past.plan_id, item.id))
-        before = Before(rewrite, files, item.predicted)
-        ordering = older_ordering(before, _orderings(files, actor))
-        if ordering is None:
-            continue
-        others = bool(seen.delete_files.other_format.any())
-        actions.append(lay_back(seen.files, rows, before, ordering, found.settings, others))
-        known += [files] if files is not None else []
+        actions.append(lay_back(seen.files, rows, own[0], ordering, found.settings, why))
+        befores += len(own)
+        known += [one.files for one in own if one.files is not None]
     if not actions:
         raise _no_way(past, way, "no file of it is left of which the older order of rows is known")
-    whole = not places and len(known) == len(actions)
+    whole = len(actions) == len(together) and not places and len(known) == befores
     return Undo(tuple(actions), f"no rollback: {way.why}", tuple(known) if whole else None)
 
 
@@ -192,9 +196,9 @@ def _rewritten(item: PlannedAction) -> Rewrite | None:
     return rewrite if rewrite is not None and rewrite.moves_by is None else None
 
 
-def _places(files: FileTable, past: Carried) -> dict[tuple[int, tuple[object, ...]], Int64]:
+def _places(files: FileTable, past: Carried) -> dict[Place, Int64]:
     """Return the rows of the plan's live data files by spec id and partition."""
-    found: dict[tuple[int, tuple[object, ...]], list[int]] = {}
+    found: dict[Place, list[int]] = {}
     for path in past.added:
         row = files.row_of.get(path)
         if row is not None:
@@ -203,9 +207,9 @@ def _places(files: FileTable, past: Carried) -> dict[tuple[int, tuple[object, ..
     return {key: np.array(sorted(rows), dtype=np.int64) for key, rows in found.items()}
 
 
-def _orderings(files: FileTable | None, actor: Reader) -> dict[str, Ordering]:
+def _orderings(parts: Iterable[FileTable], actor: Reader) -> dict[str, Ordering]:
     """Return the order that each plan of ours wrote, of those whose files these are."""
-    plans = {plan_of_file(str(path)) for path in files.path} if files is not None else set()
+    plans = {plan_of_file(str(path)) for files in parts for path in files.path}
     known = {one: actor.store.get_plan(one) for one in plans if one}
     return {
         name: orders[0]
@@ -277,8 +281,11 @@ def _read(parts: Iterable[FileTable], found: Advised) -> WindowReading:
 def _evidence(found: Advised, past: Carried, undo: Undo) -> dict[str, Any]:
     """Return what is taken back, why so, and what of the plan stays."""
     lines = total_lines(found.advice, found.evidence.workload)
-    unknown = () if undo.old is not None else (Quantity.READ, Quantity.COST)
-    left_out = (Quantity.AMPLIFICATION, *unknown)
+    left_out = [Quantity.AMPLIFICATION]
+    if undo.old is None:
+        left_out += [Quantity.READ, Quantity.COST]
+    if undo.old is None and undo.base is not None:  # the files that come back are not known
+        left_out += [Quantity.FILES, Quantity.STORAGE]
     stays = {
         entry.predicted.label or entry.action_type
         for entry in past.entries

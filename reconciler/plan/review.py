@@ -7,6 +7,7 @@ right is asked from the server, here only of those whose words would count.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class Refused:
 
 EDITED = "the comment was edited"
 TOO_EARLY = "it is older than the comment that shows the plans"
+NOT_SHOWN = "no comment of the user who shows plans has all plans of the head"
 OTHER_PLAN = "this is no plan of the pull request's head"
 OTHER_COMMIT = "another commit was reviewed"
 NO_PERSON = "it is not from a person"
@@ -100,15 +102,13 @@ def approvals(
     shown = _shown_since(found.remarks, plans, own)
     by: dict[str, str] = {}
     refused: list[Refused] = []
-    known: dict[str, bool] = {}
+    may = functools.cache(may)
     for user, named, why in _words(found, shown):
         wrong = why
-        if not wrong and user not in known:
-            known[user] = may(user)
-        if not wrong and not known[user]:
-            wrong = NO_RIGHT
-        if not wrong and named and named not in plans:
+        if named and named not in plans and why in ("", NOT_SHOWN, TOO_EARLY):
             wrong = OTHER_PLAN
+        if not wrong and not may(user):
+            wrong = NO_RIGHT
         if wrong:
             refused.append(Refused(user, named, wrong))
             continue
@@ -149,7 +149,7 @@ def _wrong_remark(one: Remark, shown: datetime | None) -> str:
         return NO_PERSON
     if one.updated != one.created:
         return EDITED
-    return TOO_EARLY if shown is None or one.created <= shown else ""
+    return _wrong_time(one.created, shown)
 
 
 def _wrong_review(one: Review, head: str, shown: datetime | None) -> str:
@@ -157,4 +157,10 @@ def _wrong_review(one: Review, head: str, shown: datetime | None) -> str:
         return NO_PERSON
     if one.commit and one.commit != head:
         return OTHER_COMMIT
-    return TOO_EARLY if shown is None or one.at <= shown else ""
+    return _wrong_time(one.at, shown)
+
+
+def _wrong_time(at: datetime, shown: datetime | None) -> str:
+    if shown is None:
+        return NOT_SHOWN
+    return TOO_EARLY if at <= shown else ""

@@ -94,11 +94,11 @@ def way_back(past: Carried, log: SnapshotLog) -> Way:
     over = main[0].id if main else 0
     if not own:
         return Way(None, over, _since(past, log))
-    if past.snapshots - {one.id for one in main[:own]}:
-        return Way(None, over, "other commits lie between those of the plan")
     before = main[own - 1].parent
     if before is None or before not in log.by_id:
         return Way(None, over, "the snapshot before the plan has expired")
+    if past.snapshots - {one.id for one in main[:own]}:
+        return Way(None, over, "other commits lie between those of the plan")
     return Way(before, over, "nothing else was committed since")
 
 
@@ -119,11 +119,15 @@ def held_files(
     They are the files that a rewrite laid back, or that a rollback brought back.
     """
     found: dict[str, dict[str, str]] = {}
-    for entry in entries:
-        plan, policy = entry.predicted.undoes, entry.predicted.held_under
-        if not entry.committed or plan is None or policy is None:
+    undone = [
+        (one.plan_id, one.predicted.undoes, one.predicted.held_under)
+        for one in entries
+        if one.committed
+    ]
+    for by, plan, policy in dict.fromkeys(undone):  # the actions of one plan say the same
+        if plan is None or policy is None:
             continue
-        written = carried(entry.plan_id, entries, intents).added
+        written = carried(by, entries, intents).added
         paths = written or carried(plan, entries, intents).replaced
         found.setdefault(policy, {}).update(dict.fromkeys(paths, plan))
     return found

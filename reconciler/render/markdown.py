@@ -144,7 +144,7 @@ def _plans(many: Many, limit: int, tables: int, with_details: bool = True) -> st
         if against is not None:
             heads, sides = ("Table", "Against base", *heads[1:]), "l" + sides
         parts.append(table(heads, sides, rows, tables))
-        parts.append(_ids(busy, tables))
+        parts.append(_ids(busy, len(busy) if with_details else tables))
     if failed:
         rows = [[escaped(name), escaped(message)] for name, message in failed]
         parts.append(table(("Not planned", "Why"), "ll", rows, tables))

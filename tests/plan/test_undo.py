@@ -71,6 +71,12 @@ def test_a_rollback_takes_back_the_plan_and_nothing_else(
     assert way.why
 
 
+def test_an_expiry_within_the_commits_of_a_plan_is_no_other_commit() -> None:
+    expired = way_back(PAST, log("", "p", "p", without=(1,)))
+    assert way_back(PAST, log("", "p", "p", without=(1, 2))) == expired
+    assert way_back(PAST, log("", "p", "", "p")).why != expired.why
+
+
 ROLLBACK = RollBack(("x", "y"), 1, 3, ("a", "b", "c"))
 
 

@@ -114,6 +114,18 @@ def test_many_tables_stay_within_the_limit_and_are_counted() -> None:
     assert shown + int(cut.group(1).replace(",", "")) == 2_000
 
 
+def test_every_plan_of_many_tables_is_named_where_details_are_cut() -> None:
+    """Whoever reviews a pull request approves only plans that its comment names."""
+    documents = [
+        {**plan(shapes=40, rejected=40, table=("s", f"t{n:03d}")), "planId": f"p-{n:020d}"}
+        for n in range(300)
+    ]
+    text = render_plans(documents)
+    assert text.count("<details>") < len(documents)
+    assert len(text) <= MAX_CHARACTERS
+    assert all(document["planId"] in text for document in documents)
+
+
 def test_one_document_among_many_is_the_plain_rendering() -> None:
     assert render_plans([plan()]) == render_plan(plan())
 

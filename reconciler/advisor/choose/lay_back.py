@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.advice import ScoredAction, Settings
+from reconciler.advisor.measure.predicted import lead_of
 from reconciler.plan.actions.rewrite import Restore, Rewrite
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.grouping import extents, output_file_of
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
-from reconciler.plan.prediction import ARRIVAL as IN_ARRIVAL
 from reconciler.plan.prediction import Prediction, millis, whole
 from reconciler.table.filetable import FileTable, Int64
-from reconciler.table.left_to_spark import OTHER_FORMAT, why_left_to_spark
 from reconciler.table.overlap_depth import depth_of, ranges_of
 from reconciler.table.schema import SortColumn
 
@@ -79,12 +78,12 @@ def lay_back(
     before: Before,
     ordering: Ordering,
     settings: Settings,
-    other_deletes: bool,
+    by_spark: str,
 ) -> ScoredAction:
     """Return the rewrite of files of the plan, with what it costs.
 
-    rows: of the plan's files in the table, all of one partition. other_deletes: whether the table
-    has delete files of a format that only Spark reads.
+    rows: of the plan's files in the table, all of one partition. by_spark: why Spark writes them,
+    "" if it does not.
     """
     target = _file_bytes(before) or settings.target_bytes
     spec_id, partition = table.partitions[int(table.partition[rows[0]])]
@@ -114,18 +113,10 @@ def lay_back(
         cost=whole(settings.rho.value * size),
         estimate="none",
         evidence="undo",
-        lead=_lead(ordering),
-        by_spark=_why_spark(table, settings, other_deletes) or None,
+        lead=lead_of(ordering),
+        by_spark=by_spark or None,
     )
     return ScoredAction(action, predicted)
-
-
-def _why_spark(table: FileTable, settings: Settings, other_deletes: bool) -> str:
-    """Return why Spark writes the files, "" if it does not. other_deletes: as `lay_back` takes
-    it."""
-    columns = [(field.name, field.type) for field in table.schema.fields]
-    formats = [OTHER_FORMAT] if other_deletes else []
-    return why_left_to_spark(columns, settings.metadata.properties, formats)
 
 
 def _file_bytes(before: Before) -> int:
@@ -133,9 +124,3 @@ def _file_bytes(before: Before) -> int:
     if before.files is not None and len(before.files):
         return int(before.files.bytes.mean())
     return before.predicted.rewrite_bytes // max(before.predicted.files_in or 0, 1)
-
-
-def _lead(ordering: Ordering) -> int | None:
-    if not ordering.key and ordering.tree is None:
-        return IN_ARRIVAL
-    return None if ordering.lead is None else ordering.lead.field_id

@@ -269,12 +269,13 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
         estimate=made.label if situation.foreseen.demands else "none",
         evidence=item.evidence,
         basis=situation.foreseen.basis if follows else None,
-        lead=_lead(made.ordering),
+        lead=lead_of(made.ordering),
         by_spark=why_by_spark(situation, rows) or None,
     )
 
 
-def _lead(ordering: Ordering) -> int | None:
+def lead_of(ordering: Ordering) -> int | None:
+    """Return `Prediction.lead` of rows in this ordering."""
     if not ordering.key and ordering.tree is None:
         return ARRIVAL
     return None if ordering.lead is None else ordering.lead.field_id
