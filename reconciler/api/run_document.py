@@ -52,7 +52,8 @@ class RunDocument:
     """Ids of the admitted actions, in plan order. If there is none, the run only settles what
     earlier attempts left open."""
     bytes_limit: int | None
-    """Bytes that the budgets leave for the whole run, repeated work included; None for no limit."""
+    """Bytes that were charged for the whole run, repeated work included; None in a document of an
+    older operator, for no limit."""
     cpu_limit_seconds: int | None
     """CPU seconds that the budgets leave for the whole run, repeated work included; None for no
     limit."""

@@ -248,8 +248,8 @@ def _scores_text(scores: Sequence[Score]) -> str:
 
 
 def _mix_text(outlook: Outlook) -> str:
-    """Return what is expected of the mix, and by which forecast: the outlook's own share of the
-    horizon is the regime's word alone, and the mixture may not count it."""
+    """Return what is expected of the mix, and by which forecast. The share of the horizon is that
+    of the regime forecast alone, whose weight in the mixture may be 0."""
     if not outlook.scores and outlook.method == "window":
         since = utc(outlook.since_ms)[:10]
         return f"the last queries of the log, those since {since}, are expected once more"

@@ -129,9 +129,8 @@ class Decoded:
             most = self._ratios.get(leaf.name, 0.0)
             self._ratios[leaf.name] = max(most, known / max(stored, 1))
         whole = (texts or _expected(chunk)) + OFFSET_WIDTH * values
-        if (
-            leaf.whole and stored < DICTIONARY_BYTES * values + 1_000
-        ):  # as in `dictionaries._is_repeated`
+        # As in `dictionaries._is_repeated`.
+        if leaf.whole and stored < DICTIONARY_BYTES * values + 1_000:
             numbers = stored + OFFSET_WIDTH * values
             file.bytes += min(numbers, whole)
             file.more[leaf.name] = file.more.get(leaf.name, 0.0) + max(0.0, whole - numbers)

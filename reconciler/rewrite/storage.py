@@ -94,9 +94,11 @@ def of_this_process(begin: str, within: Path) -> str:
 
 
 def _place() -> str:
-    """Return what only processes of this host's namespace of process ids have in common: another
-    container's live process has no id, or another's, in this one. It is short, because the path of
-    a socket is."""
+    """Return a short name for this host's namespace of process ids.
+
+    An id means nothing outside its namespace: another container's live process may have no id here,
+    or another one. The name is in paths of sockets, whose length is limited.
+    """
     return hashlib.sha256(f"{socket.gethostname()} {_namespace()}".encode()).hexdigest()[:12]
 
 

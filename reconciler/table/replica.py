@@ -253,7 +253,7 @@ def not_ours(
             return ""
         if changes_rows(one):
             return "somebody else has written rows to it"
-    if not main or main[-1].parent == recorded is not None:
+    if not main or (recorded is not None and main[-1].parent == recorded):
         return ""
     return "its history does not show who wrote its rows"
 

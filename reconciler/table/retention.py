@@ -68,7 +68,8 @@ class SnapshotLog:
     refs: tuple[Ref, ...] = ()
     """The branches and tags."""
     published: frozenset[int] = frozenset()
-    """Snapshots whose manifests main's head has, as `audits.with_published` fills it in."""
+    """Ids of the snapshots that added manifests of main's head; empty unless
+    `audits.with_published` has filled it in."""
 
     @property
     def by_id(self) -> dict[int, Snapshot]:
