@@ -6,17 +6,19 @@ Importing it takes long, so that `opening` does it only for such a catalog.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog.rest import RestCatalog, TableResponse
+from pyiceberg.catalog.rest import Capability, RestCatalog, TableResponse
 from pyiceberg.catalog.rest import auth as rest_auth
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 
 from reconciler.api import served_properties as served
-from reconciler.catalog import answers, blob_types
+from reconciler.catalog import answers, blob_types, vended
 from reconciler.catalog.border import file_io, permitted, refuse
+from reconciler.catalog.network import current_reach, on_behalf
 
 if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
@@ -31,6 +33,8 @@ class GuardedRestCatalog(RestCatalog):
 
     def __init__(self, name: str, **properties: Any):
         self._own = dict(properties)
+        self.bounded: Callable[[Callable[[], Any]], Any] = lambda call: call()
+        """Carries out a call that asks for keys, within the time that the catalog has."""
         super().__init__(name, **properties)
 
     def _fetch_config(self) -> None:
@@ -64,7 +68,7 @@ class GuardedRestCatalog(RestCatalog):
             return found
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: Any) -> Table:
-        config, io = self._accepted(table_response)
+        config, io = self._accepted(table_response, identifier_tuple)
         return Table(
             identifier=identifier_tuple,
             metadata_location=table_response.metadata_location,
@@ -77,7 +81,7 @@ class GuardedRestCatalog(RestCatalog):
     def _response_to_staged_table(
         self, identifier_tuple: tuple[str, ...], table_response: Any
     ) -> StagedTable:
-        _, io = self._accepted(table_response)
+        _, io = self._accepted(table_response, None)
         return StagedTable(
             identifier=identifier_tuple,
             metadata_location=table_response.metadata_location,
@@ -86,15 +90,42 @@ class GuardedRestCatalog(RestCatalog):
             catalog=self,
         )
 
-    def _accepted(self, response: TableResponse) -> tuple[dict[str, str], FileIO]:
+    def _accepted(
+        self, response: TableResponse, identifier: tuple[str, ...] | None
+    ) -> tuple[dict[str, str], FileIO]:
         """Return the table's config and its FileIO, from the listed properties of the server's
-        answer."""
+        answer. identifier: None for a table that is not there yet, whose keys stay."""
         location = response.metadata_location
         config = served.table_config(response.config, self.uri)
-        vended = self._resolve_storage_credentials(response.storage_credentials, location)
-        return config, self._load_file_io(
-            {**config, **served.table_config(vended, self.uri)}, location
-        )
+        own = self._resolve_storage_credentials(response.storage_credentials, location)
+        keys = {**config, **served.table_config(own, self.uri)}
+        io = self._load_file_io(keys, location)
+        if identifier is None or not vended.vends(io, keys):
+            return config, io
+        before, reach = dict(io.properties), current_reach()
+
+        def ask() -> dict[str, Any]:
+            new = self.bounded(partial(self.keys_of, identifier, location))
+            return vended.renewed(before, new)
+
+        def make(given: Mapping[str, Any]) -> FileIO:
+            with on_behalf(reach):  # whichever thread asks
+                return file_io(given, location)
+
+        return config, vended.VendedFileIO(vended.Keys(before, ask), make)
+
+    def keys_of(self, identifier: tuple[str, ...], location: str | None) -> dict[str, Any]:
+        """Return new keys for the table's files: by loadCredentials where the server has it, else
+        by loading the table anew. location: of its metadata.
+
+        Raises whatever the server's answer is an error of.
+        """
+        if Capability.V1_LOAD_CREDENTIALS in self._supported_endpoints:
+            given = served.table_config(self.load_credentials(identifier, location or ""), self.uri)
+            keys = vended.only_keys(given)
+            if keys:
+                return keys
+        return vended.only_keys(self.load_table(identifier).io.properties)
 
     def _load_file_io(
         self, properties: Mapping[str, Any] | None = None, location: str | None = None

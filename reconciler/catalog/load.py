@@ -64,7 +64,10 @@ def connect(config: CatalogConfig, timeout: float = 30.0) -> Catalog:
         properties = pyiceberg_properties(config)
         if config.type == "sql":
             properties["init_catalog_tables"] = "false"
-        return open_catalog(config.name, config.type, properties, own=config.own)
+        made = open_catalog(config.name, config.type, properties, own=config.own)
+        if config.type == "rest":
+            vars(made)["bounded"] = lambda call: within(call, timeout, config)
+        return made
 
     return within(build, timeout, config)
 

@@ -10,10 +10,12 @@ import re
 import shutil
 import socket
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.reach import Reach
 from reconciler.errors import first_line
 
@@ -34,6 +36,22 @@ CHUNK = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Vending:
+    """Whom a process asks for new keys of a table's files."""
+
+    catalog: CatalogConfig
+    """The catalog."""
+    table: tuple[str, ...]
+    """The table's identifier."""
+
+    def properties(self) -> Mapping[str, Any]:
+        """Return those of the table's FileIO, with new keys."""
+        from reconciler.catalog.load import connect, load_table
+
+        return dict(load_table(connect(self.catalog), self.catalog, self.table).io.properties)
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """How a process opens the files of a catalog."""
 
@@ -41,21 +59,41 @@ class Opening:
     """Of the FileIO."""
     reach: Reach | None
     """What the cluster allows, as in the process that made this."""
+    vending: Vending | None = None
+    """Who renews the keys among the properties; None if they are the catalog's own."""
     _made: dict[str, FileIO] = field(default_factory=dict, repr=False, compare=False)
     """FileIOs of this process by scheme: each keeps its clients, and their connections."""
 
     def open(self, location: str) -> FileIO:
+        scheme = location.partition(":")[0]
+        if scheme not in self._made:
+            self._made[scheme] = self._opened(location)
+        return self._made[scheme]
+
+    def _opened(self, location: str) -> FileIO:
         from reconciler.catalog.border import file_io
         from reconciler.catalog.network import on_behalf
 
-        scheme = location.partition(":")[0]
-        if scheme not in self._made:
+        def make(properties: Mapping[str, Any]) -> FileIO:
             with on_behalf(self.reach):
-                self._made[scheme] = file_io(self.properties, location)
-        return self._made[scheme]
+                return file_io(properties, location)
+
+        if self.vending is None:
+            return make(self.properties)
+        from reconciler.catalog.vended import Keys, VendedFileIO
+
+        return VendedFileIO(Keys(self.properties, self.vending.properties), make)
+
+    def is_due(self) -> bool:
+        """Return whether the keys are in the last part of their life: work that begins gets new
+        ones from the process that plans."""
+        from reconciler.catalog.vended import MARGIN_SECONDS, expires_at
+
+        expiry = None if self.vending is None else expires_at(self.properties)
+        return expiry is not None and time.time() >= expiry - MARGIN_SECONDS
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Opening, (self.properties, self.reach)
+        return Opening, (self.properties, self.reach, self.vending)
 
 
 def local_path(location: str) -> Path | None:
@@ -118,6 +156,19 @@ def _lives(process: int) -> bool:
     except OSError:  # of another user
         return True
     return True
+
+
+def _copy(source: Any, copy: Any, offset: int, length: int) -> None:
+    """Copy these bytes of a file to the same place of its copy."""
+    source.seek(offset)
+    copy.seek(offset)
+    while length:
+        some = source.read(min(length, CHUNK))
+        if not some:
+            raise OSError("it has fewer bytes than its manifest entry says")
+        copy.write(some)
+        length -= len(some)
+    copy.flush()
 
 
 class Scratch:
@@ -193,15 +244,20 @@ class Scratch:
         stream that is left by an error completes what it has so far.
         """
         from reconciler.catalog.network import on_behalf
+        from reconciler.catalog.vended import again
 
         if local_path(location) is not None:
             return
         assert self._opening is not None
         with on_behalf(self._opening.reach):
             io, size = self._opening.open(location), file.stat().st_size
-            try:
+
+            def copy() -> None:
                 with file.open("rb") as source, io.new_output(location).create(True) as to:
                     shutil.copyfileobj(source, to, CHUNK)
+
+            try:
+                again(io, copy)
                 stored = len(io.new_input(location))
                 if stored != size:
                     raise OSError(f"{location} has {stored} bytes, of {size} that were written")
@@ -249,34 +305,45 @@ class Scratch:
         if local_path(location) is not None or location in self._known:
             yield None
             return
+        from reconciler.catalog.vended import again
+
         known = self.directory / f"{next(self._numbers)}.bin"
         with self._storing(location) as io:
-            source = io.new_input(location).open()
-        with known.open("wb") as copy, contextlib.closing(source):
+            held = [io.new_input(location).open()]
+        with known.open("wb") as copy:
             copy.truncate(size)
 
             def fetch(offset: int, length: int) -> None:
-                with self._storing(location):
-                    source.seek(offset)
-                    copy.seek(offset)
-                    while length:
-                        some = source.read(min(length, CHUNK))
-                        if not some:
-                            raise OSError(f"it has not {size} bytes, as its manifest entry says")
-                        copy.write(some)
-                        length -= len(some)
-                    copy.flush()
+                with self._storing(location) as io:
+
+                    def part() -> None:
+                        source = held.pop() if held else io.new_input(location).open()
+                        try:
+                            _copy(source, copy, offset, length)
+                        except BaseException:
+                            source.close()
+                            raise
+                        held.append(source)
+
+                    again(io, part)
 
             self._known[location] = known
-            yield fetch
+            try:
+                yield fetch
+            finally:
+                for source in held:
+                    source.close()
 
     def _fetch(self, location: str, to: Path) -> None:
-        with (
-            self._storing(location) as io,
-            io.new_input(location).open() as source,
-            to.open("wb") as copy,
-        ):
-            shutil.copyfileobj(source, copy, CHUNK)
+        from reconciler.catalog.vended import again
+
+        with self._storing(location) as io:
+
+            def copied() -> None:
+                with io.new_input(location).open() as source, to.open("wb") as copy:
+                    shutil.copyfileobj(source, copy, CHUNK)
+
+            again(io, copied)
 
     @contextlib.contextmanager
     def _storing(self, location: str) -> Iterator[FileIO]:

@@ -12,11 +12,17 @@ from typing import Any
 class RestCatalog:
     """status: of the answer to a commit, whatever became of it; 0 for what is true. arrives:
     whether commits reach the catalog. twice: whether they reach it twice, and the second answer
-    counts. deaf: whether tables are not loaded. before: called before each commit."""
+    counts. deaf: whether tables are not loaded. before: called before each commit. lends: makes
+    the keys that go with each table. endpoints: what the server says that it has beside tables,
+    None for a server that says nothing. paths: of the requests, in order."""
 
-    def __init__(self, catalog: Any) -> None:
+    def __init__(self, catalog: Any, namespace: str = "jobs") -> None:
         self.catalog, self.status, self.arrives = catalog, 0, True
+        self.namespace = namespace
         self.twice = self.deaf = False
+        self.lends: Callable[[], list[dict[str, Any]]] = list
+        self.endpoints: list[str] | None = None
+        self.paths: list[str] = []
         self.before: Callable[[], object] = lambda: None
         self.bodies: list[bytes] = []
         handler = type("Handler", (_Handler,), {"rest": self})
@@ -30,11 +36,12 @@ class RestCatalog:
         self._server.server_close()
 
     def table(self, name: str) -> dict[str, Any]:
-        found = self.catalog.load_table(("jobs", name))
+        found = self.catalog.load_table((self.namespace, name))
         return {
             "metadata-location": found.metadata_location,
             "metadata": json.loads(found.metadata.model_dump_json()),
             "config": {},
+            "storage-credentials": self.lends(),
         }
 
     def commit(self, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
@@ -46,7 +53,7 @@ class RestCatalog:
         code, answer = 200, self.table(name)
         if self.arrives:
             asked = CommitTableRequest.model_validate_json(body)
-            table = self.catalog.load_table(("jobs", name))
+            table = self.catalog.load_table((self.namespace, name))
             try:
                 self.catalog.commit_table(table, tuple(asked.requirements), tuple(asked.updates))
                 answer = self.table(name)
@@ -65,12 +72,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = [part for part in self.path.partition("?")[0].split("/") if part]
+        self.rest.paths.append(self.path)
         if parts[1:] == ["config"]:
-            self._answer(200, {"defaults": {}, "overrides": {}})
+            self._answer(200, {"defaults": {}, "overrides": {}, **self._endpoints()})
+        elif parts[-1] == "credentials":
+            self._answer(503 if self.rest.deaf else 200,
+                         {"storage-credentials": self.rest.lends()})  # fmt: skip
         elif self.rest.deaf:
             self._answer(503, said("a fault"))
         else:
             self._answer(200, self.rest.table(parts[-1]))
+
+    def _endpoints(self) -> dict[str, Any]:
+        return {} if self.rest.endpoints is None else {"endpoints": self.rest.endpoints}
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -62,7 +62,7 @@ class Attempt:
         with self._lock:
             now = time.monotonic()
             made, opening = self._known.get("opening", (-RENEWED_SECONDS, None))
-            if opening is None or now - made >= RENEWED_SECONDS:
+            if opening is None or now - made >= RENEWED_SECONDS or opening.is_due():
                 opening = self.asked_opening()
                 self._known["opening"] = now, opening
             return opening  # type: ignore[no-any-return]
