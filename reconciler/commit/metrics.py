@@ -15,6 +15,7 @@ from typing import Any
 
 from reconciler.catalog.parquet import leaves_with_ids
 from reconciler.commit.partitions import minimal
+from reconciler.table.uuid_order import UUID, may_bound
 
 COUNTS, FULL, NONE = "counts", "full", "none"
 """Modes besides truncate(n)."""
@@ -94,7 +95,7 @@ def _count(
     if mode == COUNTS:
         return
     both = known.bounds.get(field_id) or ends(statistics, kind)
-    if both is None:
+    if both is None or (kind == UUID and not may_bound(*both)):
         return
     for side, end in zip((found.lower, found.upper), _cut(kind, both, mode), strict=True):
         if end is not None:

@@ -27,6 +27,13 @@ def alike_in_all_orders(lower: Array, upper: Array) -> Bool:
     return found
 
 
+def may_bound(low: bytes, high: bytes) -> bool:
+    """Return whether two UUIDs may be the bounds of a file in a manifest: a reader of either order
+    would else skip the file for a UUID that it holds."""
+    ends = (np.array([end], dtype=f"S{BYTES}") for end in (low, high))
+    return bool(alike_in_all_orders(*ends)[0])
+
+
 def _signs(values: Array) -> Array:
     """Return the sign of each number: uint8[n, 2]."""
     padded = np.ascontiguousarray(values.astype(f"S{BYTES}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import struct
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,42 @@ def test_modes(
     assert set(found[fields.VALUES]) == counted
     assert set(found[fields.COLUMN_SIZES]) == counted
     assert set(found[fields.NANS]) == counted & {4, 5}
+
+
+def of_uuids(directory: Path, *groups: list[str]) -> Any:
+    """The entry of a file with UUIDs that begin so, a list for each row group."""
+    body = metadata({}, [])
+    body["schemas"] = [{"type": "struct", "schema-id": 0, "fields": [
+        {"id": 1, "name": "u", "required": False, "type": "uuid"}]}]  # fmt: skip
+    columns = columns_of(body["schemas"][0])
+    writer = FileWriter(directory / "uuids.parquet", columns, Writer())
+    for group in groups:
+        rows = pa.array([bytes.fromhex(one.ljust(32, "0")) for one in group], pa.binary(16))
+        writer.write(pa.table({"u": rows}))
+    writer.close()
+    return Entries(body, {}, 0, 0).of(writer.output("file:///x"), {}).file.values()
+
+
+@pytest.mark.parametrize(
+    ("groups", "bounded"),
+    [
+        ([["10", "7f"], ["20"]], True),
+        ([["80", "ff"]], True),
+        ([["10", "f0"]], False),
+        ([["10"], ["f0"]], False),
+        ([["10" + "00" * 7 + "01", "10" + "00" * 7 + "ff"]], False),
+    ],
+)
+def test_no_reader_misses_a_uuid_by_bounds(
+    tmp_path: Path, groups: list[list[str]], bounded: bool
+) -> None:
+    """Java's readers compare two signed numbers (java.util.UUID.compareTo), others bytes."""
+    found = of_uuids(tmp_path, *groups)
+    assert (1 in found[fields.LOWER], 1 in found[fields.UPPER]) == (bounded, bounded)
+    for one in (bytes.fromhex(text.ljust(32, "0")) for group in groups for text in group):
+        low, high = found[fields.LOWER].get(1, one), found[fields.UPPER].get(1, one)
+        assert low <= one <= high
+        assert struct.unpack(">qq", low) <= struct.unpack(">qq", one) <= struct.unpack(">qq", high)
 
 
 def nested(directory: Path, *groups: list[str | None], binary: bool = False) -> Any:

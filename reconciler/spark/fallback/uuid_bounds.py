@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.catalog.parquet import leaves_with_ids
 from reconciler.rewrite.storage import PARQUET
 from reconciler.spark.fallback.footer import footer_of
-from reconciler.table.uuid_order import BYTES, UUID, alike_in_all_orders
+from reconciler.table.uuid_order import UUID, may_bound
 
 Bounds = tuple[bytes, bytes]
 
@@ -35,11 +34,6 @@ def enclosing(parts: Iterable[Bounds | None]) -> Bounds | None:
     if not found or len(found) < len(known):
         return None
     return min(low for low, _ in found), max(high for _, high in found)
-
-
-def _may_stay(bounds: Bounds) -> bool:
-    low, high = (np.array([end], dtype=f"S{BYTES}") for end in bounds)
-    return bool(alike_in_all_orders(low, high)[0])
 
 
 def corrected(
@@ -125,11 +119,11 @@ def _true_bounds(
 ) -> dict[int, Bounds | None]:
     """Return the bounds that may stay of each column."""
     both = {column: (ends[0], ends[1]) for column, ends in given.items() if len(ends) == 2}
-    kept = {column: ends for column, ends in both.items() if _may_stay(ends)}
+    kept = {column: ends for column, ends in both.items() if may_bound(*ends)}
     splits = file.splitOffsets()
     if kept and (splits is None or int(splits.size()) > 1):
         exact = _of_row_groups(table, file, list(kept), footers)
-        kept = {c: ends for c, ends in exact.items() if ends and _may_stay(ends)}
+        kept = {c: ends for c, ends in exact.items() if ends and may_bound(*ends)}
     return {column: kept.get(column) for column in given}
 
 
