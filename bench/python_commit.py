@@ -22,10 +22,10 @@ from bench.results import write_section
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.commit import fields
 from reconciler.commit.manifest import ADDED, DATA, Entry, File
-from reconciler.commit.request import Accepted
 from reconciler.commit.sending import commit
 from reconciler.commit.snapshot import Added, Change, Made, Names, Producer
 from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.copied_table import copied_table
 
@@ -82,7 +82,7 @@ def base(config: CatalogConfig, manifests: int, files: int) -> Any:
     catalog.create_table("jobs.base", pa.schema([(name, pa.int64()) for name in names]))
     table = LiveTable(config, ("jobs", "base"))
     sent = commit(table, Change("append"), Names(), appended(manifests, files))
-    assert isinstance(sent.answer, Accepted), sent.answer
+    assert sent.answer.kind is Kind.ACCEPTED, sent.answer
     return catalog, catalog.load_table("jobs.base")
 
 
@@ -99,7 +99,7 @@ def by_python(config: CatalogConfig, name: str) -> float:
     cpu = cpu_seconds()
     sent = commit(table, change, Names())
     spent = cpu_seconds() - cpu
-    assert isinstance(sent.answer, Accepted), sent.answer
+    assert sent.answer.kind is Kind.ACCEPTED, sent.answer
     return spent
 
 

@@ -1,33 +1,22 @@
-"""A table as `engines.table` asks for it, without a JVM: its files, their manifests, and commits.
-
-A commit is asked of its guard on the metadata that the request names, so that what was judged is
-what the request replaces.
-"""
+"""A table as `engines.table` asks for it, without a JVM: its files and their manifests."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
 from reconciler.catalog.listing import files_below
 from reconciler.commit import fields, metadata
-from reconciler.commit.history import History, snapshot_info
+from reconciler.commit.history import History
 from reconciler.commit.live import LiveFiles
 from reconciler.commit.manifest import ADDED, DELETED, EQUALITY_DELETES
-from reconciler.commit.request import Accepted, Denied, Invalid, LostRace, Unsent
-from reconciler.commit.request import Answer as Found
-from reconciler.commit.sending import Sent, sent_once
-from reconciler.commit.snapshot import Change, Made, Missing, Names, Producer
 from reconciler.commit.table import LiveTable
-from reconciler.engines.answers import ACCEPTED, Answer, Kind
 from reconciler.engines.delete_file import Ages, DeleteFile, Place
 from reconciler.engines.manifests import Tasks
-from reconciler.engines.table import Guard
 from reconciler.engines.task_file import TaskFile
-from reconciler.errors import UnsupportedError, first_line
+from reconciler.errors import UnsupportedError
 
 
 class LiveTasks(Tasks):
@@ -170,75 +159,3 @@ class Table(History):
             for entry in entries:
                 if entry.status != DELETED:
                     yield entry.file.path, int(entry.snapshot_id or 0)
-
-    # Commits
-
-    def prepared(
-        self, change: Change, make: Callable[[Producer], Made] = Producer.make
-    ) -> Prepared:
-        """Return a commit of the change, on the table as last refreshed."""
-        return Prepared(self, change, Names(), self.head() or 0, make)
-
-
-@dataclass
-class Prepared:
-    """One commit, which may be sent once. The names of all that it writes have its `uuid`."""
-
-    of: Table
-    """The table that is committed to."""
-    change: Change
-    """What its snapshot does."""
-    names: Names
-    """Of its files."""
-    base: int
-    """The head before it, 0 if there is none."""
-    make: Callable[[Producer], Made]
-    """Writes its snapshot."""
-    sent: Sent | None = None
-    """What became of it, None before it was sent."""
-
-    @property
-    def uuid(self) -> str:
-        return self.names.uuid
-
-    def send(self, summary: Mapping[str, str], guard: Guard | None) -> Answer:
-        """Send it, with `summary` in the snapshot's summary. The guard is asked on the metadata
-        that the request names. Raises nothing."""
-        try:
-            table = self.of.table
-            state = table.refresh()
-            line = [snapshot_info(one) for one in state.line(state.head(self.change.branch))]
-            allowed = True if guard is None else guard.allows(line)
-            if allowed is None:
-                return Answer(Kind.UNKNOWN, "the table has it already")
-            if not allowed:
-                return Answer(Kind.REFUSED, "a check refused it", cannot_arrive=True)
-            change = replace(self.change, summary={**self.change.summary, **summary})
-            self.sent = sent_once(table, change, self.names, self.make)
-            return answer_of(self.sent.answer)
-        except Exception as error:
-            return not_sent(error)
-
-    def unwanted(self) -> tuple[str, ...]:
-        """Return the metadata files that it wrote and that its snapshot does not need: none of them
-        if it was accepted."""
-        if self.sent is None or isinstance(self.sent.answer, Accepted):
-            return ()
-        return self.sent.written
-
-
-def not_sent(error: Exception) -> Answer:
-    """Return the answer of a commit that ended before its request left: the table is not as the
-    commit needs it, or the storage or the database failed."""
-    kind = Kind.UNSENT if isinstance(error, Missing | UnsupportedError) else Kind.FAILED
-    return Answer(kind, first_line(error), error, cannot_arrive=True)
-
-
-def answer_of(found: Found) -> Answer:
-    if isinstance(found, Accepted):
-        return ACCEPTED
-    if isinstance(found, Unsent):
-        return not_sent(found.error)
-    kinds = {LostRace: Kind.LOST_RACE, Denied: Kind.DENIED, Invalid: Kind.INVALID}
-    kind = kinds.get(type(found), Kind.UNKNOWN)
-    return Answer(kind, found.why, cannot_arrive=kind is not Kind.UNKNOWN)

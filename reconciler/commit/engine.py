@@ -36,9 +36,8 @@ from reconciler.errors import UnsupportedError
 from reconciler.rewrite import hidden
 from reconciler.rewrite.comparison import Seen, Work
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.failures import MEMORY, Failure
+from reconciler.rewrite.failures import MEMORY, Failure, Stopped
 from reconciler.rewrite.files import Table as Shape
-from reconciler.rewrite.rewriting import Stopped
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
 from reconciler.rewrite.witness import witnessed

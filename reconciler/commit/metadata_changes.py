@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.commit import request, specs, updates
-from reconciler.commit.backend import Table, answer_of
+from reconciler.commit.backend import Table
 from reconciler.commit.history import snapshot_info
 from reconciler.commit.metadata import FIRST_PARTITION_ID, MAIN, Update
 from reconciler.commit.request import Requirement
@@ -49,7 +49,7 @@ class MetadataChange:
     def send(self) -> Answer:
         required = (*request.requirements(self.base), *self.held)
         asked = request.Request(self.base, self.updates, required, Names().uuid)
-        return answer_of(request.send(self.table.table, asked))
+        return request.send(self.table.table, asked)
 
 
 def _properties(table: Table, action: SetProperties) -> MetadataChange:

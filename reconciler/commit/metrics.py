@@ -92,12 +92,10 @@ def _count(
     _put(found.nulls, field_id, sum(int(one.null_count) for one in statistics))
     if field_id in known.nans:
         _put(found.nans, field_id, known.nans[field_id])
-    if mode == COUNTS:
-        return
     both = known.bounds.get(field_id) or ends(statistics, kind)
     if both is None or (kind == UUID and not may_bound(*both)):
         return
-    for side, end in zip((found.lower, found.upper), _cut(kind, both, mode), strict=True):
+    for side, end in zip((found.lower, found.upper), kept_bounds(kind, both, mode), strict=True):
         if end is not None:
             _put(side, field_id, end)
 
@@ -140,10 +138,14 @@ def _bytes(kind: str, value: Any) -> bytes:
     return struct.pack(_NUMBERS.get(kind, "<q"), value)
 
 
-def _cut(kind: str, both: tuple[bytes, bytes], mode: str) -> tuple[bytes | None, bytes | None]:
-    """Return bounds as the mode keeps them."""
+def kept_bounds(
+    kind: str, both: tuple[bytes, bytes], mode: str
+) -> tuple[bytes | None, bytes | None]:
+    """Return bounds as a metrics mode keeps them. mode: as Iceberg prints it."""
     from pyiceberg.utils import truncate
 
+    if mode in (COUNTS, NONE):
+        return None, None
     match = re.fullmatch(r"truncate\((\d+)\)", mode)
     if match is None or kind not in ("string", "binary"):
         return both

@@ -1,6 +1,7 @@
 """Commits of the engines' operations, as `engines.table.Change` asks for them.
 
-What an operation changes is found on the metadata that the request names, right before it is sent.
+The guard judges the metadata that the request names, and what an operation changes is found there,
+so that what was judged is what the request replaces.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.commit import changes, compared
-from reconciler.commit.backend import Prepared, Table, not_sent
+from reconciler.commit.backend import Table
+from reconciler.commit.history import snapshot_info
 from reconciler.commit.metadata import MAIN
 from reconciler.commit.rewriting import rewritten
-from reconciler.commit.sending import ENGINE
+from reconciler.commit.sending import ENGINE, commit, not_sent
 from reconciler.commit.snapshot import Change, Made, Names, Producer
-from reconciler.engines.answers import Answer
+from reconciler.engines.answers import Answer, Kind
 from reconciler.engines.commit.operations import (
     Mark,
     NewManifests,
@@ -35,7 +37,7 @@ class Commit:
     def __init__(self, table: Table, branch: str = MAIN) -> None:
         self._table, self._branch, self._names = table, branch, Names()
         self.base = table.head() or 0
-        self._prepared: Prepared | None = None
+        self._unwanted: tuple[str, ...] = ()
 
     @property
     def uuid(self) -> str:
@@ -50,14 +52,22 @@ class Commit:
     ) -> Answer:
         """Send the operation once; see `engines.table.Change`. base_snapshot_id: the guard holds
         the line back to it. Raises nothing."""
+        table = self._table.table
         try:
-            self._table.refresh()
+            state = table.refresh()
+            line = map(snapshot_info, state.line(state.head(self._branch)))
+            allowed = True if guard is None else guard.allows(line)
+            if allowed is None:
+                return Answer(Kind.UNKNOWN, "the table has it already")
+            if not allowed:
+                return Answer(Kind.REFUSED, "a check refused it", cannot_arrive=True)
             change, make = change_of(self._table, operation)
         except Exception as error:
             return not_sent(error)
-        change = replace(change, branch=self._branch)
-        self._prepared = Prepared(self._table, change, self._names, self.base, make)
-        return self._prepared.send(summary, guard)
+        change = replace(change, branch=self._branch, summary=summary)
+        sent = commit(table, change, self._names, make)
+        self._unwanted = () if sent.answer.kind is Kind.ACCEPTED else sent.written
+        return sent.answer
 
     def entries(self, operation: Any, base_snapshot_id: int) -> tuple[int, str]:
         """Write the snapshot and read its entries back. What is written has the commit's `uuid` in
@@ -68,7 +78,8 @@ class Commit:
         return compared.live_entries(table.io, str(made.snapshot["manifest-list"]))
 
     def unwanted(self) -> tuple[str, ...]:
-        return () if self._prepared is None else self._prepared.unwanted()
+        """Return what it wrote and its snapshot does not need: nothing once it was accepted."""
+        return self._unwanted
 
 
 def change_of(table: Table, operation: Any) -> tuple[Change, Make]:

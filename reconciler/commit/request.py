@@ -10,72 +10,28 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.commit import metadata
 from reconciler.commit.metadata import InvalidUpdate, Update
 from reconciler.commit.table import LiveTable, State
+from reconciler.engines.answers import ACCEPTED, Answer, Kind
 from reconciler.errors import first_line
 
 Requirement = dict[str, Any]
 """A requirement as the REST specification writes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The catalog said that it committed. Who needs certainty looks the change up."""
-
-    location: str
-    """The new metadata file, "" if the answer does not name it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LostRace:
-    """Nothing was committed: the table is not in the state that the request was made for."""
-
-    why: str
-    """What the catalog said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """Nothing was committed: this user may not."""
-
-    why: str
-    """What the catalog said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """Nothing was committed: the request is none that the catalog accepts."""
-
-    why: str
-    """What is wrong with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unsent:
-    """Nothing was committed: the request did not leave, as the storage took no metadata file or the
-    database no statement."""
-
-    error: Exception
-    """Why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The request may have been committed, or may yet be."""
-
-    why: str
-    """What happened to it."""
-
-
-Answer = Accepted | LostRace | Denied | Invalid | Unsent | Unknown
-
 DENIED_STATES = ("42501", "42000")
-"""SQLSTATEs of a statement that was not executed for want of a privilege."""
+"""SQLSTATEs of a statement that was not executed: no privilege (PostgreSQL), an access violation
+(MySQL).
+
+25006, a read-only transaction, is not one: Iceberg's Java library sends a statement again if its
+connection is lost, so that after a failover in the middle of a commit a standby may refuse the
+second statement.
+"""
 
 
 def requirements(state: State, branch: str = metadata.MAIN) -> list[Requirement]:
@@ -115,7 +71,18 @@ def send(table: LiveTable, request: Request) -> Answer:
     try:
         return _to_sql(table, request) if table.config.type == "sql" else _to_rest(table, request)
     except Exception as error:
-        return Unknown(first_line(error) or type(error).__name__)
+        return Answer(Kind.UNKNOWN, first_line(error) or type(error).__name__)
+
+
+def _nothing(kind: Kind, why: str) -> Answer:
+    """Return the answer to a request that changed nothing."""
+    return Answer(kind, why, cannot_arrive=True)
+
+
+def _failed(error: Exception) -> Answer:
+    """Return the answer of a request that did not leave: the storage took no metadata file, or the
+    database no statement."""
+    return Answer(Kind.FAILED, first_line(error), error, cannot_arrive=True)
 
 
 # SQL
@@ -128,17 +95,17 @@ def _to_sql(table: LiveTable, request: Request) -> Answer:
             base.metadata, request.updates, base.location, int(time.time() * 1000)
         )
     except InvalidUpdate as error:
-        return Invalid(str(error))
+        return _nothing(Kind.INVALID, str(error))
     try:
         table.write(path, _encoded(path, made))
     except Exception as error:
         table.delete(path)  # a full disk may hold a part of it
-        return Unsent(error)
+        return _failed(error)
     answer = _swapped(table, base.location, path)
-    if isinstance(answer, Accepted):
+    if answer.kind is Kind.ACCEPTED:
         for old in metadata.removed_files(base.metadata, made):
             table.delete(old)
-    elif not isinstance(answer, Unknown) and not _may_be_named(table, path):
+    elif answer.cannot_arrive and not _may_be_named(table, path):
         table.delete(path)
     return answer
 
@@ -179,16 +146,16 @@ def _swapped(table: LiveTable, old: str, new: str) -> Answer:
             done = connection.execute(query, {**table.sql_key(), "new": new, "old": old})
             if done.rowcount != 1:
                 connection.rollback()
-                return LostRace("the table was changed by another commit")
+                return _nothing(Kind.LOST_RACE, "the table was changed by another commit")
             ending = True
             connection.commit()
     except SQLAlchemyError as error:
         if ending:
-            return Unknown(first_line(error))
+            return Answer(Kind.UNKNOWN, first_line(error))
         if _is_denied(error):
-            return Denied(first_line(error))
-        return Unsent(error)
-    return Accepted(new)
+            return _nothing(Kind.DENIED, first_line(error))
+        return _failed(error)
+    return ACCEPTED
 
 
 def _is_denied(error: Any) -> bool:
@@ -209,9 +176,9 @@ def _to_rest(table: LiveTable, request: Request) -> Answer:
     required = tuple(
         TypeAdapter(TableRequirement).validate_python(dict(one)) for one in request.requirements
     )
-    answer = _answered(lambda: _posted(table, required, updates))
-    if isinstance(answer, Invalid) and _has_moved(table, request.base):
-        return LostRace(answer.why)
+    answer = _posted(table, required, updates)
+    if answer.kind is Kind.INVALID and _has_moved(table, request.base):
+        return _nothing(Kind.LOST_RACE, answer.why)
     return answer
 
 
@@ -224,21 +191,17 @@ def _has_moved(table: LiveTable, base: State) -> bool:
         return False
 
 
-def _posted(table: LiveTable, required: Any, updates: Any) -> Accepted:
-    response = table.catalog.commit_table(table.loaded, required, updates)
-    return Accepted(str(response.metadata_location or ""))
-
-
-def _answered(post: Callable[[], Accepted]) -> Answer:
+def _posted(table: LiveTable, required: Any, updates: Any) -> Answer:
     from pyiceberg import exceptions as known
 
     try:
-        return post()
+        table.catalog.commit_table(table.loaded, required, updates)
     except known.CommitFailedException as error:
-        return LostRace(first_line(error))
+        return _nothing(Kind.LOST_RACE, first_line(error))
     except (known.ForbiddenError, known.UnauthorizedError) as error:
-        return Denied(first_line(error))
+        return _nothing(Kind.DENIED, first_line(error))
     except (known.NoSuchTableError, known.BadRequestError) as error:
-        return Invalid(first_line(error))
+        return _nothing(Kind.INVALID, first_line(error))
     except Exception as error:
-        return Unknown(first_line(error) or type(error).__name__)
+        return Answer(Kind.UNKNOWN, first_line(error) or type(error).__name__)
+    return ACCEPTED

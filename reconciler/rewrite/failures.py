@@ -40,6 +40,10 @@ class Failure:
     """What a decoder said, which may hold values of the table."""
 
 
+class Stopped(Exception):
+    """The work was asked to stop before it was done: nobody needs it any more."""
+
+
 class Refused(Exception):
     """Files could not be compared."""
 

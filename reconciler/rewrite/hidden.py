@@ -26,11 +26,11 @@ import pyarrow.parquet as pq
 
 from reconciler.rewrite.columns import FIELD_ID
 from reconciler.rewrite.deletes import Delete, Positions
+from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.opened import Opened
 from reconciler.rewrite.outputs import Outputs
 from reconciler.rewrite.read import POSITION_COLUMNS, Reader
-from reconciler.rewrite.rewriting import Stopped
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.write import tail_of
 

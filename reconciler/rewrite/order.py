@@ -88,7 +88,7 @@ def _numbers(values: pa.ChunkedArray) -> tuple[Int64 | None, Int64]:
     whole = arrow.one_piece(values)
     nulls = whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None
     if pa.types.is_floating(whole.type):
-        return _offloats_of(whole, nulls)
+        return _of_floats(whole, nulls)
     numbers = numbers_of(whole)
     if nulls is None:
         return None, numbers
@@ -96,7 +96,7 @@ def _numbers(values: pa.ChunkedArray) -> tuple[Int64 | None, Int64]:
     return -nulls.astype(np.int64), numbers
 
 
-def _offloats_of(whole: pa.Array, nulls: Any) -> tuple[Int64 | None, Int64]:
+def _of_floats(whole: pa.Array, nulls: Any) -> tuple[Int64 | None, Int64]:
     floats = whole.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
     nan = np.isnan(floats)
     floats = np.where(nan, 0.0, floats) + 0.0  # a negative zero becomes a positive one

@@ -23,6 +23,7 @@ from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.comparison import Check, Compared
 from reconciler.rewrite.dictionaries import dictionary_columns
+from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.opened import Opened
@@ -66,10 +67,6 @@ class Cut:
     """`Output.partition`."""
     path: str = ""
     """The partition's directory, where rows move."""
-
-
-class Stopped(Exception):
-    """The task was asked to stop before it was done."""
 
 
 class Failed(Exception):

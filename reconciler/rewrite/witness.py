@@ -37,7 +37,7 @@ from reconciler.rewrite.comparison import (
 )
 from reconciler.rewrite.decoder import Decoder
 from reconciler.rewrite.deletes import Positions
-from reconciler.rewrite.failures import HOLDS, LZ4, Failure, Refused, collected, failure_of
+from reconciler.rewrite.failures import HOLDS, LZ4, Failure, Refused, Stopped, collected, failure_of
 from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.live_rows import LiveRows
 from reconciler.rewrite.places import Placed
@@ -319,10 +319,6 @@ def _in_batches(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
 
 def _is_full(batch: Sequence[DataFile]) -> bool:
     return len(batch) == BATCH or sum(one.size for one in batch) >= BATCH_BYTES
-
-
-class Stopped(Exception):
-    """The run ends: what is compared is not needed any more."""
 
 
 def _of_rows(positions: Positions, rows: int, known: Positions) -> int:

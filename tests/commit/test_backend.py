@@ -13,12 +13,13 @@ from reconciler.commit import changes
 from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.live import LiveFiles
 from reconciler.commit.manifest import File
-from reconciler.commit.request import Accepted
-from reconciler.commit.sending import commit
-from reconciler.commit.snapshot import Added, Names
+from reconciler.commit.operations import Commit
+from reconciler.commit.snapshot import Added
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit import metadata_files
+from reconciler.engines.commit.operations import Mark
 from reconciler.engines.snapshots import SnapshotInfo
+from tests.commit.committing import commit
 from tests.commit.test_requests import Table
 from tests.delete_commits import commit_deletes
 
@@ -113,7 +114,7 @@ def test_a_rewrite_takes_the_deletes_of_its_files_alone_with_it(table: Deleted) 
     live = engine.live(head)
     copy = File({**_values(live, table, table.paths[0]), 100: f"{table.paths[0]}.copy"})
     change = changes.replace_files(live, table.paths[:1], [Added(0, copy)], sequence)
-    assert isinstance(commit(engine.table, change, Names()).answer, Accepted)
+    assert commit(engine.table, change) is Kind.ACCEPTED
     engine.refresh()
     after = engine.delete_files(head_of(engine))
     assert [bool(file.keys) for file in after] == [True]
@@ -137,7 +138,7 @@ def test_a_row_delta_requires_its_data_files(table: Deleted) -> None:
     (gone,) = (file for file in live.delete_files() if not file.keys)
     change = changes.row_delta(live, [*table.paths, "file:///gone.parquet"], [], [gone])
     before = table.written()
-    assert not isinstance(commit(engine.table, change, Names()).answer, Accepted)
+    assert commit(engine.table, change) is not Kind.ACCEPTED
     assert table.written() == before
 
 
@@ -156,9 +157,9 @@ class Guarded:
 
 def test_the_guard_is_asked_on_the_metadata_that_is_replaced(table: Deleted) -> None:
     engine, guard = table.engine(), Guarded(True)
-    prepared = engine.prepared(changes.append_nothing())
+    mark = Commit(engine)
     table.append(5)
-    assert prepared.send({"layout.fence": "a/0"}, guard).kind is Kind.ACCEPTED
+    assert mark.send(Mark(), 0, {"layout.fence": "a/0"}, guard).kind is Kind.ACCEPTED
     table_now = table.catalog.load_table("jobs.t")
     assert guard.seen[0] == table_now.current_snapshot().parent_snapshot_id
     engine.refresh()
@@ -170,20 +171,20 @@ def test_the_guard_is_asked_on_the_metadata_that_is_replaced(table: Deleted) -> 
 @pytest.mark.parametrize(("answer", "kind"), [(False, Kind.REFUSED), (None, Kind.UNKNOWN)])
 def test_a_refused_commit_writes_nothing(table: Deleted, answer: bool | None, kind: Kind) -> None:
     engine, before = table.engine(), table.written()
-    assert engine.prepared(changes.append_nothing()).send({}, Guarded(answer)).kind is kind
+    assert Commit(engine).send(Mark(), 0, {}, Guarded(answer)).kind is kind
     assert table.written() == before
 
 
 def test_what_a_commit_wrote_is_found_by_its_name(table: Deleted) -> None:
     engine = table.engine()
-    prepared = engine.prepared(changes.append_nothing())
-    assert prepared.send({}, None).kind is Kind.ACCEPTED
+    mark = Commit(engine)
+    assert mark.send(Mark(), 0, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
     head = head_of(engine)
     read = engine.snapshot(head)
     assert read is not None
     assert metadata_files.own_files(engine, read) == [read.manifest_list]
-    assert prepared.uuid in read.manifest_list
+    assert mark.uuid in read.manifest_list
     listed = engine.listed(engine.metadata_directory())
     assert {Path(path).name for path in listed} >= {Path(read.manifest_list).name}
 
@@ -194,10 +195,10 @@ def test_files_of_a_commit_that_arrived_stay_however_often_it_is_cleaned_up(
     """As after a crash between the commit and its record: pyiceberg still reads the table."""
     engine = table.engine()
     before = table.catalog.load_table("jobs.t").current_snapshot().snapshot_id
-    prepared = engine.prepared(changes.append_nothing())
-    assert prepared.send({}, None).kind is Kind.ACCEPTED
+    mark = Commit(engine)
+    assert mark.send(Mark(), 0, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
-    assert metadata_files.remove_of_commits(engine, (prepared.uuid,), before) == (0, 0)
+    assert metadata_files.remove_of_commits(engine, (mark.uuid,), before) == (0, 0)
     loaded = table.catalog.load_table("jobs.t")
     snapshot = loaded.current_snapshot()
     assert snapshot.snapshot_id == head_of(engine) != before

@@ -13,8 +13,9 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from reconciler.commit import specs, updates
 from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.metadata import InvalidUpdate, applied, completed
-from reconciler.commit.request import Accepted, Invalid, Request, requirements, send
+from reconciler.commit.request import Request, requirements, send
 from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
 from reconciler.errors import UnavailableError
 from reconciler.table.schema import SpecField
 from tests.commit.test_requests import Table
@@ -35,7 +36,7 @@ def updated(live: LiveTable, *wanted: Any, name: str = "u") -> Any:
 def test_time_travel_finds_no_gap_after_an_expiry(table: Table) -> None:
     live = table.live()
     first, second, third = live.state.snapshots
-    assert isinstance(updated(live, *updates.expire([second], {})), Accepted)
+    assert updated(live, *updates.expire([second], {})).kind is Kind.ACCEPTED
     assert list(live.state.snapshots) == [first, third]
     assert [one["snapshot-id"] for one in live.state.metadata["snapshot-log"]] == [third]
     assert live.state.head() == third
@@ -48,7 +49,7 @@ def test_old_metadata_files_go_where_the_table_asks_for_it(table: Table) -> None
         "write.metadata.previous-versions-max": "2",
         "write.metadata.delete-after-commit.enabled": "true",
     }
-    assert isinstance(updated(live, *updates.set_properties(wanted)), Accepted)
+    assert updated(live, *updates.set_properties(wanted)).kind is Kind.ACCEPTED
     log = [one["metadata-file"] for one in live.state.metadata["metadata-log"]]
     assert len(log) == 2
     names = {name for name in table.written() if name.endswith(".json")}
@@ -57,15 +58,15 @@ def test_old_metadata_files_go_where_the_table_asks_for_it(table: Table) -> None
 
 def test_without_that_they_stay(table: Table) -> None:
     live, before = table.live(), table.written()
-    assert isinstance(updated(live, *updates.set_properties({"a": "b"})), Accepted)
+    assert updated(live, *updates.set_properties({"a": "b"})).kind is Kind.ACCEPTED
     assert before < table.written()
 
 
 def test_compressed_metadata(table: Table) -> None:
     live = table.live()
     wanted = updates.set_properties({"write.metadata.compression-codec": "gzip"})
-    assert isinstance(updated(live, *wanted), Accepted)
-    assert isinstance(updated(live, *updates.set_properties({"a": "b"}), name="v"), Accepted)
+    assert updated(live, *wanted).kind is Kind.ACCEPTED
+    assert updated(live, *updates.set_properties({"a": "b"}), name="v").kind is Kind.ACCEPTED
     assert live.state.location.endswith("-v.gz.metadata.json")
     body = gzip.decompress(Path(live.state.location.removeprefix("file://")).read_bytes())
     assert json.loads(body)["properties"]["a"] == "b"
@@ -90,7 +91,7 @@ def test_what_this_version_does_not_know_stays(table: Table) -> None:
 )
 def test_updates_that_do_not_fit(table: Table, update: dict[str, Any]) -> None:
     live, before = table.live(), table.written()
-    assert isinstance(updated(live, update), Invalid)
+    assert updated(live, update).kind is Kind.INVALID
     assert table.written() == before
     with pytest.raises(InvalidUpdate):
         applied(live.state.metadata, [update], live.state.location, 1)
@@ -100,16 +101,16 @@ def test_a_sort_order_and_a_branch(table: Table) -> None:
     live = table.live()
     order = [{"transform": "identity", "source-id": 1, "direction": "asc",
               "null-order": "nulls-first"}]  # fmt: skip
-    assert isinstance(updated(live, *updates.set_sort_order(live.state, order), name="v"), Accepted)
+    assert updated(live, *updates.set_sort_order(live.state, order), name="v").kind is Kind.ACCEPTED
     again = updates.set_sort_order(live.state, order)
     assert [one["action"] for one in again] == ["set-default-sort-order"]
     head = live.state.head()
     assert head is not None
-    assert isinstance(updated(live, *updates.set_branch(live.state, "b", head), name="w"), Accepted)
+    assert updated(live, *updates.set_branch(live.state, "b", head), name="w").kind is Kind.ACCEPTED
     seen = table.catalog.load_table("jobs.t")
     assert [one.source_id for one in seen.sort_order().fields] == [1]
     assert seen.metadata.refs["b"].snapshot_id == head
-    assert isinstance(updated(live, *updates.drop_branch("b"), name="x"), Accepted)
+    assert updated(live, *updates.drop_branch("b"), name="x").kind is Kind.ACCEPTED
     assert "b" not in table.catalog.load_table("jobs.t").metadata.refs
     assert table.rows() == [0, 1, 2]
 
@@ -167,7 +168,7 @@ def test_a_branch_is_kept_although_main_moves_on(
     live = table.live()
     head = live.state.head()
     assert head is not None
-    assert isinstance(updated(live, *updates.set_branch(live.state, "b", head)), Accepted)
+    assert updated(live, *updates.set_branch(live.state, "b", head)).kind is Kind.ACCEPTED
     engine, honest, times = EngineTable(live, tmp_path / "cache"), EngineTable.refresh, list[int]()
 
     def refresh(self: EngineTable) -> None:

@@ -11,6 +11,7 @@ from reconciler.commit.manifest import File
 from reconciler.commit.operations import Commit
 from reconciler.commit.snapshot import Added
 from reconciler.engines.answers import Kind
+from reconciler.engines.commit.commit import Refused
 from reconciler.engines.commit.operations import (
     Mark,
     NewManifests,
@@ -19,6 +20,7 @@ from reconciler.engines.commit.operations import (
     RowDelta,
 )
 from reconciler.engines.manifests import WrittenFile
+from tests.commit.committing import sent_as_batch
 from tests.commit.test_backend import Deleted, Guarded, head_of
 
 
@@ -86,7 +88,7 @@ def test_manifests_and_a_mark(table: Deleted) -> None:
     assert sorted(now.files.path) == sorted(live.files.path)
     assert now.ages(table.paths).of_path == live.ages(table.paths).of_path
     again = Commit(engine).send(operation, head, {}, None)
-    assert again.kind is Kind.LOST_RACE
+    assert again.kind is Kind.REFUSED
     assert Commit(engine, "audit").send(Mark(), head, {"layout.fence": "a/0"}, None).kind is (
         Kind.ACCEPTED
     )
@@ -94,12 +96,26 @@ def test_manifests_and_a_mark(table: Deleted) -> None:
     assert engine.state.head("audit") != engine.head()
 
 
-def test_what_a_lost_race_wrote_is_named(table: Deleted) -> None:
+def test_a_delete_file_that_is_gone_refuses(table: Deleted) -> None:
     engine = table.engine()
     head = head_of(engine)
     (gone,) = [file for file in engine.delete_files(head) if file.keys]
     assert Commit(engine).send(RemoveDeletes([gone]), head, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
     late = Commit(engine)
-    assert late.send(RemoveDeletes([gone]), head, {}, None).kind is Kind.LOST_RACE
-    assert all(late.uuid in path for path in late.unwanted())
+    assert late.send(RemoveDeletes([gone]), head, {}, None).kind is Kind.REFUSED
+    assert late.unwanted() == ()
+
+
+def test_a_delete_file_that_another_writer_replaced_is_a_conflict_at_once(table: Deleted) -> None:
+    """Sent again it would be refused again: the plan's next attempt begins on the new head."""
+    ours, theirs = table.engine(), table.engine()
+    (gone,) = [file for file in ours.delete_files(head_of(ours)) if not file.keys]
+    operation = RowDelta(ours.tasks_under(head_of(ours), [gone.path]), (), [gone])
+    foreign = Commit(theirs).send(operation, head_of(theirs), {}, None)
+    assert foreign.kind is Kind.ACCEPTED
+    before = table.written()
+    sent = sent_as_batch(ours, operation)
+    assert isinstance(sent, Refused)
+    assert sent.conflict
+    assert table.written() == before

@@ -18,10 +18,9 @@ from pyiceberg.types import DecimalType, LongType, NestedField
 
 from reconciler.commit import fields
 from reconciler.commit.partitions import Summary
-from reconciler.commit.request import Accepted
-from reconciler.commit.sending import commit
-from reconciler.commit.snapshot import Names
 from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
+from tests.commit.committing import commit
 from tests.commit.test_requests import merged
 from tests.conftest import sqlite_catalog
 
@@ -53,7 +52,7 @@ def test_a_manifest_of_a_decimal_that_was_widened_is_read_back(tmp_path: Path) -
     append(2, pa.decimal128(18, 2))
     before = table.refresh().scan().to_arrow().sort_by([("id", "ascending"), ("p", "ascending")])
     live = LiveTable(config, ("jobs", "t"))
-    assert isinstance(commit(live, merged(live), Names()).answer, Accepted)
+    assert commit(live, merged(live)) is Kind.ACCEPTED
     table.refresh()
     after = table.scan().to_arrow().sort_by([("id", "ascending"), ("p", "ascending")])
     assert after.to_pylist() == before.to_pylist()

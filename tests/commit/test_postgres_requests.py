@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.commit.request import Accepted, Denied, LostRace, Unknown, Unsent
-from reconciler.commit.sending import commit
 from reconciler.commit.snapshot import Names
 from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
+from tests.commit.committing import commit
 from tests.commit.test_requests import Table, merged
 from tests.postgres import USER, CuttingProxy, Postgres
 
@@ -58,8 +58,8 @@ def table(postgres: Postgres, tmp_path: Path) -> Iterator[Remote]:
 def test_a_replacement_and_one_that_is_late(table: Remote) -> None:
     live, late = table.live(), table.live()
     change = merged(late)
-    assert isinstance(commit(live, merged(live), Names()).answer, Accepted)
-    assert isinstance(commit(late, change, Names()).answer, LostRace)
+    assert commit(live, merged(live)) is Kind.ACCEPTED
+    assert commit(late, change) is Kind.LOST_RACE
     assert table.rows() == [0, 1, 2]
 
 
@@ -70,15 +70,15 @@ def test_a_connection_that_is_cut(postgres: Postgres, table: Remote, statement: 
     change, names, before = merged(live), Names(), table.written()
     proxy.cut_after(statement)
     sent = commit(live, change, names)
-    arrived = sent.snapshot_id in table.live().state.snapshots
+    arrived = names.snapshot_id in table.live().state.snapshots
     proxy.stop()
     assert proxy.cuts == 1
     if statement == "COMMIT":
-        assert isinstance(sent.answer, Unknown)
+        assert sent is Kind.UNKNOWN
         assert arrived
         assert any(names.uuid in name for name in table.written() - before)
     else:
-        assert isinstance(sent.answer, Unsent)
+        assert sent is Kind.FAILED
         assert not arrived
         assert table.written() == before
     assert table.rows() == [0, 1, 2]
@@ -94,7 +94,7 @@ def test_a_user_without_the_right(postgres: Postgres, table: Remote) -> None:
         connection.commit()
     live = LiveTable(config(postgres.port, table.directory, "reader"), ("jobs", "t"))
     before = table.written()
-    assert isinstance(commit(live, merged(live), Names()).answer, Denied)
+    assert commit(live, merged(live)) is Kind.DENIED
     assert table.written() == before
     with table.catalog.engine.connect() as connection:
         connection.execute(text("DROP OWNED BY reader"))

@@ -12,10 +12,11 @@ import pytest
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.commit import request
 from reconciler.commit.manifest import DELETED, File
-from reconciler.commit.request import Accepted, Denied, LostRace, Request, Unsent
-from reconciler.commit.sending import commit
+from reconciler.commit.request import Request
 from reconciler.commit.snapshot import Added, Change, Names
 from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
+from tests.commit.committing import commit
 from tests.conftest import sqlite_catalog
 
 
@@ -80,12 +81,11 @@ def _copy(file: File) -> File:
 
 
 def test_a_replacement_keeps_every_row(table: Table) -> None:
-    live = table.live()
-    sent = commit(live, merged(live), Names())
-    assert isinstance(sent.answer, Accepted)
+    live, names = table.live(), Names()
+    assert commit(live, merged(live), names) is Kind.ACCEPTED
     assert table.rows() == [0, 1, 2]
     snapshot = table.catalog.load_table("jobs.t").current_snapshot()
-    assert snapshot.snapshot_id == sent.snapshot_id
+    assert snapshot.snapshot_id == names.snapshot_id
     assert snapshot.summary["deleted-data-files"] == snapshot.summary["added-data-files"] == "3"
     assert snapshot.summary["total-records"] == "3"
 
@@ -95,12 +95,11 @@ def test_a_request_that_is_late_fails_and_leaves_nothing(table: Table) -> None:
     change = merged(live)
     table.append(7)
     before = table.written()
-    sent = commit(live, change, Names())
-    assert isinstance(sent.answer, LostRace)
+    assert commit(live, change) is Kind.LOST_RACE
     assert table.written() == before
     assert table.rows() == [0, 1, 2, 7]
     live.refresh()
-    assert isinstance(commit(live, change, Names()).answer, Accepted)
+    assert commit(live, change) is Kind.ACCEPTED
     assert table.rows() == [0, 1, 2, 7]
 
 
@@ -109,9 +108,9 @@ def test_a_request_that_is_sent_twice_holds_once(table: Table) -> None:
     updates = [{"action": "set-properties", "updates": {"a": "b"}}]
     required = request.requirements(live.state)
     first = Request(live.state, updates, required, "one")
-    assert isinstance(request.send(live, first), Accepted)
+    assert request.send(live, first).kind is Kind.ACCEPTED
     second = Request(live.state, updates, required, "two")
-    assert isinstance(request.send(live, second), LostRace)
+    assert request.send(live, second).kind is Kind.LOST_RACE
     live.refresh()
     assert live.state.properties["a"] == "b"
     assert len(live.state.metadata["metadata-log"]) == 4
@@ -125,13 +124,13 @@ def test_a_statement_that_a_proxy_repeats_leaves_the_metadata_that_it_committed(
     swapped = request._swapped
 
     def twice(*parts: Any) -> Any:
-        assert isinstance(swapped(*parts), Accepted)
+        assert swapped(*parts).kind is Kind.ACCEPTED
         return swapped(*parts)
 
     monkeypatch.setattr(request, "_swapped", twice)
     updates = [{"action": "set-properties", "updates": {"a": "b"}}]
     asked = Request(live.state, updates, request.requirements(live.state), "one")
-    assert isinstance(request.send(live, asked), LostRace)
+    assert request.send(live, asked).kind is Kind.LOST_RACE
     assert table.rows() == [0, 1, 2]
     assert table.catalog.load_table("jobs.t").properties["a"] == "b"
 
@@ -145,7 +144,7 @@ def test_a_clock_that_is_late_writes_no_time_before_the_last_one(
     monkeypatch.setattr(request.time, "time", lambda: last / 1000 - 3_600)
     updates = [{"action": "set-properties", "updates": {"a": "b"}}]
     asked = Request(live.state, updates, request.requirements(live.state), "one")
-    assert isinstance(request.send(live, asked), Accepted)
+    assert request.send(live, asked).kind is Kind.ACCEPTED
     made = live.refresh().metadata
     times = [one["timestamp-ms"] for one in made["metadata-log"]]
     assert made["last-updated-ms"] >= max(times)
@@ -165,17 +164,16 @@ def test_of_many_requests_for_one_state_one_is_accepted(table: Table) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(type(one).__name__ for one in answers) == ["Accepted"] + ["LostRace"] * 5
+    assert sorted(one.kind for one in answers) == [Kind.ACCEPTED] + [Kind.LOST_RACE] * 5
 
 
-def test_a_missing_file_is_a_lost_race(table: Table) -> None:
+def test_a_missing_file_refuses(table: Table) -> None:
     live = table.live()
     change = merged(live)
-    assert isinstance(commit(live, change, Names()).answer, Accepted)
+    assert commit(live, change) is Kind.ACCEPTED
     before = table.written()
     live.refresh()
-    again = commit(live, change, Names())
-    assert isinstance(again.answer, LostRace)
+    assert commit(live, change) is Kind.REFUSED
     assert table.written() == before
 
 
@@ -191,7 +189,7 @@ def test_a_database_for_reading_only_denies(table: Table) -> None:
     )
     live = table.live(config)
     before = table.written()
-    assert isinstance(commit(live, merged(live), Names()).answer, Denied)
+    assert commit(live, merged(live)) is Kind.DENIED
     assert table.written() == before
 
 
@@ -210,9 +208,9 @@ def test_a_full_disk_leaves_nothing(
         write(path, data)
 
     monkeypatch.setattr(live, "write", full)
-    sent = commit(live, change, Names())
-    assert isinstance(sent.answer, Unsent) == (len(calls) > number)
-    if isinstance(sent.answer, Unsent):
+    sent = commit(live, change)
+    assert (sent is Kind.FAILED) == (len(calls) > number)
+    if sent is Kind.FAILED:
         assert table.written() == before
     assert table.rows() == [0, 1, 2]
 

@@ -10,12 +10,19 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.commit import changes
-from reconciler.commit.request import Accepted, Denied, LostRace, Request, Unknown, send
+from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.request import Request, send
 from reconciler.commit.request import requirements as required
-from reconciler.commit.sending import commit
 from reconciler.commit.snapshot import Change, Names
 from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
+from reconciler.engines.commit.commit import Sent, Unknown
+from reconciler.engines.commit.history import Committed
+from reconciler.engines.commit.operations import RewriteFiles
+from reconciler.engines.manifests import WrittenFile
+from tests.commit.committing import commit, sent_as_batch
 from tests.commit.rest import RestCatalog
+from tests.commit.test_backend import head_of
 from tests.commit.test_requests import Table, merged
 
 
@@ -43,10 +50,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_a_replacement(server: Server) -> None:
-    live = server.live()
-    sent = commit(live, merged(live), Names())
-    assert isinstance(sent.answer, Accepted)
-    assert server.snapshots()[-1] == sent.snapshot_id
+    live, names = server.live(), Names()
+    assert commit(live, merged(live), names) is Kind.ACCEPTED
+    assert server.snapshots()[-1] == names.snapshot_id
     assert server.rows() == [0, 1, 2]
 
 
@@ -54,8 +60,7 @@ def test_a_foreign_append_before_the_request_arrives(server: Server) -> None:
     live = server.live()
     change, before = merged(live), server.written()
     server.rest.before = lambda: server.append(9)
-    sent = commit(live, change, Names())
-    assert isinstance(sent.answer, LostRace)
+    assert commit(live, change) is Kind.LOST_RACE
     assert server.rows() == [0, 1, 2, 9]
     named = [name for name in server.written() - before if "-m0" in name or "snap-" in name]
     assert len(named) == 2  # of the append alone
@@ -68,34 +73,32 @@ def test_an_answer_that_leaves_the_outcome_unknown(
 ) -> None:
     live, names = server.live(), Names()
     server.rest.status, server.rest.arrives = status, arrives
-    sent = commit(live, merged(live), names)
-    assert isinstance(sent.answer, Unknown)
+    assert commit(live, merged(live), names) is Kind.UNKNOWN
     assert any(names.uuid in name for name in server.written())  # they may be needed
-    assert (sent.snapshot_id in server.snapshots()) == arrives
+    assert (names.snapshot_id in server.snapshots()) == arrives
     assert server.rows() == [0, 1, 2]
-    assert (sent.snapshot_id in live.refresh().snapshots) == arrives
+    assert (names.snapshot_id in live.refresh().snapshots) == arrives
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_user_without_the_right(server: Server, status: int) -> None:
     live, before = server.live(), server.written()
     server.rest.status, server.rest.arrives = status, False
-    assert isinstance(commit(live, merged(live), Names()).answer, Denied)
+    assert commit(live, merged(live)) is Kind.DENIED
     assert server.written() == before
 
 
 def test_a_success_without_a_commit_is_seen_when_it_is_looked_up(server: Server) -> None:
-    live = server.live()
+    live, names = server.live(), Names()
     server.rest.arrives = False
-    sent = commit(live, merged(live), Names())
-    assert isinstance(sent.answer, Accepted)
-    assert sent.snapshot_id not in live.refresh().snapshots
+    assert commit(live, merged(live), names) is Kind.ACCEPTED
+    assert names.snapshot_id not in live.refresh().snapshots
     assert server.rows() == [0, 1, 2]
 
 
 def test_a_request_that_is_delivered_again_fails(server: Server) -> None:
     live = server.live()
-    assert isinstance(commit(live, merged(live), Names()).answer, Accepted)
+    assert commit(live, merged(live)) is Kind.ACCEPTED
     code, _ = server.rest.commit("t", server.rest.bodies[0])
     assert code in (400, 409)
     assert len(server.snapshots()) == 4
@@ -105,11 +108,11 @@ def test_a_late_request_fails_after_the_mark(server: Server) -> None:
     live = server.live()
     server.rest.arrives = False
     server.rest.status = 504
-    commit(live, merged(live), Names())
+    commit(live, merged(live))
     late = server.rest.bodies[-1]
     server.rest.arrives, server.rest.status = True, 0
     live.refresh()
-    assert isinstance(commit(live, changes.append_nothing(), Names()).answer, Accepted)
+    assert commit(live, changes.append_nothing()) is Kind.ACCEPTED
     code, _ = server.rest.commit("t", late)
     assert code in (400, 409)
     assert server.rows() == [0, 1, 2]
@@ -124,21 +127,21 @@ def test_a_request_for_a_table_that_was_made_anew_fails(server: Server) -> None:
     request = Request(
         state, [{"action": "set-properties", "updates": {"a": "b"}}], required(state), "u"
     )
-    assert not isinstance(send(live, request), Accepted)
+    assert send(live, request).kind is not Kind.ACCEPTED
     assert "a" not in server.catalog.load_table("jobs.t").properties
 
 
 def test_two_requests_for_one_state(server: Server) -> None:
     one, other = server.live(), server.live()
-    assert isinstance(commit(one, changes.append_nothing(), Names()).answer, Accepted)
-    assert isinstance(commit(other, changes.append_nothing(), Names()).answer, LostRace)
+    assert commit(one, changes.append_nothing()) is Kind.ACCEPTED
+    assert commit(other, changes.append_nothing()) is Kind.LOST_RACE
 
 
 def test_what_is_sent_names_the_state(server: Server) -> None:
     import json
 
     live = server.live()
-    commit(live, Change("append", fast=True), Names())
+    commit(live, Change("append", fast=True))
     body: dict[str, Any] = json.loads(server.rest.bodies[0])
     found = {one["type"]: one for one in body["requirements"]}
     assert found["assert-table-uuid"]["uuid"] == live.state.uuid
@@ -146,22 +149,34 @@ def test_what_is_sent_names_the_state(server: Server) -> None:
     assert {"assert-current-schema-id", "assert-default-spec-id"} <= found.keys()
 
 
+def replaced(server: Server) -> tuple[Sent, set[int]]:
+    """What becomes of a batch that puts copies in the place of all files, as the engines send it,
+    and the snapshots before."""
+    engine = EngineTable(server.live(), server.directory / "cache")
+    head, change, before = head_of(engine), merged(engine.table), set(server.snapshots())
+    added = [
+        WrittenFile(one, one.file.path, one.file.records, one.file.size, (0, "()"))
+        for one in change.added
+    ]
+    tasks = engine.tasks(head, list(change.removed))
+    operation = RewriteFiles(tasks, added, change.sequence or 0)
+    return sent_as_batch(engine, operation), before
+
+
 def test_a_gateway_that_sends_twice(server: Server) -> None:
     """The second delivery is refused because of the first: its files must stay."""
-    live, names = server.live(), Names()
     server.rest.twice = True
-    sent = commit(live, merged(live), names)
-    assert isinstance(sent.answer, Accepted)
+    sent, before = replaced(server)
+    assert isinstance(sent, Committed)
     assert len(server.rest.bodies) == 2
-    assert server.snapshots().count(sent.snapshot_id) == 1
+    assert set(server.snapshots()) - before == {sent.snapshot_id}
     assert server.rows() == [0, 1, 2]
 
 
 def test_a_refusal_that_cannot_be_checked_is_unknown(server: Server) -> None:
-    live, names = server.live(), Names()
-    change = merged(live)
-    server.rest.twice = server.rest.deaf = True
-    sent = commit(live, change, names)
-    assert isinstance(sent.answer, Unknown)
-    assert any(names.uuid in name for name in server.written())
+    server.rest.twice = True
+    server.rest.before = lambda: setattr(server.rest, "deaf", True)
+    sent, before = replaced(server)
+    assert isinstance(sent, Unknown)
+    assert len(set(server.snapshots()) - before) == 1
     assert server.rows() == [0, 1, 2]

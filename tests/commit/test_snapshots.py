@@ -21,11 +21,11 @@ from pyiceberg.types import DateType, DecimalType, LongType, NestedField, String
 
 from reconciler.commit import fields, partitions
 from reconciler.commit.manifest import File
-from reconciler.commit.request import Accepted, LostRace
 from reconciler.commit.rewriting import rewritten
-from reconciler.commit.sending import commit
-from reconciler.commit.snapshot import Added, Change, Names, Producer
+from reconciler.commit.snapshot import Added, Change
 from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
+from tests.commit.committing import commit
 from tests.conftest import sqlite_catalog
 
 SCHEMA = Schema(
@@ -87,7 +87,7 @@ class Model:
     def commit(self, added: list[Added], gone: list[str], sequence: int | None) -> None:
         self.table.refresh()
         change = Change("replace" if gone else "append", added, sequence, dict.fromkeys(gone, ""))
-        assert isinstance(commit(self.table, change, Names()).answer, Accepted)
+        assert commit(self.table, change) is Kind.ACCEPTED
         number = int(self.table.refresh().metadata.get("last-sequence-number") or 0)
         for path in gone:
             del self.files[path]
@@ -100,7 +100,7 @@ class Model:
         inputs = [str(one[fields.M_PATH]) for one in self.table.manifests(state.head())]
         groups = {path: n % 2 for n, path in enumerate(sorted(self.files))}
         made = rewritten(inputs, groups)
-        assert isinstance(commit(self.table, Change("replace"), Names(), made).answer, Accepted)
+        assert commit(self.table, Change("replace"), make=made) is Kind.ACCEPTED
 
     def check(self) -> None:
         table = self.catalog.load_table("jobs.t")
@@ -176,13 +176,12 @@ def model(tmp_path: Path) -> Model:
     return Model(tmp_path, 2, "none", {})
 
 
-def test_a_manifest_that_is_gone_is_a_lost_race(model: Model) -> None:
+def test_a_manifest_that_is_gone_refuses(model: Model) -> None:
     model.commit([model.new([])], [], None)
     inputs = [str(one[fields.M_PATH]) for one in model.table.manifests(model.table.state.head())]
     model.rewrite_manifests()
     model.table.refresh()
-    sent = commit(model.table, Change("replace"), Names(), rewritten(inputs, {}))
-    assert isinstance(sent.answer, LostRace)
+    assert commit(model.table, Change("replace"), make=rewritten(inputs, {})) is Kind.REFUSED
     model.check()
 
 
@@ -191,7 +190,7 @@ def test_a_new_branch_starts_at_main(model: Model) -> None:
     head = model.table.state.head()
     for number in (1, 2):
         change = Change("append", [model.new([])], branch="audit")
-        assert isinstance(commit(model.table, change, Names()).answer, Accepted)
+        assert commit(model.table, change) is Kind.ACCEPTED
         state = model.table.refresh()
         assert state.head() == head
         line = [one["snapshot-id"] for one in state.line(state.head("audit"))]
@@ -204,10 +203,7 @@ def test_a_new_branch_starts_at_main(model: Model) -> None:
 
 
 def test_a_table_of_format_3_is_left_to_spark(model: Model) -> None:
-    from reconciler.errors import UnsupportedError
-
     model.table.state = type(model.table.state)(
         {**model.table.state.metadata, "format-version": 3}, model.table.state.location
     )
-    with pytest.raises(UnsupportedError):
-        commit(model.table, Change("append"), Names(), Producer.make)
+    assert commit(model.table, Change("append")) is Kind.UNSENT

@@ -12,9 +12,8 @@ import pytest
 from reconciler.commit import changes
 from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.entries import Entries
-from reconciler.commit.request import Accepted
-from reconciler.commit.sending import commit
-from reconciler.commit.snapshot import Change, Names
+from reconciler.commit.snapshot import Change
+from reconciler.engines.answers import Kind
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.task_file import TaskFile
 from reconciler.rewrite import rewriting
@@ -22,6 +21,7 @@ from reconciler.rewrite.columns import columns_of
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.task import Key, Made, Order, Resources, Task
+from tests.commit.committing import commit
 from tests.commit.test_requests import Table
 from tests.delete_commits import delete_equal, delete_positions
 from tests.rewrite.model import table_of
@@ -118,7 +118,7 @@ def test_a_rewrite_beside_a_writer_that_deletes(table: Numbers, tmp_path: Path) 
     added = [entries.of(file, {}) for file in made.files]
     live = engine.live(head_of(engine))
     change = changes.replace_files(live, inputs, added, read.sequence_number)
-    assert isinstance(commit(engine.table, change, Names()).answer, Accepted)
+    assert commit(engine.table, change) is Kind.ACCEPTED
     assert table.visible() == before
     engine.refresh()
     after: Any = engine.tasks(head_of(engine), [file.path for file in made.files])
@@ -147,7 +147,7 @@ def test_a_delete_that_shares_a_manifest_with_one_that_goes_still_applies(
     with table.catalog.load_table("jobs.t").transaction() as change:
         change.set_properties({"commit.manifest.min-count-to-merge": "2"})
     engine.refresh()
-    assert isinstance(commit(engine.table, Change("replace"), Names()).answer, Accepted)
+    assert commit(engine.table, Change("replace")) is Kind.ACCEPTED
     engine.refresh()
     assert len({str(one.entry) for one in engine.delete_files(head_of(engine))}) == 1
     table.append(9_999)
@@ -158,5 +158,5 @@ def test_a_delete_that_shares_a_manifest_with_one_that_goes_still_applies(
     added = [entries.of(file, {}) for file in made.files]
     live = engine.live(head_of(engine))
     change_of_files = changes.replace_files(live, inputs, added, read.sequence_number)
-    assert isinstance(commit(engine.table, change_of_files, Names()).answer, Accepted)
+    assert commit(engine.table, change_of_files) is Kind.ACCEPTED
     assert table.visible() == before

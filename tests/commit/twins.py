@@ -9,11 +9,12 @@ from typing import Any
 from reconciler.commit import fields
 from reconciler.commit.live import LiveFiles
 from reconciler.commit.manifest import DATA, File
-from reconciler.commit.request import Accepted, Request, requirements, send
-from reconciler.commit.sending import commit
+from reconciler.commit.request import Request, requirements, send
 from reconciler.commit.snapshot import Added, Change, Names, Producer
 from reconciler.commit.table import LiveTable
+from reconciler.engines.answers import Kind
 from reconciler.spark.session import iceberg
+from tests.commit.committing import commit
 from tests.commit.picture import Picture
 from tests.copied_table import copied_table
 from tests.spark.tables import Bench
@@ -37,13 +38,12 @@ class Twins:
         return LiveFiles(self.python, self.python.state.head(), self.bench.directory / "cache")
 
     def committed(self, change: Change, make: Any = Producer.make) -> None:
-        sent = commit(self.python, change, Names(), make)
-        assert isinstance(sent.answer, Accepted), sent.answer
+        assert commit(self.python, change, make=make) is Kind.ACCEPTED
 
     def updated(self, updates: Any) -> None:
         state = self.python.state
         answer = send(self.python, Request(state, updates, requirements(state), Names().uuid))
-        assert isinstance(answer, Accepted), answer
+        assert answer.kind is Kind.ACCEPTED, answer
         self.python.refresh()
 
     def differences(self, *, ordered: bool = True) -> dict[str, Any]:

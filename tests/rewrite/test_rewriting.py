@@ -22,9 +22,10 @@ from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.comparison import Work
 from reconciler.rewrite.deletes import Deletes
+from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
 from reconciler.rewrite.read import Damaged
-from reconciler.rewrite.rewriting import Stopped, rewritten
+from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.spill import row_groups
 from reconciler.rewrite.task import Key, Made, Order, Resources, Task, Writer
 from reconciler.rewrite.witness import Limits, witnessed

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.commit.request import DENIED_STATES
 from reconciler.engines.answers import ACCEPTED, Answer, Kind
 from reconciler.engines.commit.operations import (
     Mark,
@@ -32,13 +33,6 @@ FORBIDDEN = (
     "org.apache.iceberg.exceptions.ForbiddenException",
     "org.apache.iceberg.exceptions.NotAuthorizedException",
 )
-DENIED_STATES = ("42501", "42000")
-"""SQLSTATEs of a statement that was not executed: no privilege (PostgreSQL), an access violation
-(MySQL).
-
-25006, a read-only transaction, is not one: Iceberg sends a statement again if its connection is
-lost, so that after a failover in the middle of a commit a standby may refuse the second statement.
-"""
 SNAPSHOT_MADE = "org.apache.iceberg.SnapshotProducer.apply"
 PRODUCER = "org.apache.iceberg.SnapshotProducer"
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from reconciler.commit.metrics import above
+from reconciler.commit.metrics import kept_bounds
 from reconciler.engines.commit.metadata import UNSORTED
 from reconciler.engines.schedule.group_rewrite import GroupRewrite
-from reconciler.rewrite.columns import Column
 from reconciler.rewrite.files import Table
 from reconciler.rewrite.storage import PARQUET
 from reconciler.rewrite.task import Output
@@ -108,7 +107,7 @@ class _Entries:
             if field_id in counted:
                 way = shape.ways[field_id]
                 mode = str(config.columnMode(".".join(one.name for one in way)))
-                bounds = _cut(way[-1], ends, mode)
+                bounds = kept_bounds(way[-1].type, ends, mode)
                 for name, end in zip(("lower-bounds", "upper-bounds"), bounds, strict=True):
                     _put(body, name, {} if end is None else {field_id: end.hex().upper()})
         specs = self.spark._jvm.java.util.Collections.singletonMap(nowhere.specId(), nowhere)
@@ -139,30 +138,3 @@ def _put(body: dict[str, Any], name: str, values: dict[int, Any]) -> None:
     known = body.get(name) or {"keys": [], "values": []}
     merged = dict(zip(known["keys"], known["values"], strict=True)) | values
     body[name] = {"keys": list(merged), "values": list(merged.values())}
-
-
-def _cut(column: Column, ends: tuple[bytes, bytes], mode: str) -> tuple[bytes | None, bytes | None]:
-    """Return bounds as the table's metrics mode keeps them; mode: as Iceberg prints it."""
-    from pyiceberg.utils import truncate
-
-    if mode == "full":
-        return ends
-    if not mode.startswith("truncate("):
-        return None, None
-    length = int(mode[len("truncate(") : -1])
-    low, high = ends
-    if column.type == "string":
-        if not _is_text(low, high):  # which the witness refuses, with the column
-            return None, None
-        upper = above(high.decode(), length)
-        return low.decode()[:length].encode(), None if upper is None else upper.encode()
-    return low[:length], truncate.truncate_upper_bound_binary_string(high, length)
-
-
-def _is_text(*values: bytes) -> bool:
-    try:
-        for value in values:
-            value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -11,7 +11,7 @@ from reconciler.catalog.observe import observe_table
 from reconciler.commit import updates
 from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.metadata import Update
-from reconciler.commit.request import Accepted, Request, requirements, send
+from reconciler.commit.request import Request, requirements, send
 from reconciler.commit.snapshot import Names
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit import audit
@@ -23,6 +23,7 @@ from reconciler.table.audits import (
     AUDIT_WAITS,
     waiting_batches,
 )
+from tests.commit.committing import commit
 from tests.commit.test_requests import Table, merged
 
 BRANCH = "candidate"
@@ -40,7 +41,7 @@ def engine_of(table: Table) -> EngineTable:
 def change(engine: EngineTable, made: list[Update]) -> None:
     state = engine.state
     answer = send(engine.table, Request(state, made, requirements(state), Names().uuid))
-    assert isinstance(answer, Accepted)
+    assert answer.kind is Kind.ACCEPTED
     engine.refresh()
 
 
@@ -51,8 +52,8 @@ def waiting(engine: EngineTable, attempt: str = "p-1-a", branch: str = BRANCH) -
         AUDIT: f"{attempt}/1", AUDIT_BRANCH: branch, AUDIT_PLAN: "p-1", AUDIT_BASE: str(base),
         AUDIT_WAITS: "policy",
     }  # fmt: skip
-    wanted = replace(merged(engine.table), branch=branch)
-    assert engine.prepared(wanted).send(summary, None).kind is Kind.ACCEPTED
+    wanted = replace(merged(engine.table), branch=branch, summary=summary)
+    assert commit(engine.table, wanted) is Kind.ACCEPTED
     engine.refresh()
     return engine.refs()[branch].snapshot_id
 
