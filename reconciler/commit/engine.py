@@ -217,9 +217,7 @@ class LocalBackend:
 
         def written(one: Output) -> WrittenFile:
             values = made.moved(one.partition if moves else live[first].partition)
-            place = live.live.place(live.rows[first])
-            if moves:
-                place = made.spec_id, made.key(values)
+            place = made.spec_id, made.key(values)
             return WrittenFile(made.of(one, values), one.path, one.rows, one.size, place)
 
         return tuple(written(one) for one in files)
@@ -237,7 +235,7 @@ class LocalBackend:
         self, attempt: Attempt, tasks: Tasks, files: Sequence[hidden.Written]
     ) -> list[DeleteFile]:
         table, live = cast(EngineTable, attempt.table), cast(LiveTasks, tasks)
-        places, found = table.places(live), list[DeleteFile]()
+        found = list[DeleteFile]()
         of_spec = {
             spec_id: Entries(table.state.metadata, table.properties(), spec_id, 0)
             for spec_id in {live[one.data_file].spec_id for one in files}
@@ -245,10 +243,10 @@ class LocalBackend:
         for one in files:
             owner = live[one.data_file]
             made = of_spec[owner.spec_id]
-            entry = made.of_positions(one, made.moved(owner.partition))
+            values = made.moved(owner.partition)
             found.append(DeleteFile(
-                entry, one.path, 0, places[one.data_file], made.unpartitioned, 0, one.data_file,
-                (), "PARQUET", one.rows, one.size,
+                made.of_positions(one, values), one.path, 0, (made.spec_id, made.key(values)),
+                made.unpartitioned, 0, one.data_file, (), "PARQUET", one.rows, one.size,
             ))  # fmt: skip
         return found
 

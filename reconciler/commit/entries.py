@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,15 +95,10 @@ class Entries:
         }
 
     def key(self, values: Mapping[int, Any]) -> str:
-        """Return the key of a partition to which rows moved: its values by field id, in JSON.
-        values: as in `of`, since the witness compares what the entry says."""
-        found = {
-            str(one.field_id): None
-            if values[one.field_id] is None
-            else partitions.to_json(one.type, values[one.field_id])
-            for one in self._partition
-        }
-        return json.dumps(found)
+        """Return the key of a partition. values: as in `of`: what the entry says is compared."""
+        pairs = ((one.type, values[one.field_id]) for one in self._partition)
+        found = (None if own is None else partitions.to_json(kind, own) for kind, own in pairs)
+        return partitions.text_of(self._partition, found)
 
     @property
     def unpartitioned(self) -> bool:

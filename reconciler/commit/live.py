@@ -27,11 +27,11 @@ from reconciler.commit.table import LiveTable
 from reconciler.engines.delete_file import Ages, DeleteFile, Place
 from reconciler.engines.task_file import Deletes, TaskFile
 from reconciler.errors import UnsupportedError
-from reconciler.table.deletes import DeleteTable, Scope
+from reconciler.table.deletes import DeleteTable, Scope, members_of
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionField as SpecField
 from reconciler.table.schema import PartitionSpec
-from reconciler.table.values import Scalar, decode_wide_decimal, partition_identity
+from reconciler.table.values import Scalar, decode_wide_decimal
 
 MOST_ENTRIES = 3
 """Manifest entries of one file that an error names."""
@@ -170,7 +170,7 @@ class LiveFiles:
                 ),
             ),
             deleted=self._deleted(positions),
-            partition=self._json(row),
+            partition=self._partitions[int(files.partition[row])],
             lower=_bounds(chosen, "lower", row),
             upper=_bounds(chosen, "upper", row),
             nulls=_numbers(chosen, "nulls", row),
@@ -206,25 +206,32 @@ class LiveFiles:
     def _identity(self, number: int) -> tuple[str, int]:
         return str(self.deletes.path[number]), max(int(self.deletes.offset[number]), 0)
 
-    def _json(self, row: int) -> tuple[Any, ...]:
-        spec_id, values = self.files.partitions[int(self.files.partition[row])]
+    def _json(self, spec_id: int, values: Iterable[Scalar | None]) -> tuple[Any, ...]:
         of = self._partition[spec_id]
         return tuple(_json_value(one, value) for one, value in zip(of, values, strict=True))
 
+    @cached_property
+    def _partitions(self) -> list[tuple[Any, ...]]:
+        """The values of each of `FileTable.partitions` in JSON."""
+        return [self._json(*one) for one in self.files.partitions]
+
     def place(self, row: int) -> Place:
         """Return the partition of a data file."""
-        spec_id, values = self.files.partitions[int(self.files.partition[row])]
-        return _place(spec_id, values)
+        return self._place_of(int(self.files.partition[row]))
+
+    def _place_of(self, number: int) -> Place:
+        return self._place(self.files.partitions[number][0], self._partitions[number])
+
+    def _place(self, spec_id: int, values: Iterable[Any]) -> Place:
+        return spec_id, partitions.text_of(self._partition[spec_id], values)
 
     def ages(self, paths: Iterable[str]) -> Ages:
         """Return the sequence numbers of the data files. paths: of which to name."""
         named = self.rows(paths)
         oldest: dict[Place, int] = {}
         files = self.files
-        for number, (spec_id, values) in enumerate(files.partitions):
-            inside = files.sequence[files.partition == number]
-            if len(inside):
-                oldest[_place(spec_id, values)] = int(inside.min())
+        for number, rows in members_of(files).items():
+            oldest[self._place_of(number)] = int(files.sequence[rows].min())
         return Ages(oldest, {path: int(files.sequence[row]) for path, row in named.items()})
 
     def under(self, deletes: Iterable[str]) -> list[str]:
@@ -260,9 +267,10 @@ class LiveFiles:
         keys = tuple(deletes.equality_ids[row])
         vector = deletes.scope[row] == Scope.VECTOR
         path, offset = self._identity(row)
+        place = self._place(spec_id, self._json(spec_id, deletes.partition[row]))
         return DeleteFile(
-            self.manifest_of_delete(row), path, offset,
-            _place(spec_id, deletes.partition[row]), unpartitioned(self._partition[spec_id]),
+            self.manifest_of_delete(row), path, offset, place,
+            unpartitioned(self._partition[spec_id]),
             int(deletes.sequence[row]), "" if keys else named_file(found, row), keys,
             "PUFFIN" if vector else "OTHER" if deletes.other_format[row] else "PARQUET",
             int(deletes.records[row]), int(deletes.bytes[row]),
@@ -304,10 +312,6 @@ def _rank(spec_id: int, values: Iterable[Scalar | None]) -> tuple[Any, ...]:
     return spec_id, *(
         (0, 0) if one is None else (2, 0) if one != one else (1, one) for one in values
     )
-
-
-def _place(spec_id: int, values: Iterable[Scalar | None]) -> Place:
-    return spec_id, repr(partition_identity(tuple(values)))
 
 
 def _json_value(one: PartitionField, value: Scalar | None) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import re
 import struct
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -94,6 +96,13 @@ def key(partition: Mapping[int, Any]) -> tuple[str, ...]:
     return tuple(map(repr, partition.values()))
 
 
+def text_of(partition: Sequence[PartitionField], values: Iterable[Any]) -> str:
+    """Return a partition's values by field id in one text: equal for equal partitions of a spec,
+    and only for them. values: in the order of the spec, as `to_json` returns them."""
+    ids = (str(one.field_id) for one in partition)
+    return json.dumps(dict(zip(ids, values, strict=True)))
+
+
 def path(partition: Sequence[PartitionField], values: Mapping[int, Any]) -> str:
     """Return the name of a partition as summaries and directories have it."""
     return "/".join(
@@ -173,6 +182,7 @@ def from_bound(kind: str, data: bytes) -> Any:
     return struct.unpack(_NUMBERS.get(kind, "<q"), data)[0]
 
 
+@cache
 def _type(kind: str) -> Any:
     from pydantic import TypeAdapter
     from pyiceberg.types import IcebergType

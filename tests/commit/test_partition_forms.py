@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, LongType, NestedField
 
 from reconciler.commit import fields
+from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.entries import Entries
+from reconciler.commit.manifest import File
 from reconciler.commit.partitions import Summary
+from reconciler.commit.snapshot import Added, Change
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from tests.commit.committing import commit
@@ -59,6 +64,61 @@ def test_a_manifest_of_a_decimal_that_was_widened_is_read_back(tmp_path: Path) -
     for value in values:
         term = "p IS NULL" if value is None else f"p = {value}"
         assert table.scan(row_filter=term).to_arrow().num_rows == 3
+
+
+VALUES: dict[str, list[Any]] = {
+    "boolean": [True, False],
+    "int": [-(2**31), None],
+    "long": [-(2**63), 2**63 - 1],
+    "float": [-0.0, math.nan],
+    "double": [0.1, -math.inf],
+    "date": [-719_162, 2_932_896],
+    "timestamp": [-62_135_596_800_000_000 + 1, 253_402_300_799_999_999],
+    "timestamptz": [-1, None],
+    "time": [0, 86_399_999_999],
+    "string": ["", "\u00fc/=% \x00"],
+    "binary": [b"", b"\xff\x00"],
+    "fixed[3]": [bytes(3), b"ab\x00"],
+    "uuid": [bytes(16), b"\xff" * 16],
+    "decimal(9, 2)": [bytes(4), b"\xff" * 4],
+    "decimal(38, 6)": [b"\xfe" * 16, None],
+}
+"""Values of a partition as Avro stores them, by type: the year 1, the year 9999, minus 0.01."""
+
+
+def test_the_partition_of_a_new_file_is_that_of_its_inputs(tmp_path: Path) -> None:
+    """Values go from a manifest through JSON into the entry of a new file."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    (tmp_path / "warehouse").mkdir()
+    config = sqlite_catalog(tmp_path)
+    catalog = SqlCatalog("rec", **dict(config.properties))
+    catalog.create_namespace("jobs")
+    body = [{"id": n, "name": f"c{n}", "required": False, "type": kind}
+            for n, kind in enumerate(VALUES, start=1)]  # fmt: skip
+    schema = Schema.model_validate({"type": "struct", "schema-id": 0, "fields": body})
+    by = (Field(n, 999 + n, IdentityTransform(), f"c{n}") for n in range(1, 1 + len(VALUES)))
+    catalog.create_table("jobs.t", schema, partition_spec=PartitionSpec(*by))
+    engine = EngineTable(LiveTable(config, ("jobs", "t")), tmp_path / "cache")
+    wanted = {
+        f"file:///{at}.parquet": {999 + n: own[at] for n, own in enumerate(VALUES.values(), 1)}
+        for at in range(2)
+    }
+    added = [Added(0, File({**PLAIN, fields.PATH: path, fields.PARTITION: values}))
+             for path, values in wanted.items()]  # fmt: skip
+    assert commit(engine.table, Change("append", added)) is Kind.ACCEPTED
+    engine.refresh()
+    tasks = engine.tasks(engine.head() or 0, list(wanted))
+    places, made = engine.places(tasks), Entries(engine.state.metadata, {}, 0, 0)
+    for path, values in wanted.items():
+        moved = made.moved(tasks[path].partition)
+        assert repr(moved) == repr(values)  # NaN, and a zero's sign
+        assert (0, made.key(moved)) == places[path]
+    assert len(set(places.values())) == 2
+
+
+PLAIN = {fields.CONTENT: 0, fields.FORMAT: "PARQUET", fields.RECORDS: 1, fields.SIZE: 9}
+"""Of an entry of a data file that nobody opens."""
 
 
 def _field(number: int, kind: str) -> fields.PartitionField:
