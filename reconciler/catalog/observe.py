@@ -8,7 +8,7 @@ here.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,8 +69,10 @@ def observe_table(
     clock).
     """
     return observe_with(
-        connect(config, timeout), config, identifier, cache_dir,
-        timeout=timeout, recent_ms=recent_ms, now_ms=now_ms,
+        connect(config, timeout), config, identifier, timeout,
+        lambda table: observe_loaded(
+            table, config.name, identifier, cache_dir, recent_ms=recent_ms, now_ms=now_ms
+        ),
     )  # fmt: skip
 
 
@@ -78,13 +80,10 @@ def observe_with(
     catalog: Catalog,
     config: CatalogConfig,
     identifier: tuple[str, ...],
-    cache_dir: Path,
-    *,
-    timeout: float = 30.0,
-    recent_ms: int = RECENT_MS,
-    now_ms: int | None = None,
+    timeout: float,
+    look: Callable[[Table], Observation],
 ) -> Observation:
-    """Return the same as `observe_table`, through an open connection.
+    """Return a look at a table, through an open connection.
 
     A manifest may be removed after the table's metadata was read. If the table has newer metadata
     by then, the table is read again; otherwise it is damaged.
@@ -92,9 +91,7 @@ def observe_with(
     table = load_table(catalog, config, identifier, timeout)
     for last in (False,) * (LOOKS - 1) + (True,):
         try:
-            return observe_loaded(
-                table, config.name, identifier, cache_dir, recent_ms=recent_ms, now_ms=now_ms
-            )
+            return look(table)
         except FileMissingError:
             newer = load_table(catalog, config, identifier, timeout)
             if last or newer.metadata_location == table.metadata_location:

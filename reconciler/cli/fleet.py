@@ -7,8 +7,7 @@ ones. Which tables the state knows is read once, the rest table by table.
 from __future__ import annotations
 
 import datetime as dt
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from reconciler.cli.history import PastPlan
     from reconciler.loop.local_actor import LocalActor
     from reconciler.plan.plan import Plan
+    from reconciler.queries.shape import Workload
     from reconciler.table.observation import Observation
 
 
@@ -65,80 +65,83 @@ class _Look:
     """Time of the look."""
 
 
-def is_namespace(
-    connection: Any, config: CatalogConfig, levels: tuple[str, ...], timeout: float
-) -> bool:
-    """Whether the levels name a namespace and no table."""
-    from reconciler.catalog.load import list_namespaces, list_tables
-
-    spaces = {tuple(item) for item in list_namespaces(connection, config, timeout)}
-    if levels not in spaces:
-        return False
-    parent = levels[:-1]
-    return parent not in spaces or levels not in list_tables(connection, config, parent, timeout)
+BATCH_TABLES, BATCH_FILES = 64, 1 << 18
+"""Tables whose recorded queries are read in one scan; fewer if they have this many files."""
 
 
 def look_at_fleet(
-    asked: Asked, connection: Any, *, deep: bool, quiet: bool
+    asked: Asked, connection: Any, spaces: Sequence[tuple[str, ...]], *, deep: bool, quiet: bool
 ) -> tuple[Fleet, list[ReconcilerError]]:
     """Return the tables, the most wasteful first; one that cannot be read is reported, and the
     others are shown.
 
-    deep: whether past rewrites and waiting plans are read, not only what ranks the tables.
+    spaces: every namespace of the catalog. deep: whether past rewrites and waiting plans are read,
+    not only what ranks the tables.
     """
-    from reconciler.catalog.observe import observe_with
+    from reconciler.cli.many_tables import looks_at
     from reconciler.cli.shared import actor_on
-    from reconciler.render import terminal
     from reconciler.render.observe_text import where_text
     from reconciler.table.observation import quoted_name
 
     config = asked.config
-    names = _names(asked, connection)
+    names = _names(asked, connection, spaces)
     actor = actor_on(config, asked.documents, asked.timeout, asked.shared)
     entries = actor.store.ledger(None) if deep else ()
     rewritten = frozenset(entry.table_uuid for entry in entries)
     look = _Look(actor, rewritten, actor.store.queried(), deep, dt.datetime.now(dt.UTC))
     found: list[FleetTable] = []
-    failed: list[tuple[str, ReconcilerError]] = []
-    for number, name in enumerate(names, start=1):
-        terminal.progress(f"{number} of {len(names)}  {'.'.join(name)}", quiet=quiet)
-        try:
-            seen = observe_with(connection, config, name, actor.cache, timeout=asked.timeout)
-            found.append(_table(look, seen))
-        except ReconcilerError as error:
-            terminal.progress("", quiet=quiet)
-            sys.stderr.write(error.render() + "\n")
-            failed.append((quoted_name((config.name, *name)), error))
-    terminal.progress("", quiet=quiet)
+    failed: list[tuple[tuple[str, ...], ReconcilerError]] = []
+    looks = looks_at(connection, config, names, actor.cache, asked.timeout, failed, quiet=quiet)
+    for batch in _batches(looks):
+        found += _tables(look, batch)
     fleet = Fleet(
         where_text(config.name, asked.levels),
         int(look.now.timestamp() * 1000),
         worst_first(found),
         config.prices,
-        failed=tuple((name, error.what) for name, error in failed),
+        failed=tuple((quoted_name((config.name, *name)), error.what) for name, error in failed),
     )
     return fleet, [error for _, error in failed]
 
 
-def _names(asked: Asked, connection: Any) -> list[tuple[str, ...]]:
+def _batches(looks: Iterable[Observation]) -> Iterator[list[Observation]]:
+    batch: list[Observation] = []
+    for seen in looks:
+        batch.append(seen)
+        if len(batch) >= BATCH_TABLES or sum(len(one.files) for one in batch) >= BATCH_FILES:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _names(
+    asked: Asked, connection: Any, spaces: Sequence[tuple[str, ...]]
+) -> list[tuple[str, ...]]:
     """Return the tables, without those of the reconciler's own state."""
-    from reconciler.cli.observe import names_under
+    from reconciler.cli.many_tables import names_under
     from reconciler.cli.system_namespace import is_state
 
     names = names_under(
-        connection, asked.config, asked.levels, asked.timeout, asked.include, asked.exclude
+        connection, asked.config, asked.levels, spaces, asked.timeout, asked.include, asked.exclude
     )
     return [name for name in names if not is_state(asked.config, asked.documents, name[:-1])]
 
 
-def _table(look: _Look, seen: Observation) -> FleetTable:
-    from reconciler.cli.history import past_plans
-    from reconciler.plan.waste import mergeable, waste_of
+def _tables(look: _Look, batch: Sequence[Observation]) -> list[FleetTable]:
+    """Return the tables of a batch. Their recorded queries are read in one scan."""
     from reconciler.queries.shape import workload_of
 
+    uuids = {seen.uuid for seen in batch}
+    asks = uuids if look.queried is None else uuids & look.queried
+    shapes = look.actor.store.shapes_of_tables(asks) if asks else {}
+    return [_table(look, seen, workload_of(shapes.pop(seen.uuid, ()))) for seen in batch]
+
+
+def _table(look: _Look, seen: Observation, workload: Workload) -> FleetTable:
+    from reconciler.cli.history import past_plans
+    from reconciler.plan.waste import mergeable, waste_of
+
     actor, small = look.actor, mergeable(seen)
-    asks = look.queried is None or seen.uuid in look.queried
-    asked = actor.store.shapes(seen.uuid) if asks else ()
     touched = (seen.files.delete_files > 0) | (seen.files.equality_deletes > 0)
     past = past_plans(actor, seen) if look.deep and seen.uuid in look.rewritten else []
     return FleetTable(
@@ -147,7 +150,7 @@ def _table(look: _Look, seen: Observation) -> FleetTable:
         bytes=seen.files.total_bytes,
         small=small,
         with_deletes=int(touched.sum()),
-        waste=waste_of(seen, workload_of(asked), small, actor.open_price(seen.uuid).bytes),
+        waste=waste_of(seen, workload, small, actor.open_price(seen.uuid).bytes),
         files_week_ago=_files_at(seen, int(look.now.timestamp() * 1000) - WEEK_MS),
         waits=_waiting(look, seen) if look.deep else None,
         rewrites=tuple(map(_rewrite, past)),

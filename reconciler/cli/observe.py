@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,6 +49,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Show the layout of tables: file sizes, clustering, deletes. Reads metadata only."""
         from reconciler.catalog.load import connect
+        from reconciler.cli.many_tables import looks_at, names_under, namespaces_of
+        from reconciler.render.observe_text import summarise
+        from reconciler.state.state import cache_directory
 
         config, levels = _resolve(target, file or [], catalog)
         connection = connect(config, timeout)
@@ -57,11 +59,16 @@ def register(app: typer.Typer) -> None:
         if seen_one is not None:
             typer.echo(shown_table(seen_one, output), nl=False)
             return
-        names = names_under(connection, config, levels, timeout, select or (), exclude or ())
-        seen, failed = _look_at_all(connection, config, names, timeout, quiet=quiet)
+        spaces = namespaces_of(connection, config, timeout)
+        names = names_under(
+            connection, config, levels, spaces, timeout, select or (), exclude or ()
+        )
+        failed: list[tuple[tuple[str, ...], ReconcilerError]] = []
+        looks = looks_at(connection, config, names, cache_directory(), timeout, failed, quiet=quiet)
+        seen = [summarise(one) for one in looks]
         typer.echo(_many(config, levels, seen, output), nl=False)
         if failed:
-            raise typer.Exit(max(error.exit_code for error in failed))
+            raise typer.Exit(max(error.exit_code for _, error in failed))
 
 
 def _resolve(
@@ -80,11 +87,14 @@ def _look_at(
     """Return a look at the table of that name; None if it is a namespace's. Otherwise raise with
     similar names."""
     from reconciler.catalog.load import list_namespaces
-    from reconciler.catalog.observe import observe_with
+    from reconciler.catalog.observe import observe_loaded, observe_with
     from reconciler.state.state import cache_directory
 
     try:
-        return observe_with(connection, config, levels, cache_directory(), timeout=timeout)
+        return observe_with(
+            connection, config, levels, timeout,
+            lambda table: observe_loaded(table, config.name, levels, cache_directory()),
+        )  # fmt: skip
     except ReconcilerError as error:
         if error.exit_code == 1 and levels in map(
             tuple, list_namespaces(connection, config, timeout)
@@ -132,60 +142,6 @@ def _workload(seen: Observation) -> WorkloadSummary:
     until = workload.until_ms
     per_day = total * DAY_MS / max(until - workload.since_ms, MIN_SPAN_MS)
     return WorkloadSummary(total, utc(until), filtered_columns(shares), per_day)
-
-
-def names_under(
-    connection: Any,
-    config: CatalogConfig,
-    levels: tuple[str, ...],
-    timeout: float,
-    select: Sequence[str],
-    exclude: Sequence[str],
-) -> list[tuple[str, ...]]:
-    """Return tables of the namespace and of those below it; of the whole catalog without one."""
-    from reconciler.api.table_patterns import matches
-    from reconciler.catalog.load import list_namespaces, list_tables
-
-    namespaces = [tuple(item) for item in list_namespaces(connection, config, timeout)]
-    inside = [item for item in namespaces if item[: len(levels)] == levels]
-    if levels and not inside:
-        inside = [levels]  # raises an error with similar names
-    names = [name for item in inside for name in list_tables(connection, config, item, timeout)]
-    return [
-        name
-        for name in sorted(set(names))
-        if (not select or any(matches(pattern, name) for pattern in select))
-        and not any(matches(pattern, name) for pattern in exclude)
-    ]
-
-
-def _look_at_all(
-    connection: Any,
-    config: CatalogConfig,
-    names: Sequence[tuple[str, ...]],
-    timeout: float,
-    *,
-    quiet: bool,
-) -> tuple[list[TableSummary], list[ReconcilerError]]:
-    """Return one summary per table; a table that cannot be read is reported and the others are
-    shown."""
-    from reconciler.catalog.observe import observe_with
-    from reconciler.render.observe_text import summarise
-    from reconciler.state.state import cache_directory
-
-    found: list[TableSummary] = []
-    failed: list[ReconcilerError] = []
-    for number, name in enumerate(names, start=1):
-        terminal.progress(f"{number} of {len(names)}  {'.'.join(name)}", quiet=quiet)
-        try:
-            seen = observe_with(connection, config, name, cache_directory(), timeout=timeout)
-            found.append(summarise(seen))
-        except ReconcilerError as error:
-            terminal.progress("", quiet=quiet)
-            sys.stderr.write(error.render() + "\n")
-            failed.append(error)
-    terminal.progress("", quiet=quiet)
-    return found, failed
 
 
 def _many(

@@ -6,7 +6,6 @@ file and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ from reconciler.cli.options import CatalogName, Files, Quiet, Shared, ShowLitera
 if TYPE_CHECKING:
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
+    from reconciler.loop.step import Step
     from reconciler.plan.ledger import LedgerEntry
     from reconciler.plan.plan import Plan
     from reconciler.render.report_gather import Sources
@@ -48,8 +48,10 @@ def report(
     """Write an HTML page: a table's layout, queries and effect, or a fleet's worst tables."""
     from reconciler.catalog.discover import resolve_levels
     from reconciler.catalog.load import connect
-    from reconciler.cli.fleet import Asked, is_namespace, look_at_fleet
-    from reconciler.cli.shared import catalogs_under
+    from reconciler.cli.fleet import Asked, look_at_fleet
+    from reconciler.cli.many_tables import is_namespace, namespaces_of
+    from reconciler.cli.shared import actor_on, catalogs_under
+    from reconciler.cli.targets import select
     from reconciler.errors import ReconcilerError, UserError
     from reconciler.render.fleet_html import render_fleet
 
@@ -63,11 +65,14 @@ def report(
     asked = Asked(config, levels, documents, timeout, shared)
     connection = connect(config, timeout)
     failed: list[ReconcilerError] = []
-    if every or is_namespace(connection, config, levels, timeout):
-        fleet, failed = look_at_fleet(asked, connection, deep=True, quiet=quiet)
+    spaces = namespaces_of(connection, config, timeout)
+    if every or is_namespace(connection, config, levels, spaces, timeout):
+        fleet, failed = look_at_fleet(asked, connection, spaces, deep=True, quiet=quiet)
         _write(out, render_fleet(fleet))
     else:
-        _write(out, _page_of_table(str(target), file or [], catalog, timeout, show_literals))
+        step = select(target, file or [], catalog, timeout=timeout).steps[0]
+        actor = actor_on(config, documents, timeout, shared)
+        _write(out, _page_of_table(step, actor, show_literals))
     typer.echo(str(out))
     if failed:
         raise typer.Exit(max(error.exit_code for error in failed))
@@ -77,16 +82,10 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Look")(report)
 
 
-def _page_of_table(
-    table: str, files: Sequence[str], catalog: str | None, timeout: float, show_literals: bool
-) -> str:
-    from reconciler.cli.plan import local_actor
-    from reconciler.cli.targets import select
+def _page_of_table(step: Step, actor: LocalActor, show_literals: bool) -> str:
     from reconciler.render.html import render_html
     from reconciler.render.report_gather import gather
 
-    step = select(table, files, catalog, timeout=timeout).steps[0]
-    actor = local_actor(timeout)
     proposal = step.propose(actor, show_literals=show_literals)
     now_ms = int(step.clock().timestamp() * 1000)
     return render_html(gather(_sources(proposal, actor, now_ms, show_literals)))

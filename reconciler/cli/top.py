@@ -51,6 +51,7 @@ def register(app: typer.Typer) -> None:
         from reconciler.catalog.discover import resolve_levels
         from reconciler.catalog.load import connect
         from reconciler.cli.fleet import Asked, look_at_fleet
+        from reconciler.cli.many_tables import namespaces_of
         from reconciler.cli.shared import catalogs_under
 
         documents = catalogs_under(file)
@@ -58,7 +59,9 @@ def register(app: typer.Typer) -> None:
         asked = Asked(
             config, levels, documents, timeout, shared, tuple(select or ()), tuple(exclude or ())
         )
-        fleet, failed = look_at_fleet(asked, connect(config, timeout), deep=False, quiet=quiet)
+        connection = connect(config, timeout)
+        spaces = namespaces_of(connection, config, timeout)
+        fleet, failed = look_at_fleet(asked, connection, spaces, deep=False, quiet=quiet)
         typer.echo(_text(fleet, most, output), nl=False)
         if failed:
             raise typer.Exit(max(error.exit_code for error in failed))

@@ -7,7 +7,7 @@ state: each reads what it wrote itself, and this one also what the other wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconciler.queries.fragment_codec import ROW_TYPES, fragment_from_row
@@ -33,12 +33,13 @@ class OldRows:
         self._tables, self._table = tables, table
         self.version = version_of(table)
 
-    def of_table(self, table_uuid: str, oldest_ms: int) -> pa.Table:
-        """Return a table's queries, imported since then, as rows of this version."""
+    def of_tables(self, table_uuids: Sequence[str], oldest_ms: int) -> pa.Table:
+        """Return the queries of tables, imported since then, as rows of this version."""
         import pyarrow as pa
 
         where = matching(
-            {"shard": shard_of(table_uuid), "table_uuid": table_uuid}, {"imported_ms": oldest_ms}
+            {"shard": tuple(map(shard_of, table_uuids)), "table_uuid": tuple(table_uuids)},
+            {"imported_ms": oldest_ms},
         )
         parts = [_as_rows(part) for part in _batches(self._rows(where))]
         return pa.concat_tables(parts) if parts else rows_of(())

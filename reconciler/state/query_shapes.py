@@ -41,25 +41,29 @@ if TYPE_CHECKING:
 READ = tuple(name for name in NAMES if name not in ("shard", "engine", "duration_ms"))
 """What decisions need."""
 
-_TEXTS = ("shape_id", "predicate", "unbound", "projection", "kinds")
+_TEXTS = ("table_uuid", "shape_id", "predicate", "unbound", "projection", "kinds")
 _MARKS = ("full_scan", "elsewhere", "grouped", "merged")
-CODED = (*_TEXTS, "table_uuid", "source")
+CODED = (*_TEXTS, "source")
 """Columns that repeat few texts; they are read as a dictionary and numbers."""
 
 
-def shapes_of(rows: pa.Table | None) -> tuple[Shape, ...]:
-    """Return the queries of one table by shape, those of a shape by time."""
-    if rows is None:
-        return ()
+def shapes_of(rows: pa.Table | None) -> dict[str, tuple[Shape, ...]]:
+    """Return the queries of each table that has some, by uuid: by shape, those of a shape by
+    time."""
+    if rows is None or not rows.num_rows:
+        return {}
     if has_repeats(numbers(flat(rows.column("position"))[0])):
         rows = distinct(rows)
     known = _Rows({name: rows.column(name) for name in NAMES if name in rows.column_names})
     del rows
-    return tuple(known.shape(first, end) for first, end in known.groups())
+    found: dict[str, list[Shape]] = {}
+    for first, end in known.groups():
+        found.setdefault(known.text("table_uuid", first), []).append(known.shape(first, end))
+    return {table_uuid: tuple(shapes) for table_uuid, shapes in found.items()}
 
 
 class _Rows:
-    """The rows of one table by shape and time, with their arrays laid end to end.
+    """The rows of tables by table, shape and time, with their arrays laid end to end.
 
     columns: by name. Each is dropped as soon as it is laid out, so that memory has all queries once
     and one column twice.
@@ -77,8 +81,9 @@ class _Rows:
         self.position, self.start = self.arrays["position"]
 
     def groups(self) -> list[tuple[int, int]]:
-        """Return the runs of rows that have one shape, and slots of the same kinds."""
-        keys = (self.codes["shape_id"], self.marks["full_scan"], self.codes["kinds"])
+        """Return the runs of rows that have one table and shape, and slots of the same kinds."""
+        codes, scans = self.codes, self.marks["full_scan"]
+        keys = (codes["table_uuid"], codes["shape_id"], scans, codes["kinds"])
         changes = np.zeros(max(len(keys[0]) - 1, 0), dtype=np.bool_)
         for key in keys:
             changes |= key[1:] != key[:-1]
@@ -87,15 +92,15 @@ class _Rows:
 
     def shape(self, first: int, end: int) -> Shape:
         queries = slice(self.start[first], self.start[end])
-        kinds, unbound = self._text("kinds", first), self._text("unbound", first)
+        kinds, unbound = self.text("kinds", first), self.text("unbound", first)
         weight = self.arrays["weight"][0][queries]
         sets, column_set = self._column_sets(first, end, weight)
         slots = len(kinds)
         moving = self._filled("moving", first, end, slots).reshape(len(weight), slots)
         return in_order(
             Shape(
-                shape_id=self._text("shape_id", first),
-                predicate=predicate_from_json(self._text("predicate", first)),
+                shape_id=self.text("shape_id", first),
+                predicate=predicate_from_json(self.text("predicate", first)),
                 column_sets=sets,
                 literals=self._literals(first, end, kinds),
                 offsets=tuple(moving[:, slot] for slot in range(slots)),
@@ -113,7 +118,7 @@ class _Rows:
             )
         )
 
-    def _text(self, name: str, row: int) -> str:
+    def text(self, name: str, row: int) -> str:
         found: str = self.texts[name][1][self.codes[name][row]]
         return found
 

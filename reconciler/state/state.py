@@ -9,7 +9,7 @@ store, and one may be killed at any moment.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,10 @@ class StateStore(Store):
         self._records = Records(directory / "state.db")
         super().__init__(StateTables(LocalBackend(directory, self._records)))
 
-    def shapes(self, table_uuid: str) -> tuple[Shape, ...]:
+    def shapes_of_tables(self, table_uuids: Collection[str]) -> dict[str, tuple[Shape, ...]]:
         """As any store; it may be written, so that rows of an earlier version are taken over."""
         self.take_over_old_rows()
-        return super().shapes(table_uuid)
+        return super().shapes_of_tables(table_uuids)
 
     def lease(self) -> SqliteLease:
         return SqliteLease(self._records)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reconciler.errors import first_line
@@ -176,15 +176,22 @@ class Store(LedgerTables, ABC):
 
     def shapes(self, table_uuid: str) -> tuple[Shape, ...]:
         """Return the queries of the table within the retention, by shape and by time."""
-        where = matching(
-            {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
-            {"imported_ms": self._oldest_ms()},
-        )
+        return self.shapes_of_tables((table_uuid,)).get(table_uuid, ())
+
+    def shapes_of_tables(self, table_uuids: Collection[str]) -> dict[str, tuple[Shape, ...]]:
+        """Return the queries of each table that has some within the retention, by its uuid.
+
+        One scan: who looks at many tables asks for those of dozens at once.
+        """
+        wanted = tuple(sorted(table_uuids))
+        shards = tuple(sorted({shard_of(one) for one in wanted}))
+        oldest = self._oldest_ms()
+        where = matching({"shard": shards, "table_uuid": wanted}, {"imported_ms": oldest})
         old = self._old_rows()
         if old is None:  # no name for the rows here: their memory goes as the shapes come
             return shapes_of(self._tables.scan(TABLE, where, READ, CODED))
         found = self._tables.scan(TABLE, where, NAMES)
-        rows = old.of_table(table_uuid, self._oldest_ms())
+        rows = old.of_tables(wanted, oldest)
         return shapes_of(rows if found is None else concatenated(found, rows))
 
     def queried(self) -> frozenset[str] | None:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import yaml
 
+from reconciler.catalog import load
+from reconciler.cli import fleet
 from reconciler.errors import EXIT_USER
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import TRUE
+from reconciler.state.shared_state import SharedStore
 from reconciler.state.state import StateStore
+from reconciler.state.state_tables import StateTables
 from tests.cli.in_process import Cli, isolate, runner
+from tests.conftest import sqlite_catalog
 from tests.render.test_fleet_html import Page, names
 from tests.state.test_shared_state import new_catalog
 
@@ -88,6 +94,53 @@ def test_recorded_queries_weigh_more_than_the_assumed_read(
     first = ranked(cli)[0]
     assert (first["table"], first["queriesPerDay"]) == (f"{catalog.name}.web.deep.few", 30.0)
     assert first["wastedOpeningsPerDay"] == 30 * first["surplusFiles"]
+
+
+def test_the_queries_of_all_tables_are_read_at_once_and_namespaces_are_listed_once(
+    cli: Cli, catalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuids = [str(catalog.load_table(name).metadata.table_uuid) for name in APPENDS]
+    StateStore(tmp_path / "state").append_fragments(
+        Fragment("log", n, uuid, TRUE, (), (), (1,), 1.0, 1_795_000_000_000, "x")
+        for n, uuid in enumerate(uuids)
+    )
+    scanned, walked = [], []
+    scan, walk = StateTables.scan, load.list_namespaces
+    monkeypatch.setattr(
+        StateTables,
+        "scan",
+        lambda self, name, *rest: scanned.append(name) or scan(self, name, *rest),
+    )
+    monkeypatch.setattr(
+        load, "list_namespaces", lambda *given: walked.append(given[0]) or walk(*given)
+    )
+    assert [one["queriesPerDay"] for one in ranked(cli)] == [1.0] * 4
+    assert scanned.count("queries") == 2  # who has queries, and the queries
+    assert cli("observe")[0] == 0
+    assert cli("report", "web", "--out", str(tmp_path / "r.html"))[0] == 0
+    assert len(walked) == 3  # once a command
+
+
+def test_a_batch_ends_by_its_tables_or_by_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "BATCH_TABLES", 3)
+    monkeypatch.setattr(fleet, "BATCH_FILES", 10)
+    looks: list[Any] = [SimpleNamespace(files=range(n)) for n in (1, 2, 3, 4, 6, 30, 5)]
+    batches = [[len(one.files) for one in batch] for batch in fleet._batches(looks)]
+    assert batches == [[1, 2, 3], [4, 6], [30], [5]]
+
+
+def test_the_report_of_a_table_reads_the_shared_state_that_is_asked_for(
+    cli: Cli, catalog: Any, tmp_path: Path
+) -> None:
+    uuid = str(catalog.load_table("sales.many").metadata.table_uuid)
+    config = sqlite_catalog(tmp_path)
+    query = Fragment("log", 1, uuid, TRUE, (), (), (1,), 10.0, 1_795_000_000_000, "x")
+    SharedStore(config).append_fragments([query])
+    path = tmp_path / "page.html"
+    for options, known in (((), False), (("--shared",), True)):
+        code, _, err = cli("report", "sales.many", "--out", str(path), *options)
+        assert code == 0, err
+        assert ("none imported" not in path.read_text()) is known
 
 
 def test_names_alone_can_be_piped(cli: Cli, catalog: Any) -> None:

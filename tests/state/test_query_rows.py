@@ -143,6 +143,10 @@ def test_what_is_written_comes_back(imports: list[tuple[int, Fragment]]) -> None
     assert sorted(map(repr, read)) == sorted(repr(as_stored(*pair)) for pair in imports)
 
 
+def every_shape(rows: pa.Table) -> list[Shape]:
+    return [shape for shapes in shapes_of(rows).values() for shape in shapes]
+
+
 @settings(max_examples=examples(80), deadline=None)
 @given(IMPORTS)
 def test_each_query_is_read_once_as_it_was_imported_first(
@@ -155,13 +159,13 @@ def test_each_query_is_read_once_as_it_was_imported_first(
     middle = rows.num_rows // 2  # as a scan of several files gives them
     in_parts = pa.concat_tables([rows.slice(0, middle), rows.slice(middle)])
     for stored in (rows, in_parts):
-        assert sorted(queries_of(shapes_of(stored)), key=by_all) == want
+        assert sorted(queries_of(every_shape(stored)), key=by_all) == want
     merged = distinct(rows)
     assert sum(map(len, merged.column("position").to_pylist())) == len(kept)
-    assert sorted(queries_of(shapes_of(merged)), key=by_all) == want
+    assert sorted(queries_of(every_shape(merged)), key=by_all) == want
     for span in (0, 2, 100):
         few = joined(merged, span)
-        assert sorted(queries_of(shapes_of(few)), key=by_all) == want
+        assert sorted(queries_of(every_shape(few)), key=by_all) == want
         stored = sorted(repr(query[1:]) for row in few.to_pylist() for query in decoded(row))
         assert stored == sorted(repr(as_stored(*pair)[1:]) for pair in kept)
         assert min(few.column("imported_ms").to_pylist(), default=0) == min(
@@ -179,12 +183,26 @@ def alike(one: Shape, other: Shape) -> bool:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(fragments(source="query"), max_size=25, unique_by=lambda item: item.position))
 def test_the_state_gives_the_same_shapes_as_the_fragments(items: list[Fragment]) -> None:
-    read = workload_of(shapes_of(rows_of((NOW, item) for item in items)))
+    read = workload_of(every_shape(rows_of((NOW, item) for item in items)))
     made = batch_fragments(items)
     assert (read.since_ms, read.until_ms) == (made.since_ms, made.until_ms)
     assert len(read.shapes) == len(made.shapes)
     for one, other in zip(read.shapes, made.shapes, strict=True):
         assert alike(one, other)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(fragments(source="query"), max_size=25, unique_by=lambda item: item.position))
+def test_rows_of_many_tables_give_each_its_own_shapes(items: list[Fragment]) -> None:
+    tables: dict[str, list[Fragment]] = {}
+    for item in items:
+        own = f"{UUID}-{item.position % 3}"
+        tables.setdefault(own, []).append(replace(item, table_uuid=own))
+    read = shapes_of(rows_of((NOW, item) for own in tables.values() for item in own))
+    assert set(read) == set(tables)
+    for uuid, own in tables.items():
+        made = shapes_of(rows_of((NOW, item) for item in own))[uuid]
+        assert all(map(alike, read[uuid], made)) and len(read[uuid]) == len(made)
 
 
 def query(position: int, literal: int = 7, **changes: Any) -> Fragment:
