@@ -29,7 +29,6 @@ from reconciler.queries.block_routing import described
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.queries.pruning import may_match
 from reconciler.queries.shape import Shape, asked
-from reconciler.table.block_ids import BlockTree
 from reconciler.table.cut_tree import codes_of
 from reconciler.table.filetable import ColumnBounds
 from tests.advisor.qdtree.worlds import KINDS, bounds_of, pool_of
@@ -92,9 +91,8 @@ def read(
     files = [np.flatnonzero(of_file[leaf] == one) for one in range(int(of_file[-1]) + 1)]
     none = np.zeros(count, dtype=bool)
     bounds = {one: bounds_of(values[one], none, files) for one in COLUMNS.values()}
-    block = BlockTree(tree, {})
     boxed: dict[int, ColumnBounds] = {
-        one: described(block, one, KINDS[values[one].dtype.kind]) for one in tree.of_column
+        one: described(tree, one, KINDS[values[one].dtype.kind]) for one in tree.of_column
     }
     held = np.array([len(own) for own in files], dtype=np.int64)
     many = np.full(tree.leaves, 1 << 40, dtype=np.int64)

@@ -41,11 +41,9 @@ class Lake:
         catalog.create_namespace_if_not_exists("lake")
         return catalog
 
-    def applying(self, key: str) -> list[str]:
-        """Return the command that sorts a table by the key; the table's name is to follow."""
-        (self.directory / "policy.yaml").write_text(
-            POLICY % (f"mode: Declared, keys: [{key}]", "minInputFiles: 2")
-        )
+    def applying(self, clustering: str) -> list[str]:
+        """Return the command that clusters a table so; the table's name is to follow."""
+        (self.directory / "policy.yaml").write_text(POLICY % (clustering, "minInputFiles: 2"))
         command = [sys.executable, "-m", "reconciler.cli.main", "apply", "-f", "policy.yaml"]
         return [*command, "--auto-approve"]
 

@@ -65,7 +65,7 @@ def nothing_to_do(lake: Lake) -> tuple[str, ...]:
 
     rows = pa.table({"k": list(range(1000)), "v": [1.0] * 1000})
     lake.opened().create_table("lake.t", rows.schema).append(rows)
-    return tuple(lake.applying("k")[3:])
+    return tuple(lake.applying("mode: Declared, keys: [k]")[3:])
 
 
 def main() -> None:

@@ -111,7 +111,7 @@ def _rewritten(lake: Lake, key: str, count: int) -> list[dict[str, Any]]:
     for start in range(6):
         part = [{**r, "key": r["key"] and r["key"].bytes} for r in rows[start::6]]
         table.append(pa.Table.from_pylist(part, SCHEMA))
-    done = lake.run([*lake.applying(key), f"rec.lake.by_{key}"])
+    done = lake.run([*lake.applying(f"mode: Declared, keys: [{key}]"), f"rec.lake.by_{key}"])
     if " 1 commit," not in done.stdout:
         raise SystemExit(f"nothing was rewritten:\n{done.stdout}")
     return rows

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from reconciler.plan.ledger import LedgerEntry
     from reconciler.plan.plan import Plan
     from reconciler.render.report_gather import Sources
+    from reconciler.table.cut_tree import Tree
     from reconciler.table.filetable import FileTable
+    from reconciler.table.sample import RowSample
 
 Target = Annotated[
     str | None,
@@ -107,6 +109,7 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
 
     history = proposal.history
     plans = _executed(history.entries, actor)
+    tree = _tree(proposal, plans)
     return Sources(
         observation=proposal.observation,
         workload=proposal.evidence.workload,
@@ -120,7 +123,33 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
         now_ms=now_ms,
         saved=history.credits,
         show_literals=show_literals,
+        tree=tree,
+        sample=None if tree is None else _sample(proposal, actor, tree[0]),
     )
+
+
+def _tree(proposal: Proposal, plans: Sequence[Plan]) -> tuple[Tree, bool] | None:
+    """Return the tree that is planned, with true, else the one that was written last."""
+    for plan in (proposal.plan, *reversed(plans)):
+        for item in plan.actions:
+            for tree in item.action.trees:
+                return tree, plan is proposal.plan and bool(proposal.pending)
+    return None
+
+
+def _sample(proposal: Proposal, actor: LocalActor, tree: Tree) -> RowSample | None:
+    """Return the rows of the files whose sketch is stored; None without any, or if a column that
+    the tree cuts is in none."""
+    import numpy as np
+
+    seen = proposal.observation
+    if any(field not in seen.files.columns for field in tree.of_column):
+        return None
+    known = actor.sketched(seen.uuid, [str(path) for path in seen.files.path])
+    files = np.flatnonzero([str(path) in known for path in seen.files.path])
+    if not len(files):
+        return None
+    return actor.sketch(proposal.target, seen, files, tuple(tree.of_column))
 
 
 def _executed(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[Plan]:

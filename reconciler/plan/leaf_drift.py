@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.table.cut_tree import Tree, codes_of
-from reconciler.table.filetable import ColumnBounds, FileTable, Int64
+from reconciler.table.filetable import Bool, ColumnBounds, FileTable, Int64
 
 SLACK = 2.0
 """Leaves that a file may meet, in those that its share of the rows comes to: bounds of long texts
@@ -42,18 +42,23 @@ def leaf_drift(table: FileTable, tree: Tree, files: Int64, min_input_files: int)
 
 
 def leaves_met(table: FileTable, tree: Tree, files: Int64) -> Int64:
-    """Return how many leaves may have rows in each file's bounds, int64[files].
+    """Return how many leaves may have rows in each file's bounds, int64[files]."""
+    return np.count_nonzero(meets(table, tree, files), axis=1).astype(np.int64)
+
+
+def meets(table: FileTable, tree: Tree, files: Int64) -> Bool:
+    """Return which leaves may have rows in each file's bounds, bool[files, leaves].
 
     A column without bounds in a file meets all leaves.
     """
-    meets = np.ones((len(files), tree.leaves), dtype=bool)
+    found = np.ones((len(files), tree.leaves), dtype=bool)
     for field, (least, most) in tree.boxes.items():
         column = table.columns.get(field)
         if column is None:
             continue
         low, high = _codes(column, tree, field, files)
-        meets &= (low[:, None] <= most) & (high[:, None] >= least)
-    return np.count_nonzero(meets, axis=1).astype(np.int64)
+        found &= (low[:, None] <= most) & (high[:, None] >= least)
+    return found
 
 
 def _codes(column: ColumnBounds, tree: Tree, field: int, files: Int64) -> tuple[Int64, Int64]:

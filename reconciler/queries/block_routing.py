@@ -17,8 +17,8 @@ from reconciler.format import plural
 from reconciler.queries.predicate import Predicate, fields_of, push_not
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import may_match, partitions_of, simplify
-from reconciler.table.block_ids import BlockIds, BlockTree, base_of
-from reconciler.table.cut_tree import Cut
+from reconciler.table.block_ids import BlockIds, base_of
+from reconciler.table.cut_tree import Cut, Tree
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
 from reconciler.table.schema import Schema
 from reconciler.table.values import Kind
@@ -222,18 +222,18 @@ class _Meaning:
                 name = self.schema.name_of(field_id)
                 self.notes.append(f"cuts of tree {key} by {name} do not count: it has changed")
             elif field.kind is not None:
-                columns[field_id] = described(tree, field_id, field.kind)
+                columns[field_id] = described(tree.tree, field_id, field.kind)
         records = np.full(tree.tree.leaves, 1 << 40, dtype=np.int64)
         return may_match(
             self.wanted, self.literals, columns, records, schema=self.schema, queries=1
         )[0]
 
 
-def described(tree: BlockTree, field_id: int, kind: Kind) -> ColumnBounds:
+def described(tree: Tree, field_id: int, kind: Kind) -> ColumnBounds:
     """Return what the leaves of a tree may hold of a column, as bounds of files would say it (the
     paper's "semantic description")."""
-    low, high = tree.tree.boxes[field_id]
-    cuts = tree.tree.of_column[field_id]
+    low, high = tree.boxes[field_id]
+    cuts = tree.of_column[field_id]
     least = [None if at == 0 else cuts[at - 1] for at in low.tolist()]
     most = [None if at == len(cuts) else cuts[at] for at in high.tolist()]
     lower, has_lower = _ends(least, kind, upper=False)

@@ -21,6 +21,7 @@ from reconciler.render.report_model import (
     FileSizes,
     Forecast,
     KeyFiles,
+    LeafMap,
     Payoff,
     QueryBytes,
     ReportData,
@@ -73,6 +74,7 @@ def page(
 def _sections(data: ReportData) -> list[Section | None]:
     return [
         *(_key_files(item) for item in data.key_files),
+        _if(data.leaves, _leaves),
         _if(data.sizes, _sizes),
         _if(data.queries if data.queries and data.queries.shapes else None, _queries),
         _if(data.payoff if data.payoff and data.payoff.investments else None, _payoff),
@@ -113,6 +115,7 @@ def _missing(data: ReportData) -> str:
     """Return what the report could show, and why it does not."""
     names = {
         "key_files": "Files over the key",
+        "leaves": "Leaves of the tree of cuts",
         "sizes": "File sizes",
         "queries": "Bytes per query before and after",
         "payoff": "Cost against saving over time",
@@ -179,6 +182,33 @@ def mean_depth(spans: Spans) -> float:
 
 def _spread(numbers: np.ndarray[Any, Any]) -> tuple[float, float, float]:
     return float(numbers.min()), float(np.median(numbers)), float(numbers.max())
+
+
+def _leaves(data: LeafMap) -> Section:
+    held, number = float(data.bytes.sum()), len(data.bytes)
+    share = float(data.bytes @ data.reads) / held if held else 0.0
+    words = ", ".join(data.columns[:4]) + (" and others" if len(data.columns) > 4 else "")
+    tense = "would read" if data.planned else "reads"
+    finding = (
+        f"A query {tense} {percent(share)} of the bytes: those of the leaves that it cannot rule "
+        f"out, of {count(number)}"
+    )
+    order = np.lexsort((np.arange(number), -data.bytes * data.reads))
+    rows = [
+        [
+            str(leaf), iec(data.bytes[leaf]), percent(data.reads[leaf]),
+            percent(float(data.bytes[leaf] * data.reads[leaf]) / max(share * held, 1e-9)),
+            data.sorted_by[leaf] or "arrival",
+        ]
+        for leaf in order.tolist()
+    ]  # fmt: skip
+    question = (
+        f"What does the tree that cuts by {words} do? Each box is a leaf, as large as its bytes; "
+        "the darker it is, the more of the recorded queries read it. Numbers in the plot are the "
+        "table's."
+    )
+    heads = ("Leaf", "Bytes", "Read by, of the queries", "Of all bytes read", "Rows sorted by")
+    return finding, question, plots.leaf_map(data), table(heads, rows, (0, 4))
 
 
 def _sizes(data: FileSizes) -> Section:

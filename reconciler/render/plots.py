@@ -21,6 +21,7 @@ from reconciler.render.report_model import (
     Forecast,
     JudgedRewrite,
     KeyFiles,
+    LeafMap,
     Payoff,
     QueryBytes,
     Spans,
@@ -351,6 +352,50 @@ def cut_curve(data: CutCurve) -> str:
         ax.yaxis.set_major_formatter(_signed_bytes)
         ax.legend(frameon=False)
         return _svg(figure, "the cut curve")
+
+
+MOST_LABELS = 24
+"""Leaves that the drawing of a tree names: those of which most is read."""
+
+
+def leaf_map(data: LeafMap) -> str:
+    """Draw leaves as large as their bytes, the darker the more queries read them; those of which
+    most is read also say so."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.patches import Patch
+
+    left, bottom, width, height = data.boxes.T
+    corners = np.stack([
+        np.stack([left, bottom]), np.stack([left + width, bottom]),
+        np.stack([left + width, bottom + height]), np.stack([left, bottom + height]),
+    ])  # fmt: skip
+    with _figure(width=7.5, height=4.6) as (figure, axes):
+        ax = axes[0]
+        drawn = PolyCollection(list(corners.transpose(2, 0, 1)), cmap="Blues", edgecolors=QUERIED,
+                               linewidths=0.6)  # fmt: skip
+        most = max(float(data.reads.max(initial=0.0)), 1e-9)
+        drawn.set_array(data.reads)
+        drawn.set_clim(0.0, most)
+        ax.add_collection(drawn)
+        for leaf in np.argsort(-data.bytes * data.reads, kind="stable")[:MOST_LABELS].tolist():
+            if width[leaf] >= 0.06 and height[leaf] >= 0.07:
+                _name_leaf(ax, data, leaf)
+        ax.set_axis_off()
+        steps = np.linspace(0.0, most, 5)
+        shades = [tuple(one) for one in drawn.to_rgba(steps).tolist()]
+        patches = [Patch(facecolor=shade, edgecolor=QUERIED) for shade in shades]
+        ax.legend(
+            patches, [f"{100 * step:.0f} %" for step in steps], title="read by, of the queries",
+            loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=5, frameon=False,
+        )  # fmt: skip
+        return _svg(figure, "leaves of the tree by their bytes and how often they are read")
+
+
+def _name_leaf(ax: Any, data: LeafMap, leaf: int) -> None:
+    left, bottom, width, height = data.boxes[leaf].tolist()
+    dark = data.reads[leaf] > 0.6 * float(data.reads.max())
+    ax.text(left + width / 2, bottom + height / 2, f"{leaf}\n{100 * data.reads[leaf]:.0f} %",
+            ha="center", va="center", fontsize=7, color="white" if dark else "black")  # fmt: skip
 
 
 def by_saving_per_cost(data: Sequence[JudgedRewrite]) -> list[JudgedRewrite]:

@@ -26,6 +26,7 @@ from reconciler.plan.totals import Quantity, total_of
 from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of, render
 from reconciler.queries.rewrite_cost import rewrite_cost
 from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
+from reconciler.render.leaf_boxes import leaf_map
 from reconciler.render.report_axis import Axis
 from reconciler.render.report_model import (
     CutCurve,
@@ -34,14 +35,17 @@ from reconciler.render.report_model import (
     Investment,
     JudgedRewrite,
     KeyFiles,
+    LeafMap,
     Payoff,
     QueryBytes,
     ReportData,
     ShapeBytes,
     Spans,
 )
+from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import FileTable, Float64
 from reconciler.table.observation import Observation
+from reconciler.table.sample import RowSample
 
 MOST_KEYS = 2
 Document = Mapping[str, Any]
@@ -75,6 +79,11 @@ class Sources:
     """What later queries did not read, by plan id."""
     show_literals: bool = False
     """Whether values of the table may be shown."""
+    tree: tuple[Tree, bool] | None = None
+    """The tree of cuts that is planned, with true, else the one that was written last, with false;
+    None if there is neither."""
+    sample: RowSample | None = None
+    """Rows of the table over the columns that the tree cuts; None without any."""
 
 
 def gather(sources: Sources) -> ReportData:
@@ -90,6 +99,7 @@ def gather(sources: Sources) -> ReportData:
         payoff=_payoff(sources, missing),
         forecasts=_forecasts(sources, missing),
         cut=_cut(sources, missing),
+        leaves=_leaves(sources, missing),
         missing=missing,
     )
 
@@ -385,6 +395,18 @@ def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
         missing["cut"] = "no file is only partly needed: there is nothing to cut"
         return None
     return CutCurve(found.net, len(found.chosen), len(files), _candidates(sources))
+
+
+def _leaves(sources: Sources, missing: dict[str, str]) -> LeafMap | None:
+    if sources.tree is None:
+        missing["leaves"] = "no tree is planned, and none was written"
+        return None
+    if sources.workload.empty:
+        missing["leaves"] = "no queries were imported for this table"
+        return None
+    tree, planned = sources.tree
+    files = sources.observation.files
+    return leaf_map(tree, files, sources.sample, sources.workload, planned=planned)
 
 
 def _candidates(sources: Sources) -> tuple[JudgedRewrite, ...]:

@@ -170,6 +170,26 @@ class CutCurve:
 
 
 @dataclass(frozen=True)
+class LeafMap:
+    """The leaves of a tree of cuts."""
+
+    columns: tuple[str, ...]
+    """Columns that the tree cuts, that of the first cut first, then those with most leaves below
+    their cuts."""
+    planned: bool
+    """Whether the tree is still to be written; else the table was written by it."""
+    bytes: Float64
+    """float64[leaves], bytes of the table that a leaf holds."""
+    reads: Float64
+    """float64[leaves], share of the recorded executions that read a leaf."""
+    boxes: Float64
+    """float64[leaves, 4], left, bottom, width and height of each in the unit square, with an area
+    in proportion to its bytes."""
+    sorted_by: tuple[str, ...]
+    """Column by which the rows of each leaf are sorted, "" for the order of arrival."""
+
+
+@dataclass(frozen=True)
 class ReportData:
     """The data of one table's report. A part that is None was not measured."""
 
@@ -191,5 +211,7 @@ class ReportData:
     """Predictions with the actual values."""
     cut: CutCurve | None = None
     """Cumulative net saving of the files, best first, and where the choice ends."""
+    leaves: LeafMap | None = None
+    """The leaves of the tree of cuts that is planned, else of the one written last."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """By part ("key_files", "queries" and so on), one sentence that says why it is absent."""

@@ -211,6 +211,10 @@ class Tree:
                 below[field] = below.get(field, 0) + leaves
         return tuple(sorted(below, key=lambda field: (-below[field], field)))
 
+    def leaves_left_of(self, at: int) -> int:
+        """Return the number of leaves left of the cut of node `at`, which is no leaf."""
+        return self._first_leaf[self._right[at]] - self._first_leaf[at]
+
     def walk(self) -> Iterator[tuple[int, int, int]]:
         """Yield each node as (depth, its cut's index or LEAF, leaves below it), parents first."""
         depth: list[int] = [0]

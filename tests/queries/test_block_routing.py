@@ -13,7 +13,6 @@ from reconciler.queries.block_routing import described
 from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
 from reconciler.queries.pruning import may_match
 from reconciler.rewrite.columns import Column
-from reconciler.table.block_ids import BlockTree
 from reconciler.table.cut_tree import Cut, made
 from reconciler.table.values import Kind, kind_of
 from tests.rewrite import model
@@ -34,7 +33,7 @@ def test_no_row_is_beyond_the_description_of_its_leaf(seed: int) -> None:
         node = _random_tree(chance, kinds, rows, 5)
     tree = made(node, [0] * _count(node))
     of = {one: kind_of(kinds[one - 1]) for one in tree.of_column}
-    bounds = {one: described(BlockTree(tree, {}), one, kind) for one, kind in of.items() if kind}
+    bounds = {one: described(tree, one, kind) for one, kind in of.items() if kind}
     records = np.full(tree.leaves, RECORDS)
     excluded = 0
     for row in rows:

@@ -22,6 +22,7 @@ from reconciler.render.report_model import (
     Investment,
     JudgedRewrite,
     KeyFiles,
+    LeafMap,
     Payoff,
     QueryBytes,
     ReportData,
@@ -69,6 +70,14 @@ def everything(**changes: Any) -> ReportData:
                 JudgedRewrite("2 more files", 2, 1e8, 4e8, False),
             ),
         ),
+        "leaves": LeafMap(
+            ("a", "b"),
+            planned=True,
+            bytes=np.array([3e6, 1e6]),
+            reads=np.array([0.1, 0.9]),
+            boxes=np.array([[0.0, 0.0, 0.75, 1.0], [0.75, 0.0, 0.25, 1.0]]),
+            sorted_by=("a", ""),
+        ),
     }
     return ReportData(**{**parts, **changes})
 
@@ -76,8 +85,8 @@ def everything(**changes: Any) -> ReportData:
 def test_the_page_is_whole_and_loads_nothing() -> None:
     page = render_html(everything())
     assert page.startswith("<!DOCTYPE html>")
-    assert page.count("<svg") == 6
-    assert page.count("<table>") == 7  # the head's and one beside each plot
+    assert page.count("<svg") == 7
+    assert page.count("<table>") == 8  # the head's and one beside each plot
     loads = re.findall(r"(?:src|href)=\"(?!#)([^\"]+)\"|url\((?!#)([^)]+)\)|@import", page)
     assert not loads
     assert "<script" not in page
@@ -92,7 +101,8 @@ def test_titles_are_the_findings(said: Said) -> None:
     titles = re.findall(r"<h2>(.*?)</h2>", render_html(everything()))
     figures = [tuple(re.findall(r"\d[\d.]*", title)) for title in titles]
     assert figures == [
-        ("1.0", "4", "9.0", "9"), ("2", "2", "0", "9"), ("100.1", "954.6", "90", "1", "2"),
+        ("1.0", "4", "9.0", "9"), ("30", "2"), ("2", "2", "0", "9"),
+        ("100.1", "954.6", "90", "1", "2"),
         ("5.0",), ("10", "1", "1"), ("2", "9", "2"),
     ]  # fmt: skip
     said("\n".join(titles))
@@ -108,12 +118,12 @@ def test_missing_parts_are_named_with_their_reason(said: Said) -> None:
     )
     page = render_html(data)
     said("\n".join(re.findall(r"<li>(.*?)</li>", page)))
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 4
 
 
 def test_nothing_measured_is_still_a_page() -> None:
     page = render_html(ReportData("a.b.c", "now", ()))
-    assert page.count("<li>") == 6
+    assert page.count("<li>") == 7
     assert "<svg" not in page
 
 

@@ -1,0 +1,65 @@
+"""`layoutctl report TABLE`: the page draws the tree that a plan would write."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import yaml
+from pyiceberg.catalog import load_catalog
+
+from tests.cli.in_process import isolate, runner
+from tests.conftest import sqlite_catalog
+
+FILES, ROWS = 6, 4_000
+POLICY = {
+    "apiVersion": "layout.lakehouse.dev/v1alpha1",
+    "kind": "TableLayoutPolicy",
+    "metadata": {"name": "trees"},
+    "spec": {
+        "catalogRef": {"name": "rec"},
+        "tables": {"include": ["d.*"]},
+        "layout": {
+            "clustering": {"mode": "QdTree", "qdTree": {"method": "Greedy"}},
+            "files": {"targetSize": 40_000},
+        },
+    },
+}
+
+
+def test_the_leaves_of_a_planned_tree_are_drawn(tmp_path, monkeypatch, capsys) -> None:
+    config = sqlite_catalog(tmp_path)
+    catalog = load_catalog("rec", **config.properties)
+    random = np.random.default_rng(1)
+    catalog.create_namespace("d")
+    table = catalog.create_table("d.t", pa.schema([("a", pa.float64()), ("b", pa.int64())]))
+    for _ in range(FILES):
+        rows = {"a": random.random(ROWS), "b": random.integers(0, 1000, ROWS)}
+        table.append(pa.table(rows))
+    conditions = [f"a > {0.9 + 0.0009 * n}" for n in range(80)]
+    conditions += [f"b BETWEEN {10 * n} AND {10 * n + 9}" for n in range(80)]
+    lines = [
+        {"sql": f"SELECT * FROM d.t WHERE {one}", "timestamp": "2026-11-20T10:00:00Z"}
+        for one in conditions
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(POLICY))
+    (tmp_path / ".pyiceberg.yaml").write_text(
+        yaml.safe_dump({"catalog": {"rec": dict(config.properties)}})
+    )
+    isolate(monkeypatch, tmp_path, tmp_path, tmp_path / "state", tmp_path / "cache")
+    cli = runner(monkeypatch, capsys)
+    assert cli("workload", "import", "log.jsonl", "--catalog", "rec")[0] == 0
+    plan = ("-f", "policy.yaml", "rec.d.t")
+    code, out, err = cli("explain", *plan, "--tree", "-o", "json")
+    assert code == 0, err
+    (tree,) = json.loads(out)["trees"]
+    assert cli("report", *plan, "--out", "page.html")[0] == 0
+    page = (tmp_path / "page.html").read_text()
+    (section,) = [one for one in page.split("<section>") if "leaves of the tree by" in one]
+    leaves = re.findall(r"<tr><td[^>]*>(\d+)</td>", section)
+    assert sorted(map(int, leaves)) == list(range(tree["leaves"])) and tree["leaves"] > 3
+    shares = [float(one) for one in re.findall(r"A query would read ([\d.]+) %", section)]
+    assert len(shares) == 1 and shares[0] < 75.0
