@@ -147,7 +147,8 @@ def load_plan(run: RunDocument, plans: Plans) -> Plan:
     """Return the plan of a run, checked against what was admitted. Raises UserError if it
     differs."""
     plan = plans.get(run.plan_uri, run.plan_digest)
-    strangers = [item for item in run.action_ids if item not in {a.id for a in plan.actions}]
+    known = {item.id for item in plan.actions}
+    strangers = [item for item in run.action_ids if item not in known]
     settles_only = not run.action_ids
     wrong = {
         "its digest": plan.digest() != run.plan_digest,

@@ -166,7 +166,11 @@ def admit(
     """Return the longest prefix of `charges` that fits every active budget."""
     if spent is None and budgets:
         return Admitted(0, "OverBudget", "the ledger of past spending cannot be read", ())
-    states = tuple(budget_state(budget, spent or (), now) for budget in budgets)
+    return admitted_by(charges, tuple(budget_state(one, spent or (), now) for one in budgets))
+
+
+def admitted_by(charges: Sequence[Charge], states: tuple[BudgetState, ...]) -> Admitted:
+    """Return the longest prefix of `charges` that fits every active budget in its present state."""
     count, limiting = len(charges), None
     for state in states:
         fits = _prefix(charges, state)

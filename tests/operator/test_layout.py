@@ -682,6 +682,27 @@ def test_a_table_of_another_optimizer_waits_until_the_policy_allows_it() -> None
     assert world.jobs()
 
 
+@pytest.mark.parametrize("most", [None, "1Mi"])
+def test_no_plan_counts_as_approved_that_another_check_refused_first(most: str | None) -> None:
+    by_size = {"automaticUpTo": {"rewriteBytes": most}} if most else {}
+    world = World(approval={"mode": "Manual", **by_size})
+    name = world.table("orders", GIB)
+    world.catalog.tables["sales", "orders"].other = "2 commits of another writer"
+    world.turn(world.operator(), 2)
+    assert world.converged(name) == "OtherOptimizer"
+    assert not world.condition(name, "Approved")
+
+
+def test_a_plan_that_exceeds_a_budget_does_so_before_it_is_approved() -> None:
+    budget = {"name": "daily", "per": "24h", "maxRewriteBytes": "1Mi"}
+    world = World(approval={"mode": "Manual"}, budgets=[budget])
+    name = world.table("orders", GIB)
+    world.turn(world.operator(), 2)
+    assert world.converged(name) == "AwaitingApproval"
+    within = world.condition(name, "WithinBudget")
+    assert (within["status"], within["reason"]) == ("False", "OverBudget")
+
+
 def test_a_job_of_that_name_that_is_not_ours_stalls() -> None:
     world = World()
     name = world.table("orders", GIB)
@@ -775,6 +796,25 @@ def test_a_job_that_never_starts_is_stopped_and_reported() -> None:
     assert not world.jobs() or world.jobs()[0]["metadata"].get("deletionTimestamp")
     world.turn(operator, 2)
     assert world.layout(name)["status"]["failures"]["cause"] == "NotStarted"
+
+
+def test_a_job_whose_image_was_refused_costs_nothing_when_its_catalog_changes() -> None:
+    world = World()
+    world.table("orders", GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (job,) = world.jobs()
+    world.start(job)
+    pod = world.server.objects[POD.plural, NAMESPACE, f"{job['metadata']['name']}-pod"]
+    waiting = {"state": {"waiting": {"reason": "ErrImagePull"}}}
+    pod["status"] = {"phase": "Pending", "containerStatuses": [waiting]}
+    world.catalog.version = "2"
+    world.turn(operator)
+    world.server.remove(POD, NAMESPACE, pod["metadata"]["name"])
+    world.server.remove(JOB, NAMESPACE, job["metadata"]["name"])
+    world.turn(operator)
+    book = operator.launcher.spending.known
+    assert not book.charged and (NAMESPACE, job["metadata"]["name"]) not in book.admitted
 
 
 def test_a_dropped_table_stalls_and_is_not_planned() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from reconciler.kube.errors import Invalid
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
+from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.catalog.reconcile import MISSES, Listing, _missing
 from reconciler.operator.index import trim
 from reconciler.operator.policy.reconcile import Policies
@@ -122,6 +124,17 @@ def test_a_claim_does_not_move_while_a_job_lives() -> None:
     world.turn(operator, 2)
     reconcile(world, operator, found, "other")
     assert layouts(world) == {"b": "other"}
+
+
+def test_a_catalog_that_is_lost_during_a_reconcile_does_not_end_it() -> None:
+    world = World(budgets=[{"name": "daily", "per": "24h", "maxRewriteBytes": "3Gi"}])
+    world.table("a", GIB)
+    operator = world.operator()
+    found, handles = policies(world, operator, "a"), iter([world.catalog])
+    lost = CatalogProblem("CatalogUnavailable", "it does not answer", False)
+    found.catalogs = SimpleNamespace(handle=lambda namespace, name: next(handles, lost))
+    reconcile(world, operator, found)
+    assert condition(world, "Ready")["status"] == "True"
 
 
 def test_who_waits_for_a_table_is_called_when_its_policy_lets_it_go() -> None:

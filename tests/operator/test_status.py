@@ -21,7 +21,6 @@ from reconciler.operator.conditions import Condition, condition_of, merged
 from reconciler.operator.layout.job_record import JobRecord, Phase, job_status, record_of
 from reconciler.operator.layout.plan_status import plan_lines, plan_status
 from reconciler.operator.layout.status import (
-    GateVerdict,
     accepted,
     changed,
     layout_conditions,
@@ -29,6 +28,7 @@ from reconciler.operator.layout.status import (
     with_history,
 )
 from reconciler.operator.layout.steps import Stall, Wait
+from reconciler.operator.layout.verdict import GateVerdict
 from reconciler.operator.policy.status import PolicyView, policy_status
 from reconciler.operator.status_text import parse_time, short_bytes, short_duration
 from reconciler.plan.actions.base import Action

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.conditions import Reason
-from reconciler.api.documents import TableLayoutPolicy
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator import due
-from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.index import policy_of
 from reconciler.operator.launch import shares
 from reconciler.operator.launch.charges import Book
@@ -59,8 +57,7 @@ class Admission:
         self, subject: Subject, charge: Charge, others: Sequence[dict[str, Any]]
     ) -> Wait | None:
         """Return why the charge may not be added to what the namespace holds and its ledger has."""
-        policy, handle = subject.policy, subject.handle
-        assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+        policy, handle = subject.usable
         later = subject.now + RETRY
         here = [b for b in others if b["metadata"]["namespace"] == subject.key.namespace]
         own = unsettled([body for body in here if policy_key_of(body) == subject.policy_key])

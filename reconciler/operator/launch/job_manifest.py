@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.choices import EngineType
-from reconciler.api.documents import CatalogSpec, Engine, TableLayoutPolicy
+from reconciler.api.documents import CatalogSpec, Engine
 from reconciler.api.run_document import RunDocument
 from reconciler.api.task_memory import driver_pod, local_pod
 from reconciler.api.version import API_VERSION
@@ -36,7 +36,6 @@ from reconciler.kube.pods import (
     work_mounts,
     work_volumes,
 )
-from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.launch.run_documents import run_document
 from reconciler.operator.layout.job_record import JobRecord
 from reconciler.operator.layout.subject import Subject, catalog_version
@@ -91,8 +90,7 @@ def attempt_of(
     settings: OperatorSettings, subject: Subject, record: JobRecord, memory_factor: float
 ) -> JobAttempt:
     """Return the attempt that the record of a TableLayout reserves."""
-    policy, handle = subject.policy, subject.handle
-    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    policy, handle = subject.usable
     document = run_document(subject, record)
     return JobAttempt(
         record=record,

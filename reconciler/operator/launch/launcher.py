@@ -32,7 +32,6 @@ from reconciler.kube.errors import (
 from reconciler.kube.kinds import JOB, POLICY, TABLE_LAYOUT
 from reconciler.kube.pods import DIGEST_ANNOTATION
 from reconciler.kube.termination_message import Cause
-from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.index import policy_of
 from reconciler.operator.launch import shares
 from reconciler.operator.launch.admission import FULL, RETRY, Admission, policy_key_of
@@ -306,8 +305,8 @@ class Launcher:
         return Result(due=(subject.now + dt.timedelta(seconds=2)).timestamp())
 
     def _claimed(self, subject: Subject) -> str:
-        handle = subject.handle
-        assert not isinstance(handle, CatalogProblem) and subject.proposal is not None
+        _, handle = subject.usable
+        assert subject.proposal is not None
         owner = handle.claim(subject.table, subject.proposal.uuid)
         return "" if owner == handle.owner() else owner
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.run_document import RecommendRun, RunDocument
-from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.layout.job_record import JobRecord
 from reconciler.operator.layout.subject import Subject
 
@@ -20,8 +18,7 @@ def _plan_run(subject: Subject, record: JobRecord) -> RunDocument:
     Bytes are limited under any policy, because the operator's cap on 24 h is charged with them. CPU
     seconds are limited only by budgets.
     """
-    policy, handle, proposal = subject.policy, subject.handle, subject.proposal
-    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    (policy, handle), proposal = subject.usable, subject.proposal
     assert proposal is not None
     total = (subject.status.get("job") or {}).get("actionsTotal", len(proposal.pending))
     left = subject.cut_short if total == 0 else None
@@ -44,8 +41,7 @@ def _plan_run(subject: Subject, record: JobRecord) -> RunDocument:
 
 
 def _recommend_run(subject: Subject, record: JobRecord) -> RecommendRun:
-    policy, handle = subject.policy, subject.handle
-    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    policy, handle = subject.usable
     return RecommendRun(
         catalog=handle.document,
         policy=policy,

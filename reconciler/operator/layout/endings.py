@@ -15,6 +15,7 @@ from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import JobSeen
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.job_checks import CATALOG_CHANGED
 from reconciler.operator.layout.job_record import JobRecord, Phase, job_body
 from reconciler.operator.layout.status import failures_body, with_history
 from reconciler.operator.layout.subject import Subject
@@ -32,6 +33,10 @@ log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 256
 """Most characters of a message in status.history (CRD)."""
+
+
+NEVER_STARTED = (Reason.JOB_NOT_STARTED, CATALOG_CHANGED)
+"""Why a job is stopped whose pod does not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +169,13 @@ class Endings:
         self, subject: Subject, record: JobRecord, job: JobSeen | None, done: Achieved
     ) -> None:
         """Charge the job to its namespace, before its end is reported: a crash in between repeats
-        this. One that was stopped before its pod started has cost nothing, and neither has a
-        write-ahead of whose Job nothing was ever seen."""
+        this. One that was stopped because its pod did not start has cost nothing, and neither
+        has a write-ahead of whose Job nothing was ever seen."""
         key = (subject.key.namespace, record.name)
         stopped = (subject.status.get("job") or {}).get("stopped")
         phase = record.phase if job is None else job.phase
         unseen = job is None and not record.uid and not done.read_bytes
-        if unseen or (stopped == Reason.JOB_NOT_STARTED and phase is Phase.PENDING):
+        if unseen or (stopped in NEVER_STARTED and phase is Phase.PENDING):
             self.facts.spending.release(key)
         else:
             self.facts.spending.end(key)

@@ -223,8 +223,8 @@ class Facts:
 
         stale: why evidence of queries must not be used now.
         """
-        policy, glance = subject.policy, subject.glance
-        assert isinstance(policy, TableLayoutPolicy) and glance is not None
+        (policy, _), glance = subject.usable, subject.glance
+        assert glance is not None
         wanted = policy.spec.recommend
         stored = subject.status.get("observed") or {}
         observed = subject.proposal.observed if subject.proposal else stored
@@ -247,17 +247,15 @@ class Facts:
         TableLayout (of which there is no record), may have left something.
         """
         record, proposal = record_of(subject.status), subject.proposal
-        assert not isinstance(subject.handle, CatalogProblem)
         if proposal is None or (record is not None and record.phase is Phase.SUCCEEDED):
             return None
-        return subject.handle.cut_short(proposal.uuid)
+        return subject.usable[1].cut_short(proposal.uuid)
 
     def look(self, subject: Subject) -> ProposalSummary | None:
         """Run the cheap check; look again only if something changed that the last look was made
         from."""
-        policy, handle, glance = subject.policy, subject.handle, subject.glance
-        assert isinstance(policy, TableLayoutPolicy) and glance is not None
-        assert not isinstance(handle, CatalogProblem)
+        (policy, handle), glance = subject.usable, subject.glance
+        assert glance is not None
         approved = approved_ids(policy, self.approvals(subject).plan_id)
         fingerprint = scope(
             glance.uuid,
@@ -290,8 +288,7 @@ class Facts:
         assert proposal is not None  # `look` has found one of them
         if not proposal.pending:
             return replace(given, proposal=proposal)
-        policy, handle = subject.policy, subject.handle
-        assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+        policy, handle = subject.usable
         assert proposal.plan is not None
         work = PendingWork(
             plan=proposal.plan,
@@ -321,8 +318,7 @@ class Facts:
             and policy_of(body) == name
         ]
         records = unsettled(others)
-        assert not isinstance(subject.handle, CatalogProblem)
-        return held(records, subject.handle.open_reservations(), subject.now)
+        return held(records, subject.usable[1].open_reservations(), subject.now)
 
     def forget(self, key: Key) -> None:
         self.proposals.pop(key, None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.conditions import EXPLANATIONS, ConditionType, Reason
@@ -16,6 +15,7 @@ from reconciler.format import plural
 from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.steps import Decision, Launch, Propose, Retire, Stall, Wait
+from reconciler.operator.layout.verdict import GateVerdict
 
 MOST_HISTORY = 5
 
@@ -67,14 +67,6 @@ def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime
 
 
 # One table
-
-
-@dataclass(frozen=True, slots=True)
-class GateVerdict:
-    """The result of approval and budgets for the pending work; None if nothing is pending."""
-
-    approved: tuple[bool, str, str] | None = None
-    within_budget: tuple[bool, str, str] | None = None
 
 
 def layout_conditions(

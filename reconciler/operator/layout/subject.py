@@ -71,6 +71,13 @@ class Subject:
         return int(self.body["metadata"].get("generation") or 0)
 
     @property
+    def usable(self) -> tuple[TableLayoutPolicy, CatalogHandle]:
+        """The policy and the catalog of a table for which the checks of both found no fault."""
+        assert isinstance(self.policy, TableLayoutPolicy)
+        assert not isinstance(self.handle, CatalogProblem)
+        return self.policy, self.handle
+
+    @property
     def prices(self) -> Prices | None:
         """The prices of its catalog; None without any, or while the catalog cannot be used."""
         handle = self.handle

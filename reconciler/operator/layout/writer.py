@@ -15,7 +15,6 @@ from reconciler.operator.layout.gathering import Facts
 from reconciler.operator.layout.job_record import record_of
 from reconciler.operator.layout.recommending import better_layout_known
 from reconciler.operator.layout.status import (
-    GateVerdict,
     accepted,
     changed,
     layout_conditions,
@@ -24,7 +23,7 @@ from reconciler.operator.layout.status import (
 )
 from reconciler.operator.layout.steps import Decision
 from reconciler.operator.layout.subject import FINALIZER, Subject, unready_because
-from reconciler.operator.layout.verdict import stored_verdict, verdict
+from reconciler.operator.layout.verdict import GateVerdict, stored_verdict, verdict
 from reconciler.operator.process.watch import GATHER_SECONDS
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.status_text import utc
@@ -103,8 +102,8 @@ class LayoutWriter:
             return stored_verdict(subject.status)
         if proposal is None or answer is None or not proposal.pending:
             return GateVerdict()
-        approved = subject.body["spec"].get("approvedPlan")
-        return verdict(approved, subject.policy, proposal, answer, decision)
+        approved, (policy, _) = subject.body["spec"].get("approvedPlan"), subject.usable
+        return verdict(approved, policy, proposal, answer, decision)
 
     def put(self, subject: Subject, status: Body) -> None:
         """Write the status under the version that was read; no write if nothing changed."""

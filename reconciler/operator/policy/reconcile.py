@@ -24,8 +24,9 @@ from reconciler.kube.errors import Conflict, Invalid, NotFound
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.loop.decision_settings import budgets_of
+from reconciler.loop.gating import policy_key
 from reconciler.operator import due
-from reconciler.operator.catalog.ports import CatalogProblem, Catalogs, Identifier
+from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, Catalogs, Identifier
 from reconciler.operator.index import REQUESTED_AT, policy_of
 from reconciler.operator.launch.reservations import held, unsettled
 from reconciler.operator.layout.job_record import record_of
@@ -120,7 +121,7 @@ class Policies:
             held_by=held_by,
             suspended=policy.spec.suspend,
             failure=None,
-            budgets=self._budgets(policy, layouts, now),
+            budgets=self._budgets(policy, handle, layouts, now),
             reserved=_reserved(layouts),
             handled_request=(body["metadata"].get("annotations") or {}).get(REQUESTED_AT, ""),
         )
@@ -287,17 +288,19 @@ class Policies:
             self.runtime.enqueue(Key(Work.LAYOUT, key.namespace, item["metadata"]["name"]), None)
 
     def _budgets(
-        self, policy: TableLayoutPolicy, layouts: Sequence[Body], now: dt.datetime
+        self,
+        policy: TableLayoutPolicy,
+        handle: CatalogHandle,
+        layouts: Sequence[Body],
+        now: dt.datetime,
     ) -> tuple[BudgetState, ...]:
         """Return the budgets with what was spent by the last read ledger, and with what live jobs
         hold in it or besides; none if it is unreadable."""
         if not policy.spec.budgets:
             return ()
-        handle = self.catalogs.handle(policy.namespace, policy.spec.catalog.name)
-        assert not isinstance(handle, CatalogProblem)
         try:
             beside = held(unsettled(layouts), handle.open_reservations(), now)
-            spent = (*beside, *handle.spent(f"{policy.namespace}/{policy.name}", ""))
+            spent = (*beside, *handle.spent(policy_key(policy), ""))
         except ReconcilerError:
             return ()
         return due.states(budgets_of(policy.spec), spent, now)
