@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import StepResult
     from reconciler.plan.execution import ExecutionResult
-    from reconciler.plan.prediction import Total
     from reconciler.render.apply_text import ApplySummary
 
 
@@ -128,21 +127,13 @@ def _step_document(step: StepResult) -> dict[str, Any]:
         else round(done.start_seconds, 3),
         "predictedBytes": admitted.bytes_in,
         "predictedCpuSeconds": admitted.cpu_seconds,
-        "predictedSeconds": round(_seconds(step, admitted), 3),
+        "predictedSeconds": round(admitted.seconds(step.before.settings.throughput), 3),
         **_checked(step),
         "actions": [
             {"id": a.action_id, "state": a.state.value, "detail": a.detail}
             for a in (done.actions if done else ())
         ],
     }
-
-
-def _seconds(step: StepResult, admitted: Total) -> float:
-    """Return the predicted time of actions that one process carries out, the start of Java
-    included."""
-    return step.before.settings.throughput.plan_seconds(
-        admitted.millis / 1000, admitted.groups, admitted.through_spark
-    )
 
 
 def _id(snapshot: int | None) -> str | None:
@@ -195,7 +186,7 @@ def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySum
         predicted_bytes=admitted.bytes_in,
         actual_bytes=sum(r.read_bytes for _, r in done),
         predicted_cpu_seconds=admitted.cpu_seconds,
-        predicted_seconds=_seconds(done[0][0], admitted) if done else 0.0,
+        predicted_seconds=admitted.seconds(done[0][0].before.settings.throughput) if done else 0.0,
         actual_cpu_seconds=sum(r.cpu_seconds for _, r in done),
         read=read,
         files=files,

@@ -70,7 +70,7 @@ def explain(
 ) -> None:
     """Say why a file is or is not rewritten, or what a query has to read and why."""
     from reconciler.cli.explain_query import is_sql
-    from reconciler.cli.plan import local_actor
+    from reconciler.cli.shared import local_actor
     from reconciler.cli.targets import select
 
     step = select(table, file or [], catalog, timeout=timeout).steps[0]

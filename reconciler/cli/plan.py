@@ -193,13 +193,18 @@ def _plan_all(
 
 
 def _plan_one(step: Step, actor: LocalActor, refresh: bool, show_literals: bool) -> Planned:
+    proposal = step.propose(actor, refresh=refresh, show_literals=show_literals)
+    return governed(step, actor, proposal)
+
+
+def governed(step: Step, actor: LocalActor, proposal: Proposal) -> Planned:
+    """Return the proposal with its policy written into the plan, and the gate's answer to it."""
     from dataclasses import replace
 
     from reconciler.loop.evidence import under_policy
     from reconciler.loop.gating import Approvals
     from reconciler.loop.step import judge_gate
 
-    proposal = step.propose(actor, refresh=refresh, show_literals=show_literals)
     plan = under_policy(proposal.plan, step.policy, step.policy_name, step.not_acted_on)
     proposal = replace(proposal, plan=plan)
     return step, proposal, judge_gate(step, proposal, actor, Approvals())
@@ -211,14 +216,6 @@ def replace_frozen(actor: LocalActor, step: Step, proposal: Proposal) -> None:
     kept = actor.standing_plan(proposal.observation.uuid, step.policy_digest)
     if kept is not None:
         actor.put_plan(proposal.plan)
-
-
-def local_actor(timeout: float) -> LocalActor:
-    """Return the I/O of this machine: the user's state and cache directories."""
-    from reconciler.loop.local_actor import LocalActor
-    from reconciler.state.state import StateStore, cache_directory, state_directory
-
-    return LocalActor(StateStore(state_directory()), cache_directory(), timeout)
 
 
 def engines_of(planned: list[Planned], actor: LocalActor) -> dict[str, Chosen]:
@@ -287,8 +284,6 @@ class Shown:
     """The base to compare with; None without one."""
     engines: Mapping[str, Chosen]
     """Who would carry out the plans that have work, by their ids."""
-    undoes: str = ""
-    """The plan that the shown one takes back, "" for other plans."""
 
 
 def show(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -> None:
@@ -401,7 +396,7 @@ def _text(
         preview=saved is None and not proposal.frozen and proposal.plan.id not in uris,
         approval=approval_line(step, gate),
         verbose=shown.verbose,
-        following=next_commands(proposal, saved, shown.options, shown.undoes),
+        following=next_commands(proposal, saved, shown.options),
     )
     if saved is not None:
         text += f"\n  Saved and frozen in {saved}; it carries its policy."

@@ -29,17 +29,15 @@ def with_digest(plan: Any, uris: Mapping[str, str] = {}) -> dict[str, Any]:
     return {**plan.document(), "digest": plan.digest(), **where}
 
 
-def next_commands(
-    proposal: Proposal, saved: Path | None, options: Given, undoes: str = ""
-) -> list[str]:
-    """Return the commands that save the plan, if it is not saved yet, and that carry it out.
-    undoes: the plan that it takes back, "" for other plans."""
+def next_commands(proposal: Proposal, saved: Path | None, options: Given) -> list[str]:
+    """Return the commands that save the plan, if it is not saved yet, and that carry it out."""
     from reconciler.cli.following import apply_command, plan_command, undo_command
 
     run = f"run:  {apply_command(saved or SAVED, options)}"
     if saved is not None:
         return [run]
     name = proposal.observation.name
+    undoes = proposal.plan.evidence.get("undo", {}).get("plan")
     if undoes:
         return [f"save:  {undo_command(name, undoes, options, SAVED)}", run]
     return [f"save:  {plan_command(name, options, SAVED)}", run]

@@ -7,7 +7,7 @@ writes nothing; `--out` and `--publish` freeze the plan.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,11 +25,6 @@ from reconciler.cli.options import (
     Timeout,
     Verbose,
 )
-
-if TYPE_CHECKING:
-    from reconciler.loop.local_actor import LocalActor
-    from reconciler.loop.propose import Proposal
-    from reconciler.loop.step import Step
 
 Plan = Annotated[
     str | None,
@@ -58,8 +53,7 @@ def undo(
     from reconciler.cli.shared import actor_of
     from reconciler.cli.targets import select
     from reconciler.errors import UserError
-    from reconciler.loop.gating import Approvals
-    from reconciler.loop.step import judge_gate
+    from reconciler.loop.undo import propose_undo
 
     if plan is not None and not PLAN_ID.fullmatch(plan):
         raise UserError(f'"{plan}" is not the id of a plan', do=f"layoutctl history {table}")
@@ -67,28 +61,16 @@ def undo(
     (step,) = chosen.steps
     actor = actor_of(chosen, timeout, shared)
     actor.engine = engine
-    proposal = _proposed(step, actor, plan)
-    planned = [(step, proposal, judge_gate(step, proposal, actor, Approvals()))]
+    planned = [plans.governed(step, actor, propose_undo(step.wanted(), actor, step.clock(), plan))]
     if out is not None:
-        plans.save(out, actor, proposal.plan)
+        plans.save(out, actor, planned[0][1].plan)
     uris = plans.published(chosen, actor, planned, timeout) if publish else {}
     shown = plans.Shown(
         output, True, verbose, out, uris, given(file, catalog, shared), None,
-        plans.engines_of(planned, actor), str(proposal.plan.evidence["undo"]["plan"]),
+        plans.engines_of(planned, actor),
     )  # fmt: skip
     plans.show(planned, [], shown)
 
 
 def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Act")(undo)
-
-
-def _proposed(step: Step, actor: LocalActor, plan: str | None) -> Proposal:
-    from dataclasses import replace
-
-    from reconciler.loop.evidence import under_policy
-    from reconciler.loop.undo import propose_undo
-
-    proposal = propose_undo(step.wanted(), actor, step.clock(), plan)
-    governed = under_policy(proposal.plan, step.policy, step.policy_name, step.not_acted_on)
-    return replace(proposal, plan=governed)

@@ -24,7 +24,7 @@ def table_document(
     tolerant: bool,
 ) -> dict[str, Any]:
     """Return a table's document. tolerant: a table that is gone is an entry, not an error."""
-    from reconciler.cli.plan import local_actor
+    from reconciler.cli.shared import local_actor
     from reconciler.errors import UserError
     from reconciler.loop.ports import Target
     from reconciler.queries.moving_windows import with_movement

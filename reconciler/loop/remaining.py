@@ -160,12 +160,11 @@ def _shapes(proposal: Proposal, planned: Mapping[str, Any], same: bool) -> list[
 
 
 def _cost(proposal: Proposal, planned: Mapping[str, Any], left: Total) -> dict[str, Any]:
-    model = proposal.settings.throughput
     return {
         **planned,
         "tableBytes": proposal.observation.files.total_bytes,
         "cpuMillis": left.cpu_millis,
-        "millis": millis(model.plan_seconds(left.millis / 1000, left.groups, left.through_spark)),
+        "millis": millis(left.seconds(proposal.settings.throughput)),
         "paybackMillis": _payback(proposal, planned.get("paybackMillis"), left),
     }
 

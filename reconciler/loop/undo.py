@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from reconciler.advisor.advice import Advice, ScoredAction
 from reconciler.advisor.choose.lay_back import Before, lay_back, older_ordering
 from reconciler.catalog.load import data_file_io
+from reconciler.engines.actions.roll_back import missing
 from reconciler.errors import UserError
 from reconciler.format import plural
 from reconciler.loop.advised import Advised, advised
@@ -41,8 +41,6 @@ from reconciler.table.values import partition_identity
 
 Place = tuple[int, tuple[object, ...]]
 """Id of a partition spec, and what tells a partition of it from others."""
-REQUESTS = 16
-"""Files that are asked for at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +117,11 @@ def _with_files(way: Way, past: Carried, wanted: PlanRequest, actor: Reader) -> 
     if way.to is None:
         return way
     io = data_file_io(wanted.target.catalog, wanted.target.identifier, actor.timeout)
-    with ThreadPoolExecutor(REQUESTS, thread_name_prefix="restored") as pool:
-        there = list(pool.map(lambda path: bool(io.new_input(path).exists()), past.replaced))
-    gone = there.count(False)
+    gone = missing(sorted(past.replaced), lambda path: bool(io.new_input(path).exists()))
     if not gone:
         return way
-    return replace(way, to=None, why=f"{plural(gone, 'file')} of the older snapshot are missing")
+    why = f"{plural(len(gone), 'file')} of the older snapshot are missing"
+    return replace(way, to=None, why=why)
 
 
 def _rolled_back(found: Advised, past: Carried, way: Way, actor: Reader) -> Undo:
@@ -236,7 +233,7 @@ def _advice(found: Advised, undo: Undo) -> Advice:
     storage = seen.files.total_bytes + work.bytes_out
     if undo.old is not None and not work.files_in:
         count = int(stay.sum()) + sum(len(one) for one in undo.old)
-        files = Interval(count, count, count, "exact")
+        files = Interval.exactly(count)
         storage = sum(one.total_bytes for one in (seen.files.take(stay), *undo.old))
     unknown = WindowReading(float("nan"), float("nan"))
     after = then or unknown
@@ -246,26 +243,20 @@ def _advice(found: Advised, undo: Undo) -> Advice:
         rejected=(),
         shapes=(),
         read_now=now.bytes,
-        read_after=_exactly(after.bytes),
+        read_after=Interval.exactly(after.bytes),
         cost_now=now.cost,
-        cost_after=_exactly(after.cost),
+        cost_after=Interval.exactly(after.cost),
         files_after=files,
         storage_after=storage,
         objectives=(),
         payback_hours=None,
         cost=float(work.cost),
         cpu_seconds=work.cpu_seconds,
-        seconds=settings.throughput.plan_seconds(
-            work.millis / 1000, work.groups, work.through_spark
-        ),
+        seconds=work.seconds(settings.throughput),
         modes=(),
         notes=(),
         files_unchecked=0,
     )
-
-
-def _exactly(value: float) -> Interval:
-    return Interval(value, value, value, "exact")
 
 
 def _read(parts: Iterable[FileTable], found: Advised) -> WindowReading:

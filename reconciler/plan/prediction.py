@@ -11,9 +11,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.format import plural
+
+if TYPE_CHECKING:
+    from reconciler.queries.rewrite_cost import Throughput
 
 UNKNOWN = -1
 """A number that could not be estimated."""
@@ -243,6 +246,11 @@ class Total:
     @property
     def cpu_seconds(self) -> float:
         return self.cpu_millis / 1000
+
+    def seconds(self, model: Throughput) -> float:
+        """Return the seconds in which one process carries the actions out, the start of Java
+        included."""
+        return model.plan_seconds(self.millis / 1000, self.groups, self.through_spark)
 
 
 def total(predictions: Iterable[Prediction]) -> Total:

@@ -28,6 +28,10 @@ class Interval:
     high: float
     label: str = "uncalibrated"
 
+    @classmethod
+    def exactly(cls, value: float) -> Interval:
+        return cls(value, value, value, "exact")
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -63,7 +67,7 @@ def files_after(now: int, predictions: Iterable[Prediction]) -> Interval:
     """
     rewrites = [each for each in predictions if each.rewrites_data]
     if not rewrites:
-        return Interval(now, now, now, "exact")
+        return Interval.exactly(now)
     low = mid = high = float(now - total(rewrites).files_in)
     for each in rewrites:
         written, groups = each.files_out or 0, each.groups or 0

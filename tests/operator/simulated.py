@@ -17,7 +17,7 @@ from typing import Any
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
-from reconciler.operator.catalog.ports import Glance, Identifier
+from reconciler.operator.catalog.ports import Glance, Identifier, Run
 from reconciler.operator.layout.job_record import JobRecord
 from reconciler.operator.layout.plan_status import plan_status
 from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
@@ -118,19 +118,14 @@ class SimulatedHandle(LiveHandle):
     def cut_short(self, uuid: str) -> None:
         return None
 
-    def end_run(self, uuid: str, record: JobRecord) -> None:
-        """Nothing was reserved."""
-
-    def outcomes(self, uuid: str, record: JobRecord) -> tuple[LedgerEntry, ...]:
+    def end_run(self, uuid: str, record: JobRecord) -> Run:
         """Asked when a job has ended: it has done the table's work."""
         table = next(table for table in self.lake.tables if _uuid(table) == uuid)
         size = self.lake.pending(table)
         self.lake.done.add(table)
         outcome = Outcome("attempt", 0, "a01", COMMITTED, None, size, size, 1, 1, 1, 1.0, 1.0)
-        return (LedgerEntry(uuid, record.plan_id, int(record.written.timestamp() * 1000), outcome),)
-
-    def reading(self, uuid: str, record: JobRecord) -> None:
-        return None
+        at = int(record.written.timestamp() * 1000)
+        return (LedgerEntry(uuid, record.plan_id, at, outcome),), None
 
 
 @dataclass

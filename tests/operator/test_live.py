@@ -420,10 +420,11 @@ def test_the_reading_after_a_plan_is_the_last_of_its_run(lake: Any, tmp_path: Pa
         check = ReadCheck(plan, start + at, 100, 50, read, True)
         opened.store.record_read_check("uuid", check)
     record = JobRecord("j", "u", "p-1", "d", 1, Phase.RUNNING, began, 1, 1)
-    found = opened.reading("uuid", record)
+    _, found = opened.end_run("uuid", record)
     assert found is not None and found.actual == 3
-    assert opened.reading("uuid", replace(record, plan_id="p-3")) is None
-    assert opened.reading("uuid", replace(record, written=began + dt.timedelta(hours=1))) is None
+    later = replace(record, written=began + dt.timedelta(hours=1))
+    for other in (replace(record, plan_id="p-3"), later):
+        assert opened.end_run("uuid", other) == ((), None)
 
 
 def test_a_run_that_left_its_reservation_open_counts_as_of_its_end(

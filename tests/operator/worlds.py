@@ -21,7 +21,7 @@ from reconciler.api.run_document import (
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.catalog.ports import CatalogProblem, CutShort, Glance
+from reconciler.operator.catalog.ports import CatalogProblem, CutShort, Glance, Run
 from reconciler.operator.index import Index
 from reconciler.operator.launch.launcher import Launcher, assemble
 from reconciler.operator.launch.spending import Spending
@@ -184,24 +184,21 @@ class FakeCatalog:
             if c.table_uuid == uuid and c.at(self.world.now).at >= since and c.plan_id not in asked
         )  # fmt: skip
 
-    def outcomes(self, uuid: str, record: JobRecord) -> tuple[LedgerEntry, ...]:
+    def end_run(self, uuid: str, record: JobRecord) -> Run:
         self._answer()
-        start = began(record, [held for held in self.reserved if held.table_uuid == uuid])
-        return tuple(
+        reserved = [held for held in self.reserved if held.table_uuid == uuid]
+        start = began(record, reserved)
+        entries = tuple(
             e for e in self.ledger
             if e.table_uuid == uuid and e.plan_id == record.plan_id and e.at_ms >= start
         )  # fmt: skip
-
-    def reading(self, uuid: str, record: JobRecord) -> ReadCheck | None:
-        self._answer()
-        return next((one for one in reversed(self.checks) if one.plan_id == record.plan_id), None)
-
-    def end_run(self, uuid: str, record: JobRecord) -> None:
-        own = own_reservation(record, [held for held in self.reserved if held.table_uuid == uuid])
+        own = own_reservation(record, reserved)
         if own is not None and own.ended_ms is None:
             at = int(self.world.now.timestamp() * 1000)
             ended = replace(own, ended_ms=at)
             self.reserved = [ended if held is own else held for held in self.reserved]
+        read = (one for one in reversed(self.checks) if one.plan_id == record.plan_id)
+        return entries, next(read, None)
 
     def cut_short(self, uuid: str) -> CutShort | None:
         held = [item for item in self.open_reservations() if item.table_uuid == uuid]

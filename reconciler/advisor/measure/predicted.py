@@ -42,7 +42,6 @@ from reconciler.plan.prediction import (
     ARRIVAL,
     DELETE_FILES,
     Prediction,
-    Total,
     millis,
     total,
     whole,
@@ -92,7 +91,7 @@ def advice_of(
         payback_hours=_payback(situation, cost, sum(effect.saving for effect in effects)),
         cost=cost,
         cpu_seconds=work.cpu_seconds,
-        seconds=_seconds(situation, work),
+        seconds=work.seconds(situation.settings.throughput),
         yearly_read=situation.foreseen.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
         outlook=situation.foreseen.outlook,
@@ -119,18 +118,12 @@ def _small_percent(situation: Situation, files_after: int) -> tuple[float, float
     return now, 100.0 * float(left.sum()) / max(files_after, 1)
 
 
-def _seconds(situation: Situation, work: Total) -> float:
-    """Return the seconds that the plan takes."""
-    throughput = situation.settings.throughput
-    return throughput.plan_seconds(work.millis / 1000, work.groups, work.through_spark)
-
-
 def _around(situation: Situation, changed: bool, now: float, after: float) -> Interval:
     """Return the interval around `after`: the unchanged part is certain, the rest has the
     calibrated width.
     """
     if not changed:
-        return Interval(now, now, now, "exact")
+        return Interval.exactly(now)
     return situation.settings.calibration.around(after)
 
 

@@ -24,11 +24,11 @@ def once_published(now: Situation, advice: Advice, then: Situation, after: Advic
     return replace(
         advice,
         shapes=shape_effects(now, _both(now, then)),
-        read_after=_exactly(after.read_now),
-        cost_after=_exactly(after.cost_now),
-        files_after=_exactly(after.files_now),
+        read_after=Interval.exactly(after.read_now),
+        cost_after=Interval.exactly(after.cost_now),
+        files_after=Interval.exactly(after.files_now),
         storage_after=advice.storage_now + int(then.table.bytes[added].sum()),
-        amplification_after=_exactly(after.amplification_now),
+        amplification_after=Interval.exactly(after.amplification_now),
         objectives=tuple(map(_reached, advice.objectives, after.objectives)),
     )
 
@@ -43,10 +43,6 @@ def _both(now: Situation, then: Situation) -> Totals:
         tuple(reading.cost for reading in before),
         tuple(reading.cost for reading in after),
     )
-
-
-def _exactly(value: float) -> Interval:
-    return Interval(value, value, value, "exact")
 
 
 def _reached(before: ObjectiveJudgement, after: ObjectiveJudgement) -> ObjectiveJudgement:

@@ -5,6 +5,7 @@ The request names the snapshot that has to be current, so that no other writer's
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,6 +20,14 @@ REQUESTS = 16
 """Files that are asked for at the same time."""
 
 
+def missing(paths: Sequence[str], there: Callable[[str], bool]) -> list[str]:
+    """Return those of the files that do not exist. there: asks the storage for one."""
+    with ThreadPoolExecutor(REQUESTS, thread_name_prefix="restored") as pool:
+        return [
+            path for path, found in zip(paths, pool.map(there, paths), strict=True) if not found
+        ]
+
+
 class RollBackExecutor(MetadataExecutor[RollBack]):
     def state(self, action: RollBack, facts: Facts) -> ActionState:
         return action.judge(self.with_log(facts))
@@ -26,9 +35,7 @@ class RollBackExecutor(MetadataExecutor[RollBack]):
     def before(self, action: RollBack) -> Any:
         """Raise StalePlanError if a file that comes back is gone: another program may have deleted
         files although a snapshot has them."""
-        with ThreadPoolExecutor(REQUESTS, thread_name_prefix="restored") as pool:
-            found = list(pool.map(self.run.table.has_file, action.restored))
-        gone = [path for path, there in zip(action.restored, found, strict=True) if not there]
+        gone = missing(action.restored, self.run.table.has_file)
         if gone:
             raise StalePlanError(
                 f"plan {self.run.request.plan_id} of {self.run.shown} is no longer valid: "

@@ -36,6 +36,7 @@ from reconciler.operator.catalog.ports import (
     CutShort,
     Glance,
     Identifier,
+    Run,
 )
 from reconciler.operator.index import Index
 from reconciler.operator.layout.job_record import JobRecord, began, own_reservation
@@ -45,7 +46,7 @@ from reconciler.operator.process import logs
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.plan.budget import Spent
-from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
+from reconciler.plan.ledger import Reservation
 from reconciler.state.shared_state import SharedStore
 from reconciler.state.state import cache_directory
 
@@ -131,7 +132,7 @@ class LiveHandle:
     def owner(self) -> str:
         """The owner name, unique over clusters: two that share a catalog have different objects for
         it."""
-        return f"{self.document.namespace}/{self.document.name}/{self.uid}"
+        return self.actor.claims_as
 
     def claim(self, table: Identifier, uuid: str) -> str:
         return self.call(
@@ -162,33 +163,24 @@ class LiveHandle:
     def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
         return self.call(lambda: self.actor.automatic_spent(uuid, since, approved))
 
-    def outcomes(self, uuid: str, record: JobRecord) -> tuple[LedgerEntry, ...]:
-        def found() -> tuple[LedgerEntry, ...]:
-            start = began(record, self.store.reservations(uuid))
-            return tuple(
-                entry
-                for entry in self.store.ledger(uuid)
-                if entry.plan_id == record.plan_id and entry.at_ms >= start
-            )
+    def end_run(self, uuid: str, record: JobRecord) -> Run:
+        return self.call(lambda: self._end_run(uuid, record))
 
-        return self.call(found)
-
-    def reading(self, uuid: str, record: JobRecord) -> ReadCheck | None:
-        def found() -> ReadCheck | None:
-            start = began(record, self.store.reservations(uuid))
-            checks = self.store.read_checks(uuid)
-            own = [c for c in checks if c.plan_id == record.plan_id and c.at_ms >= start]
-            return max(own, key=lambda one: one.at_ms, default=None)
-
-        return self.call(found)
-
-    def end_run(self, uuid: str, record: JobRecord) -> None:
-        def ended() -> None:
-            own = own_reservation(record, self.store.reservations(uuid))
-            if own is not None and own.ended_ms is None:
-                self.store.end_run(own)
-
-        self.call(ended)
+    def _end_run(self, uuid: str, record: JobRecord) -> Run:
+        reserved = self.store.reservations(uuid)
+        start, plan = began(record, reserved), record.plan_id
+        entries = tuple(
+            one for one in self.store.ledger(uuid) if one.plan_id == plan and one.at_ms >= start
+        )
+        checks = [
+            one
+            for one in self.store.read_checks(uuid)
+            if one.plan_id == plan and one.at_ms >= start
+        ]
+        own = own_reservation(record, reserved)
+        if own is not None and own.ended_ms is None:
+            self.store.end_run(own)
+        return entries, max(checks, key=lambda one: one.at_ms, default=None)
 
 
 @dataclass
@@ -274,12 +266,11 @@ class LiveCatalogs:
             timeout=timeout,
             retention_seconds=document.spec.workload.retention_seconds,
         )
-        owner = f"{document.namespace}/{document.name}/{uid}"
         actor = ClusterActor(
             store=store,
             cache=self.cache,
             timeout=timeout,
-            claims_as=owner,
+            claims_as=f"{document.namespace}/{document.name}/{uid}",
             exclude_columns=document.spec.workload.exclude_columns,
             plans=store.plans,
         )

@@ -1,4 +1,4 @@
-"""What reconciles need of a catalog, as values and one protocol; `catalogs` implements it.
+"""What reconciles need of a catalog, as values and one protocol; `handles` implements it.
 
 A reconcile sees tables only through a `CatalogHandle`, so that its decisions can be tested with
 catalogs that fail, disappear and come back, without a real one.
@@ -18,6 +18,9 @@ from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 
 Identifier = tuple[str, ...]
+Run = tuple[tuple[LedgerEntry, ...], ReadCheck | None]
+"""What the run of a Job did, and settled of what others left of its plan; and what the recorded
+queries read afterwards, None where that was not measured."""
 
 EXPIRED = "it is older than spec.approval.planTTL"
 """Beginning of the difference of an approved plan that only time has voided."""
@@ -117,17 +120,9 @@ class CatalogHandle(Protocol):
         """
         ...
 
-    def outcomes(self, uuid: str, record: JobRecord) -> tuple[LedgerEntry, ...]:
-        """Return what the run of the record did, and settled of what others left of its plan."""
-        ...
-
-    def reading(self, uuid: str, record: JobRecord) -> ReadCheck | None:
-        """Return what the recorded queries read after the run, None without any."""
-        ...
-
-    def end_run(self, uuid: str, record: JobRecord) -> None:
-        """Record that the run of the record has ended, if it left its reservation open: that
-        counts in full, from now on as of its end."""
+    def end_run(self, uuid: str, record: JobRecord) -> Run:
+        """Return what the run of the record did. If it left its reservation open, record its end:
+        the reservation counts in full, from now on as of that end."""
         ...
 
     def cut_short(self, uuid: str) -> CutShort | None:

@@ -136,8 +136,7 @@ class Endings:
         uuid = str((subject.status.get("table") or {}).get("uuid", ""))
         done = Achieved()
         if not isinstance(handle, CatalogProblem) and uuid:
-            done = achieved(handle.outcomes(uuid, record), handle.reading(uuid, record))
-            handle.end_run(uuid, record)
+            done = achieved(*handle.end_run(uuid, record))
         succeeded = job is not None and job.phase is Phase.SUCCEEDED
         succeeded = succeeded or (job is None and _did_all(subject, done))
         words = None if succeeded else self._words(subject, record)
