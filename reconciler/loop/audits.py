@@ -13,7 +13,6 @@ import numpy as np
 from reconciler.advisor.advice import Audited, ScoredAction
 from reconciler.api.choices import ResultApproval
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.format import count, plural, utc
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.state import Facts, Validity
@@ -43,7 +42,7 @@ def audited(policy: TableLayoutPolicy, seen: Observation, now_ms: int) -> Audite
 def waits_under(policy: TableLayoutPolicy) -> str:
     """Return the hash of a policy whose batches wait for a person, "" for any other."""
     wanted = policy.spec.safety.approval is ResultApproval.REQUIRED
-    return policy_hash(hash_inputs(policy)) if wanted else ""
+    return policy_hash(policy) if wanted else ""
 
 
 def _until_ms(policy: TableLayoutPolicy, waiting: Sequence[WaitingBatch]) -> int:

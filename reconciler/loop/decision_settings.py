@@ -35,7 +35,6 @@ from reconciler.api.documents import (
     QdTree,
     TableLayoutPolicy,
 )
-from reconciler.api.identity import hash_inputs
 from reconciler.errors import KeyNotFoundError, UnsupportedError
 from reconciler.loop.audits import audited
 from reconciler.loop.history import History
@@ -128,7 +127,7 @@ def settings_for(
         expire=_expire(spec, searched.needed),
         orphans=searched.orphans,
         audited=audited(policy, observation, now_ms),
-        undone=history.held.get(policy_hash(hash_inputs(policy)), {}) if history.held else {},
+        undone=history.held.get(policy_hash(policy), {}) if history.held else {},
     )
 
 

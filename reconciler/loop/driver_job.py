@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Protocol
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import EngineType
-from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import RecommendRun, RunDocument
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.engines.commit.standing import paused_error
@@ -155,7 +154,7 @@ def load_plan(run: RunDocument, plans: Plans) -> Plan:
         "its id": plan.id != run.plan_id,
         "its table": plan.table != run.table,
         "its catalog": plan.catalog != run.catalog.spec.catalog_name,
-        "its policy": not settles_only and plan.policy_hash != policy_hash(hash_inputs(run.policy)),
+        "its policy": not settles_only and plan.policy_hash != policy_hash(run.policy),
         f"action {', '.join(strangers)}": bool(strangers),
     }
     differing = [what for what, differs in wrong.items() if differs]

@@ -17,7 +17,6 @@ from typing import Generic, Protocol, TypeVar
 from reconciler.advisor.advice import MISSED
 from reconciler.api.choices import EngineType
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.api.support import not_acted_on, unheld
 from reconciler.engines.choice import Chosen
 from reconciler.errors import StalePlanError
@@ -160,7 +159,7 @@ class Step:
 
     @cached_property
     def policy_digest(self) -> str:
-        return policy_hash(hash_inputs(self.policy))
+        return policy_hash(self.policy)
 
     @cached_property
     def not_acted_on(self) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
 from reconciler.api.version import API_VERSION
 from reconciler.errors import InternalError, UserError
 from reconciler.plan.actions import action_from_canonical
@@ -75,10 +77,9 @@ def _by_utf16(value: Any) -> Any:
     return value
 
 
-def policy_hash(inputs: Mapping[str, Any]) -> str:
-    """SHA-256 over {objectives, layout, recluster, deletes, maintenance} in canonical form,
-    hex."""
-    return hashlib.sha256(canonical_json(inputs)).hexdigest()
+def policy_hash(policy: TableLayoutPolicy) -> str:
+    """SHA-256 over what of the policy determines a plan (`api.identity`), hex."""
+    return hashlib.sha256(canonical_json(hash_inputs(policy))).hexdigest()
 
 
 def plan_id(table_uuid: str, policy: str, actions: Sequence[Action]) -> str:

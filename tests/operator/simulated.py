@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.catalog.ports import Glance, Identifier, Run
 from reconciler.operator.layout.job_record import JobRecord
@@ -80,7 +79,7 @@ class SimulatedHandle(LiveHandle):
         now: dt.datetime,
     ) -> ProposalSummary:
         self.lake.calls["look"] += 1
-        size, digest = self.lake.pending(table), policy_hash(hash_inputs(policy))
+        size, digest = self.lake.pending(table), policy_hash(policy)
         action = BinPack(inputs=(f"s3://lake/{table}/0.parquet",))
         predicted = Prediction(bytes_in=size, cpu_millis=1000, saving=size)
         items = (PlannedAction("a01", action, DeleteState(0, 0, 0), predicted),) if size else ()

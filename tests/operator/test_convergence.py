@@ -165,7 +165,7 @@ class Play:
                 self.policies.reconcile(Key(Work.POLICY, NAMESPACE, name))
             layouts = [body["metadata"]["name"] for body in self.world.server.all(TABLE_LAYOUT)]
             for name in sorted(
-                {*layouts, *(key.name for key in self.operator.layouts.facts.proposals)}
+                {*layouts, *(key.name for key in self.operator.layouts.gatherer.proposals)}
             ):
                 try:
                     self.world.reconcile(self.operator, name)

@@ -162,7 +162,7 @@ def test_each_change_of_what_a_status_says_was_saved_is_counted_once():
         api=api, index=Index(), metrics=metrics, enqueue=lambda key, due: None
     )
     clock = lambda: dt.datetime(2026, 11, 20, tzinfo=dt.UTC)  # noqa: E731
-    writer = LayoutWriter(runtime, SimpleNamespace(), clock)
+    writer = LayoutWriter(SimpleNamespace(runtime=runtime, clock=clock))
     catalog = SimpleNamespace(document=SimpleNamespace(spec=SimpleNamespace(prices=EURO)))
     subject = Subject(body, None, None, catalog, clock())
     for saved in (None, {"queries": 0}, {"atLeastBytes": 2 << 30}, {"atLeastBytes": 5 << 30},
@@ -186,7 +186,7 @@ def test_a_saving_that_is_unknown_for_a_while_is_neither_lost_nor_saved_again():
         api=api, index=Index(), metrics=metrics, enqueue=lambda key, due: None
     )
     clock = lambda: dt.datetime(2026, 11, 20, tzinfo=dt.UTC)  # noqa: E731
-    writer = LayoutWriter(runtime, SimpleNamespace(), clock)
+    writer = LayoutWriter(SimpleNamespace(runtime=runtime, clock=clock))
     catalog = SimpleNamespace(document=SimpleNamespace(spec=SimpleNamespace(prices=None)))
     subject = Subject(body, None, None, catalog, clock())
     for saved in ({"atLeastBytes": 5 << 30}, None, {"queries": 3}, {"atLeastBytes": 6 << 30}):

@@ -149,7 +149,7 @@ def test_what_is_too_large_for_a_job_stalls_with_the_reason_and_costs_nothing() 
         world.turn(operator)
     stalled = world.condition(name, "Stalled")
     assert stalled["reason"] == "JobFailed" and "too large" in stalled["message"]
-    book = operator.layouts.facts.spending.known
+    book = operator.layouts.gatherer.spending.known
     assert not book.charged and not book.admitted and not world.jobs()
 
 

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import (
     RecommendRun,
     RunDocument,
@@ -23,13 +22,15 @@ from reconciler.kube.names import table_layout_name
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.catalog.ports import CatalogProblem, CutShort, Glance, Run
 from reconciler.operator.index import Index
-from reconciler.operator.launch.launcher import Launcher, assemble
+from reconciler.operator.launch.launcher import Launcher
 from reconciler.operator.launch.spending import Spending
-from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.endings import Endings
+from reconciler.operator.layout.gathering import Gatherer
 from reconciler.operator.layout.job_record import JobRecord, began, own_reservation
 from reconciler.operator.layout.plan_status import plan_status
 from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.operator.layout.reconcile import Layouts
+from reconciler.operator.layout.writer import LayoutWriter
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.stored import StoredDocuments, read_stored
@@ -135,7 +136,7 @@ class FakeCatalog:
             for name, size in found.pending
             if found.revisit is None or now >= found.revisit
         )
-        digest = policy_hash(hash_inputs(policy))
+        digest = policy_hash(policy)
         proposed = plan_id(found.uuid, digest, [item.action for item in items])
         created = self.created.setdefault(proposed, now)
         if now >= created + PLAN_TTL:  # proposed again, with the same id
@@ -338,10 +339,10 @@ class World:
         def clock() -> dt.datetime:
             return self.now
 
-        facts = Facts(runtime, self, self.documents, clock, Spending(runtime, clock))
-        layouts, launcher = assemble(
-            lambda offer, create: Layouts(runtime, facts, clock, offer, create)
-        )
+        gatherer = Gatherer(runtime, self, self.documents, clock, Spending(runtime, clock))
+        endings = Endings(LayoutWriter(gatherer))
+        launcher = Launcher(endings)
+        layouts = Layouts(endings, launcher.offer, launcher.create_again)
         operator = Operator(connection, index, layouts, launcher, asked=asked)
         self.relist(operator)
         return operator

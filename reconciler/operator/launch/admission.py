@@ -20,7 +20,7 @@ from reconciler.operator.launch import shares
 from reconciler.operator.launch.charges import Book
 from reconciler.operator.launch.reservations import held, unsettled
 from reconciler.operator.launch.shares import Slots
-from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.gathering import Gatherer
 from reconciler.operator.layout.job_record import record_of
 from reconciler.operator.layout.steps import Launch, Recommend, Wait
 from reconciler.operator.layout.subject import Subject
@@ -39,7 +39,7 @@ class Admission:
     """Decides about one subject at a time."""
 
     runtime: Runtime
-    facts: Facts
+    gatherer: Gatherer
 
     def refused(self, subject: Subject, work: Launch | Recommend) -> Wait | None:
         """Check by the index: cheap, and enough for a reason; `over` and the book decide later."""
@@ -50,7 +50,7 @@ class Admission:
         ]
         size, now = work.record.rewrite_bytes, subject.now
         charge = Charge(size, float(work.record.cpu_seconds))
-        shared = self.shared(self.facts.spending.known, subject.key.namespace, size, now)
+        shared = self.shared(self.gatherer.spending.known, subject.key.namespace, size, now)
         return shared or self.over(subject, charge, others)
 
     def over(
@@ -82,7 +82,7 @@ class Admission:
 
     def shared(self, book: Book, namespace: str, size: int, now: dt.datetime) -> Wait | None:
         """Return why the namespace may not start a job of so many bytes beside the book's."""
-        spending = self.facts.spending
+        spending = self.gatherer.spending
         limits, known = spending.limits, spending.sharing()
         full = shares.refusal(limits, self.slots(book, now), namespace, known)
         if full:

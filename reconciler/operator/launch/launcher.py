@@ -14,13 +14,11 @@ import datetime as dt
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.errors import ReconcilerError, UserError
 from reconciler.kube.errors import (
     AlreadyExists,
@@ -46,15 +44,14 @@ from reconciler.operator.launch.queued import (
 )
 from reconciler.operator.launch.spending import admitted
 from reconciler.operator.layout import failures
-from reconciler.operator.layout.job_record import JobRecord, Phase, job_status, record_of
-from reconciler.operator.layout.reconcile import Layouts
+from reconciler.operator.layout.endings import Endings
+from reconciler.operator.layout.job_record import JobRecord, job_status, record_of, updated_job
 from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Wait
-from reconciler.operator.layout.subject import Subject, shown_error
+from reconciler.operator.layout.subject import Subject, layout_hash, shown_error
 from reconciler.operator.seen import owner_uid
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 from reconciler.plan.budget import Charge
-from reconciler.plan.plan import policy_hash
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +60,8 @@ log = logging.getLogger(__name__)
 class Launcher:
     """Starts what may start. Thread-safe."""
 
-    layouts: Layouts
-    """Reconciles the TableLayouts whose jobs are started."""
+    endings: Endings
+    """Drops write-aheads, and counts failures to start."""
     offers: dict[Key, Queued] = field(default_factory=dict)
     """What each table could start, and since when."""
     served: dict[str, int] = field(default_factory=dict)
@@ -77,8 +74,10 @@ class Launcher:
     """Held while a job is admitted, so that no two use the same room of a budget."""
 
     def __post_init__(self) -> None:
-        self.spending = self.layouts.facts.spending
-        self.admission = Admission(self.layouts.runtime, self.layouts.facts)
+        self.writer, self.gatherer = self.endings.writer, self.endings.gatherer
+        self.runtime, self.clock = self.gatherer.runtime, self.gatherer.clock
+        self.spending = self.gatherer.spending
+        self.admission = Admission(self.runtime, self.gatherer)
 
     def offer(self, key: Key, work: Launch | Recommend | None) -> Wait | None:
         """Offer what a table could start; None withdraws an offer.
@@ -93,20 +92,20 @@ class Launcher:
         with self.lock:
             known = self.offers.get(key)
             if known is None:
-                known = Queued(work, self.layouts.clock(), policy, limit)
+                known = Queued(work, self.clock(), policy, limit)
             elif not reserves_the_same(known.work.record, work.record):
                 known = replace(known, refused=None)
             offered = replace(known, work=work, policy=policy, limit=limit)
             self.offers[key] = offered
         refusal = self._standing(key, offered, self._running())
         if refusal is None:
-            self.layouts.runtime.enqueue(LAUNCH_KEY, None)
+            self.runtime.enqueue(LAUNCH_KEY, None)
         return refusal or offered.refused  # until the next try, nothing newer is known
 
     def _policy(self, key: Key) -> tuple[str, int]:
         """Return (key of the table's policy, its maxConcurrentJobs)."""
-        body = self.layouts.runtime.index.layout(key.namespace, key.name)
-        policy = None if body is None else self.layouts.facts.subject(body).policy
+        body = self.runtime.index.layout(key.namespace, key.name)
+        policy = None if body is None else self.gatherer.subject(body).policy
         if body is None or not isinstance(policy, TableLayoutPolicy):
             return "", 0
         return policy_key_of(body), policy.spec.engine.max_concurrent_jobs
@@ -117,18 +116,18 @@ class Launcher:
         Offers for which the limits leave no room cost nothing until a job has ended.
         """
         try:
-            if self.layouts.runtime.held():
+            if self.runtime.held():
                 self.spending.sweep()
         except ApiError as error:
             log.warning("the record of spending was not written: %s", error.what)
         retry = self._walk()
         retry = self._make_room() or retry
-        return Result(due=(self.layouts.clock() + RETRY).timestamp() if retry else None)
+        return Result(due=(self.clock() + RETRY).timestamp() if retry else None)
 
     def _walk(self) -> bool:
         """Try the offers, best first, until none is left or no slot is; return whether one is to be
         tried again. Only an attempt changes what runs, and so the order."""
-        runtime, tried, retry = self.layouts.runtime, set[Key](), False
+        runtime, tried, retry = self.runtime, set[Key](), False
         found, waiting = self._running(), deque(self.in_order())
         while waiting and runtime.held() and not runtime.stopping():
             if found.slots.taken >= self.spending.limits.slots:
@@ -153,7 +152,7 @@ class Launcher:
         try:
             return self._launch(key)
         except Conflict:
-            self.layouts.runtime.enqueue(key, None)
+            self.runtime.enqueue(key, None)
             return True
         except NotFound:
             self.offer(key, None)
@@ -167,7 +166,7 @@ class Launcher:
     def _make_room(self) -> bool:
         """Let jobs stop for namespaces that have waited too long for their first; return whether
         any namespace waits."""
-        now, running = self.layouts.clock(), self._running()
+        now, running = self.clock(), self._running()
         with self.lock:
             offers = list(self.offers.items())
         waiting = {
@@ -178,7 +177,7 @@ class Launcher:
         }
         self.starving = {name: self.starving.get(name, now) for name in sorted(waiting)}
         found = shares.victims(self.spending.limits, self.spending.known, self.starving, now)
-        if found and self.layouts.runtime.held():
+        if found and self.runtime.held():
             try:
                 self.spending.stop(found)
             except ApiError as error:
@@ -186,7 +185,7 @@ class Launcher:
                 return True
             for job in found:
                 log.info("%s/%s gives its slot to another namespace", job.namespace, job.job)
-                self.layouts.runtime.enqueue(Key(Work.LAYOUT, job.namespace, job.layout), None)
+                self.runtime.enqueue(Key(Work.LAYOUT, job.namespace, job.layout), None)
         return bool(waiting)
 
     def _waits_for_a_slot(self, key: Key, offer: Queued, running: Running) -> bool:
@@ -199,7 +198,7 @@ class Launcher:
 
     def _running(self) -> Running:
         """Return what runs now, by the index and the book."""
-        found = self.layouts.runtime.index.layouts_with_job()
+        found = self.runtime.index.layouts_with_job()
         records = [(body, record_of(body.get("status"))) for body in found]
         live = [
             (policy_key_of(body), record.name)
@@ -209,12 +208,12 @@ class Launcher:
         return Running(
             jobs=frozenset(name for _, name in live),
             by_policy=Counter(policy for policy, _ in live),
-            slots=self.admission.slots(self.spending.known, self.layouts.clock()),
+            slots=self.admission.slots(self.spending.known, self.clock()),
             sharing=self.spending.sharing(),
         )
 
     def _standing(self, key: Key, offer: Queued, found: Running) -> Wait | None:
-        return standing(offer, key.namespace, found, self.spending.limits, self.layouts.clock())
+        return standing(offer, key.namespace, found, self.spending.limits, self.clock())
 
     def _remember(self, key: Key, refusal: Wait) -> None:
         among = self._running().jobs
@@ -227,7 +226,7 @@ class Launcher:
         """Return the keys in the order in which they are served: by the place of their
         namespace; in a namespace by saving per byte, which grows with each hour of waiting; names
         break ties."""
-        now = self.layouts.clock()
+        now = self.clock()
         with self.lock:
             found = list(self.offers.items())
         jobs = self.admission.slots(self.spending.known, now).jobs
@@ -245,19 +244,19 @@ class Launcher:
         """Try to launch; return whether the offer is finished, False keeps it for later."""
         with self.admitting:
             subject = self._asked(key)
-            _, decision = self.layouts.decide(subject, fresh=True)
+            _, decision = self.gatherer.decide(subject, fresh=True)
             if not isinstance(decision, (Launch, Recommend)):
                 self.offer(key, None)
-                self.layouts.runtime.enqueue(key, None)
+                self.runtime.enqueue(key, None)
                 return True
             refusal = self.admission.refused(subject, decision)
             if refusal is not None:
                 self._remember(key, refusal)
                 if isinstance(decision, Recommend):
                     subject.held_back = refusal.message
-                    self.layouts.writer.tell(subject, decision.meanwhile)
+                    self.writer.tell(subject, decision.meanwhile)
                 else:
-                    self.layouts.writer.tell(subject, refusal)
+                    self.writer.tell(subject, refusal)
                 return False
             if isinstance(decision, Recommend):  # it only reads: the table needs no claim
                 self._reserve(subject, decision.record)
@@ -265,7 +264,7 @@ class Launcher:
             owner = self._claimed(subject)
             if owner:
                 text = f"the table is claimed by {owner}"
-                self.layouts.writer.tell(subject, Stall(Reason.OWNED_ELSEWHERE, text))
+                self.writer.tell(subject, Stall(Reason.OWNED_ELSEWHERE, text))
                 self.offer(key, None)
                 return True
             self._write_ahead(subject, decision)
@@ -276,7 +275,7 @@ class Launcher:
     def _asked(self, key: Key) -> Subject:
         """Return the subject by the API server's TableLayout and policy: the index may not yet know
         that the policy was suspended, changed or deleted. Raises NotFound without a TableLayout."""
-        runtime = self.layouts.runtime
+        runtime = self.runtime
         body = runtime.api.get(TABLE_LAYOUT, key.namespace, key.name)
         runtime.index.put(TABLE_LAYOUT, body)
         name = policy_of(body)
@@ -286,12 +285,12 @@ class Launcher:
         except NotFound:
             if known is not None:
                 runtime.index.remove(POLICY, known)
-        return self.layouts.facts.subject(body)
+        return self.gatherer.subject(body)
 
     def _reserve(self, subject: Subject, record: JobRecord) -> None:
         """Write a recommend job ahead and create it; the table's conditions stay as they are."""
-        self.layouts.writer.hold(subject)
-        self.layouts.writer.note(subject, job=job_status(record))
+        self.writer.hold(subject)
+        self.writer.note(subject, job=job_status(record))
         self.offer(subject.key, None)
         self._create(subject, record, 1.0)
 
@@ -299,7 +298,7 @@ class Launcher:
         """Continue a launch whose write-ahead has no Job, as found by a reconcile."""
         with self.admitting:
             fresh = self._asked(subject.key)
-            _, decision = self.layouts.decide(fresh, fresh=True)
+            _, decision = self.gatherer.decide(fresh, fresh=True)
             if isinstance(decision, CreateAgain) and decision.record == record:
                 self._create(fresh, record, memory_factor)
         return Result(due=(subject.now + dt.timedelta(seconds=2)).timestamp())
@@ -314,19 +313,19 @@ class Launcher:
 
     def _write_ahead(self, subject: Subject, work: Launch) -> None:
         """Reserve under the version that was read: if two operators write, one gets a conflict."""
-        self.layouts.writer.hold(subject)
+        self.writer.hold(subject)
         record = work.record
         body = {
             **job_status(record, 0, work.actions),
-            "layoutHash": layout_hash(subject.policy),
+            "layoutHash": layout_hash(subject.usable[0]),
         }
         text = f"Job {record.name} is being created"
         running = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
-        self.layouts.writer.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
+        self.writer.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
 
     def _create(self, subject: Subject, record: JobRecord, memory_factor: float) -> None:
         """Create the Job of a write-ahead, if it still fits beside all others'."""
-        runtime = self.layouts.runtime
+        runtime = self.runtime
         charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
         try:
             manifest = job(attempt_of(runtime.settings, subject, record, memory_factor))
@@ -336,9 +335,9 @@ class Launcher:
         refusal = self.admission.over(subject, charge, self.admission.listed(subject))
         refusal = refusal or self._admitted(subject, record)
         if refusal is not None:
-            self.layouts.endings.drop(subject, record, refusal.message)
+            self.endings.drop(subject, record, refusal.message)
             if not record.recommends:
-                self.layouts.writer.tell(subject, refusal)
+                self.writer.tell(subject, refusal)
             return
         if not runtime.held():
             return  # the write-ahead stays: the next leader finds it
@@ -367,7 +366,7 @@ class Launcher:
         return None
 
     def _send(self, subject: Subject, record: JobRecord, manifest: dict[str, Any]) -> None:
-        runtime = self.layouts.runtime
+        runtime = self.runtime
         try:
             created = runtime.api.create(JOB, subject.key.namespace, manifest)
         except AlreadyExists:
@@ -380,13 +379,13 @@ class Launcher:
         if not created:
             return
         running = replace(record, uid=created["metadata"]["uid"])
-        job_body = {**(subject.status.get("job") or {}), **job_status(running)}
+        body = updated_job(subject.status, running)
         if record.recommends:
-            self.layouts.writer.note(subject, job=job_body)
+            self.writer.note(subject, job=body)
         else:
             text = f"Job {record.name} was created {utc(subject.now)}"
             waits = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
-            self.layouts.writer.tell(subject, waits, job=job_body)
+            self.writer.tell(subject, waits, job=body)
         runtime.metrics.launched(subject.key.namespace)
         runtime.api.event(subject.body, "JobCreated", f"{record.name} runs {record.plan_id}")
         log.info(
@@ -397,7 +396,7 @@ class Launcher:
     def _existing(self, subject: Subject, record: JobRecord) -> dict[str, Any]:
         """Return the Job of that name, if it is ours for exactly this plan; else the table
         stalls."""
-        found = self.layouts.runtime.api.get(JOB, subject.key.namespace, record.name)
+        found = self.runtime.api.get(JOB, subject.key.namespace, record.name)
         digest = (found["metadata"].get("annotations") or {}).get(DIGEST_ANNOTATION)
         ours = owner_uid(found) == subject.body["metadata"]["uid"]
         if ours and digest == record.digest:
@@ -410,36 +409,8 @@ class Launcher:
         """Handle a certain refusal of the server: nothing was created, nothing is reserved."""
         message = ". ".join((error.what, *error.details[:1]))
         self._fail(subject, record, failures.NOT_CREATED, message)
-        self.layouts.runtime.api.event(subject.body, "JobRefused", message, "Warning")
+        self.runtime.api.event(subject.body, "JobRefused", message, "Warning")
 
     def _fail(self, subject: Subject, record: JobRecord, cause: str, message: str) -> None:
-        if record.recommends:
-            self.layouts.endings.not_started(subject, record.plan_id, message)
-            self.layouts.endings.drop(subject, record, message)
-            return
-        known = failures.failures_of(subject.status)
-        scopes = self.layouts.facts.scopes_now(subject)
-        later = failures.after(known, cause, message, scopes, subject.now)
-        assert later is not None
-        self.spending.release((subject.key.namespace, record.name))
-        dropped = replace(record, phase=Phase.DROPPED)
-        job_body = {**(subject.status.get("job") or {}), **job_status(dropped)}
-        self.layouts.writer.put(
-            subject, {**subject.status, "job": job_body, "failures": later.status()}
-        )
-        self.layouts.runtime.enqueue(subject.key, None)
-
-
-def layout_hash(policy: Any) -> str:
-    return "sha256:" + policy_hash(hash_inputs(policy))
-
-
-def assemble(layouts_of: Callable[[Any, Any], Layouts]) -> tuple[Layouts, Launcher]:
-    """Return layouts and launcher, each with a reference to the other."""
-    launcher: list[Launcher] = []
-    layouts = layouts_of(
-        lambda key, work: launcher[0].offer(key, work),
-        lambda subject, record, factor: launcher[0].create_again(subject, record, factor),
-    )
-    launcher.append(Launcher(layouts))
-    return layouts, launcher[0]
+        self.endings.drop(subject, record, message, cause)
+        self.runtime.enqueue(subject.key, None)

@@ -14,13 +14,11 @@ from reconciler.operator.conditions import Body
 from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import JobSeen
 from reconciler.operator.layout.failures import Failures
-from reconciler.operator.layout.gathering import Facts
 from reconciler.operator.layout.job_checks import CATALOG_CHANGED
-from reconciler.operator.layout.job_record import JobRecord, Phase, job_body
+from reconciler.operator.layout.job_record import JobRecord, Phase, updated_job
 from reconciler.operator.layout.status import failures_body, with_history
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.layout.writer import LayoutWriter
-from reconciler.operator.runtime import Runtime
 from reconciler.operator.seen import Object, pods_of
 from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.work import Result
@@ -121,9 +119,10 @@ def _did_all(subject: Subject, done: Achieved) -> bool:
 class Endings:
     """Settles jobs that have ended, and write-aheads that never had one."""
 
-    runtime: Runtime
-    facts: Facts
     writer: LayoutWriter
+
+    def __post_init__(self) -> None:
+        self.gatherer, self.runtime = self.writer.gatherer, self.writer.runtime
 
     def settle(self, subject: Subject, record: JobRecord, job: JobSeen | None) -> Result:
         """Judge a job that has ended by ledger and table; only then is its reservation released.
@@ -142,7 +141,7 @@ class Endings:
         words = None if succeeded else self._words(subject, record)
         self._charge(subject, record, job, done)
         self._reported_end(subject, record, words, done)
-        self.facts.forget(subject.key)
+        self.gatherer.forget(subject.key)
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())
 
@@ -151,7 +150,7 @@ class Endings:
         self._charge(subject, record, job, Achieved())
         found = None
         if job is not None and job.phase is Phase.SUCCEEDED:
-            found = recommending.result_of(self._pods(subject, record))
+            found = recommending.result_of(self._listed(subject, record)[1])
         if found is not None:
             body = recommending.recommendation_status(found)
             self._end_recommending(subject, record, Phase.SUCCEEDED, body, "Succeeded", "")
@@ -175,9 +174,9 @@ class Endings:
         phase = record.phase if job is None else job.phase
         unseen = job is None and not record.uid and not done.read_bytes
         if unseen or (stopped in NEVER_STARTED and phase is Phase.PENDING):
-            self.facts.spending.release(key)
+            self.gatherer.spending.release(key)
         else:
-            self.facts.spending.end(key)
+            self.gatherer.spending.end(key)
 
     def _end_recommending(
         self,
@@ -188,7 +187,7 @@ class Endings:
         result: str,
         message: str,
     ) -> None:
-        ended = job_body(subject.status, replace(record, phase=phase))
+        ended = updated_job(subject.status, replace(record, phase=phase))
         self.writer.note(subject, job=ended, recommendation=body)
         self.runtime.metrics.finished(subject.key.namespace, result)
         kind = "Normal" if result in ("Succeeded", Cause.STOPPED) else "Warning"
@@ -204,18 +203,19 @@ class Endings:
         body = recommending.after_failure(subject.status, run_id, words, subject.now)
         self.writer.note(subject, recommendation=body)
 
-    def _pods(self, subject: Subject, record: JobRecord) -> list[Object]:
-        jobs, pods = self.facts.listed(subject, fresh=True) or ([], [])
+    def _listed(
+        self, subject: Subject, record: JobRecord
+    ) -> tuple[Object | None, Sequence[Object]]:
+        """Return the Job of the record, None if it is gone, and its pods."""
+        jobs, pods = self.gatherer.listed(subject, fresh=True) or ([], [])
         job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
-        return [] if job is None else pods_of(job, pods)
+        return job, [] if job is None else pods_of(job, pods)
 
     def _words(self, subject: Subject, record: JobRecord) -> LastWords:
         """Return why the job ended."""
-        listed = self.facts.listed(subject, fresh=True)
-        jobs, pods = listed or ([], [])
-        job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
+        job, pods = self._listed(subject, record)
         stopped = (subject.status.get("job") or {}).get("stopped")
-        return failures.cause_of([] if job is None else pods_of(job, pods), job, stopped or "")
+        return failures.cause_of(pods, job, stopped or "")
 
     def _reported_end(
         self, subject: Subject, record: JobRecord, words: LastWords | None, done: Achieved
@@ -224,7 +224,7 @@ class Endings:
         succeeded."""
         end = self._succeeded(subject, done) if words is None else self._failed(subject, words)
         phase = Phase.SUCCEEDED if words is None else Phase.FAILED
-        job = job_body(subject.status, replace(record, phase=phase))
+        job = updated_job(subject.status, replace(record, phase=phase))
         entry = {
             "planId": record.plan_id,
             "result": end.result,
@@ -258,7 +258,7 @@ class Endings:
     def _after(self, subject: Subject, cause: str, message: str) -> Failures | None:
         """Return the failures in a row after this one."""
         known = failures.failures_of(subject.status)
-        return failures.after(known, cause, message, self.facts.scopes_now(subject), subject.now)
+        return failures.after(known, cause, message, self.gatherer.scopes_now(subject), subject.now)
 
     def _announced(self, subject: Subject, record: JobRecord, end: End, done: Achieved) -> None:
         """Count the end, and tell people of it."""
@@ -277,11 +277,18 @@ class Endings:
                  *subject.key[1:], record.name, ".".join(subject.table), result,
                  _with_harm(end.message, done.harm))  # fmt: skip
 
-    def drop(self, subject: Subject, record: JobRecord, why: str) -> Result:
-        """Drop a write-ahead that never got its Job."""
-        self.facts.spending.release((subject.key.namespace, record.name))
+    def drop(self, subject: Subject, record: JobRecord, why: str, cause: str = "") -> Result:
+        """Drop a write-ahead that never got its Job. cause: of the failure that this is, "" if it
+        is none."""
+        if cause and record.recommends:
+            self.not_started(subject, record.plan_id, why)
+            cause = ""
+        self.gatherer.spending.release((subject.key.namespace, record.name))
         dropped = replace(record, phase=Phase.DROPPED)
-        self.writer.put(subject, {**subject.status, "job": job_body(subject.status, dropped)})
+        status = {**subject.status, "job": updated_job(subject.status, dropped)}
+        if cause:
+            status["failures"] = failures_body(self._after(subject, cause, why))
+        self.writer.put(subject, status)
         log.info("%s/%s: write-ahead dropped: %s", *subject.key[1:], why)
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())

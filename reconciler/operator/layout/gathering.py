@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.api.conditions import Reason, stalled_by
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.errors import RedirectedError, UnavailableError, UserError
 from reconciler.kube.errors import ApiError
 from reconciler.kube.kinds import JOB, POD
@@ -30,7 +29,9 @@ from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import LayoutInput
 from reconciler.operator.layout.failures import Scopes, scope
 from reconciler.operator.layout.job_record import Phase, record_of
+from reconciler.operator.layout.next_step import next_step
 from reconciler.operator.layout.proposal_summary import ProposalSummary, at_rest_by
+from reconciler.operator.layout.steps import Decision, Propose
 from reconciler.operator.layout.subject import (
     FINALIZER,
     Subject,
@@ -56,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Facts:
+class Gatherer:
     """Gathers what a decision on a TableLayout needs, with as few calls as possible."""
 
     runtime: Runtime
@@ -117,6 +118,16 @@ class Facts:
         except ApiError as error:
             log.warning("jobs of %s/%s were not listed: %s", key.namespace, key.name, error.what)
             return None
+
+    def decide(self, subject: Subject, *, fresh: bool) -> tuple[LayoutInput, Decision]:
+        """Return the decision and its facts, with as much I/O as it needs. fresh: jobs and pods
+        from the server."""
+        given = self.gather(subject, fresh)
+        decision = next_step(given)
+        if isinstance(decision, Propose):
+            given = self.propose(subject, given)
+            decision = next_step(given)
+        return given, decision
 
     def gather(self, subject: Subject, fresh: bool) -> LayoutInput:
         meta = subject.body["metadata"]
@@ -260,7 +271,7 @@ class Facts:
         fingerprint = scope(
             glance.uuid,
             glance.metadata_location,
-            policy_hash(hash_inputs(policy)),
+            policy_hash(policy),
             handle.version,
             handle.evidence_version(glance.uuid, policy.spec.interval_seconds),
             *sorted(approved),
@@ -299,8 +310,8 @@ class Facts:
             other=proposal.other,
             stale_workload=proposal.stale_workload,
         )
-        facts = Recorded(handle, self.reserved(subject))
-        asked = gate_input(policy, work, facts, self.approvals(subject), subject.now)
+        recorded = Recorded(handle, self.reserved(subject))
+        asked = gate_input(policy, work, recorded, self.approvals(subject), subject.now)
         subject.gate = gate(asked)
         first = proposal.charges[0]
         reopens = due.reopens(asked.budgets, asked.spent or (), first, subject.now)

@@ -114,8 +114,8 @@ def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
     )
 
 
-def job_body(status: Body, record: JobRecord) -> Body:
-    """Return status.job of the record, with the values that only the launch knew."""
+def updated_job(status: Body, record: JobRecord) -> Body:
+    """Return status.job as the record is now, with the values that only the launch knew."""
     old = status.get("job") or {}
     kept = {}
     if old.get("name") == record.name:

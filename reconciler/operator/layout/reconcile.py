@@ -20,16 +20,14 @@ from reconciler.operator.layout import failures
 from reconciler.operator.layout.attempts import adopted
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
-from reconciler.operator.layout.gathering import Facts
-from reconciler.operator.layout.job_record import JobRecord, job_body, record_of
-from reconciler.operator.layout.next_step import RECOMMEND_CPU_SECONDS, next_step
+from reconciler.operator.layout.job_record import JobRecord, record_of, updated_job
+from reconciler.operator.layout.next_step import RECOMMEND_CPU_SECONDS
 from reconciler.operator.layout.steps import (
     Adopt,
     CreateAgain,
     Decision,
     DropReservation,
     Launch,
-    Propose,
     Recommend,
     Retire,
     Settle,
@@ -37,8 +35,6 @@ from reconciler.operator.layout.steps import (
     Wait,
 )
 from reconciler.operator.layout.subject import Subject
-from reconciler.operator.layout.writer import LayoutWriter
-from reconciler.operator.runtime import Runtime
 from reconciler.operator.work import Key, Result
 
 log = logging.getLogger(__name__)
@@ -62,48 +58,35 @@ Returns why that cannot start now, None if it will be tried.
 class Layouts:
     """Reconciles TableLayouts."""
 
-    runtime: Runtime
-    """The services of the operator."""
-    facts: Facts
-    """Gathers what a decision needs."""
-    clock: Callable[[], dt.datetime]
-    """Returns the time."""
+    endings: Endings
+    """Settles jobs that have ended."""
     offer: Offer
     """Offers work to the launcher; None withdraws it. Returns why it cannot start now."""
     create: Callable[[Subject, JobRecord, float], Result]
     """Creates the Job of a record again, with the given factor of memory."""
 
     def __post_init__(self) -> None:
-        self.writer = LayoutWriter(self.runtime, self.facts, self.clock)
-        self.endings = Endings(self.runtime, self.facts, self.writer)
+        self.writer, self.gatherer = self.endings.writer, self.endings.gatherer
+        self.runtime, self.clock = self.gatherer.runtime, self.gatherer.clock
 
     def reconcile(self, key: Key) -> Result:
         body = self.runtime.index.layout(key.namespace, key.name)
         if body is None:
-            self.facts.forget(key)
+            self.gatherer.forget(key)
             self.offer(key, None)
             return Result()
         if not self.runtime.held():
             return Result(due=self.clock().timestamp() + 5)
-        subject = self.facts.subject(body)
+        subject = self.gatherer.subject(body)
         try:
             self.writer.accept(subject)
-            given, decision = self.decide(subject, fresh=self.facts.needs_server(subject))
+            fresh = self.gatherer.needs_server(subject)
+            given, decision = self.gatherer.decide(subject, fresh=fresh)
             return self._act(subject, given, decision)
         except Conflict:
             return Result(due=self.clock().timestamp() + 1)
         except NotFound:
             return Result()
-
-    def decide(self, subject: Subject, *, fresh: bool) -> tuple[LayoutInput, Decision]:
-        """Return the decision, with as much I/O as it needs. fresh: jobs and pods from the
-        server."""
-        given = self.facts.gather(subject, fresh)
-        decision = next_step(given)
-        if isinstance(decision, Propose):
-            given = self.facts.propose(subject, given)
-            decision = next_step(given)
-        return given, decision
 
     def _act(self, subject: Subject, given: LayoutInput, decision: Decision) -> Result:
         if not isinstance(decision, (Launch, Recommend)):
@@ -135,7 +118,7 @@ class Layouts:
 
     def _next(self, subject: Subject, given: LayoutInput, decision: Decision) -> dt.datetime:
         moments = [decision.until if isinstance(decision, Wait) else given.due]
-        found = subject.proposal or self.facts.resting_of(subject)
+        found = subject.proposal or self.gatherer.resting_of(subject)
         if given.proposal is not None and found is not None and found.stands_until is not None:
             moments.append(max(found.stands_until, subject.now + BUSY))
         if given.record is not None and given.record.unsettled:
@@ -153,16 +136,16 @@ class Layouts:
         elif job.recommends:
             record = adopted(job, 0, RECOMMEND_CPU_SECONDS)
         else:
-            known = self.facts.proposals.get(subject.key)
+            known = self.gatherer.proposals.get(subject.key)
             charges = known.charges if known is not None and known.plan_id == job.plan_id else ()
             size = sum(charge.rewrite_bytes for charge in charges)
             record = adopted(job, size, round(sum(charge.cpu_seconds for charge in charges)))
         running = Wait(subject.now + BUSY, Reason.REWRITE_RUNNING, f"Job {job.name} runs")
         self.writer.hold(subject)
         if record.recommends:
-            self.writer.note(subject, job=job_body(subject.status, record))
+            self.writer.note(subject, job=updated_job(subject.status, record))
         else:
-            self.writer.tell(subject, running, job=job_body(subject.status, record))
+            self.writer.tell(subject, running, job=updated_job(subject.status, record))
         return Result(due=(subject.now + BUSY).timestamp())
 
     def _stop_job(self, subject: Subject, job: JobSeen, why: str, message: str) -> Result:

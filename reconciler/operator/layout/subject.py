@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.api.prices import Prices
 from reconciler.errors import ReconcilerError
 from reconciler.kube.names import table_layout_name
@@ -106,6 +105,11 @@ def shown_error(error: ReconcilerError) -> str:
     )
 
 
+def layout_hash(policy: TableLayoutPolicy) -> str:
+    """Return spec.layoutHash of the tables of a policy, which changes with what it asks for."""
+    return "sha256:" + policy_hash(policy)
+
+
 def suspended_by(subject: Subject) -> str:
     if subject.body["spec"].get("suspend"):
         return "spec.suspend of the TableLayout is set"
@@ -153,7 +157,7 @@ def stop_because(subject: Subject) -> tuple[str, str] | None:
     closed = closed_by(subject.budgets, subject.now)
     if closed:
         return Reason.OUTSIDE_WINDOW.value, f'budget "{closed}" allows nothing now'
-    wanted = "sha256:" + policy_hash(hash_inputs(subject.policy))
+    wanted = layout_hash(subject.policy)
     record = record_of(subject.status)
     if record is not None and record.recommends and subject.policy.spec.recommend is None:
         return "PolicyChanged", "the policy asks for no recommendations now"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator.conditions import Body, merged
 from reconciler.operator.index import policy_of
-from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.gathering import Gatherer
 from reconciler.operator.layout.job_record import record_of
 from reconciler.operator.layout.recommending import better_layout_known
 from reconciler.operator.layout.status import (
@@ -25,7 +23,6 @@ from reconciler.operator.layout.steps import Decision
 from reconciler.operator.layout.subject import FINALIZER, Subject, unready_because
 from reconciler.operator.layout.verdict import GateVerdict, stored_verdict, verdict
 from reconciler.operator.process.watch import GATHER_SECONDS
-from reconciler.operator.runtime import Runtime
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 
@@ -36,9 +33,10 @@ log = logging.getLogger(__name__)
 class LayoutWriter:
     """Writes status and finalizer of TableLayouts, each under the version that was read."""
 
-    runtime: Runtime
-    facts: Facts
-    clock: Callable[[], dt.datetime]
+    gatherer: Gatherer
+
+    def __post_init__(self) -> None:
+        self.runtime, self.clock = self.gatherer.runtime, self.gatherer.clock
 
     def accept(self, subject: Subject) -> None:
         """Record a new generation before anything slow; otherwise an old answer would be shown
@@ -89,7 +87,7 @@ class LayoutWriter:
         self.put(subject, timed(before, status))
         for reason, message, kind in transitions(before, status):
             self.runtime.api.event(subject.body, reason, message, kind)
-        self.facts.rest(subject)
+        self.gatherer.rest(subject)
 
     def note(self, subject: Subject, **changes: Any) -> None:
         """Write parts of the status that say nothing of the table's state; conditions stay."""

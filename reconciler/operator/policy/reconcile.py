@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.api.table_patterns import policies_for, selects
 from reconciler.errors import ReconcilerError, first_line
 from reconciler.kube.errors import Conflict, Invalid, NotFound
@@ -31,13 +30,13 @@ from reconciler.operator.index import REQUESTED_AT, policy_of
 from reconciler.operator.launch.reservations import held, unsettled
 from reconciler.operator.layout.job_record import record_of
 from reconciler.operator.layout.status import accepted, changed
+from reconciler.operator.layout.subject import layout_hash
 from reconciler.operator.policy.selection import Selections
 from reconciler.operator.policy.status import PolicyView, policy_status
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.operator.work import Key, Result, Work
 from reconciler.plan.budget import BudgetState
-from reconciler.plan.plan import policy_hash
 
 log = logging.getLogger(__name__)
 
@@ -330,7 +329,7 @@ def layout_manifest(policy: TableLayoutPolicy, body: Body, table: Identifier) ->
             "catalogRef": {"name": catalog},
             "table": {"namespace": namespace, "name": name},
             "policyRef": {"name": policy.name, "generation": int(meta.get("generation") or 0)},
-            "layoutHash": "sha256:" + policy_hash(hash_inputs(policy)),
+            "layoutHash": layout_hash(policy),
         },
     }
 

@@ -9,10 +9,12 @@ from reconciler.api.reach import Reach
 from reconciler.operator.catalog.handles import LiveCatalogs
 from reconciler.operator.catalog.importing import Imports
 from reconciler.operator.catalog.reconcile import CatalogReconciler
-from reconciler.operator.launch.launcher import assemble
+from reconciler.operator.launch.launcher import Launcher
 from reconciler.operator.launch.spending import Spending
-from reconciler.operator.layout.gathering import Facts
+from reconciler.operator.layout.endings import Endings
+from reconciler.operator.layout.gathering import Gatherer
 from reconciler.operator.layout.reconcile import Layouts
+from reconciler.operator.layout.writer import LayoutWriter
 from reconciler.operator.policy.reconcile import Policies
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.stored import StoredDocuments
@@ -34,12 +36,11 @@ def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any
     imports = Imports(now, runtime.held)
     watched = CatalogReconciler(runtime, catalogs, imports, now)
 
-    facts = Facts(runtime, catalogs, documents, now, Spending(runtime, now))
+    gatherer = Gatherer(runtime, catalogs, documents, now, Spending(runtime, now))
 
-    def layouts_of(offer: Any, create: Any) -> Layouts:
-        return Layouts(runtime, facts, now, offer, create)
-
-    layouts, launcher = assemble(layouts_of)
+    endings = Endings(LayoutWriter(gatherer))
+    launcher = Launcher(endings)
+    layouts = Layouts(endings, launcher.offer, launcher.create_again)
     policies = Policies(runtime, catalogs, documents, now, watched.tables, watched.gone)
     return Reconcilers(
         policy=policies.reconcile,
