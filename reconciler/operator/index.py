@@ -295,6 +295,17 @@ def policy_of(layout: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
+def policy_key_of(layout: Mapping[str, Any]) -> str:
+    """Return the key under which the policy of a TableLayout spends (`gating.policy_key`)."""
+    return f"{layout['metadata']['namespace']}/{policy_of(layout)}"
+
+
+def table_of(layout: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the levels of the identifier of a TableLayout's table, the name last."""
+    table = layout["spec"]["table"]
+    return (*table["namespace"], table["name"])
+
+
 def _name(body: Mapping[str, Any]) -> Name:
     return body["metadata"].get("namespace") or "", body["metadata"]["name"]
 

@@ -8,7 +8,7 @@ after one listing with it.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from reconciler.operator.catalog.importing import Imports
 from reconciler.operator.catalog.plan_retention import PlanRetention, plans_in_use
 from reconciler.operator.catalog.ports import CatalogProblem, Identifier
 from reconciler.operator.catalog.status import CatalogView, catalog_status
+from reconciler.operator.index import table_of
 from reconciler.operator.layout.status import changed
 from reconciler.operator.process.watch import spread
 from reconciler.operator.runtime import Runtime
@@ -157,7 +158,7 @@ class CatalogReconciler:
         return plans_in_use(index.layouts_of_catalog(*where), index.policies_of_catalog(*where))
 
     def _governed(self, where: tuple[str, str]) -> list[Identifier]:
-        return [_identifier(item) for item in self.runtime.index.layouts_of_catalog(*where)]
+        return [table_of(item) for item in self.runtime.index.layouts_of_catalog(*where)]
 
     def _write(
         self, body: dict[str, Any], problem: CatalogProblem | None, workload: Any,
@@ -194,18 +195,13 @@ class CatalogReconciler:
         bodies = [
             body
             for body in self.runtime.index.layouts_of_catalog(*where)
-            if _identifier(body) in tables
+            if table_of(body) in tables
         ]
         self._spread(Work.LAYOUT, bodies)
 
     def _spread(self, work: Work, bodies: Sequence[dict[str, Any]]) -> None:
         for key, delay in spread(work, bodies):
             self.runtime.enqueue(key, self.clock().timestamp() + delay)
-
-
-def _identifier(layout: Mapping[str, Any]) -> Identifier:
-    table = layout["spec"]["table"]
-    return (*table["namespace"], table["name"])
 
 
 def _missing(

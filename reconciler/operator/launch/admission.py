@@ -15,13 +15,13 @@ from typing import Any
 from reconciler.api.conditions import Reason
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator import due
-from reconciler.operator.index import policy_of
+from reconciler.operator.index import policy_key_of
 from reconciler.operator.launch import shares
 from reconciler.operator.launch.charges import Book
 from reconciler.operator.launch.reservations import held, unsettled
 from reconciler.operator.launch.shares import Slots
 from reconciler.operator.layout.gathering import Gatherer
-from reconciler.operator.layout.job_record import record_of
+from reconciler.operator.layout.job_record import unsettled_of, uuid_of
 from reconciler.operator.layout.steps import Launch, Recommend, Wait
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.runtime import Runtime
@@ -61,13 +61,9 @@ class Admission:
         later = subject.now + RETRY
         here = [b for b in others if b["metadata"]["namespace"] == subject.key.namespace]
         own = unsettled([body for body in here if policy_key_of(body) == subject.policy_key])
-        uuid = (
-            subject.proposal.uuid
-            if subject.proposal
-            else str(subject.status.get("table", {}).get("uuid"))
-        )
+        uuid = subject.proposal.uuid if subject.proposal else uuid_of(subject.status)
         for table, record in unsettled(here):
-            if table == uuid:  # e.g. renamed under a running job
+            if table and table == uuid:  # e.g. renamed under a running job
                 text = f"Job {record.name} runs on this table under another name"
                 return Wait(later, Reason.REWRITE_RUNNING, text)
         if len(own) >= policy.spec.engine.max_concurrent_jobs:
@@ -102,12 +98,10 @@ class Admission:
 
     def living(self) -> list[tuple[str, str]]:
         """Return (namespace, job) of the Jobs that are not settled, by the index."""
-        found = self.runtime.index.layouts_with_job()
-        records = [(body["metadata"]["namespace"], record_of(body.get("status"))) for body in found]
         return [
-            (namespace, record.name)
-            for namespace, record in records
-            if record is not None and record.unsettled and record.uid
+            (body["metadata"]["namespace"], record.name)
+            for body in self.runtime.index.layouts_with_job()
+            if (record := unsettled_of(body.get("status"))) is not None and record.uid
         ]
 
     def listed(self, subject: Subject) -> list[dict[str, Any]]:
@@ -124,7 +118,3 @@ def _again(
     while."""
     moment = due.reopens(budgets, spent, charge, now)
     return now + REFUSED if moment is None else min(moment, now + REFUSED)
-
-
-def policy_key_of(body: dict[str, Any]) -> str:
-    return f"{body['metadata']['namespace']}/{policy_of(body)}"

@@ -30,9 +30,9 @@ from reconciler.kube.errors import (
 from reconciler.kube.kinds import JOB, POLICY, TABLE_LAYOUT
 from reconciler.kube.pods import DIGEST_ANNOTATION
 from reconciler.kube.termination_message import Cause
-from reconciler.operator.index import policy_of
+from reconciler.operator.index import policy_key_of, policy_of
 from reconciler.operator.launch import shares
-from reconciler.operator.launch.admission import FULL, RETRY, Admission, policy_key_of
+from reconciler.operator.launch.admission import FULL, RETRY, Admission
 from reconciler.operator.launch.charges import Book
 from reconciler.operator.launch.job_manifest import attempt_of, job
 from reconciler.operator.launch.queued import (
@@ -45,7 +45,7 @@ from reconciler.operator.launch.queued import (
 from reconciler.operator.launch.spending import admitted
 from reconciler.operator.layout import failures
 from reconciler.operator.layout.endings import Endings
-from reconciler.operator.layout.job_record import JobRecord, job_status, record_of, updated_job
+from reconciler.operator.layout.job_record import JobRecord, job_status, unsettled_of, updated_job
 from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Wait
 from reconciler.operator.layout.subject import Subject, layout_hash, shown_error
 from reconciler.operator.seen import owner_uid
@@ -199,11 +199,10 @@ class Launcher:
     def _running(self) -> Running:
         """Return what runs now, by the index and the book."""
         found = self.runtime.index.layouts_with_job()
-        records = [(body, record_of(body.get("status"))) for body in found]
         live = [
             (policy_key_of(body), record.name)
-            for body, record in records
-            if record is not None and record.unsettled
+            for body in found
+            if (record := unsettled_of(body.get("status"))) is not None
         ]
         return Running(
             jobs=frozenset(name for _, name in live),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.operator.catalog.ports import CatalogHandle
-from reconciler.operator.layout.job_record import JobRecord, own_reservation, record_of
+from reconciler.operator.layout.job_record import JobRecord, own_reservation, unsettled_of, uuid_of
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import Reservation
 
@@ -35,11 +35,10 @@ class Recorded:
 
 def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, JobRecord]]:
     """Return (table uuid, record) of the TableLayouts whose job is not settled."""
-    found = [(body.get("status") or {}, record_of(body.get("status"))) for body in layouts]
     return [
-        (str((status.get("table") or {}).get("uuid", "")), record)
-        for status, record in found
-        if record is not None and record.unsettled
+        (uuid_of(body.get("status")), record)
+        for body in layouts
+        if (record := unsettled_of(body.get("status"))) is not None
     ]
 
 

@@ -21,7 +21,7 @@ from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.launch import charges
 from reconciler.operator.launch.charges import Admitted, Book, Key
 from reconciler.operator.launch.shares import Known, Limits
-from reconciler.operator.layout.job_record import JobRecord, Phase, record_of
+from reconciler.operator.layout.job_record import JobRecord, Phase, record_of, unsettled_of
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.seen import pods_seen
 from reconciler.operator.status_text import parse_time
@@ -122,7 +122,11 @@ class Spending:
         now, index = self.clock(), self.runtime.index
         bodies = index.layouts_with_job()
         live = {job.key: job for body in bodies for job in _jobs(body)}
-        undecided = {key for body in bodies for key in _undecided(body)}
+        undecided = {
+            (body["metadata"]["namespace"], record.name)
+            for body in bodies
+            if (record := unsettled_of(body.get("status"))) is not None
+        }
         over = [
             job.key
             for job in self.known.admitted.values()
@@ -220,16 +224,9 @@ def rebuilt_from(layouts: Iterable[Mapping[str, Any]], now: dt.datetime) -> Book
 
 def _jobs(body: Mapping[str, Any]) -> Iterator[Admitted]:
     """Yield the job of a TableLayout that has not ended; a write-ahead has none yet."""
-    record = record_of(body.get("status"))
-    if record is not None and record.unsettled and record.uid:
+    record = unsettled_of(body.get("status"))
+    if record is not None and record.uid:
         yield admitted(body["metadata"]["namespace"], body["metadata"]["name"], record)
-
-
-def _undecided(body: Mapping[str, Any]) -> Iterator[Key]:
-    """Yield the key of a TableLayout's unsettled record, whether its Job exists or not."""
-    record = record_of(body.get("status"))
-    if record is not None and record.unsettled:
-        yield body["metadata"]["namespace"], record.name
 
 
 def admitted(namespace: str, layout: str, record: JobRecord) -> Admitted:

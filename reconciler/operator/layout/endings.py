@@ -15,7 +15,7 @@ from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import JobSeen
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.job_checks import CATALOG_CHANGED
-from reconciler.operator.layout.job_record import JobRecord, Phase, updated_job
+from reconciler.operator.layout.job_record import JobRecord, Phase, updated_job, uuid_of
 from reconciler.operator.layout.status import failures_body, with_history
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.layout.writer import LayoutWriter
@@ -132,7 +132,7 @@ class Endings:
         if record.recommends:
             return self._recommended(subject, record, job)
         handle = subject.handle
-        uuid = str((subject.status.get("table") or {}).get("uuid", ""))
+        uuid = uuid_of(subject.status)
         done = Achieved()
         if not isinstance(handle, CatalogProblem) and uuid:
             done = achieved(*handle.end_run(uuid, record))

@@ -139,6 +139,11 @@ class LayoutInput:
     """Id of the recommendation that is due, "" if none is."""
 
     @property
+    def unsettled(self) -> JobRecord | None:
+        """The record, if its job is not settled."""
+        return self.record if self.record is not None and self.record.unsettled else None
+
+    @property
     def jobs_or_pods_live(self) -> bool:
         """Whether a job or a pod of the table lives, or the server did not list them."""
         if self.jobs is None or self.pods is None:

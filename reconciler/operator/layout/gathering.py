@@ -28,7 +28,7 @@ from reconciler.operator.launch.spending import Spending
 from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import LayoutInput
 from reconciler.operator.layout.failures import Scopes, scope
-from reconciler.operator.layout.job_record import Phase, record_of
+from reconciler.operator.layout.job_record import Phase, record_of, unsettled_of
 from reconciler.operator.layout.next_step import next_step
 from reconciler.operator.layout.proposal_summary import ProposalSummary, at_rest_by
 from reconciler.operator.layout.steps import Decision, Propose
@@ -94,12 +94,11 @@ class Gatherer:
     def needs_server(self, subject: Subject) -> bool:
         """Whether anything is live or unsettled, so that the server is asked; the index may be
         seconds old."""
-        record = record_of(subject.status)
         key = subject.key
         meta = subject.body["metadata"]
         index = self.runtime.index
         return (
-            (record is not None and record.unsettled)
+            unsettled_of(subject.status) is not None
             or FINALIZER in (meta.get("finalizers") or ())
             or bool(index.jobs(key.namespace, key.name))
             or bool(index.pods(key.namespace, key.name))

@@ -69,7 +69,7 @@ def job_is_foreign(given: LayoutInput) -> Decision | None:
                 Reason.FOREIGN_JOB,
                 f"Job {job.name} carries this table's label and belongs to another object",
             )
-        if not _is_of_record(job, given.record) and not _is_known(job, given):
+        if not _is_of_record(job, given.unsettled) and not _is_known(job, given):
             return Stall(
                 Reason.FOREIGN_JOB, f"Job {job.name} runs a plan that is not one of this table's"
             )
@@ -81,7 +81,7 @@ def second_job_runs(given: LayoutInput) -> Decision | None:
     living = [job for job in living_jobs(given) if not job.deleting]
     if not living:
         return None
-    recorded = [job for job in living if _is_of_record(job, given.record)]
+    recorded = [job for job in living if _is_of_record(job, given.unsettled)]
     keep = recorded[0] if recorded else min(living, key=lambda job: (job.created, job.name))
     for job in living:
         if job is not keep:
@@ -116,10 +116,11 @@ def job_does_not_start(job: JobSeen, given: LayoutInput) -> StopJob | None:
 
 def job_is_not_recorded(given: LayoutInput) -> Decision | None:
     for job in living_jobs(given):
-        record = given.record
-        named = record is not None and record.unsettled and record.name == job.name
-        if not named or (record is not None and (record.uid, record.phase) != (job.uid, job.phase)):
-            return None if job.deleting and named and record and record.uid else Adopt(job)
+        record = given.unsettled
+        if record is None or record.name != job.name:
+            return Adopt(job)
+        if (record.uid, record.phase) != (job.uid, job.phase):
+            return None if job.deleting and record.uid else Adopt(job)
     return None
 
 
@@ -159,8 +160,8 @@ def _trouble(job: JobSeen, now: dt.datetime) -> str:
 
 def job_has_ended(given: LayoutInput) -> Decision | None:
     """Settle an open record whose Job ended, or was seen once and is gone."""
-    record = given.record
-    if record is None or not record.unsettled or recommend_job_of(given) is not None:
+    record = given.unsettled
+    if record is None or recommend_job_of(given) is not None:
         return None
     job = next((job for job in given.jobs or () if job.name == record.name), None)
     abandoned = job is None and not record.uid and given.now - record.written > WRITE_AHEAD_BOUND
@@ -175,8 +176,8 @@ def job_has_ended(given: LayoutInput) -> Decision | None:
 
 def job_was_never_created(given: LayoutInput) -> Decision | None:
     """Handle an open record without a Job: create the Job now, or drop the record."""
-    record = given.record
-    if record is None or not record.unsettled or recommend_job_of(given) is not None:
+    record = given.unsettled
+    if record is None or recommend_job_of(given) is not None:
         return None
     refusal = _refusal(given)
     if refusal:
@@ -223,7 +224,6 @@ def living_jobs(given: LayoutInput) -> tuple[JobSeen, ...]:
 def _is_of_record(job: JobSeen, record: JobRecord | None) -> bool:
     return (
         record is not None
-        and record.unsettled
         and (job.name, job.plan_id, job.digest) == (record.name, record.plan_id, record.digest)
         and record.uid in ("", job.uid)
     )

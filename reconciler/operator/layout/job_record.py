@@ -114,6 +114,17 @@ def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
     )
 
 
+def unsettled_of(status: Mapping[str, Any] | None) -> JobRecord | None:
+    """Return status.job of a job that is not settled; None if there is none."""
+    record = record_of(status)
+    return record if record is not None and record.unsettled else None
+
+
+def uuid_of(status: Mapping[str, Any] | None) -> str:
+    """Return the UUID of the table that a status is of, "" if it names none yet."""
+    return str(((status or {}).get("table") or {}).get("uuid", ""))
+
+
 def updated_job(status: Body, record: JobRecord) -> Body:
     """Return status.job as the record is now, with the values that only the launch knew."""
     old = status.get("job") or {}

@@ -83,9 +83,8 @@ def _recommend(given: LayoutInput, rests: Wait) -> Recommend | None:
 
     A cut-short attempt comes first: what settles it looks at the record of the failed job.
     """
-    proposal, record = given.proposal, given.record
-    free = not given.jobs_or_pods_live and (record is None or not record.unsettled)
-    open_attempt = proposal is None or given.cut_short is not None
+    free = not given.jobs_or_pods_live and given.unsettled is None
+    open_attempt = given.proposal is None or given.cut_short is not None
     if not given.recommendation or not free or open_attempt:
         return None
     if rests.reason not in RECOMMENDS_BESIDE:

@@ -121,10 +121,10 @@ class Layouts:
         found = subject.proposal or self.gatherer.resting_of(subject)
         if given.proposal is not None and found is not None and found.stands_until is not None:
             moments.append(max(found.stands_until, subject.now + BUSY))
-        if given.record is not None and given.record.unsettled:
+        if given.unsettled is not None:
             moments.append(subject.now + 2 * BUSY)  # a recommend job beside which the table rests
         window = due.boundary(subject.budgets, subject.now)
-        if window is not None and given.record is not None and given.record.unsettled:
+        if window is not None and given.unsettled is not None:
             moments.append(window)
         return min(moments)
 

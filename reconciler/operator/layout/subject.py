@@ -12,7 +12,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.kube.names import table_layout_name
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, CutShort, Glance
 from reconciler.operator.conditions import Body
-from reconciler.operator.index import policy_of
+from reconciler.operator.index import policy_key_of, policy_of, table_of
 from reconciler.operator.layout.failures import scope
 from reconciler.operator.layout.job_record import Phase, record_of
 from reconciler.operator.layout.proposal_summary import ProposalSummary
@@ -84,12 +84,11 @@ class Subject:
 
     @property
     def table(self) -> tuple[str, ...]:
-        table = self.body["spec"]["table"]
-        return (*table["namespace"], table["name"])
+        return table_of(self.body)
 
     @property
     def policy_key(self) -> str:
-        return f"{self.key.namespace}/{policy_of(self.body)}"
+        return policy_key_of(self.body)
 
 
 def catalog_version(handle: CatalogHandle | CatalogProblem) -> str:

@@ -10,7 +10,7 @@ from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator.conditions import Body, merged
 from reconciler.operator.index import policy_of
 from reconciler.operator.layout.gathering import Gatherer
-from reconciler.operator.layout.job_record import record_of
+from reconciler.operator.layout.job_record import unsettled_of
 from reconciler.operator.layout.recommending import better_layout_known
 from reconciler.operator.layout.status import (
     accepted,
@@ -95,8 +95,7 @@ class LayoutWriter:
 
     def _verdict(self, subject: Subject, decision: Decision) -> GateVerdict:
         proposal, answer = subject.proposal, subject.gate
-        record = record_of(subject.status)
-        if proposal is None and record is not None and record.unsettled:
+        if proposal is None and unsettled_of(subject.status) is not None:
             return stored_verdict(subject.status)
         if proposal is None or answer is None or not proposal.pending:
             return GateVerdict()
@@ -116,10 +115,9 @@ class LayoutWriter:
         )
         if saved is not None and saved != counted:
             self.runtime.metrics.saved(meta["namespace"], saved - counted, subject.prices)
-        was, subject.body = record_of(subject.status), answer
+        was, subject.body = unsettled_of(subject.status), answer
         self.runtime.index.put(TABLE_LAYOUT, answer)
-        record = record_of(status)
-        if was is not None and was.unsettled and (record is None or not record.unsettled):
+        if was is not None and unsettled_of(status) is None:
             self.runtime.enqueue(LAUNCH_KEY, None)  # its slot is free now
         policy = Key(Work.POLICY, meta["namespace"], policy_of(subject.body))
         # Many tables change together: their policy summarises them once.
@@ -132,21 +130,22 @@ class LayoutWriter:
             self._finalizers(subject, [*kept, FINALIZER])
 
     def unhold(self, subject: Subject) -> None:
-        record = record_of(subject.status)
-        kept = subject.body["metadata"].get("finalizers") or []
-        if FINALIZER in kept and (record is None or not record.unsettled):
-            self._finalizers(subject, [item for item in kept if item != FINALIZER])
+        if unsettled_of(subject.status) is None:
+            self._remove_finalizer(subject)
 
     def release(self, subject: Subject) -> Result:
-        record = record_of(subject.status)
-        if record is not None and record.unsettled:
+        record = unsettled_of(subject.status)
+        if record is not None:
             text = f"Job {record.name} has not ended in time; the deletion no longer waits for it"
             log.warning("%s/%s: %s", subject.key.namespace, subject.key.name, text)
             self.runtime.api.event(subject.body, "JobLeftBehind", text, "Warning")
+        self._remove_finalizer(subject)
+        return Result()
+
+    def _remove_finalizer(self, subject: Subject) -> None:
         kept = subject.body["metadata"].get("finalizers") or []
         if FINALIZER in kept:
             self._finalizers(subject, [item for item in kept if item != FINALIZER])
-        return Result()
 
     def _finalizers(self, subject: Subject, wanted: list[str]) -> None:
         meta = subject.body["metadata"]

@@ -26,9 +26,8 @@ from reconciler.loop.decision_settings import budgets_of
 from reconciler.loop.gating import policy_key
 from reconciler.operator import due
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, Catalogs, Identifier
-from reconciler.operator.index import REQUESTED_AT, policy_of
+from reconciler.operator.index import REQUESTED_AT, policy_of, table_of
 from reconciler.operator.launch.reservations import held, unsettled
-from reconciler.operator.layout.job_record import record_of
 from reconciler.operator.layout.status import accepted, changed
 from reconciler.operator.layout.subject import layout_hash
 from reconciler.operator.policy.selection import Selections
@@ -79,7 +78,7 @@ class Policies:
         body = self.runtime.index.policy(key.namespace, key.name)
         if body is None:
             self.asked.pop(key, None)
-            self._left(key)
+            self._policy_is_gone(key)
             self._give_way(key)
             return Result()
         if not self.runtime.held():
@@ -203,7 +202,7 @@ class Policies:
         found = self.runtime.index.layout(key.namespace, name)
         if found is None or policy_of(found) != key.name:
             return False
-        return self.runtime.index.policy(key.namespace, key.name) is not None or not _left(found)
+        return self.runtime.index.policy(key.namespace, key.name) is not None or not _is_idle(found)
 
     def _holder(self, policy: TableLayoutPolicy, table: Identifier) -> str | None:
         """Return the policy whose TableLayout of the table exists.
@@ -217,7 +216,7 @@ class Policies:
             return None
         holder = policy_of(found)
         gone = self.runtime.index.policy(policy.namespace, holder) is None
-        return None if gone and _left(found) else holder
+        return None if gone and _is_idle(found) else holder
 
     def _apply(
         self,
@@ -253,7 +252,7 @@ class Policies:
         A finalizer keeps one with a job until the job has stopped.
         """
         for item in layouts:
-            table, meta = _table(item), item["metadata"]
+            table, meta = table_of(item), item["metadata"]
             if _wants(policy, wanted, item) or meta.get("deletionTimestamp"):
                 continue
             selected = _of_catalog(policy, item) and selects(policy.spec.tables, table)
@@ -270,7 +269,7 @@ class Policies:
         log.info("%s/%s is retired: its table is %s", meta["namespace"], meta["name"], why)
         self.runtime.enqueue(Key(Work.LAYOUT, meta["namespace"], meta["name"]), None)
 
-    def _left(self, key: Key) -> None:
+    def _policy_is_gone(self, key: Key) -> None:
         """Handle a deleted policy: garbage collection removes its TableLayouts; jobs stop."""
         for item in self._layouts(key):
             self.runtime.enqueue(Key(Work.LAYOUT, key.namespace, item["metadata"]["name"]), None)
@@ -366,25 +365,16 @@ def _of_catalog(policy: TableLayoutPolicy, layout: Mapping[str, Any]) -> bool:
 def _wants(
     policy: TableLayoutPolicy, wanted: frozenset[Identifier], layout: Mapping[str, Any]
 ) -> bool:
-    return _of_catalog(policy, layout) and _table(layout) in wanted
+    return _of_catalog(policy, layout) and table_of(layout) in wanted
 
 
-def _left(layout: Mapping[str, Any]) -> bool:
+def _is_idle(layout: Mapping[str, Any]) -> bool:
     """Whether nothing of it is active: neither its deletion nor a job."""
-    record = record_of(layout.get("status"))
-    return not layout["metadata"].get("deletionTimestamp") and not (
-        record is not None and record.unsettled
-    )
+    return not layout["metadata"].get("deletionTimestamp") and not unsettled([layout])
 
 
-def _table(layout: Mapping[str, Any]) -> Identifier:
-    table = layout["spec"]["table"]
-    return (*table["namespace"], table["name"])
-
-
-def _reserved(layouts: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
-    records = [record_of(item.get("status")) for item in layouts]
-    live = [record for record in records if record is not None and record.unsettled]
+def _reserved(layouts: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    live = [record for _, record in unsettled(layouts)]
     return sum(r.rewrite_bytes for r in live), sum(r.cpu_seconds for r in live)
 
 

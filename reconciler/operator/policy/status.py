@@ -12,6 +12,7 @@ from reconciler.api.conditions import Status as Truth
 from reconciler.api.quantities import parse_bytes
 from reconciler.format import plural
 from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
+from reconciler.operator.index import table_of
 from reconciler.operator.status_text import cut, short_bytes, short_duration
 from reconciler.plan.budget import BudgetState
 
@@ -102,10 +103,9 @@ def _seen(layout: Mapping[str, Any]) -> _Seen:
     current = status.get("observedGeneration") == layout["metadata"].get("generation")
     converged = condition_of(status, ConditionType.CONVERGED) if current else {}
     stalled = condition_of(status, ConditionType.STALLED)
-    table = layout["spec"]["table"]
     planned = (status.get("plan") or {}).get("rewriteBytes")
     return _Seen(
-        table=".".join((*table["namespace"], table["name"])),
+        table=".".join(table_of(layout)),
         converged=Truth(converged.get("status", Truth.UNKNOWN.value)),
         reason=converged.get("reason", Reason.NEW_GENERATION.value),
         message=(stalled or converged).get("message", ""),
