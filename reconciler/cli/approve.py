@@ -128,8 +128,7 @@ def _refuse_expired(plan: Object, table: str) -> None:
     expires = plan.get("expiresAt")
     if not expires:
         return
-    when = dt.datetime.fromisoformat(str(expires).replace("Z", "+00:00"))
-    if when <= dt.datetime.now(dt.UTC):
+    if dt.datetime.fromisoformat(expires) <= dt.datetime.now(dt.UTC):
         raise BlockedError(
             f"plan {plan['id']} of {table} expired at {expires}",
             details=("the operator proposes a new one at its next reconcile",),

@@ -200,4 +200,4 @@ def _is_person(user: Mapping[str, Any]) -> bool:
 
 
 def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return datetime.fromisoformat(text)

@@ -48,12 +48,11 @@ from reconciler.loop.ports import Target
 from reconciler.loop.propose import PlanOnTable, observed_again, place_plan
 from reconciler.loop.step import AdmittedWork, CarriedOut, Step, carry_out
 from reconciler.plan.actions.state import Validity
-from reconciler.plan.budget import Budget, BudgetState, Charge, admit, closed_by
+from reconciler.plan.budget import Budget, BudgetState, admit, closed_by
 from reconciler.plan.execution import Event, ExecutionResult, figures
-from reconciler.plan.gate import Gate
+from reconciler.plan.gate import Gate, charge_of
 from reconciler.plan.ledger import Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
-from reconciler.plan.prediction import total
 from reconciler.plan.run_ids import run_reservation
 from reconciler.plan.standing import Fallen, head_of, judge
 from reconciler.table.filetable import FileTable
@@ -212,11 +211,12 @@ def still_admitted(
     budgets = budgets_of(run.policy.spec)
     if not budgets:
         return work.decision
-    predicted = total(item.predicted for item in work.actions)
-    charge = Charge(predicted.bytes_in, predicted.cpu_seconds)
+    charges = [charge_of(item) for item in work.actions]
     spent = actor.spent(run.policy_key, actor.plan.table_uuid, actor.reservation_id)
-    found = admit([charge], budgets, spent, now)
-    return work.decision if found.count else Gate(0, found.reason, found.message, found.states)
+    found = admit(charges, budgets, spent, now)
+    if found.count == len(charges):
+        return work.decision
+    return Gate(found.count, found.reason, found.message, found.states)
 
 
 def stop_when_closed(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.conditions import EXPLANATIONS, ConditionType
+from reconciler.api.conditions import EXPLANATIONS, ConditionType, Explanation
 from reconciler.api.conditions import Status as Truth
 from reconciler.operator.status_text import cut, utc
 
@@ -65,9 +65,14 @@ def condition_of(status: Mapping[str, Any] | None, kind: ConditionType) -> Body:
     return {}
 
 
+def explanation_of(reason: str) -> Explanation | None:
+    """Return what is documented of a reason; None for one of another version."""
+    return next((entry for known, entry in EXPLANATIONS.items() if known == reason), None)
+
+
 def explained(reason: str, message: str = "") -> str:
     """Return a message with the remedy of the reason."""
-    entry = next((e for r, e in EXPLANATIONS.items() if r.value == reason), None)
+    entry = explanation_of(reason)
     if entry is None:
         return message
     text = message or entry.cause

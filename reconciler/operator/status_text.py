@@ -16,7 +16,7 @@ def utc(moment: dt.datetime) -> str:
 
 def parse_time(text: str | None) -> dt.datetime | None:
     """Return a time as the API server prints it, with or without fractions; None for none."""
-    return None if not text else dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return None if not text else dt.datetime.fromisoformat(text)
 
 
 def short_bytes(value: float) -> str:

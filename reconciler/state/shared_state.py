@@ -186,7 +186,7 @@ class SharedStore(Store):
     def spent(self, policy: str, table_uuid: str) -> tuple[Spent, ...]:
         """Return what the policy spent on all of its tables, and anything spent on this one.
 
-        policy: as predictions carry it (loop.step.policy_key).
+        policy: as predictions carry it (loop.gating.policy_key).
         """
         version, _ = self._ledger_now()
         now = dt.datetime.now(dt.UTC)

@@ -91,8 +91,8 @@ class Store(LedgerTables, ABC):
 
     @abstractmethod
     def approve(self, plan_id: str, policy: str) -> None:
-        """Record that a person approved the plan while that policy (loop.step.policy_key) governed
-        the table.
+        """Record that a person approved the plan while that policy (loop.gating.policy_key)
+        governed the table.
 
         A plan's id does not include budgets, windows and suspension: another policy with the same
         layout gives the same plan, and needs its own approval. Raises UserError for a plan that is

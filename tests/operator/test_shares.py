@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.operator.launch import charges, shares
-from reconciler.operator.launch.charges import LAPSE, Admitted, Book
+from reconciler.operator.launch.charges import LAPSE, AdmittedJob, Book
 from reconciler.operator.launch.shares import Known, Limits
 from reconciler.plan.budget import Charge, admit
 
@@ -94,7 +94,7 @@ class Cluster:
                 continue
             self.count += 1
             self.served[tenant.name] = self.count
-            job = Admitted(tenant.name, f"j{self.count}", "t", tenant.size, self.now)
+            job = AdmittedJob(tenant.name, f"j{self.count}", "t", tenant.size, self.now)
             self.book = self.book.admit(job)
             return True
         return False
@@ -188,7 +188,7 @@ def test_a_stored_book_is_read_back_and_never_forgets_early() -> None:
     book = Book()
     for number in range(400):
         now = START + number * 3 * MINUTE
-        job = Admitted(f"n{draw.randint(0, 5)}", f"j{number}", "t", draw.randint(0, GIB), now)
+        job = AdmittedJob(f"n{draw.randint(0, 5)}", f"j{number}", "t", draw.randint(0, GIB), now)
         book = book.admit(job)
         if draw.random() < 0.9:
             book = book.end(job.key, now)
@@ -207,7 +207,7 @@ def test_a_large_book_gets_coarser_and_no_charge_earlier(monkeypatch: pytest.Mon
     monkeypatch.setattr(charges, "MOST_BUCKETS", 50)
     book = Book()
     for number in range(100):
-        book = book.admit(Admitted("n", f"j{number}", "t", 1, START + number * 10 * MINUTE))
+        book = book.admit(AdmittedJob("n", f"j{number}", "t", 1, START + number * 10 * MINUTE))
         book = book.end(("n", f"j{number}"), START + number * 10 * MINUTE)
     end = START + 1000 * MINUTE
     small = book.current(end)

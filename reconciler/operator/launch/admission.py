@@ -42,7 +42,8 @@ class Admission:
     gatherer: Gatherer
 
     def refused(self, subject: Subject, work: Launch | Recommend) -> Wait | None:
-        """Check by the index: cheap, and enough for a reason; `over` and the book decide later."""
+        """Check by the index: cheap, and enough for a reason. What decides is asked later, of the
+        API server and the book."""
         others = [
             body
             for body in self.runtime.index.layouts_with_job()
@@ -50,10 +51,12 @@ class Admission:
         ]
         size, now = work.record.rewrite_bytes, subject.now
         charge = Charge(size, float(work.record.cpu_seconds))
-        shared = self.shared(self.gatherer.spending.known, subject.key.namespace, size, now)
-        return shared or self.over(subject, charge, others)
+        shared = self.by_shared_limits(
+            self.gatherer.spending.known, subject.key.namespace, size, now
+        )
+        return shared or self.by_own_limits(subject, charge, others)
 
-    def over(
+    def by_own_limits(
         self, subject: Subject, charge: Charge, others: Sequence[dict[str, Any]]
     ) -> Wait | None:
         """Return why the charge may not be added to what the namespace holds and its ledger has."""
@@ -76,7 +79,9 @@ class Admission:
             return Wait(again, admission.reason, admission.message)
         return None
 
-    def shared(self, book: Book, namespace: str, size: int, now: dt.datetime) -> Wait | None:
+    def by_shared_limits(
+        self, book: Book, namespace: str, size: int, now: dt.datetime
+    ) -> Wait | None:
         """Return why the namespace may not start a job of so many bytes beside the book's."""
         spending = self.gatherer.spending
         limits, known = spending.limits, spending.sharing()

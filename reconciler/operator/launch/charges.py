@@ -27,12 +27,12 @@ LAPSE = dt.timedelta(minutes=10)
 """After this time a job that was to stop takes no slot of others, wherever its pods are."""
 VERSION = 1
 
-Key = tuple[str, str]
+JobKey = tuple[str, str]
 """(namespace, name of the Job)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AdmittedJob:
     """One job that was admitted and has not ended."""
 
     namespace: str
@@ -49,7 +49,7 @@ class Admitted:
     """Since when it should give its slot to another namespace."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> JobKey:
         return self.namespace, self.job
 
     def lapsed(self, now: dt.datetime) -> bool:
@@ -61,20 +61,20 @@ class Admitted:
 class Book:
     """All that was admitted in the last day."""
 
-    admitted: Mapping[Key, Admitted] = field(default_factory=dict)
+    admitted: Mapping[JobKey, AdmittedJob] = field(default_factory=dict)
     """Jobs that have not ended."""
     charged: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Bytes of jobs that have ended, by namespace and by the bucket in which they did."""
 
-    def admit(self, job: Admitted) -> Book:
+    def admit(self, job: AdmittedJob) -> Book:
         """Return the book with the job; one that is there already stays as it is."""
         return self if job.key in self.admitted else self._with({**self.admitted, job.key: job})
 
-    def release(self, key: Key) -> Book:
+    def release(self, key: JobKey) -> Book:
         """Return the book without a job that never ran: it cost nothing."""
         return self._with({name: job for name, job in self.admitted.items() if name != key})
 
-    def end(self, key: Key, now: dt.datetime) -> Book:
+    def end(self, key: JobKey, now: dt.datetime) -> Book:
         """Return the book after the job's end: it is charged for another day."""
         job = self.admitted.get(key)
         if job is None:
@@ -84,7 +84,7 @@ class Book:
         total = left.charged.get(bucket, 0) + job.rewrite_bytes
         return replace(left, charged={**left.charged, bucket: total} if total else left.charged)
 
-    def stop(self, key: Key, now: dt.datetime) -> Book:
+    def stop(self, key: JobKey, now: dt.datetime) -> Book:
         """Return the book in which the job is to give up its slot."""
         job = self.admitted.get(key)
         if job is None or job.stopping is not None:
@@ -112,7 +112,7 @@ class Book:
         """Return the jobs by namespace."""
         return Counter(job.namespace for job in self.admitted.values())
 
-    def _with(self, admitted: Mapping[Key, Admitted]) -> Book:
+    def _with(self, admitted: Mapping[JobKey, AdmittedJob]) -> Book:
         return replace(self, admitted=admitted)
 
 
@@ -124,7 +124,7 @@ def _coarser(charged: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], in
     return dict(found)
 
 
-def rebuilt(jobs: Iterable[Admitted], ended: Iterable[tuple[str, dt.datetime, int]]) -> Book:
+def rebuilt(jobs: Iterable[AdmittedJob], ended: Iterable[tuple[str, dt.datetime, int]]) -> Book:
     """Return a book from live jobs, and from (namespace, end, bytes) of those that have ended."""
     book = Book({job.key: job for job in jobs})
     found: Counter[tuple[str, int]] = Counter()
@@ -168,8 +168,8 @@ def from_text(text: str) -> Book:
 
 def _admitted(
     namespace: str, job: str, layout: str, size: Any, since: Any, stopping: Any
-) -> Admitted:
-    return Admitted(
+) -> AdmittedJob:
+    return AdmittedJob(
         str(namespace), str(job), str(layout), _size(size), _moment(since),
         None if stopping is None else _moment(stopping),
     )  # fmt: skip

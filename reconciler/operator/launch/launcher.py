@@ -40,15 +40,15 @@ from reconciler.operator.launch.queued import (
     Running,
     reserves_the_same,
     saving_of,
-    standing,
+    still_refused,
 )
 from reconciler.operator.launch.spending import admitted
 from reconciler.operator.layout import failures
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.job_record import JobRecord, job_status, unsettled_of, updated_job
+from reconciler.operator.layout.seen import owner_uid
 from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Wait
 from reconciler.operator.layout.subject import Subject, layout_hash, shown_error
-from reconciler.operator.seen import owner_uid
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 from reconciler.plan.budget import Charge
@@ -97,7 +97,7 @@ class Launcher:
                 known = replace(known, refused=None)
             offered = replace(known, work=work, policy=policy, limit=limit)
             self.offers[key] = offered
-        refusal = self._standing(key, offered, self._running())
+        refusal = self._still_refused(key, offered, self._running())
         if refusal is None:
             self.runtime.enqueue(LAUNCH_KEY, None)
         return refusal or offered.refused  # until the next try, nothing newer is known
@@ -137,7 +137,7 @@ class Launcher:
             if key in tried or offer is None:
                 continue
             tried.add(key)
-            if self._standing(key, offer, found) is not None:
+            if self._still_refused(key, offer, found) is not None:
                 retry = True
                 continue
             retry = not self._tried(key) or retry
@@ -189,7 +189,7 @@ class Launcher:
         return bool(waiting)
 
     def _waits_for_a_slot(self, key: Key, offer: Queued, running: Running) -> bool:
-        found = self._standing(key, offer, running)
+        found = self._still_refused(key, offer, running)
         return (
             found is not None
             and found.reason == Reason.CONCURRENCY_LIMIT
@@ -211,8 +211,8 @@ class Launcher:
             sharing=self.spending.sharing(),
         )
 
-    def _standing(self, key: Key, offer: Queued, found: Running) -> Wait | None:
-        return standing(offer, key.namespace, found, self.spending.limits, self.clock())
+    def _still_refused(self, key: Key, offer: Queued, found: Running) -> Wait | None:
+        return still_refused(offer, key.namespace, found, self.spending.limits, self.clock())
 
     def _remember(self, key: Key, refusal: Wait) -> None:
         among = self._running().jobs
@@ -331,7 +331,7 @@ class Launcher:
         except UserError as error:  # for example too large a policy: a person must change it
             self._fail(subject, record, Cause.USER_ERROR, shown_error(error))
             return
-        refusal = self.admission.over(subject, charge, self.admission.listed(subject))
+        refusal = self.admission.by_own_limits(subject, charge, self.admission.listed(subject))
         refusal = refusal or self._admitted(subject, record)
         if refusal is not None:
             self.endings.drop(subject, record, refusal.message)
@@ -348,7 +348,7 @@ class Launcher:
         found: list[Wait] = []
 
         def refused(book: Book) -> str:
-            answer = self.admission.shared(book, namespace, record.rewrite_bytes, now)
+            answer = self.admission.by_shared_limits(book, namespace, record.rewrite_bytes, now)
             found[:] = [] if answer is None else [answer]
             return "" if answer is None else answer.message
 

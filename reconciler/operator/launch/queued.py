@@ -49,7 +49,7 @@ class Running:
     """Which namespaces share the slots."""
 
 
-def standing(
+def still_refused(
     offer: Queued, namespace: str, running: Running, limits: Limits, now: dt.datetime
 ) -> Wait | None:
     """Return the refusal that still applies: the limits on jobs at once, or a recent answer."""

@@ -23,7 +23,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.operator.launch.charges import Admitted, Book
+from reconciler.operator.launch.charges import AdmittedJob, Book
 from reconciler.operator.status_text import short_bytes
 from reconciler.plan.budget import Budget, Spent
 
@@ -122,7 +122,7 @@ def precedence(
 
 def victims(
     limits: Limits, book: Book, starving: Mapping[str, dt.datetime], now: dt.datetime
-) -> list[Admitted]:
+) -> list[AdmittedJob]:
     """Return the jobs that give up their slots.
 
     starving: namespaces without a job whose work waits only for a slot, and since when.
@@ -132,7 +132,7 @@ def victims(
                    for job in book.admitted.values())  # fmt: skip
     jobs = dict(book.jobs())
     running = [job for job in book.admitted.values() if job.stopping is None]
-    found: list[Admitted] = []
+    found: list[AdmittedJob] = []
     for _ in range(claims - stopping):
         ready = [job for job in running if now - job.since >= limits.turn]
         if not ready:

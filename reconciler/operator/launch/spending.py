@@ -19,11 +19,11 @@ from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.kinds import CONFIG_MAP, JOB, POD, POLICY
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.launch import charges
-from reconciler.operator.launch.charges import Admitted, Book, Key
+from reconciler.operator.launch.charges import AdmittedJob, Book, JobKey
 from reconciler.operator.launch.shares import Known, Limits
 from reconciler.operator.layout.job_record import JobRecord, Phase, record_of, unsettled_of
+from reconciler.operator.layout.seen import pods_seen
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.seen import pods_seen
 from reconciler.operator.status_text import parse_time
 from reconciler.plan.ledger import LONGEST_RUN
 
@@ -73,7 +73,7 @@ class Spending:
         """Read the book. Raises ApiError."""
         return self._change(lambda book: (book, ""))[0]
 
-    def admit(self, job: Admitted, refused: Callable[[Book], str]) -> str:
+    def admit(self, job: AdmittedJob, refused: Callable[[Book], str]) -> str:
         """Add the job, unless `refused` answers; return its answer, "" once the job is stored.
 
         Raises ApiError: nothing may start then.
@@ -87,15 +87,15 @@ class Spending:
 
         return self._change(answer)[1]
 
-    def end(self, key: Key) -> None:
+    def end(self, key: JobKey) -> None:
         """Charge a job that has ended. Raises ApiError: to be repeated."""
         self._update(lambda book: book.end(key, self.clock()))
 
-    def release(self, key: Key) -> None:
+    def release(self, key: JobKey) -> None:
         """Forget a job that never ran. Raises ApiError: to be repeated."""
         self._update(lambda book: book.release(key))
 
-    def stop(self, jobs: Iterable[Admitted]) -> None:
+    def stop(self, jobs: Iterable[AdmittedJob]) -> None:
         """Record which jobs give up their slots. Raises ApiError."""
 
         def stopped(book: Book) -> Book:
@@ -146,7 +146,7 @@ class Spending:
 
         self._update(swept)
 
-    def _over(self, job: Admitted) -> bool:
+    def _over(self, job: AdmittedJob) -> bool:
         api = self.runtime.api
         labels = {LAYOUT_LABEL: job.layout}
         try:
@@ -214,7 +214,7 @@ class Spending:
 
 def rebuilt_from(layouts: Iterable[Mapping[str, Any]], now: dt.datetime) -> Book:
     """Return the book that the statuses of the TableLayouts show."""
-    jobs: list[Admitted] = []
+    jobs: list[AdmittedJob] = []
     ended: list[tuple[str, dt.datetime, int]] = []
     for body in layouts:
         jobs += _jobs(body)
@@ -222,15 +222,15 @@ def rebuilt_from(layouts: Iterable[Mapping[str, Any]], now: dt.datetime) -> Book
     return charges.rebuilt(jobs, ended).current(now)
 
 
-def _jobs(body: Mapping[str, Any]) -> Iterator[Admitted]:
+def _jobs(body: Mapping[str, Any]) -> Iterator[AdmittedJob]:
     """Yield the job of a TableLayout that has not ended; a write-ahead has none yet."""
     record = unsettled_of(body.get("status"))
     if record is not None and record.uid:
         yield admitted(body["metadata"]["namespace"], body["metadata"]["name"], record)
 
 
-def admitted(namespace: str, layout: str, record: JobRecord) -> Admitted:
-    return Admitted(namespace, record.name, layout, record.rewrite_bytes, record.written)
+def admitted(namespace: str, layout: str, record: JobRecord) -> AdmittedJob:
+    return AdmittedJob(namespace, record.name, layout, record.rewrite_bytes, record.written)
 
 
 def _ended(body: Mapping[str, Any]) -> Iterator[tuple[str, dt.datetime, int]]:

@@ -16,10 +16,10 @@ from reconciler.operator.layout.facts import JobSeen
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.job_checks import CATALOG_CHANGED
 from reconciler.operator.layout.job_record import JobRecord, Phase, updated_job, uuid_of
+from reconciler.operator.layout.seen import Object, pods_of
 from reconciler.operator.layout.status import failures_body, with_history
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.layout.writer import LayoutWriter
-from reconciler.operator.seen import Object, pods_of
 from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.work import Result
 from reconciler.plan.execution import WAITING

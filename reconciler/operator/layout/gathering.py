@@ -31,6 +31,7 @@ from reconciler.operator.layout.failures import Scopes, scope
 from reconciler.operator.layout.job_record import Phase, record_of, unsettled_of
 from reconciler.operator.layout.next_step import next_step
 from reconciler.operator.layout.proposal_summary import ProposalSummary, at_rest_by
+from reconciler.operator.layout.seen import jobs_seen, pods_seen
 from reconciler.operator.layout.steps import Decision, Propose
 from reconciler.operator.layout.subject import (
     FINALIZER,
@@ -45,7 +46,6 @@ from reconciler.operator.layout.subject import (
     unreachable_because,
 )
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.seen import jobs_seen, pods_seen
 from reconciler.operator.status_text import parse_time
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import Key

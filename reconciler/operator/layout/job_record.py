@@ -1,6 +1,6 @@
 """The record of one attempt as a Job: what may start, its write-ahead in status.job, and its end.
 
-`next_step` makes it where work may start, and the launcher writes it into status.job before the Job
+`attempts` makes it where work may start, and the launcher writes it into status.job before the Job
 is created. Only this module knows how it looks there; pure.
 """
 

@@ -2,8 +2,8 @@
 
 The chain below is evaluated twice per reconcile: once about live jobs, pods and write-aheads, and,
 if the answer is `Propose`, again with the proposal. The first checks prevent a second job on a
-table; then come the reasons of Converged in the API's order. Pure: the reconciler in `layout`
-gathers the input and carries the decision out.
+table; then come the reasons of Converged in the API's order. Pure: `gathering` has
+the input, and `reconcile` carries the decision out.
 """
 
 from __future__ import annotations

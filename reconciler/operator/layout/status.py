@@ -12,7 +12,14 @@ from typing import Any
 from reconciler.api.conditions import EXPLANATIONS, ConditionType, Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.format import plural
-from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
+from reconciler.operator.conditions import (
+    Body,
+    Condition,
+    condition_of,
+    explained,
+    explanation_of,
+    merged,
+)
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.steps import Decision, Launch, Propose, Retire, Stall, Wait
 from reconciler.operator.layout.verdict import GateVerdict
@@ -111,7 +118,7 @@ def _layout_ready(decision: Decision, known: bool, ready_now: tuple[str, str] | 
 
 
 def _bears_ready(reason: str) -> bool:
-    entry = next((e for r, e in EXPLANATIONS.items() if r.value == reason), None)
+    entry = explanation_of(reason)
     gone = reason == Reason.TABLE_NOT_FOUND
     return gone or (entry is not None and ConditionType.READY in entry.types)
 

@@ -1,4 +1,4 @@
-"""The steps that a TableLayout may take next, as values: `next_step` chooses, `layout` acts."""
+"""The steps that a TableLayout may take next, as values: `next_step` chooses, `reconcile` acts."""
 
 from __future__ import annotations
 
