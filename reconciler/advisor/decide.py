@@ -41,6 +41,7 @@ from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.rewrite import ApplyDeletes, BinPack, Cluster, Recluster
 from reconciler.plan.sentence import sentence
 from reconciler.plan.trial import TRIAL
+from reconciler.table.catalog_policies import COMPACTION
 
 Decide = Callable[[Situation], Verdict]
 
@@ -58,7 +59,7 @@ def decide(given: AdviceInput) -> Advice:
     upkeep = replica(situation, rewrites=bool(verdict.chosen)) + housekeeping(situation)
     orderings = [item.candidate.ordering for item in verdict.chosen]
     rejections = (
-        *_refused_whole(situation), *_held_back(situation), *verdict.rejected,
+        *_unread(situation), *_refused_whole(situation), *_held_back(situation), *verdict.rejected,
         *refused_blocks(situation, orderings), *writes.rejected, *upkeep.rejected,
     )  # fmt: skip
     advice = advice_of(situation, verdict, rejections, writes, upkeep)
@@ -94,6 +95,11 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
     """Run every decision in order; return the verdict, and the situation with files taken and cost
     spent.
     """
+    forbidden = situation.settings.metadata.bounds.forbids((COMPACTION,))
+    if forbidden:
+        every = np.arange(len(situation.table), dtype=np.int64)
+        why = rejected(situation, "rewrite", reasons.CATALOG_POLICY, forbidden, every)
+        return Verdict((), (why,)), situation
     chosen: list[Chosen] = []
     rejections: list[Rejected] = []
     minors: list[Minor] = []
@@ -112,6 +118,13 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
         after = replace(situation.spent, taken=taken, cost=spent, exposed=exposed)
         situation = situation.after(after)
     return Verdict(tuple(chosen), tuple(rejections), tuple(minors)), situation
+
+
+def _unread(situation: Situation) -> list[Rejected]:
+    """Return that the catalog's policies could not be read: they bound nothing then."""
+    why, nothing = situation.settings.metadata.bounds.unread, np.zeros(0, dtype=np.int64)
+    what = "read the catalog's policies"
+    return [rejected(situation, what, reasons.CATALOG_POLICY, why, nothing)] if why else []
 
 
 def _refused_whole(situation: Situation) -> list[Rejected]:

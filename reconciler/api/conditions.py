@@ -53,6 +53,7 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     OWNED_ELSEWHERE = "OwnedElsewhere"
     OTHER_OPTIMIZER = "OtherOptimizer"
+    CATALOG_POLICY = "CatalogPolicy"
     AWAITING_APPROVAL = "AwaitingApproval"
     OUTSIDE_WINDOW = "OutsideWindow"
     OVER_BUDGET = "OverBudget"
@@ -188,6 +189,12 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Another program rewrites the files of the table. The message says by what this is known.",
         "Switch the other one off for the table. If both are meant to work on it, set "
         "spec.safety.allowOtherOptimizers.",
+    ),
+    Reason.CATALOG_POLICY: Explanation(
+        (_CONVERGED,),
+        "A policy of the catalog forbids work on the table. The message names the policy.",
+        "Nothing, if that is meant. Otherwise change the policy in the catalog; the next plan sees "
+        "it.",
     ),
     Reason.AWAITING_APPROVAL: Explanation(
         (_CONVERGED, _APPROVED),
@@ -392,6 +399,7 @@ CONVERGED_ORDER: tuple[Reason, ...] = (
     Reason.PAUSED,
     Reason.OWNED_ELSEWHERE,
     Reason.OTHER_OPTIMIZER,
+    Reason.CATALOG_POLICY,
     Reason.AWAITING_APPROVAL,
     Reason.OUTSIDE_WINDOW,
     Reason.OVER_BUDGET,

@@ -7,22 +7,32 @@ Importing it takes long, so that `opening` does it only for such a catalog.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog.rest import Capability, RestCatalog, TableResponse
+from pyiceberg.catalog.rest import Capability, Endpoint, HttpMethod, RestCatalog, TableResponse
 from pyiceberg.catalog.rest import auth as rest_auth
+from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
+from requests import HTTPError
 
 from reconciler.api import served_properties as served
 from reconciler.catalog import answers, blob_types, vended
 from reconciler.catalog.border import file_io, permitted, refuse
 from reconciler.catalog.network import current_reach, on_behalf
+from reconciler.table.catalog_policies import NO_BOUNDS, CatalogBounds, bounds_of
 
 if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
 
+POLICIES = Endpoint(http_method=HttpMethod.GET, path="/polaris/v1/{prefix}/applicable-policies")
+"""Apache Polaris' endpoint for the policies that apply to a table."""
+MOST_PAGES = 20
+"""Pages of policies that are read: a table has one of each type."""
+REFUSALS = (403, 404, 405, 501)
+"""Answers by which a server says that this client gets no policies."""
 AUTHORIZED_BY = ("auth", "token", "credential")
 """Properties from which pyiceberg makes the Authorization header."""
 _create_auth_manager = rest_auth.AuthManagerFactory.create
@@ -56,6 +66,32 @@ class GuardedRestCatalog(RestCatalog):
             return super()._create_session()
         finally:
             self.properties = given
+
+    @property
+    def has_policies(self) -> bool:
+        """Whether the server says that it keeps policies for tables."""
+        return POLICIES in self._supported_endpoints
+
+    def bounds_of(self, identifier: tuple[str, ...]) -> CatalogBounds:
+        """Return the bounds by the policies that apply to the table. Raises whatever an answer is
+        an error of, save that this client gets none."""
+        place = POLICIES.path.format(prefix=self.properties.get("prefix", "")).replace("//", "/")
+        asked = {"namespace": "\x1f".join(identifier[:-1]), "target-name": identifier[-1]}
+        found: list[Any] = []
+        with answers.one_listing():
+            for _ in range(MOST_PAGES):
+                answer = self._session.get(self.uri.rstrip("/") + place, params=asked)
+                if answer.status_code in REFUSALS:
+                    why = f"the catalog answers {answer.status_code} to the question for policies"
+                    return replace(NO_BOUNDS, unread=why)
+                if not answer.ok:
+                    _handle_non_200_response(HTTPError(response=answer), {})
+                page = answer.json()
+                found += page.get("applicable-policies") or ()
+                if not page.get("next-page-token"):
+                    return bounds_of(found)
+                asked["pageToken"] = str(page["next-page-token"])
+        raise ValueError(f"more than {MOST_PAGES} pages of policies")
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         with answers.one_listing():

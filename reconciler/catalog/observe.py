@@ -33,6 +33,7 @@ from reconciler.catalog.metadata import (
     table_metadata_of,
 )
 from reconciler.catalog.operations import operations_of
+from reconciler.catalog.policies import bounds_on
 from reconciler.catalog.positions import PositionReader
 from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
@@ -91,7 +92,9 @@ def observe_with(
     table = load_table(catalog, config, identifier, timeout)
     for last in (False,) * (LOOKS - 1) + (True,):
         try:
-            return look(table)
+            seen = look(table)
+            bounds = bounds_on(catalog, config, identifier, timeout)
+            return replace(seen, metadata=replace(seen.metadata, bounds=bounds))
         except FileMissingError:
             newer = load_table(catalog, config, identifier, timeout)
             if last or newer.metadata_location == table.metadata_location:

@@ -114,7 +114,7 @@ def _approval_of(step: Step, gate: Gate) -> str:
         return f"{mode}, not approved"
     if gate.reason == "OwnedElsewhere":  # the plan is still made, for pull requests
         return f"{mode}; {gate.message}; only that owner runs the plan"
-    if gate.reason in ("Paused", "OtherOptimizer"):
+    if gate.reason in ("Paused", "OtherOptimizer", "CatalogPolicy"):
         return f"{mode}; {gate.reason}: {gate.message}"
     return f"{mode}, {gate.reason or 'may run now'}"
 

@@ -189,7 +189,8 @@ def since(proposal: Proposal, state: TableState) -> str | None:
     snapshot = seen.snapshot_ms if seen.snapshot_id is not None else None
     acted = max((e.at_ms for e in proposal.history.entries if e.committed), default=None)
     if state.reason in (Reason.SUSPENDED, Reason.PAUSED, Reason.OWNED_ELSEWHERE,
-                        Reason.OTHER_OPTIMIZER, Reason.OUTSIDE_WINDOW):  # fmt: skip
+                        Reason.OTHER_OPTIMIZER, Reason.CATALOG_POLICY,
+                        Reason.OUTSIDE_WINDOW):  # fmt: skip
         return None
     if proposal.pending:
         frozen = int(proposal.plan.created.timestamp() * 1000) if proposal.frozen else None

@@ -32,6 +32,7 @@ from reconciler.plan.sentence import sentence
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import head_of, judge
 from reconciler.queries.shape import Workload
+from reconciler.table.catalog_policies import ORPHANS
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
@@ -141,13 +142,14 @@ def _with_orphans(
 
     Where no listing is due, the last one found none: a plan of before is done.
     """
-    search = orphan_search(policy.spec)
-    if search is None or _lost(seen) or seen.metadata.removes_nothing:
+    search = orphan_search(policy.spec, seen)
+    facts = seen.metadata
+    if search is None or _lost(seen) or facts.removes_nothing or facts.bounds.forbids((ORPHANS,)):
         return seen, NO_ORPHANS
     under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
     found = ports.orphans(target, seen.uuid, search, _ms(now), under_way)
     paths = frozenset(file.path for file in found.files)
-    facts = replace(seen.metadata, orphans=paths, orphans_refused=found.refused)
+    facts = replace(facts, orphans=paths, orphans_refused=found.refused)
     return replace(seen, metadata=facts), found
 
 
@@ -197,9 +199,9 @@ def needed_snapshots(
 
 
 def target_size(policy: TableLayoutPolicy, observation: Observation) -> int:
-    """Return spec.layout.files.targetSize; for Auto the table's property, else a size by table
-    size."""
-    explicit = policy.spec.layout.files.target_bytes
+    """Return spec.layout.files.targetSize; for Auto that of the catalog's policy, else the table's
+    property, else a size by table size."""
+    explicit = policy.spec.layout.files.target_bytes or observation.metadata.bounds.target_bytes
     return explicit or auto_target_bytes(observation.files, observation.properties)
 
 

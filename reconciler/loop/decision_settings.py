@@ -162,7 +162,9 @@ def _asked_for(
         forecast=window_once if literal else chosen_forecast,
         target_bytes=target_bytes,
         target_explicit=files.target_bytes is not None,
-        target_auto=files.target_bytes is None and not declared_target_bytes(properties),
+        target_auto=files.target_bytes is None
+        and observation.metadata.bounds.target_bytes is None
+        and not declared_target_bytes(properties),
         row_group_bytes=_row_group(policy, observation, workload, target_bytes),
         row_group_explicit=files.row_group_bytes is not None,
         row_group_auto=_chooses_row_groups(policy, observation),
@@ -181,7 +183,7 @@ def _asked_for(
         ),
         rewrite_manifests=spec.maintenance is not None
         and spec.maintenance.rewrite_manifests is ManifestRewrite.AUTO,
-        remove_orphans=orphan_search(spec),
+        remove_orphans=orphan_search(spec, observation),
         remove_specs_ms=specs_unused_ms(spec),
     )
 
@@ -247,9 +249,13 @@ def _replaces_files(summary: Mapping[str, str]) -> bool:
     )
 
 
-def orphan_search(spec: PolicySpec) -> Search | None:
+def orphan_search(spec: PolicySpec, observation: Observation) -> Search | None:
+    """Return which files spec.maintenance.removeOrphans and the catalog's policy let be removed."""
     asked = spec.maintenance.remove_orphans if spec.maintenance else None
-    return None if asked is None else Search(asked.age_seconds * 1000, asked.prefix or "")
+    if asked is None:
+        return None
+    own = Search(asked.age_seconds * 1000, asked.prefix or "")
+    return observation.metadata.bounds.search(own)
 
 
 def specs_unused_ms(spec: PolicySpec) -> int | None:

@@ -43,6 +43,7 @@ from reconciler.errors import (
 from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.loop.decision_settings import budgets_of
+from reconciler.loop.gating import forbidden_by
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.ports import Target
 from reconciler.loop.propose import PlanOnTable, observed_again, place_plan
@@ -193,6 +194,13 @@ def drive(
     if not _remaining(run, actor, before.observation, clock()):  # another commit came in between
         return Driven(plan, None, settled)
     admitted = [item for item in before.pending if item.id in run.action_ids]
+    forbidden = forbidden_by(before.observation.metadata.bounds, admitted)
+    if forbidden:
+        raise PausedError(
+            f"CatalogPolicy: {before.observation.name}: {forbidden}",
+            details=("Nothing was done.",),
+            do="change the policy in the catalog, if that is not meant",
+        )
     decision = Gate(len(admitted), "", "admitted by the operator", (_limits(run),))
     work = AdmittedWork(before, admitted, decision)
     result = carry_out(

@@ -7,7 +7,7 @@ gate decides on are gathered here and nowhere else.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from reconciler.loop.decision_settings import budgets_of
 from reconciler.plan.budget import Spent
 from reconciler.plan.gate import AUTOMATIC_WINDOW, GateInput
 from reconciler.plan.plan import Plan, PlannedAction
+from reconciler.table.catalog_policies import CatalogBounds
 
 
 class GateFacts(Protocol):
@@ -70,6 +71,8 @@ class PendingWork:
     """Who else claims the table, "" if no one does."""
     other: str
     """The evidence of another optimizer of the table, "" if there is none."""
+    forbidden: str
+    """Which policy of the catalog forbids one of the actions, "" if none does."""
     stale_workload: bool
     """Whether the plan is based on queries that are too old to act on without a person."""
 
@@ -97,6 +100,7 @@ def gate_input(
         paused=work.paused,
         owner=work.owner,
         other="" if policy.spec.safety.allow_other_optimizers else work.other,
+        forbidden=work.forbidden,
         mode=approval.mode.value,
         approved=plan_id in listed or facts.approved(plan_id, key),
         everything_approved=approvals.everything,
@@ -109,6 +113,11 @@ def gate_input(
         spent=facts.spent(key, work.table_uuid, besides),
         now=now,
     )
+
+
+def forbidden_by(bounds: CatalogBounds, actions: Iterable[PlannedAction]) -> str:
+    """Return which policy of the catalog forbids one of the actions, "" if none does."""
+    return bounds.forbids(kind for item in actions for kind in item.action.bound_by)
 
 
 def doubtful_trial(plan: Plan) -> str:

@@ -23,7 +23,14 @@ from reconciler.errors import StalePlanError
 from reconciler.format import plural
 from reconciler.loop.audits import waits_under
 from reconciler.loop.engines import require_engine
-from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
+from reconciler.loop.gating import (
+    Approvals,
+    GateFacts,
+    PendingWork,
+    forbidden_by,
+    gate_input,
+    policy_key,
+)
 from reconciler.loop.ports import Ports, Target
 from reconciler.loop.propose import PlanOnTable, PlanRequest, Proposal, files_of, propose
 from reconciler.loop.read_checks import read_check
@@ -43,6 +50,7 @@ from reconciler.plan.execution import (
 from reconciler.plan.gate import Gate, gate
 from reconciler.plan.ledger import ReadCheck
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
+from reconciler.table.catalog_policies import COMPACTION
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
@@ -207,6 +215,7 @@ def judge_gate(
         paused=paused_because(proposal.observation.properties),
         owner=actor.owner(proposal.observation),
         other=other_optimizer(proposal.observation, int(step.clock().timestamp() * 1000)),
+        forbidden=forbidden_by(proposal.observation.metadata.bounds, proposal.pending),
         stale_workload=proposal.stale_workload,
     )
     return gate(gate_input(step.policy, work, actor, approvals, step.clock(), besides))
@@ -224,6 +233,9 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
     damage = damage_of(proposal.observation)
     if damage:
         return TableState(IDLE, "TableDamaged", damage)
+    forbidden = proposal.observation.metadata.bounds.forbids((COMPACTION,))
+    if forbidden:
+        return TableState(IDLE, "CatalogPolicy", forbidden)
     held = waiting(proposal.advice, proposal.observation, proposal.settings)
     also = held.text() if held else "", excepted(proposal.advice)
     waits = "; ".join(part for part in also if part)

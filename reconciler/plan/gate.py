@@ -35,6 +35,8 @@ class GateInput:
     """Who claims the table, "" if no one else does."""
     other: str
     """The evidence of another optimizer, "" if there is none or the policy allows it."""
+    forbidden: str
+    """Which policy of the catalog forbids one of the pending actions, "" if none does."""
     mode: str
     """spec.approval.mode: "Manual" or "Automatic"."""
     approved: bool
@@ -117,6 +119,10 @@ def _other(given: GateInput) -> Gate | None:
     return Gate(0, "OtherOptimizer", f"{given.other}; {remedy}")
 
 
+def _forbidden(given: GateInput) -> Gate | None:
+    return Gate(0, "CatalogPolicy", given.forbidden) if given.forbidden else None
+
+
 def _approval(given: GateInput) -> Gate | None:
     wanted = {item.action.consent for item in given.remaining}
     if given.approved or wanted == {Consent.NOBODY}:
@@ -165,7 +171,7 @@ def _manual(given: GateInput) -> Gate | None:
 
 
 CHECKS: Sequence[Callable[[GateInput], Gate | None]] = (
-    _suspended, _paused, _owned, _other, _approval,
+    _suspended, _paused, _owned, _other, _forbidden, _approval,
 )  # fmt: skip
 """In the order of Converged's reasons; windows and budgets come last, because they admit a
 prefix."""

@@ -56,6 +56,7 @@ MIGRATION_REFUSED = "MigrationRefused"
 TRIAL_FIRST = "TrialFirst"
 NO_TRIAL = "NoTrialPossible"
 BRANCH_WAITS = "BranchWaits"
+CATALOG_POLICY = "CatalogPolicy"
 
 MATCHES_MOST = "the queries match nearly every row: no layout can skip anything"
 NOT_ANALYSED = "none of the queries could be analysed: each counts as a scan of the whole table"
@@ -115,6 +116,7 @@ SENTENCES = {
     TRIAL_FIRST: "waits for the trial of the declared partition spec on one partition",
     NO_TRIAL: "the policy asks for a trial, but the budget admits no whole partition; raise the "
     "budget, or remove spec.layout.partitioning.trial to move all files",
+    CATALOG_POLICY: "a policy of the catalog does not allow it",
     BRANCH_WAITS: "a branch holds work that waits for approval",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
     FEW_DELETED: "too few of its rows are deleted",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.table.catalog_policies import NO_BOUNDS, CatalogBounds
 from reconciler.table.flags import flag
 from reconciler.table.retention import (
     DELETE_PROPERTY,
@@ -56,6 +57,9 @@ class TableMetadata:
     analyzed: frozenset[int] = frozenset()
     """Field ids of the columns of which an engine collected statistics, as the metadata lists
     them."""
+
+    bounds: CatalogBounds = NO_BOUNDS
+    """What the catalog's policies allow, for plans; executions carry out what a plan says."""
 
     delete_enabled: bool = True
     """Whether files may be deleted, by what catalog and server say (`s3.delete-enabled`)."""

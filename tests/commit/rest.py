@@ -44,6 +44,11 @@ class RestCatalog:
             "storage-credentials": self.lends(),
         }
 
+    def other(self, path: str) -> tuple[int, Any] | None:
+        """Return the answer to a question that is no one of the REST catalog, None for one of
+        it."""
+        return None
+
     def commit(self, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
         from pyiceberg.catalog.rest import CommitTableRequest
         from pyiceberg.exceptions import CommitFailedException
@@ -73,7 +78,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         parts = [part for part in self.path.partition("?")[0].split("/") if part]
         self.rest.paths.append(self.path)
-        if parts[1:] == ["config"]:
+        other = self.rest.other(self.path)
+        if other is not None:
+            self._answer(*other)
+        elif parts[1:] == ["config"]:
             self._answer(200, {"defaults": {}, "overrides": {}, **self._endpoints()})
         elif parts[-1] == "credentials":
             self._answer(503 if self.rest.deaf else 200,

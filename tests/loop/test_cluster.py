@@ -79,7 +79,7 @@ class World:
         """The gate's answer, as the operator asks it. own: the TableLayout's approvedPlan."""
         seen = proposal.observation
         stale = proposal.stale_workload
-        work = PendingWork(proposal.plan, proposal.pending, seen.uuid, "", "", "", stale)
+        work = PendingWork(proposal.plan, proposal.pending, seen.uuid, "", "", "", "", stale)
         return gate(gate_input(step.policy, work, self, Approvals(own), step.clock()))
 
 

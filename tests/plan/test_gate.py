@@ -26,7 +26,7 @@ def action(number: int, size: int) -> PlannedAction:
 ACTIONS = tuple(action(n, 100) for n in range(1, 4))
 PLAN = Plan("p-" + "0" * 20, "rec", ("db", "t"), "u", "h", "built-in", 1, NOW, NOW, ACTIONS)
 OPEN = GateInput(
-    plan=PLAN, remaining=ACTIONS, suspended=False, paused="", owner="", other="",
+    plan=PLAN, remaining=ACTIONS, suspended=False, paused="", owner="", other="", forbidden="",
     mode="Manual", approved=True, everything_approved=False,
     automatic_up_to_bytes=None, automatic_spent_bytes=0,
     stale_workload=False, doubtful_trial="", unacted_fields=(), budgets=(), spent=(), now=NOW,
@@ -44,6 +44,7 @@ OPEN = GateInput(
         ({"owner": "them", "other": "evidence"}, 0, "OwnedElsewhere"),
         ({"other": "evidence", "approved": False}, 0, "OtherOptimizer"),
         ({"other": "evidence", "everything_approved": True}, 0, "OtherOptimizer"),
+        ({"forbidden": "a policy", "everything_approved": True}, 0, "CatalogPolicy"),
         ({"approved": False}, 0, "AwaitingApproval"),
         ({"approved": False, "everything_approved": True}, 3, ""),
         ({"approved": False, "automatic_up_to_bytes": 300}, 3, ""),

@@ -14,7 +14,7 @@ import numpy as np
 from reconciler.advisor.advice import Rejected, ScoredAction
 from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import Situation
-from reconciler.format import plural
+from reconciler.format import plural, utc
 from reconciler.plan import reasons
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
@@ -22,6 +22,7 @@ from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.prediction import MANIFESTS, Prediction
 from reconciler.plan.sentence import Sentence, sentence
+from reconciler.table.catalog_policies import EXPIRY, METADATA, ORPHANS
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.orphans import Asked, Search
 from reconciler.table.retention import (
@@ -35,7 +36,7 @@ from reconciler.table.retention import (
 )
 from reconciler.table.spec_use import history_ms
 
-ORPHANS, SPECS = "remove orphans", "remove partition specs"
+ORPHAN_FILES, SPECS = "remove orphans", "remove partition specs"
 HOUR_MS = 3_600_000
 TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_BYTES = 8 << 20
@@ -66,15 +67,27 @@ def housekeeping(situation: Situation) -> Upkeep:
     partition specs that no snapshot uses, and files that nothing refers to."""
     if situation.facts.refused:
         return Upkeep()
-    settings = situation.settings
-    found = _manifests(situation) if settings.rewrite_manifests else Upkeep()
+    settings, bounds = situation.settings, situation.settings.metadata.bounds
+    found = Upkeep()
+    if settings.rewrite_manifests:
+        found = _unless(situation, (METADATA,), "rewrite manifests") or _manifests(situation)
     if settings.expire:
-        found += _expire(situation, settings.expire)
+        asked = bounds.retention(settings.expire)
+        found += _unless(situation, (EXPIRY,)) or _expire(situation, asked)
     if settings.remove_specs_ms is not None:
         found += _specs(situation, settings.remove_specs_ms)
     if settings.remove_orphans:
-        found += _orphans(situation, settings.remove_orphans)
+        search = settings.remove_orphans
+        found += _unless(situation, (ORPHANS,), ORPHAN_FILES) or _orphans(situation, search)
     return found
+
+
+def _unless(
+    situation: Situation, kinds: tuple[str, ...], what: str = "expire snapshots"
+) -> Upkeep | None:
+    """Return that a policy of the catalog forbids it, None if none does."""
+    why = situation.settings.metadata.bounds.forbids(kinds)
+    return _not(situation, reasons.CATALOG_POLICY, why, what) if why else None
 
 
 def _manifests(situation: Situation) -> Upkeep:
@@ -166,9 +179,13 @@ def _orphans(situation: Situation, search: Search) -> Upkeep:
     """Remove files that nobody refers to; none where somebody could not be asked."""
     found, table = situation.settings.orphans, situation.table
     if forbidden := _forbidden(situation.settings.metadata):
-        return _not(situation, forbidden, "", ORPHANS)
+        return _not(situation, forbidden, "", ORPHAN_FILES)
+    before = situation.settings.metadata.bounds.orphans_before_ms
+    if before is not None and situation.settings.now_ms - search.age_ms > before:
+        why = f"the catalog's policy lets only files from before {utc(before)} be removed"
+        return _not(situation, reasons.CATALOG_POLICY, why, ORPHAN_FILES)
     if found.refused:
-        return _not(situation, reasons.NOT_PROVEN, found.refused, ORPHANS)
+        return _not(situation, reasons.NOT_PROVEN, found.refused, ORPHAN_FILES)
     if not found.files:
         return Upkeep(due_ms=found.next_ms)
     action = RemoveOrphans(tuple(sorted(file.path for file in found.files)), search.age_ms)

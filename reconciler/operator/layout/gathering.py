@@ -307,6 +307,7 @@ class Gatherer:
             paused=given.paused,
             owner=given.owner,
             other=proposal.other,
+            forbidden=proposal.forbidden,
             stale_workload=proposal.stale_workload,
         )
         recorded = Recorded(handle, self.reserved(subject))

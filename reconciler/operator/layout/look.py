@@ -21,6 +21,7 @@ from reconciler.engines.choice import Machine, choose
 from reconciler.errors import TableDamagedError
 from reconciler.format import utc
 from reconciler.loop.engines import Place, asked_engine, needs_of
+from reconciler.loop.gating import forbidden_by
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
 from reconciler.loop.propose import Proposal, with_standing
@@ -161,6 +162,7 @@ def _summary_of(
         ),
         stale_workload=proposal.stale_workload,
         other=other_optimizer(seen, int(now.timestamp() * 1000)),
+        forbidden=forbidden_by(seen.metadata.bounds, pending),
         rests_on_workload=any(i.action.rests_on_workload for i in pending),
         rests=NOTHING_TO_DO if pending else _rests(proposal),
         revisit=None if pending else _revisit(proposal),

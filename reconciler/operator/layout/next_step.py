@@ -56,6 +56,7 @@ RECOMMEND_CPU_SECONDS = 600
 RECOMMENDS_BESIDE = frozenset(
     {
         Reason.NOTHING_TO_DO,
+        Reason.CATALOG_POLICY,
         Reason.OBJECTIVE_UNREACHABLE,
         Reason.AWAITING_APPROVAL,
         Reason.OVER_BUDGET,

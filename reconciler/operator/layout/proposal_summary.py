@@ -56,6 +56,8 @@ class ProposalSummary:
     """Whether the plan is based on queries that are too old to act on without a person."""
     other: str = ""
     """The evidence of another optimizer of the table, "" if there is none."""
+    forbidden: str = ""
+    """Which policy of the catalog forbids one of the pending actions, "" if none does."""
     rests_on_workload: bool = False
     """Whether an action depends on the recorded queries."""
     saving_per_byte: float = 0.0
@@ -98,7 +100,7 @@ def at_rest_by(status: Mapping[str, Any]) -> ProposalSummary | None:
     """Return what the status records of a state without work; None if it records none."""
     observed = status.get("observed") or {}
     found = condition_of(status, ConditionType.CONVERGED)
-    for reason in (Reason.NOTHING_TO_DO, Reason.OBJECTIVE_UNREACHABLE):
+    for reason in (Reason.NOTHING_TO_DO, Reason.OBJECTIVE_UNREACHABLE, Reason.CATALOG_POLICY):
         if found.get("reason") == reason and observed.get("fingerprint") and not status.get("plan"):
             rests = (reason, str(found.get("message", "")))
             revisit = parse_time(observed.get("revisit"))

@@ -49,6 +49,8 @@ class Action(ABC):
     """Whether only Spark carries it out, and not the local engine."""
     consent: ClassVar[Consent] = Consent.POLICY
     """Who has to agree before the action is carried out."""
+    bound_by: ClassVar[tuple[str, ...]] = ()
+    """What policies of a catalog that forbid it are about (`table.catalog_policies`)."""
     rests_on_workload: ClassVar[bool] = False
     """Whether only recorded queries speak for it."""
 

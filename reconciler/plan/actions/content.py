@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import PARTLY, ActionState, Facts, Validity
+from reconciler.table.catalog_policies import COMPACTION
 from reconciler.table.filetable import Partition
 from reconciler.table.values import decode_partition_value, encode_partition_value
 
@@ -32,6 +33,7 @@ class ContentAction(Action, ABC):
     """Files without which nothing is left to do."""
     touched: ClassVar[str] = "rows of {} inputs were deleted since"
     """Why inputs with `Facts.changed` are not valid any more."""
+    bound_by: ClassVar[tuple[str, ...]] = (COMPACTION,)
 
     def on(self, inputs: tuple[str, ...]) -> Self:
         return replace(self, inputs=inputs)

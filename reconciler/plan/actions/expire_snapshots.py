@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.table.catalog_policies import EXPIRY
 from reconciler.table.retention import Retention, kept, of_table
 from reconciler.table.schema import PartitionSpec, Schema
 
@@ -27,6 +28,7 @@ class ExpireSnapshots(Action):
 
     kind: ClassVar[str] = "ExpireSnapshots"
     verb: ClassVar[str] = "expire"
+    bound_by: ClassVar[tuple[str, ...]] = (EXPIRY,)
 
     def canonical(self) -> dict[str, Any]:
         """Ids are texts: JSON numbers do not hold them."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.table.catalog_policies import ORPHANS
 from reconciler.table.schema import PartitionSpec, Schema
 
 
@@ -20,6 +21,7 @@ class RemoveOrphans(Action):
 
     kind: ClassVar[str] = "RemoveOrphans"
     verb: ClassVar[str] = "remove orphans"
+    bound_by: ClassVar[tuple[str, ...]] = (ORPHANS,)
 
     def canonical(self) -> dict[str, Any]:
         return {

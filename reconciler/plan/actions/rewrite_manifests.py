@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.content import ContentAction, inputs_of
+from reconciler.table.catalog_policies import METADATA
 from reconciler.table.schema import PartitionSpec, Schema
 
 
@@ -19,6 +20,7 @@ class RewriteManifests(ContentAction):
     kind: ClassVar[str] = "RewriteManifests"
     verb: ClassVar[str] = "rewrite manifests"
     least_inputs: ClassVar[int] = 2
+    bound_by: ClassVar[tuple[str, ...]] = (METADATA,)
 
     def canonical(self) -> dict[str, Any]:
         return {"type": self.kind, "inputs": sorted(self.inputs), "manifests": self.manifests}

@@ -27,6 +27,7 @@ class RollBack(ContentAction):
     kind: ClassVar[str] = "RollBack"
     verb: ClassVar[str] = "roll back"
     rewrites_data: ClassVar[bool] = True
+    bound_by: ClassVar[tuple[str, ...]] = ()
 
     def without_files(self) -> Self:
         return replace(self, inputs=(), restored=())

@@ -1,0 +1,147 @@
+"""What the policies of a catalog allow on a table, as bounds of what ours ask for.
+
+Apache Polaris keeps policies beside the tables: data compaction, metadata compaction, snapshot
+expiry and orphan file removal (polaris.apache.org, "Policy", schemas of 2025-02-03). Each has
+`enable`, and settings. Where one is false, the work is not done, whatever our policy asks for; its
+settings only ever make ours more careful. `catalog.policies` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.table.orphans import Search
+from reconciler.table.retention import Retention
+from reconciler.table.times import DAY_MS
+
+COMPACTION, METADATA, EXPIRY, ORPHANS = "compaction", "metadata", "expiry", "orphans"
+"""What a policy of the catalog may forbid."""
+TYPES = {
+    "system.data-compaction": COMPACTION,
+    "system.metadata-compaction": METADATA,
+    "system.snapshot-expiry": EXPIRY,
+    "system.orphan-file-removal": ORPHANS,
+}
+"""What each predefined type of policies is about."""
+LEAST_TARGET, MOST_TARGET = 1 << 20, 16 << 30
+"""Bytes that a file's target size may have: anything else is a mistake, and is not followed."""
+MOST_DAYS = 100_000
+MOST_NAME = 64
+"""Characters of a policy's name that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogBounds:
+    """What the catalog's policies on one table say."""
+
+    forbidden: Mapping[str, str]
+    """By what is forbidden the text that says so."""
+    target_bytes: int | None = None
+    """Target size of data files; None if no policy names one."""
+    least_age_ms: int = 0
+    """Snapshots of a lower age stay."""
+    least_snapshots: int = 0
+    """So many snapshots stay."""
+    orphan_age_ms: int = 0
+    """Orphan files of a lower age stay."""
+    orphans_before_ms: int | None = None
+    """Orphan files that were written later stay; None for none."""
+    unread: str = ""
+    """Why the policies could not be read, "" if they were."""
+
+    def forbids(self, kinds: Iterable[str]) -> str:
+        """Return why something of these kinds may not be done, "" if all may."""
+        return next((self.forbidden[one] for one in kinds if one in self.forbidden), "")
+
+    def retention(self, asked: Retention) -> Retention:
+        """Return the rule for snapshots that keeps what either side keeps."""
+        return replace(
+            asked,
+            max_age_ms=max(asked.max_age_ms, self.least_age_ms),
+            least=max(asked.least, self.least_snapshots),
+        )
+
+    def search(self, asked: Search) -> Search:
+        """Return the search that finds no younger file than either side removes."""
+        return replace(asked, older_than_ms=max(asked.older_than_ms, self.orphan_age_ms))
+
+
+NO_BOUNDS = CatalogBounds({})
+"""Of a catalog without policies."""
+
+
+def bounds_of(policies: Iterable[Any]) -> CatalogBounds:
+    """Return the bounds by the documents that apply to a table.
+
+    A document that cannot be read forbids what its type is about: what it meant is not known.
+    Documents of other types say nothing.
+    """
+    found = NO_BOUNDS
+    for document in policies:
+        if not isinstance(document, Mapping):
+            continue
+        about = TYPES.get(str(document.get("policy-type", document.get("type", ""))))
+        if about is None:
+            continue
+        name = f'the policy "{str(document.get("name", ""))[:MOST_NAME]}" of the catalog'
+        content = _content(document.get("content"))
+        enabled = None if content is None else content.get("enable")
+        if content is None or not isinstance(enabled, bool):
+            found = _with(found, about, f"{name} ({about}) cannot be read")
+        elif not enabled:
+            found = _with(found, about, f"{name} disables {_WORDS[about]}")
+        else:
+            found = _bounded(found, about, content)
+    return found
+
+
+_WORDS = {
+    COMPACTION: "data compaction", METADATA: "metadata compaction", EXPIRY: "snapshot expiry",
+    ORPHANS: "orphan file removal",
+}  # fmt: skip
+
+
+def _with(found: CatalogBounds, about: str, why: str) -> CatalogBounds:
+    return replace(found, forbidden={**found.forbidden, about: why})
+
+
+def _content(given: Any) -> Mapping[str, Any] | None:
+    """Return the rules: the specification sends JSON as text, its examples an object."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return None
+    return given if isinstance(given, Mapping) else None
+
+
+def _bounded(found: CatalogBounds, about: str, content: Mapping[str, Any]) -> CatalogBounds:
+    """Return the bounds with the settings of one policy. They stand in the document or in its map
+    `config`, by the version of the schema."""
+    config = content.get("config")
+    settings = {**(config if isinstance(config, Mapping) else {}), **content}
+    if about == COMPACTION:
+        size = _number(settings.get("target_file_size_bytes"), MOST_TARGET)
+        return replace(found, target_bytes=size) if size and size >= LEAST_TARGET else found
+    if about == EXPIRY:
+        days = _number(settings.get("max_snapshot_age_days"), MOST_DAYS) or 0
+        least = _number(settings.get("min_snapshot_to_keep"), 1 << 31) or 0
+        return replace(found, least_age_ms=days * DAY_MS, least_snapshots=least)
+    if about == ORPHANS:
+        days = _number(settings.get("max_orphan_file_age_in_days"), MOST_DAYS) or 0
+        before = _number(settings.get("older_than"), 1 << 40)
+        moment = None if before is None else before * 1000
+        return replace(found, orphan_age_ms=days * DAY_MS, orphans_before_ms=moment)
+    return found
+
+
+def _number(given: Any, most: int) -> int | None:
+    """Return a number that is not negative, as JSON or as its text; None for anything else."""
+    try:
+        number = int(float(given)) if not isinstance(given, bool) else -1
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number <= most else None
