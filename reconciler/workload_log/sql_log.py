@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.errors import ReconcilerError
 from reconciler.queries.fragments import Fragment
 from reconciler.table.times import DAY_MS
 from reconciler.workload_log import skip_reasons
@@ -176,6 +177,8 @@ class SqlLogImport:
             return
         try:
             found = self.reader.extract(sql, record.event_ms, record.session)
+        except ReconcilerError:  # a catalog that does not answer: the query is read next time
+            raise
         except Exception as error:  # a bug in reading one query must not stop the import
             pending.skip(f"could not be analysed ({type(error).__name__})", number)
             return

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import UserError
+from reconciler.errors import UnavailableError, UserError
 from reconciler.queries.fragments import batch_fragments
 from reconciler.workload_log import skip_reasons, sql_log
 from reconciler.workload_log.importing import Tally
@@ -48,6 +48,20 @@ def test_each_line_becomes_a_fragment_with_its_measures(tmp_path: Path) -> None:
     assert fragment.recorded_bytes == 4096 and fragment.engine == "trino"
     assert (tally.read, tally.kept, dict(tally.queries)) == (1, 1, {"t": 1})
     assert "someone" not in repr(fragment) and "SELECT" not in repr(fragment)
+
+
+def test_a_catalog_that_does_not_answer_loses_no_query(tmp_path: Path) -> None:
+    """The query that first names a table is read again once its schema can be loaded."""
+
+    class Down:
+        def resolve(self, parts: tuple[str, ...]) -> None:
+            raise UnavailableError("the catalog does not answer")
+
+    sink, path = MemorySink(), write(tmp_path / "q.jsonl", entry(1), entry(2))
+    with pytest.raises(UnavailableError):
+        SqlLogImport(SqlReader("trino", Down()), sink).run(path)
+    assert (sink.fragments, sink.cursors) == ([], {})
+    assert run(sink, path).kept == 2
 
 
 def test_a_log_in_another_encoding_is_named(tmp_path: Path) -> None:
