@@ -111,6 +111,6 @@ class Table:
         return step_for(Target(self._config, self._levels), self._documents)
 
     def _actor(self) -> LocalActor:
-        from reconciler.cli.shared import local_actor
+        from reconciler.cli.shared import actor_on
 
-        return local_actor(self._timeout)
+        return actor_on(self._config, (), self._timeout, False)

@@ -70,11 +70,11 @@ def explain(
 ) -> None:
     """Say why a file is or is not rewritten, or what a query has to read and why."""
     from reconciler.cli.explain_query import is_sql
-    from reconciler.cli.shared import local_actor
+    from reconciler.cli.shared import actor_of
     from reconciler.cli.targets import select
 
-    step = select(table, file or [], catalog, timeout=timeout).steps[0]
-    actor = local_actor(timeout)
+    chosen = select(table, file or [], catalog, timeout=timeout)
+    step, actor = chosen.steps[0], actor_of(chosen, timeout, False)
     proposal = step.propose(actor, refresh=True, show_literals=show_literals)
     seen = proposal.observation
     body = table_document(proposal)

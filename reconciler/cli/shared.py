@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reconciler.cli.system_namespace import system_of
+from reconciler.cli.system_namespace import document_of, system_of
 
 if TYPE_CHECKING:
     from reconciler.api.catalog_config import CatalogConfig
@@ -38,7 +38,18 @@ def actor_on(
     from reconciler.loop.local_actor import LocalActor
     from reconciler.state.state import cache_directory
 
-    return LocalActor(store_of(config, documents, timeout, shared), cache_directory(), timeout)
+    store = store_of(config, documents, timeout, shared)
+    excluded = excluded_columns(config, documents, shared)
+    return LocalActor(store, cache_directory(), timeout, exclude_columns=excluded)
+
+
+def excluded_columns(
+    config: CatalogConfig, documents: Sequence[IcebergCatalog], shared: bool
+) -> tuple[str, ...]:
+    """Return the columns of which the catalog's shared state holds no value; the user's own state
+    excludes none."""
+    document = document_of(config, documents) if shared else None
+    return () if document is None else document.spec.workload.exclude_columns
 
 
 def local_actor(timeout: float) -> LocalActor:
@@ -79,14 +90,8 @@ def shared_store(
 
     refuse_glue(config)
     namespace, uri = system_of(config, documents)
-    retention = next(
-        (
-            document.spec.workload.retention_seconds
-            for document in documents
-            if document.spec.catalog_name == config.name
-        ),
-        None,
-    )
+    document = document_of(config, documents)
+    retention = None if document is None else document.spec.workload.retention_seconds
     return SharedStore(
         config, namespace, plans_uri=uri, timeout=timeout, on_created=_say,
         retention_seconds=retention,

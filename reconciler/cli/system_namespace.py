@@ -1,4 +1,5 @@
-"""The namespace of a catalog in which the reconciler keeps its own state: no policy governs it."""
+"""What a catalog's document says of the state that is kept in the catalog: its namespace, which no
+policy governs."""
 
 from __future__ import annotations
 
@@ -10,16 +11,24 @@ if TYPE_CHECKING:
     from reconciler.api.documents import IcebergCatalog
 
 
+def document_of(
+    config: CatalogConfig, documents: Sequence[IcebergCatalog]
+) -> IcebergCatalog | None:
+    """Return the catalog's document, None without one."""
+    named = (one for one in documents if one.spec.catalog_name == config.name)
+    return next(named, None)
+
+
 def system_of(
     config: CatalogConfig, documents: Sequence[IcebergCatalog]
 ) -> tuple[tuple[str, ...], str | None]:
     """Return (namespace of the shared state, URI of the plans) from the catalog's document."""
     from reconciler.state.shared_backend import DEFAULT_NAMESPACE
 
-    for document in documents:
-        if document.spec.catalog_name == config.name:
-            return document.spec.system.namespace, document.spec.system.plans.uri
-    return DEFAULT_NAMESPACE, None
+    document = document_of(config, documents)
+    if document is None:
+        return DEFAULT_NAMESPACE, None
+    return document.spec.system.namespace, document.spec.system.plans.uri
 
 
 def is_state(

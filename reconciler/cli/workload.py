@@ -23,6 +23,7 @@ from reconciler.cli.options import (
     Timeout,
     Verbose,
 )
+from reconciler.cli.shared import catalogs_under
 from reconciler.cli.workload_import import (
     Reading,
     TouchedTable,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from reconciler.api.catalog_config import CatalogConfig
     from reconciler.state.store import Store
-    from reconciler.workload_log.tables import CatalogTables, KnownTable
+    from reconciler.workload_log.tables import CatalogTables
 
 TABLES_NOTE = "workload.tables"
 
@@ -108,19 +109,21 @@ def import_(
 ) -> None:
     """Read query logs: which conditions on which columns, how often. Safe to repeat."""
     from reconciler.catalog.discover import resolve_catalog
-    from reconciler.cli.shared import store_of
+    from reconciler.cli.shared import excluded_columns, store_of
     from reconciler.queries.shape import workload_of
     from reconciler.state.movements import record_movements
+    from reconciler.workload_log.catalog_tables import ExcludingSink
 
-    documents = _documents(file)
+    documents = catalogs_under(file)
     config = resolve_catalog(catalog, documents)
     store = store_of(config, documents, timeout, shared)
     tables = catalog_tables(config, timeout, log_catalog, documents)
+    sink = ExcludingSink(store, tables, excluded_columns(config, documents, shared))
     levels = (config.name, *schema.split(".")) if schema else ()
     name = checked_format(form)
     how = Reading(name, checked_fields(fields, name), _dialect(dialect), levels, _zone(timezone))
     with logs_of(logs, config) as found:
-        read, refused = import_all(found, lambda log: import_one(log, how, tables, store))
+        read, refused = import_all(found, lambda log: import_one(log, how, tables, sink))
     touched = _touched(tables, config.name, queries_of(read))
     if touched:
         known = store.note_as(TABLES_NOTE, dict) or {}
@@ -148,18 +151,21 @@ def show(
 ) -> None:
     """Show the shapes of imported queries: how often, how recent, what they explain."""
     from reconciler.catalog.discover import resolve_levels
-    from reconciler.cli.shared import store_of
-    from reconciler.state.state import StateStore, state_directory
+    from reconciler.cli.shared import excluded_columns, store_of
+    from reconciler.loop.ports import Target
+    from reconciler.loop.reader import Reader
+    from reconciler.state.state import StateStore, cache_directory, state_directory
 
-    documents = _documents(file)
+    documents = catalogs_under(file)
     store: Store = StateStore(state_directory())
     if shared:
         config, _ = resolve_levels(table, catalog, documents)
         store = store_of(config, documents, timeout, shared)
-    items = [
-        table_document(store, config, identifier, show_literals, timeout, table is None)
-        for config, identifier in _chosen(store, table, catalog, documents)
-    ]
+    items = []
+    for config, identifier in _chosen(store, table, catalog, documents):
+        excluded = excluded_columns(config, documents, shared)
+        reader = Reader(store, cache_directory(), timeout, exclude_columns=excluded)
+        items.append(table_document(reader, Target(config, identifier), show_literals, not table))
     body = {
         "apiVersion": API_VERSION,
         "kind": "WorkloadList",
@@ -195,14 +201,6 @@ def _width(output: Output, verbose: bool) -> int:
     return terminal.UNLIMITED if verbose or output is Output.WIDE else terminal.width()
 
 
-def _documents(files: list[str] | None) -> Sequence[Any]:
-    if not files:
-        return ()
-    from reconciler.api.load import load
-
-    return load(files).catalogs
-
-
 def _dialect(name: str | None) -> str | None:
     from reconciler.workload_log.dialects import check_dialect
 
@@ -229,7 +227,7 @@ def catalog_tables(
     in the log, None if it is the same."""
     from reconciler.catalog.load import connect, list_namespaces, list_tables
     from reconciler.cli.system_namespace import is_state
-    from reconciler.workload_log.tables import CatalogTables
+    from reconciler.workload_log.catalog_tables import tables_in
 
     catalog = connect(config, timeout)
     names = {
@@ -238,32 +236,11 @@ def catalog_tables(
         if not is_state(config, documents, tuple(namespace))
         for identifier in list_tables(catalog, config, tuple(namespace), timeout)
     }
-    return CatalogTables(names, lambda table: _known(catalog, config, table, timeout))
+    return tables_in(lambda: catalog, config, names, timeout, _left_out)
 
 
-def _known(
-    catalog: Any, config: CatalogConfig, identifier: tuple[str, ...], timeout: float
-) -> KnownTable | None:
-    """Load a table; one that cannot be loaded is reported and left out, and the import
-    continues."""
-    from reconciler.catalog.load import load_table
-    from reconciler.catalog.metadata import hidden_columns_of, schema_of
-    from reconciler.errors import UnavailableError, UserError
-    from reconciler.table.observation import quoted_name
-    from reconciler.workload_log.tables import KnownTable
-
-    name = quoted_name((config.name, *identifier))
-    try:
-        table = load_table(catalog, config, identifier, timeout)
-    except UnavailableError:
-        raise
-    except UserError as error:
-        typer.echo(f"warning: {name} is left out: {error.what}", err=True)
-        return None
-    return KnownTable(
-        str(table.metadata.table_uuid), name, schema_of(table.metadata),
-        hidden_columns_of(table.metadata),
-    )  # fmt: skip
+def _left_out(name: str, why: str) -> None:
+    typer.echo(f"warning: {name} is left out: {why}", err=True)
 
 
 def _touched(

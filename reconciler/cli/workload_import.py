@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from reconciler.api.catalog_config import CatalogConfig
     from reconciler.errors import UserError
-    from reconciler.state.store import Store
-    from reconciler.workload_log.importing import Tally
+    from reconciler.workload_log.importing import FragmentSink, Tally
     from reconciler.workload_log.packing import Log
     from reconciler.workload_log.tables import TableSchemas
 
@@ -173,7 +172,9 @@ def import_all(
     return found, refused
 
 
-def import_one(log: Log, how: Reading, tables: TableSchemas, store: Store) -> tuple[Tally, str]:
+def import_one(
+    log: Log, how: Reading, tables: TableSchemas, sink: FragmentSink
+) -> tuple[Tally, str]:
     """Import one log; return the counts, and the name of the format that it was read as."""
     from reconciler.workload_log.dialects import check_dialect
     from reconciler.workload_log.event_log_files import is_event_log
@@ -184,11 +185,11 @@ def import_one(log: Log, how: Reading, tables: TableSchemas, store: Store) -> tu
 
     auto = how.form is None and not how.fields
     if how.form == SPARK_EVENTS or (auto and is_event_log(log)):
-        return SparkEventImport(tables, store, how.zone).run(log), SPARK_EVENTS
+        return SparkEventImport(tables, sink, how.zone).run(log), SPARK_EVENTS
     kind = kind_of(log, how.form, how.fields)
     reader = SqlReader(check_dialect(how.dialect or kind.dialect), tables)
     session = Session(how.levels, how.zone)
-    return SqlLogImport(reader, store, session, kind).run(log), kind.name
+    return SqlLogImport(reader, sink, session, kind).run(log), kind.name
 
 
 def nothing_kept(logs: Sequence[Imported], dialect: str | None) -> UserError | None:

@@ -8,71 +8,51 @@ from reconciler.render.workload_text import STALE_DAYS
 from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
-    from reconciler.api.catalog_config import CatalogConfig
-    from reconciler.queries.coverage import Coverage
+    from reconciler.loop.ports import Evidence, Target
+    from reconciler.loop.reader import Reader
     from reconciler.queries.shape import Shape, Workload
-    from reconciler.state.store import Store
     from reconciler.table.observation import Observation
 
 
 def table_document(
-    store: Store,
-    config: CatalogConfig,
-    identifier: tuple[str, ...],
-    show_literals: bool,
-    timeout: float,
-    tolerant: bool,
+    reader: Reader, target: Target, show_literals: bool, tolerant: bool
 ) -> dict[str, Any]:
     """Return a table's document. tolerant: a table that is gone is an entry, not an error."""
-    from reconciler.cli.shared import local_actor
     from reconciler.errors import UserError
-    from reconciler.loop.ports import Target
-    from reconciler.queries.moving_windows import with_movement
-    from reconciler.queries.shape import workload_of
-    from reconciler.state.movements import movements
     from reconciler.table.observation import quoted_name
 
-    name = quoted_name((config.name, *identifier))
     try:
-        seen: Observation = local_actor(timeout).observe(Target(config, identifier))
+        seen = reader.observe(target)
     except UserError as error:
         if not tolerant:
             raise
+        name = quoted_name((target.catalog.name, *target.identifier))
         return {"table": name, "error": error.what, "shapes": []}
-    workload = with_movement(
-        workload_of(store.shapes(seen.uuid), tuple(sorted(store.skips(seen.uuid).items()))),
-        seen.schema,
-        movements(store, seen.uuid),
-    )
-    return {"table": name, **_recorded(workload, seen, show_literals)}
+    return {"table": seen.name, **_recorded(reader.evidence(seen), seen, show_literals)}
 
 
-def _recorded(workload: Workload, seen: Observation, show_literals: bool) -> dict[str, Any]:
+def _recorded(found: Evidence, seen: Observation, show_literals: bool) -> dict[str, Any]:
     """Return what is known of the queries of a table that the catalog has."""
     from reconciler.format import utc
-    from reconciler.queries.coverage import coverage
 
-    found: Coverage = coverage(workload, seen.files)
-    rates = _rates_per_day(workload)
-    shapes = sorted(workload.shapes, key=lambda b: (-float(b.weight.sum()), b.shape_id))
+    workload = found.workload
+    shapes = zip(workload.shapes, _rates_per_day(workload), strict=True)
+    heaviest = sorted(shapes, key=lambda one: (-float(one[0].weight.sum()), one[0].shape_id))
     return {
         "queries": workload.queries,
         "recorded": sum(len(batch) for batch in workload.shapes),
         "since": None if workload.empty else utc(workload.since_ms),
         "until": None if workload.empty else utc(workload.until_ms),
         "stale": _stale(workload),
-        "coveragePercent": int(found.share * 100),
-        "coverageBasis": found.basis,
+        "coveragePercent": int(found.coverage.share * 100),
+        "coverageBasis": found.coverage.basis,
         "skipped": dict(workload.skipped),
-        "shapes": [
-            _shape(batch, rates[batch.shape_id, batch.full_scan], workload, seen, show_literals)
-            for batch in shapes
-        ],
+        "shapes": [_shape(batch, rate, workload, seen, show_literals) for batch, rate in heaviest],
     }
 
 
-def _rates_per_day(workload: Workload) -> dict[tuple[str, bool], float]:
-    """Return the forecast executions a day, by shape id and whether it is a full scan."""
+def _rates_per_day(workload: Workload) -> list[float]:
+    """Return the forecast executions a day of each shape."""
     import numpy as np
 
     from reconciler.advisor.advice import HORIZON_MS
@@ -80,11 +60,9 @@ def _rates_per_day(workload: Workload) -> dict[tuple[str, bool], float]:
     from reconciler.queries.rates import forecast_rates
 
     expected = forecast_rates(workload, HORIZON_MS, chosen_forecast).executions
-    parts = np.split(expected, np.cumsum([len(batch) for batch in workload.shapes])[:-1])
-    return {
-        (batch.shape_id, batch.full_scan): float(part.sum()) * DAY_MS / HORIZON_MS
-        for batch, part in zip(workload.shapes, parts, strict=False)
-    }
+    ends = np.cumsum([len(batch) for batch in workload.shapes], dtype=np.int64)
+    parts = np.split(expected, ends)[: len(workload.shapes)]
+    return [float(part.sum()) * DAY_MS / HORIZON_MS for part in parts]
 
 
 def _stale(workload: Workload) -> bool:

@@ -23,7 +23,6 @@ from reconciler.api.document_codec import to_document
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.format import count, plural, utc
 from reconciler.loop.advised import Advised
-from reconciler.loop.ports import CoverageInfo
 from reconciler.loop.waiting import quiet_ends, waiting
 from reconciler.plan.ledger import trust
 from reconciler.plan.plan import Plan
@@ -32,6 +31,7 @@ from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.reasons import QUIET_PERIOD
 from reconciler.plan.rejected import partitions_of, parts
 from reconciler.plan.totals import Quantity, named
+from reconciler.queries.coverage import Coverage
 from reconciler.queries.predicate import Literal, render
 from reconciler.queries.rates import Outlook, Score
 from reconciler.queries.shape import Shape, Workload
@@ -186,7 +186,7 @@ def _payback(hours: float | None) -> int | None:
     return None if hours is None or not math.isfinite(hours) else whole(hours * 3_600_000)
 
 
-def workload_document(workload: Workload, coverage: CoverageInfo) -> dict[str, Any]:
+def workload_document(workload: Workload, coverage: Coverage) -> dict[str, Any]:
     return {
         "queries": whole(workload.queries),
         "shapes": len(workload.shapes),

@@ -14,6 +14,7 @@ from reconciler.loop.history import History
 from reconciler.loop.training import Trees
 from reconciler.plan.execution import Intent
 from reconciler.plan.plan import Plan
+from reconciler.queries.coverage import Coverage
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.shape import Workload
 from reconciler.table.filetable import FileTable, Int64
@@ -35,15 +36,6 @@ class Target:
     memory_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CoverageInfo:
-    """The share of the table's recorded demand that fragments explain, and what it is a share
-    of."""
-
-    share: float
-    basis: str
-
-
 @dataclass(frozen=True)
 class Evidence:
     """The known queries on a table.
@@ -52,7 +44,7 @@ class Evidence:
     """
 
     workload: Workload
-    coverage: CoverageInfo
+    coverage: Coverage
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.credit_record import past_credits, record_written, replaced_files
 from reconciler.loop.file_checks import MOST_FOOTERS, Checked, refused_forms, sizes_of
 from reconciler.loop.history import History
-from reconciler.loop.ports import CoverageInfo, Evidence, OpenWork, Target
+from reconciler.loop.ports import Evidence, OpenWork, Target
 from reconciler.loop.training import Trees, trained_trees
 from reconciler.plan.actions.base import Action
 from reconciler.plan.conflicts import Conflicts
@@ -128,8 +128,7 @@ class Reader:
             observation.schema,
             movements(self.store, observation.uuid),
         )
-        found = coverage(workload, observation.files)
-        return Evidence(workload, CoverageInfo(found.share, found.basis))
+        return Evidence(workload, coverage(workload, observation.files))
 
     def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:
         return read_row_groups(

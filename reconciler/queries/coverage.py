@@ -28,12 +28,12 @@ SAMPLED_QUERIES = 64
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """share: 0..1, 1 without any demand. basis: what it is a share of. total: bytes, or executions
-    if the basis is WEIGHTS."""
+    """How much of a table's reading its recorded queries explain."""
 
     share: float
+    """Share from 0 to 1 that they explain; 1 without any reading."""
     basis: str
-    total: float
+    """What it is a share of: RECORDED, MODELLED, MIXED or WEIGHTS."""
 
 
 def coverage(workload: Workload, files: FileTable | None) -> Coverage:
@@ -51,8 +51,8 @@ def coverage(workload: Workload, files: FileTable | None) -> Coverage:
     known = [explained(batch) for batch in workload.shapes]
     explaining = float(sum(size for size, ok in zip(demand, known, strict=True) if ok))
     if total > 0.0:
-        return Coverage(explaining / total, basis, total)
-    return Coverage(1.0 if all(known) else 0.0, basis, total)
+        return Coverage(explaining / total, basis)
+    return Coverage(1.0 if all(known) else 0.0, basis)
 
 
 def explained(batch: Shape) -> bool:
@@ -76,7 +76,7 @@ def _filled(batch: Shape, files: FileTable) -> float:
 def _modelled(batch: Shape, files: FileTable) -> float:
     """Return the mean projected bytes of the files that a query of the shape would open."""
     size = projected_bytes(files, batch.projection)
-    if batch.full_scan or batch.unbound is not None:
+    if not explained(batch):
         return float(size.sum())
     count = min(len(batch), SAMPLED_QUERIES)
     chosen = np.unique(np.linspace(0, len(batch) - 1, count).astype(np.int64))

@@ -197,6 +197,55 @@ def test_shared_and_local_state_are_apart(
     said(out)
 
 
+def imported(cli: Cli, layouts: str, path: Path, *options: str) -> None:
+    """Import a query on two columns, of which the catalog's document excludes one."""
+    every = list(yaml.safe_load_all((file := Path(layouts) / "all.yaml").read_text()))
+    every[0]["spec"]["workload"] = {"excludeColumns": ["id"]}
+    file.write_text(yaml.safe_dump_all(every))
+    sql = "SELECT id FROM rec.sales.events WHERE day = 7 AND id = 4711"
+    path.write_text(json.dumps({"sql": sql, "timestamp": "2026-11-20T10:00:00Z"}) + "\n")
+    assert cli("workload", "import", str(path), "-f", layouts, *options)[0] == 0
+
+
+def test_the_shared_state_gets_no_value_of_an_excluded_column(
+    cli: Cli, layouts: str, config: CatalogConfig, table: Any, tmp_path: Path
+) -> None:
+    imported(cli, layouts, tmp_path / "log.jsonl", "--shared")
+    (one,) = recorded(SharedStore(config, NAMESPACE), uuid_of(table))
+    assert one.literals == (7,)
+
+
+def test_what_was_stored_before_a_column_was_excluded_is_not_used(
+    cli: Cli, layouts: str, config: CatalogConfig, table: Any, tmp_path: Path
+) -> None:
+    before = Path(layouts, "all.yaml").read_text()
+    imported(cli, layouts, tmp_path / "log.jsonl")
+    excluding = Path(layouts, "all.yaml").read_text()
+    Path(layouts, "all.yaml").write_text(before)
+    assert cli("workload", "import", str(tmp_path / "log.jsonl"), "-f", layouts, "--shared")[0] == 0
+    Path(layouts, "all.yaml").write_text(excluding)
+    show = ("workload", "show", "rec.sales.events", "-f", layouts, "-o", "json")
+    for shared, condition in ((("--shared",), "day = ?"), ((), "id = ? AND day = ?")):
+        (item,) = json.loads(cli(*show, *shared)[1])["items"]
+        assert [shape["condition"] for shape in item["shapes"]] == [condition]
+    plan = ("plan", "rec.sales.events", "-f", layouts, "-o", "json", "--shared")
+    shapes = json.loads(cli(*plan)[1])["evidence"]["shapes"]
+    assert [shape["text"] for shape in shapes] == ["day = ?"]
+
+
+def test_the_report_of_a_table_reads_the_shared_state(
+    cli: Cli, layouts: str, table: Any, tmp_path: Path
+) -> None:
+    imported(cli, layouts, tmp_path / "log.jsonl", "--shared")
+    pages = []
+    for number, shared in enumerate(((), ("--shared",))):
+        page = tmp_path / f"{number}.html"
+        command = ("report", "rec.sales.events", "-f", layouts, "--out", str(page), *shared)
+        assert cli(*command)[0] == 0
+        pages.append(page.read_text())
+    assert ["none imported" in page for page in pages] == [True, False]
+
+
 def test_a_table_claimed_by_an_operator_is_left_to_it(
     cli: Cli, layouts: str, config: CatalogConfig, table: Any
 ) -> None:

@@ -10,7 +10,8 @@ import pytest
 from reconciler.errors import UnsupportedError
 from reconciler.loop.decision_settings import compacted_elsewhere_ms, settings_for
 from reconciler.loop.history import History
-from reconciler.loop.ports import CoverageInfo, Evidence
+from reconciler.loop.ports import Evidence
+from reconciler.queries.coverage import Coverage
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.observation import SnapshotInfo
 from reconciler.table.summary_keys import ATTEMPT_ID
@@ -26,7 +27,7 @@ def _settings(version: int, **deletes: str) -> Any:
 def _settings_of(asked: Any, version: int) -> Any:
     seen = replace(lineitem(12, 3), format_version=version)
     return settings_for(
-        asked, seen, History(), Evidence(batch_fragments([], ()), CoverageInfo(1.0, "bytes")),
+        asked, seen, History(), Evidence(batch_fragments([], ()), Coverage(1.0, "bytes")),
         target_bytes=1, now_ms=0,
     )  # fmt: skip
 

@@ -8,7 +8,8 @@ import pytest
 
 from reconciler.loop.decision_settings import settings_for
 from reconciler.loop.history import History
-from reconciler.loop.ports import CoverageInfo, Evidence
+from reconciler.loop.ports import Evidence
+from reconciler.queries.coverage import Coverage
 from reconciler.queries.forecasts.chosen import chosen_forecast
 from reconciler.queries.forecasts.window import window_once
 from reconciler.queries.fragments import batch_fragments
@@ -51,6 +52,6 @@ def settings_of(recluster: dict[str, str]) -> Any:
     asked: Any = policy("t", recluster=recluster)
     return settings_for(
         asked, lineitem(12, 3), History(),
-        Evidence(batch_fragments([], ()), CoverageInfo(1.0, "bytes")),
+        Evidence(batch_fragments([], ()), Coverage(1.0, "bytes")),
         target_bytes=1, now_ms=0,
     )  # fmt: skip

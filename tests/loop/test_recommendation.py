@@ -24,7 +24,7 @@ from reconciler.api.load import load
 from reconciler.api.policy_edit import edited
 from reconciler.catalog.deletes import apply_deletes
 from reconciler.format import iec
-from reconciler.loop.ports import CoverageInfo, Evidence, Target
+from reconciler.loop.ports import Evidence, Target
 from reconciler.loop.recommend import Options, Recommended, unbounded
 from reconciler.loop.recommendation_document import (
     RECOMMENDATION_SCHEMA,
@@ -32,6 +32,7 @@ from reconciler.loop.recommendation_document import (
     policy_changes,
     recommendation_document,
 )
+from reconciler.queries.coverage import Coverage
 from reconciler.queries.demanded import MAX_QUERIES, demands
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
@@ -105,7 +106,7 @@ def recommended(
     )  # fmt: skip
     return Recommended(
         Target(CatalogConfig("warehouse", "sql", {}), seen.identifier), seen,
-        Evidence(work, CoverageInfo(1.0, "bytes")), options, CHEAP,
+        Evidence(work, Coverage(1.0, "bytes")), options, CHEAP,
         TableSample(sample, 1 << 20, 0, FILES, 0), wanted, recommend(given), PRIOR_THROUGHPUT,
         rho, ingest, NOW,
     )  # fmt: skip

@@ -9,8 +9,9 @@ import pytest
 
 from reconciler.loop.decision_settings import ROW_GROUP_PROPERTY, settings_for
 from reconciler.loop.history import History
-from reconciler.loop.ports import CoverageInfo, Evidence
+from reconciler.loop.ports import Evidence
 from reconciler.plan.small_files import TARGET_PROPERTY
+from reconciler.queries.coverage import Coverage
 from reconciler.queries.fragments import batch_fragments
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
@@ -35,7 +36,7 @@ def test_a_size_is_chosen_where_neither_policy_nor_table_names_one(
     seen = lineitem(12, 3)
     seen = replace(seen, metadata=replace(seen.metadata, properties=properties))
     settings = settings_for(
-        asked, seen, History(), Evidence(batch_fragments([], ()), CoverageInfo(1.0, "bytes")),
+        asked, seen, History(), Evidence(batch_fragments([], ()), Coverage(1.0, "bytes")),
         target_bytes=1, now_ms=0,
     )  # fmt: skip
     assert (settings.target_auto, settings.row_group_auto) == chosen

@@ -23,11 +23,12 @@ from reconciler.api.documents import WorkloadSource
 from reconciler.catalog.calls import in_lane
 from reconciler.errors import ReconcilerError, UnusableLogError
 from reconciler.operator.catalog.handles import LiveHandle
-from reconciler.operator.catalog.import_state import ExcludingSink, tables_of
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.catalog.turns import Turns
 from reconciler.queries.shape import workload_of
+from reconciler.workload_log.catalog_tables import ExcludingSink, tables_in
 from reconciler.workload_log.stores import OutOfTime, StoredLog, remote_log, stored_logs
+from reconciler.workload_log.tables import CatalogTables
 
 log = logging.getLogger(__name__)
 
@@ -249,6 +250,18 @@ def _run(handle: LiveHandle, state: ImportRun, held: Callable[[], bool]) -> Impo
     )  # fmt: skip
 
 
+def _tables_of(handle: LiveHandle) -> CatalogTables:
+    from reconciler.catalog.load import connect
+
+    config, timeout = handle.config, handle.timeout
+    names = {(config.name, *table): table for table in handle.listing()}
+
+    def left_out(name: str, why: str) -> None:
+        log.warning("%s is left out of the import: %s", name, why)
+
+    return tables_in(lambda: connect(config, timeout), config, names, timeout, left_out)
+
+
 class _Reading:
     """One run over the sources of a catalog."""
 
@@ -258,7 +271,7 @@ class _Reading:
         self.errors: list[str] = []
         self.added = self.more = False
         self.new_mix: frozenset[tuple[str, ...]] = frozenset()
-        self._tables = tables_of(handle)
+        self._tables = _tables_of(handle)
         self._sink = ExcludingSink(
             handle.store, self._tables, handle.document.spec.workload.exclude_columns
         )
