@@ -352,8 +352,6 @@ class ShapeEffect:
     """Mean number of data files that a query opens now."""
     files_after: float
     """Mean number of data files that a query would open after the plan."""
-    moving: bool
-    """Whether the shape has a literal that moves with time."""
     worse: bool
     """Whether the queries read over 1 % more bytes after the plan. For moving windows the expected
     queries count, because the recorded ones will not run again."""

@@ -147,9 +147,10 @@ def scan_document(
 
     condition: None if no layout could help it. estimate: "exact" from footers, or "bound".
     """
-    from reconciler.queries.predicate import TRUE, render
+    from reconciler.queries.predicate import TRUE
+    from reconciler.queries.shape_text import condition_text
 
-    files, values = observation.files, _literals(demand) if show_literals else None
+    files, schema = observation.files, observation.schema
     shown = demand.predicate != TRUE
     texts = _conditions(observation, demand, scan, show_literals)
     opened = []
@@ -163,7 +164,7 @@ def scan_document(
             opened[-1]["bounds"] = _bounds(observation, scan, row)
     return {
         "shapeId": fragment.shape_id,
-        "condition": render(demand.predicate, observation.schema, values) if shown else None,
+        "condition": condition_text(demand, schema, show_literals=show_literals) if shown else None,
         "valuesUnknown": fragment.unbound is not None,
         "readBytes": round(read_bytes),
         "estimate": label,
@@ -176,15 +177,10 @@ def _conditions(
     observation: Observation, demand: Shape, scan: Scan, show_literals: bool
 ) -> list[str]:
     from reconciler.queries.predicate import render
+    from reconciler.queries.shape_text import latest_literals
 
-    values = _literals(demand) if show_literals else None
+    values = latest_literals(demand) if show_literals else None
     return [render(one.condition, observation.schema, values) for one in scan.conditions]
-
-
-def _literals(demand: Shape) -> list[Any]:
-    return [
-        values[0] if isinstance(values, tuple) else _scalar(values[0]) for values in demand.literals
-    ]
 
 
 def _effects(files: FileTable, scan: Scan, texts: Sequence[str]) -> dict[str, Any]:
@@ -249,10 +245,6 @@ def _bounds(observation: Observation, scan: Scan, row: int) -> list[dict[str, st
     for field_id in dict.fromkeys(field_id for fields in asked for field_id in fields):
         column, field = observation.files.columns.get(field_id), observation.schema.by_id[field_id]
         if column is not None and column.bounded[row]:
-            low, high = (show(field.type, _scalar(s[row])) for s in (column.lower, column.upper))
+            low, high = (show(field.type, s[row].item()) for s in (column.lower, column.upper))
             found.append({"column": field.name, "lower": low, "upper": high})
     return found
-
-
-def _scalar(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value

@@ -82,17 +82,12 @@ def _shape(
     import numpy as np
 
     from reconciler.format import utc
-    from reconciler.queries.predicate import TRUE, render
+    from reconciler.queries.shape_text import condition_text
 
     recorded = batch.recorded_bytes[np.isfinite(batch.recorded_bytes)]
-    values = _latest_literals(batch) if show_literals and batch.unbound is None else None
-    predicate = batch.predicate if batch.unbound is None else batch.unbound
-    text = "no filter" if predicate == TRUE else render(predicate, seen.schema, values)
-    if batch.full_scan:
-        text = "not understood: counts as a full scan"
     return {
         "shape": batch.shape_id,
-        "condition": text,
+        "condition": condition_text(batch, seen.schema, show_literals=show_literals),
         "moving": batch.moving,
         "valuesUnknown": batch.unbound is not None,
         "fullScan": batch.full_scan,
@@ -106,11 +101,3 @@ def _shape(
         "lastSeen": utc(int(batch.event_ms.max())),
         "recordedBytesMean": int(recorded.mean()) if len(recorded) else None,
     }
-
-
-def _latest_literals(batch: Shape) -> list[Any]:
-    last = int(batch.event_ms.argmax())
-    return [
-        values[last] if isinstance(values, tuple) else values[last].item()
-        for values in batch.literals
-    ]

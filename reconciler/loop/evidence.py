@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from reconciler.advisor.advice import (
     Advice,
@@ -32,12 +32,11 @@ from reconciler.plan.reasons import QUIET_PERIOD
 from reconciler.plan.rejected import partitions_of, parts
 from reconciler.plan.totals import Quantity, named
 from reconciler.queries.coverage import Coverage
-from reconciler.queries.predicate import Literal, render
 from reconciler.queries.rates import Outlook, Score
-from reconciler.queries.shape import Shape, Workload
+from reconciler.queries.shape import Workload
+from reconciler.queries.shape_text import marked_text
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
-from reconciler.table.schema import Schema
 from reconciler.table.times import DAY_MS
 
 STALE_WORKLOAD_MS = 30 * DAY_MS
@@ -75,8 +74,6 @@ def evidence_document(
     """
     advice, observation, settings = found.advice, found.observation, found.settings
     workload, history = found.evidence.workload, found.history
-    shapes = sorted(advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
-    texts = _shape_texts(workload, observation.schema, show_literals)
     waits = waiting(advice, observation, settings)
     return {
         **_policy(policy),
@@ -84,7 +81,7 @@ def evidence_document(
         | {"rates": rates_document(advice.outlook, workload)},
         "totals": total_lines(advice, workload),
         "objectives": [_objective(item) for item in advice.objectives],
-        "shapes": [_shape(shape, texts) for shape in shapes],
+        "shapes": _shapes(found, show_literals),
         "cost": _cost(found, cores),
         "writeModes": modes_document(advice.modes, advice.notes) or None,
         "trust": trust(history.entries, history.checks),
@@ -385,37 +382,20 @@ def _objective(item: ObjectiveJudgement) -> dict[str, Any]:
     }
 
 
-def _shape_texts(workload: Workload, schema: Schema, show_literals: bool) -> Mapping[str, str]:
-    texts: dict[str, str] = {}
-    for batch in workload.shapes:
-        literals = _last_literals(batch) if show_literals else None
-        text = (
-            "(not understood: full scan)"
-            if batch.full_scan
-            else render(batch.predicate, schema, literals)
-        )
-        texts.setdefault(batch.shape_id, "no filter" if text == "TRUE" else text)
-    return texts
-
-
-def _last_literals(batch: Shape) -> list[Literal]:
-    """Return the literals of the shape's latest query, as an example."""
-    return [
-        cast(Literal, values[-1] if isinstance(values, tuple) else values[-1].item())
-        for values in batch.literals
-    ]
-
-
-def shape_text(text: str, *, moving: bool) -> str:
-    """Return how a shape is shown: moving, if its conditions follow the time of the query."""
-    return f"{text} (moving)" if moving else text
+def _shapes(found: Advised, show_literals: bool) -> list[dict[str, Any]]:
+    schema = found.observation.schema
+    texts = {
+        shape.shape_id: marked_text(shape, schema, show_literals=show_literals)
+        for shape in found.evidence.workload.shapes
+    }
+    effects = sorted(found.advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
+    return [_shape(effect, texts) for effect in effects]
 
 
 def _shape(shape: ShapeEffect, texts: Mapping[str, str]) -> dict[str, Any]:
-    text = texts.get(shape.shape_id, shape.shape_id)
     return {
         "shapeId": shape.shape_id,
-        "text": shape_text(text, moving=shape.moving),
+        "text": texts.get(shape.shape_id, shape.shape_id),
         "queries": whole(shape.queries),
         "bytesNow": whole(shape.bytes_now),
         "bytesAfter": whole(shape.bytes_after),

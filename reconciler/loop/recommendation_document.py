@@ -19,10 +19,9 @@ from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
 from reconciler.errors import InternalError
 from reconciler.format import plural, utc
-from reconciler.loop.evidence import shape_text
 from reconciler.loop.migration import migration_to
 from reconciler.loop.recommend import Recommended
-from reconciler.queries.predicate import render
+from reconciler.queries.shape_text import marked_text
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.observation import Observation
@@ -209,9 +208,8 @@ def _reading(reading: Reading) -> dict[str, int]:
 
 def _shape(number: int, layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     demand, today = made.demands[number], made.recommendation.today
-    text = render(demand.predicate, made.observation.schema)
     return {
-        "text": shape_text("no filter" if text == "TRUE" else text, moving=demand.moving),
+        "text": marked_text(demand, made.observation.schema),
         "moving": demand.moving,
         "queries": round(float(demand.weight.sum())),
         "bytesNow": round(float(today.by_demand[number])),

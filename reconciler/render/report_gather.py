@@ -23,9 +23,10 @@ from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.prediction_interval import UNCALIBRATED
 from reconciler.plan.rejected import in_partitions, partitions_of
 from reconciler.plan.totals import Quantity, total_of
-from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of, render
+from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of
 from reconciler.queries.rewrite_cost import rewrite_cost
 from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
+from reconciler.queries.shape_text import marked_text
 from reconciler.render.leaf_boxes import leaf_map
 from reconciler.render.report_axis import Axis
 from reconciler.render.report_model import (
@@ -247,7 +248,11 @@ def _queries(sources: Sources, missing: dict[str, str]) -> QueryBytes | None:
     if not shapes:
         missing["queries"] = "no queries were imported for this table"
         return None
-    texts = _shape_texts(sources)
+    schema, literals = sources.observation.schema, sources.show_literals
+    texts = {
+        shape.shape_id: marked_text(shape, schema, show_literals=literals)
+        for shape in sources.workload.shapes
+    }
     if sources.executed:
         then = _first_reading(sources.executed)
         rows = [
@@ -281,19 +286,6 @@ def _first_reading(executed: Mapping[str, Document]) -> dict[str, float]:
             if shape["queries"] > 0:
                 found.setdefault(shape["shapeId"], shape["bytesNow"] / shape["queries"])
     return found
-
-
-def _shape_texts(sources: Sources) -> dict[str, str]:
-    texts = {}
-    for batch in sources.workload.shapes:
-        literals: list[Any] | None = None
-        if sources.show_literals:
-            literals = [
-                slot[-1] if isinstance(slot, tuple) else slot[-1].item() for slot in batch.literals
-            ]
-        text = render(batch.predicate, sources.observation.schema, literals)
-        texts[batch.shape_id] = "no filter" if text == "TRUE" else text
-    return texts
 
 
 def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:

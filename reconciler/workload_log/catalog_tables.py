@@ -25,8 +25,8 @@ def tables_in(
 ) -> CatalogTables:
     """Return the tables of a catalog, each loaded when a query first names it.
 
-    connected: returns the catalog. names: identifiers by the full names in the log. left_out: is
-    told the name of a table that cannot be loaded, and why; the import continues without it. Raises
+    connected: returns the catalog. names: identifiers by the full names in the log. left_out: gets
+    the name of a table that cannot be loaded, and why; the import continues without it. Raises
     UnavailableError, when a table is resolved, if the catalog does not answer.
     """
     from reconciler.catalog.load import load_table

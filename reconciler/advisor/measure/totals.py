@@ -127,7 +127,6 @@ def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]
                 bytes_after=after,
                 files_now=float(demand.weight @ sums.files_now[number]) / max(queries, 1e-9),
                 files_after=float(demand.weight @ sums.files_after[number]) / max(queries, 1e-9),
-                moving=demand.moving,
                 worse=is_worse(demand, sums.bytes_now[number], sums.bytes_after[number]),
             )
         )
