@@ -28,9 +28,9 @@ from reconciler.advisor.advice import HORIZON_MS, Settings
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.plan.ordering import Ordering, best_of
 from reconciler.queries.demanded import demands
-from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.queries.pruning import prune
 from reconciler.queries.rewrite_cost import Rho
 from reconciler.queries.shape import Workload
 from reconciler.replay.policies.ours import ours
@@ -124,7 +124,7 @@ def rows_read(table: SimulatedTable, work: Workload) -> float:
     """Return the rows of the files that the queries open, summed over the queries."""
     files = table.file_table()
     return sum(
-        float(demand.weight @ (files_to_read(files, demand) @ files.records))
+        float(demand.weight @ (prune(demand, files) @ files.records))
         for demand in demands(work, table.schema, HORIZON_MS)
     )
 

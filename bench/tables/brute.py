@@ -22,7 +22,7 @@ from reconciler.advisor.advice import HORIZON_MS
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries.demanded import demands
-from reconciler.queries.exposure import files_to_read
+from reconciler.queries.pruning import prune
 from reconciler.queries.rewrite_cost import Rho, rewrite_cost
 from reconciler.queries.shape import Workload
 from reconciler.table.filetable import Int64
@@ -127,5 +127,5 @@ def _asked(seen: Seen, later: Workload) -> Int64:
     files = seen.view.files
     needed = np.zeros(len(files), dtype=bool)
     for demand in demands(later, files.schema, HORIZON_MS) if not later.empty else ():
-        needed |= files_to_read(files, demand).any(axis=0) if demand.prunable else True
+        needed |= prune(demand, files).any(axis=0) if demand.prunable else True
     return np.flatnonzero(needed).astype(np.int64)

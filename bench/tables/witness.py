@@ -19,7 +19,7 @@ from bench.tables.play import Place, look, workload
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.demo import witness
 from reconciler.queries.demanded import demands
-from reconciler.queries.exposure import files_to_read
+from reconciler.queries.pruning import prune
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import FileTable
 from tests.demo.duckdb_pruning import as_duckdb_prunes
@@ -62,7 +62,7 @@ def watch(place: Place, drawn: Drawn, duckdb: Any, name: str) -> list[Watched]:
 
 
 def _left(files: FileTable, demand: Shape) -> int:
-    mask = files_to_read(files, demand) if demand.prunable else np.ones((1, len(files)), bool)
+    mask = prune(demand, files) if demand.prunable else np.ones((1, len(files)), bool)
     return int(np.count_nonzero(mask))
 
 

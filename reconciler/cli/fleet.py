@@ -22,9 +22,9 @@ from reconciler.render.fleet_model import (
 )
 
 if TYPE_CHECKING:
+    from reconciler.advisor.measure.past_plan import PastPlan
     from reconciler.api.catalog_config import CatalogConfig
     from reconciler.api.documents import IcebergCatalog
-    from reconciler.cli.history import PastPlan
     from reconciler.loop.local_actor import LocalActor
     from reconciler.plan.plan import Plan
     from reconciler.queries.shape import Workload
@@ -138,12 +138,12 @@ def _tables(look: _Look, batch: Sequence[Observation]) -> list[FleetTable]:
 
 
 def _table(look: _Look, seen: Observation, workload: Workload) -> FleetTable:
-    from reconciler.cli.history import past_plans
+    from reconciler.cli.history import plans_of
     from reconciler.plan.waste import mergeable, waste_of
 
     actor, small = look.actor, mergeable(seen)
     touched = (seen.files.delete_files > 0) | (seen.files.equality_deletes > 0)
-    past = past_plans(actor, seen) if look.deep and seen.uuid in look.rewritten else []
+    past = plans_of(actor, seen) if look.deep and seen.uuid in look.rewritten else []
     return FleetTable(
         name=seen.name,
         files=len(seen.files),

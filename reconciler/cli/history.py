@@ -9,23 +9,20 @@ its horizon is marked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from reconciler.api.version import API_VERSION
 from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, Table, Timeout
-from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
     from reconciler.advisor.measure.credit import Credit
+    from reconciler.advisor.measure.past_plan import PastPlan
     from reconciler.api.prices import Prices
     from reconciler.loop.local_actor import LocalActor
     from reconciler.plan.ledger import LedgerEntry, ReadCheck
     from reconciler.table.observation import Observation
-
-HORIZON_MS = 7 * DAY_MS
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +44,7 @@ def register(app: typer.Typer) -> None:
         config, identifier = resolve_table(table, catalog, documents)
         actor = actor_on(config, documents, timeout, shared)
         observation = actor.observe(Target(config, identifier))
-        plans = past_plans(actor, observation)
+        plans = plans_of(actor, observation)
         if output in (Output.JSON, Output.YAML):
             from reconciler.cli.serialise import serialise
 
@@ -59,81 +56,15 @@ def register(app: typer.Typer) -> None:
             typer.echo(render_history(observation.name, plans, width(), config.prices))
 
 
-@dataclass(frozen=True, slots=True)
-class PastPlan:
-    """A plan that was carried out at least in part."""
-
-    plan_id: str
-    """The plan's id."""
-    entries: tuple[LedgerEntry, ...]
-    """The outcomes of its actions, each with its prediction."""
-    realised: Credit | None
-    """What later queries did not read because of it; None if that is unknown."""
-    rho: float
-    """Cost of a rewritten byte in bytes of reading."""
-    open_bytes: int
-    """Cost of opening a file in bytes of reading."""
-    check: ReadCheck | None = None
-    """What the recorded queries read before, as predicted and afterwards; None if nothing was
-    measured."""
-
-    @property
-    def at_ms(self) -> int:
-        return max(entry.at_ms for entry in self.entries)
-
-    @property
-    def read_bytes(self) -> int:
-        return sum(entry.outcome.read_bytes for entry in self.entries)
-
-    @property
-    def cost(self) -> float:
-        return self.rho * self.read_bytes
-
-    @property
-    def measured(self) -> Credit | None:
-        """What it saved, None if no query that shows it has run since."""
-        return None if self.realised is None or self.realised.none_ran else self.realised
-
-    @property
-    def too_early(self) -> bool:
-        """Whether less than a day of queries has run since."""
-        seen = self.measured
-        return seen is None or seen.until_ms - seen.since_ms < DAY_MS
-
-    @property
-    def harm(self) -> bool:
-        """Whether queries cost more than before: later ones, or the recorded ones until a day of
-        later ones is known."""
-        seen = self.measured
-        if seen is None or self.too_early:
-            return self.check is not None and self.check.harm
-        return seen.most < 0
-
-    @property
-    def not_paid(self) -> bool:
-        """Whether its horizon of 7 days has passed and it saved less than it cost."""
-        seen = self.measured
-        if seen is None:
-            return False
-        return seen.until_ms - self.at_ms >= HORIZON_MS and seen.most < self.cost
-
-
-def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
-    """Return every plan of the ledger, oldest first."""
+def plans_of(actor: LocalActor, observation: Observation) -> list[PastPlan]:
+    """Return every plan of the table's ledger, oldest first."""
+    from reconciler.advisor.measure.past_plan import past_plans
     from reconciler.queries.rewrite_cost import rho_from
 
     past = actor.history(observation.uuid)
-    rho, price = rho_from(past.rho).value, past.open_price.bytes
     saved = actor.saved(observation, actor.evidence(observation), past)
-    checks = {check.plan_id: check for check in past.checks}
-    by_plan: dict[str, list[LedgerEntry]] = {}
-    for entry in past.entries:
-        if entry.outcome.action_id:
-            by_plan.setdefault(entry.plan_id, []).append(entry)
-    return [
-        PastPlan(plan_id, tuple(entries), saved.get(plan_id), rho, price, checks.get(plan_id))
-        for plan_id, entries in by_plan.items()
-    ]
+    rho = rho_from(past.rho).value
+    return past_plans(past.entries, past.checks, saved, rho, past.open_price.bytes)
 
 
 def render_history(

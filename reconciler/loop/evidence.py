@@ -37,7 +37,7 @@ from reconciler.queries.shape import Workload
 from reconciler.queries.shape_text import marked_text
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
-from reconciler.table.times import DAY_MS
+from reconciler.table.times import DAY_MS, HOUR_MS
 
 STALE_WORKLOAD_MS = 30 * DAY_MS
 
@@ -180,7 +180,7 @@ def rejected_documents(
 
 
 def _payback(hours: float | None) -> int | None:
-    return None if hours is None or not math.isfinite(hours) else whole(hours * 3_600_000)
+    return None if hours is None or not math.isfinite(hours) else whole(hours * HOUR_MS)
 
 
 def workload_document(workload: Workload, coverage: Coverage) -> dict[str, Any]:

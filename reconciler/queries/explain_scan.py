@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.exposure import BLOCK_CELLS, files_to_read
+from reconciler.queries.exposure import BLOCK_CELLS
 from reconciler.queries.predicate import TRUE, And, Predicate, fields_of, push_not
 from reconciler.queries.predicate_batch import SlotLiterals
-from reconciler.queries.pruning import contained, may_match, partitions_of, simplify
+from reconciler.queries.pruning import contained, may_match, partitions_of, prune, simplify
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Bool, FileTable
 
@@ -76,7 +76,7 @@ def median_of(files: FileTable, demand: Shape) -> Shape:
     asked = demand.take(spread)
     step = max(1, BLOCK_CELLS // max(len(files), 1))
     opened = np.concatenate([
-        np.count_nonzero(files_to_read(files, asked.take(slice(start, start + step))), axis=1)
+        np.count_nonzero(prune(asked.take(slice(start, start + step)), files), axis=1)
         for start in range(0, len(asked), step)
     ])  # fmt: skip
     order = np.argsort(opened, kind="stable")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.pruning import may_match, partitions_of
+from reconciler.queries.pruning import may_match, prune
 from reconciler.queries.range_overlap import Index, Shares, covered_shares
 from reconciler.queries.row_filter import matches
 from reconciler.queries.shape import Shape
@@ -75,13 +75,13 @@ def exposures(view: TableView, demand: Shape) -> Iterator[tuple[slice, Iterator[
 
 
 def _matches(files: FileTable, demand: Shape, blocks: Sequence[slice]) -> Iterator[Bool]:
-    """Yield `files_to_read` per block. Many blocks are evaluated together, because every bound is
+    """Yield `prune` per block. Many blocks are evaluated together, because every bound is
     placed among all of the literals each time."""
     step = max(1, MATCH_CELLS // max(blocks[0].stop * len(files), 1)) if blocks else 1
     for first in range(0, len(blocks), step):
         some = blocks[first : first + step]
         start = some[0].start
-        match = files_to_read(files, demand.take(slice(start, some[-1].stop)))
+        match = prune(demand.take(slice(start, some[-1].stop)), files)
         for block in some:
             yield match[block.start - start : block.stop - start]
 
@@ -138,20 +138,6 @@ def _tiles(
         np.maximum(share, OPENED * mine, out=share)
         np.minimum(used, share, out=used)
         yield Tile(index, share, used)
-
-
-def files_to_read(files: FileTable, demand: Shape) -> Bool:
-    """Return bool[queries, files]: an engine would open the file, by bounds and partition
-    values."""
-    return may_match(
-        demand.predicate,
-        demand.literals,
-        files.columns,
-        files.records,
-        partitions=partitions_of(files),
-        schema=files.schema,
-        queries=len(demand),
-    )
 
 
 def _row_group_shares(view: TableView, part: Shape) -> _Known | None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.queries.predicate import Literal, Predicate, slots_of
 from reconciler.queries.shape import (
@@ -18,6 +17,7 @@ from reconciler.queries.shape import (
     literal_array,
     ranked_sets,
     shape_id,
+    share_of,
     workload_of,
 )
 
@@ -102,14 +102,10 @@ def _shape(key: str, members: list[Fragment]) -> Shape:
         column_set=column_set,
         full_scan=first.full_scan,
         unbound=first.unbound,
-        elsewhere=_share(weight, [m.elsewhere for m in members]),
-        grouped=_share(weight, [m.grouped for m in members]),
-        merged=_share(weight, [m.merged for m in members]),
+        elsewhere=share_of(weight, np.array([m.elsewhere for m in members])),
+        grouped=share_of(weight, np.array([m.grouped for m in members])),
+        merged=share_of(weight, np.array([m.merged for m in members])),
     )
-
-
-def _share(weight: npt.NDArray[np.float64], marked: Sequence[bool]) -> float:
-    return float(weight[np.array(marked)].sum()) / max(float(weight.sum()), 1e-9)
 
 
 def _nan(value: float | int | None) -> float:

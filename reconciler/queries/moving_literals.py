@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.queries import transforms
+from reconciler.queries.moving_windows import event_in_domain, moves
 from reconciler.queries.predicate import Predicate
 from reconciler.queries.predicate_batch import Leaf, SlotLiterals, Test, always, evaluate
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import Array, Int64
 from reconciler.table.schema import Schema
-from reconciler.table.times import DAY_MS
 
 
 def resolve_moving(batch: Shape, schema: Schema, at_ms: int | Int64) -> tuple[SlotLiterals, ...]:
@@ -24,15 +24,15 @@ def resolve_moving(batch: Shape, schema: Schema, at_ms: int | Int64) -> tuple[Sl
     times = np.broadcast_to(np.asarray(at_ms, dtype=np.int64), (len(batch),))
     resolved = list(batch.literals)
     for leaf in _slot_leaves(batch.predicate):
-        moves = ~np.isnan(batch.offsets[leaf.slot])
+        moving = ~np.isnan(batch.offsets[leaf.slot])
         literal = resolved[leaf.slot]
-        offset = np.where(moves, batch.offsets[leaf.slot], 0.0).round().astype(np.int64)
+        offset = np.where(moving, batch.offsets[leaf.slot], 0.0).round().astype(np.int64)
         clock = batch.clocks[leaf.slot] if batch.clocks else None
         at = times if clock is None else clock.start(clock.number(times) + offset)
         moved = _domain_time(leaf, schema, at)
-        if moved is None or isinstance(literal, tuple) or not moves.any():
+        if moved is None or isinstance(literal, tuple) or not moving.any():
             continue
-        resolved[leaf.slot] = np.where(moves, moved + offset if clock is None else moved, literal)
+        resolved[leaf.slot] = np.where(moving, moved + offset if clock is None else moved, literal)
     return tuple(resolved)
 
 
@@ -40,17 +40,11 @@ def _domain_time(leaf: Leaf, schema: Schema, times: Int64) -> Array | None:
     """Return epoch milliseconds in the unit of the leaf's column and transform, None without a
     time."""
     field = schema.by_id.get(leaf.ref.field_id)
-    if field is None:
-        return None
-    if field.type == "date":
-        now = times // DAY_MS
-    elif field.type.startswith("timestamp"):
-        now = times * (1_000_000 if field.type.endswith("_ns") else 1_000)
-    else:
+    if field is None or not moves(field.type):
         return None
     if leaf.ref.transform not in ("identity", "year", "month", "day", "hour"):
         return None
-    return transforms.apply(leaf.ref.transform, field.type, now)
+    return transforms.apply(leaf.ref.transform, field.type, event_in_domain(field.type, times))
 
 
 def _slot_leaves(predicate: Predicate) -> list[Leaf]:

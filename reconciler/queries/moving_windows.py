@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.queries.calendar import PERIODS, PeriodClock, clock_of
-from reconciler.queries.predicate import And, Comparison, In, StartsWith, walk
+from reconciler.queries.predicate import And, Comparison, walk
 from reconciler.queries.shape import Shape, Workload
 from reconciler.table.filetable import Array, Float64, Int64
 from reconciler.table.schema import Schema
@@ -291,8 +291,6 @@ def _time_slots(shape: Shape, schema: Schema) -> list[tuple[int, int]]:
             field = schema.by_id.get(node.ref.field_id)
             if field is not None and moves(field.type):
                 slots.append((node.slot, node.ref.field_id))
-        elif isinstance(node, (In, StartsWith)):
-            continue
     return slots
 
 

@@ -13,15 +13,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
+from reconciler.table.filetable import Float64, Int64
 from reconciler.table.times import DAY_MS
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 WEEK_MS = 7 * DAY_MS
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.exposure import BLOCK_CELLS, Float32, exposures, files_to_read
+from reconciler.queries.exposure import BLOCK_CELLS, Float32, exposures
+from reconciler.queries.pruning import prune
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import (
     TableView,
@@ -114,9 +115,9 @@ def read_layout(view: TableView, demand: Shape) -> ShapeReading:
             bytes_read[block], files[block] = chunk.sum() + beside.sum(), len(view.files)
             read[block] = len(groups)
             continue
-        alive = files_to_read(groups, part)
+        alive = prune(part, groups)
         bytes_read[block] = _rows_dot(alive.astype(np.float32), chunk)
-        opened = alive if alike else files_to_read(view.files, part)
+        opened = alive if alike else prune(part, view.files)
         files[block] = [np.count_nonzero(row) for row in opened]
         read[block] = [np.count_nonzero(row) for row in alive]
         if beside.any():

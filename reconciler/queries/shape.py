@@ -320,6 +320,10 @@ def _joined_sets(
 def _joined_share(parts: Sequence[Shape], shares: Sequence[float]) -> float:
     if len(set(shares)) == 1:
         return shares[0]
-    weights = [float(part.weight.sum()) for part in parts]
-    marked = sum(w * share for w, share in zip(weights, shares, strict=True))
-    return marked / max(sum(weights), 1e-9)
+    weights = np.array([float(part.weight.sum()) for part in parts])
+    return share_of(weights, np.array(shares))
+
+
+def share_of(weight: Float64, marked: Array) -> float:
+    """Return the share of the weight of the marked queries, or of parts by the share of each."""
+    return float(weight @ marked) / max(float(weight.sum()), 1e-9)

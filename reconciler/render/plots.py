@@ -26,12 +26,12 @@ from reconciler.render.report_model import (
     QueryBytes,
     Spans,
 )
+from reconciler.table.times import HOUR_MS
 
 if TYPE_CHECKING:
     from reconciler.replay.result import Replayed
 
 BEFORE, AFTER, QUERIED = "#b3541e", "#1f5f8b", "#8a8a8a"
-HOUR_MS = 3_600_000
 MOST_RANGES, MOST_FILES = 60, 400
 """Queried ranges and files that one figure draws; of more it draws every n-th."""
 NEAR = 0.06

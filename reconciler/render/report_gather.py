@@ -15,6 +15,7 @@ import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
 from reconciler.advisor.measure.credit import Credit
+from reconciler.advisor.measure.past_plan import PastPlan, past_plans
 from reconciler.advisor.situation import look
 from reconciler.advisor.wair.cut import cut
 from reconciler.format import count, iec, saved_text, utc
@@ -24,7 +25,6 @@ from reconciler.plan.prediction_interval import UNCALIBRATED
 from reconciler.plan.rejected import in_partitions, partitions_of
 from reconciler.plan.totals import Quantity, total_of
 from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of
-from reconciler.queries.rewrite_cost import rewrite_cost
 from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
 from reconciler.queries.shape_text import marked_text
 from reconciler.render.leaf_boxes import leaf_map
@@ -289,19 +289,16 @@ def _first_reading(executed: Mapping[str, Document]) -> dict[str, float]:
 
 
 def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
-    investments = []
     span = max(sources.workload.until_ms - sources.workload.since_ms, MIN_SPAN_MS)
-    checks = {check.plan_id: check for check in sources.checks}
-    for plan_id, entries in _by_plan(sources.entries).items():
-        size = sum(entry.outcome.read_bytes for entry in entries)
-        if not size:
-            continue
-        check, seen = checks.get(plan_id), sources.saved.get(plan_id)
-        expected = check.saving / span if check else 0.0
-        rate, saved = _saved(seen, any(entry.written for entry in entries), expected)
-        cost = rewrite_cost(sources.settings.rho, size)
-        at = max(entry.at_ms for entry in entries)
-        investments.append(Investment(plan_id, at, cost, rate, saved))
+    settings = sources.settings
+    plans = past_plans(
+        sources.entries, sources.checks, sources.saved, settings.rho.value, settings.open_bytes
+    )
+    investments = [
+        Investment(plan.plan_id, plan.at_ms, plan.cost, *_saved(plan, span), plan.harm)
+        for plan in plans
+        if plan.read_bytes
+    ]
     if not investments:
         missing["payoff"] = "nothing was rewritten here yet"
         return None
@@ -311,14 +308,21 @@ def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
     return Payoff(tuple(investments), until)
 
 
-def _saved(seen: Credit | None, written: bool, expected: float) -> tuple[float, str]:
-    """Return the rate of a plan's saving in bytes a millisecond, and what it saved so far."""
-    if seen is None:
-        return 0.0, "unknown" if written else "-"
-    if seen.none_ran:
-        return expected, "no query since"
-    text = saved_text(seen.least, seen.exact)
-    return seen.least / max(seen.until_ms - seen.since_ms, 1), text
+def _saved(plan: PastPlan, span_ms: int) -> tuple[float, str]:
+    """Return the rate of a plan's saving in bytes a millisecond, and what it saved so far.
+
+    Before a day of later queries is known, the rate is that of the recorded ones.
+    """
+    seen, rate = plan.measured, 0.0
+    if seen is not None:
+        rate = seen.least / max(seen.until_ms - seen.since_ms, 1)
+    if plan.too_early and plan.check is not None:
+        rate = plan.check.saving / span_ms
+    if seen is not None:
+        return rate, saved_text(seen.least, seen.exact)
+    if plan.realised is not None:
+        return rate, "no query since"
+    return 0.0, "unknown" if any(entry.written for entry in plan.entries) else "-"
 
 
 def _by_plan(entries: Sequence[LedgerEntry]) -> dict[str, list[LedgerEntry]]:

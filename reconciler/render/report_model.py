@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from reconciler.table.filetable import Float64
-
-Int64 = npt.NDArray[np.int64]
+from reconciler.table.filetable import Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -97,11 +94,8 @@ class Investment:
     ones predict."""
     saved: str
     """What queries since then did not read, in words."""
-
-    @property
-    def harm(self) -> bool:
-        """Whether the recorded queries cost more after the plan than before."""
-        return self.saving_per_ms < 0
+    harm: bool = False
+    """Whether queries cost more after the plan than before (`PastPlan.harm`)."""
 
 
 @dataclass(frozen=True)

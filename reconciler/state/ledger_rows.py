@@ -22,7 +22,7 @@ from reconciler.plan.prediction import Prediction
 from reconciler.state.table_columns import Columns
 from reconciler.state.typed_body import typed
 from reconciler.table.filetable import FileTable
-from reconciler.table.times import DAY_MS
+from reconciler.table.times import DAY_MS, HOUR_MS
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +205,7 @@ def intent_of(row: Row) -> Intent | None:
             f"an attempt at plan {row['plan_id']} is recorded in a form that cannot be read",
             details=(
                 f"It is attempt {row['attempt_id']} on table {row['table_uuid']}.",
-                f"Its writer may still commit; in {left // 3_600_000 + 1} h that is over.",
+                f"Its writer may still commit; in {left // HOUR_MS + 1} h that is over.",
             ),
             do="wait, or use the release of layoutctl that recorded it",
         )

@@ -18,7 +18,7 @@ from reconciler.queries.fragment_codec import (
     predicate_from_json,
 )
 from reconciler.queries.predicate_batch import SlotLiterals
-from reconciler.queries.shape import ColumnSets, Shape, in_order, ranked_sets
+from reconciler.queries.shape import ColumnSets, Shape, in_order, ranked_sets, share_of
 from reconciler.state.query_rows import (
     ARRAYS,
     KIND_OF,
@@ -143,8 +143,7 @@ class _Rows:
         marked = self.marks[name][first:end]
         if not marked.any():
             return 0.0
-        own = weight[self._per_query(first, end, marked)]
-        return float(own.sum()) / max(float(weight.sum()), 1e-9)
+        return share_of(weight, self._per_query(first, end, marked))
 
     def _column_sets(
         self, first: int, end: int, weight: Float64

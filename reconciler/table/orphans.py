@@ -12,16 +12,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from reconciler.table.paths import key_of
+from reconciler.table.times import DAY_MS
 
 DIRECTORIES = ("data", "metadata")
 """Where writers of Iceberg put files, below the table's location."""
-LEAST_AGE_MS = 24 * 3_600_000
+LEAST_AGE_MS = DAY_MS
 """A younger file may belong to a commit that is under way; Iceberg's own procedure has the same
 bound."""
-ATTEMPT_AGE_MS = 168 * 3_600_000
+ATTEMPT_AGE_MS = 7 * DAY_MS
 """Age of files in the directory of an attempt of ours: as long as a plan may stand. Another machine
 may work on it without this one's knowledge."""
-LISTING_MS = 24 * 3_600_000
+LISTING_MS = DAY_MS
 """Time between two listings of a table without orphans: a new one is not removed for as long."""
 MOST_FILES = 1_000
 """Files of one plan: each of them is listed. What is left is found after they are gone."""

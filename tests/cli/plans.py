@@ -9,7 +9,7 @@ import numpy as np
 
 from reconciler.advisor.advice import Advice, Rejected, ScoredAction
 from reconciler.advisor.measure.credit import Credit
-from reconciler.cli.history import PastPlan
+from reconciler.advisor.measure.past_plan import PastPlan
 from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.execution import Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck

@@ -17,8 +17,8 @@ from reconciler.demo import compare, data, script, tpch, witness
 from reconciler.demo.duckdb_team import DuckDbTeam
 from reconciler.errors import UnavailableError
 from reconciler.queries.demanded import demands
-from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.pruning import prune
 from reconciler.queries.shape import Shape
 from reconciler.table.filetable import FileTable
 from reconciler.workload_log.sql import SqlReader
@@ -99,7 +99,7 @@ def _left(files: FileTable, demand: Shape) -> int:
     """Return the files that the queries of a demand open together."""
     opened = np.full(len(demand), len(files))
     if demand.prunable:
-        opened = files_to_read(files, demand).sum(axis=1)
+        opened = prune(demand, files).sum(axis=1)
     return round(float(demand.weight @ opened))
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.measure.credit import Credit, Price, credit_of, written
-from reconciler.cli.history import HORIZON_MS, PastPlan
+from reconciler.advisor.measure.past_plan import PastPlan
 from reconciler.loop.decision_settings import debt
 from reconciler.loop.history import History
 from reconciler.loop.measure import window_read

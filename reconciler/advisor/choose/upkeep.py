@@ -35,9 +35,9 @@ from reconciler.table.retention import (
     old,
 )
 from reconciler.table.spec_use import history_ms
+from reconciler.table.times import HOUR_MS
 
 ORPHAN_FILES, SPECS = "remove orphans", "remove partition specs"
-HOUR_MS = 3_600_000
 TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_BYTES = 8 << 20
 """Iceberg's default size of a manifest."""

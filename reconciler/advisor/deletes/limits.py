@@ -28,8 +28,7 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.deletes import DeleteTable
 from reconciler.table.filetable import Bool, Int64
-
-HOUR_MS = 3_600_000
+from reconciler.table.times import HOUR_MS
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,7 @@ from reconciler.plan.prediction import (
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.queries.rewrite_cost import Rows
 from reconciler.table.filetable import Int64
-
-HOUR_MS = 3_600_000
+from reconciler.table.times import HOUR_MS
 
 
 def advice_of(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from reconciler.advisor.simulate.grid import Readings
-from reconciler.queries.exposure import files_to_read
+from reconciler.queries.pruning import prune
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView, projected_bytes
@@ -57,7 +57,7 @@ def _of_opened(view: TableView, demand: Shape, of_file: Float64) -> Float64:
         return np.zeros(len(demand))
     if not demand.prunable:
         return np.full(len(demand), of_file.sum())
-    return np.einsum("qf,f->q", files_to_read(view.files, demand).astype(np.float64), of_file)
+    return np.einsum("qf,f->q", prune(demand, view.files).astype(np.float64), of_file)
 
 
 def _row_groups(
@@ -73,8 +73,8 @@ def _row_groups(
     if not demand.prunable:
         every = np.full(len(demand), float(len(groups)))
         return every, np.zeros(len(demand))
-    alive = files_to_read(groups, demand)
-    opened = files_to_read(view.files, demand)
+    alive = prune(demand, groups)
+    opened = prune(demand, view.files)
     alive &= opened[:, owner]
     read = alive.sum(axis=1).astype(np.float64)
     counts = np.bincount(owner, minlength=len(view.files)).astype(np.float64)

@@ -29,16 +29,14 @@ from reconciler.queries.forecasts.window import REMEMBERED, window_forecast
 from reconciler.queries.rates import (
     LEAST_WEIGHT,
     WEEK_MS,
-    Bool,
-    Float64,
     Forecast,
-    Int64,
     RateForecast,
     RateHistory,
     Score,
     last_at,
     recent_executions,
 )
+from reconciler.table.filetable import Bool, Float64, Int64
 from reconciler.table.times import DAY_MS
 
 FORECASTS: Mapping[str, RateForecast] = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.queries.rates import (
-    Float64,
     Forecast,
     Outlook,
     RateHistory,
     recent_executions,
     weights_by_bucket,
 )
+from reconciler.table.filetable import Float64
 
 NEW_MIX = 0.35
 """Distance in total variation, beyond that of chance, at which a bucket starts a new regime."""

@@ -11,15 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.queries.rates import (
-    Float64,
-    Forecast,
-    Int64,
-    Outlook,
-    RateHistory,
-    last_at,
-    recent_executions,
-)
+from reconciler.queries.rates import Forecast, Outlook, RateHistory, last_at, recent_executions
+from reconciler.table.filetable import Float64, Int64
 
 LEAST_QUERIES, MOST_QUERIES = 16, 512
 """Executions of the smallest and of the largest window; a log begins with the smallest."""
