@@ -233,19 +233,6 @@ def test_what_was_stored_before_a_column_was_excluded_is_not_used(
     assert [shape["text"] for shape in shapes] == ["day = ?"]
 
 
-def test_the_report_of_a_table_reads_the_shared_state(
-    cli: Cli, layouts: str, table: Any, tmp_path: Path
-) -> None:
-    imported(cli, layouts, tmp_path / "log.jsonl", "--shared")
-    pages = []
-    for number, shared in enumerate(((), ("--shared",))):
-        page = tmp_path / f"{number}.html"
-        command = ("report", "rec.sales.events", "-f", layouts, "--out", str(page), *shared)
-        assert cli(*command)[0] == 0
-        pages.append(page.read_text())
-    assert ["none imported" in page for page in pages] == [True, False]
-
-
 def test_a_table_claimed_by_an_operator_is_left_to_it(
     cli: Cli, layouts: str, config: CatalogConfig, table: Any
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli import apply_result
-from reconciler.cli.history import past_plans
+from reconciler.cli.history import plans_of
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import run_step
 from reconciler.plan.actions.state import Validity
@@ -84,5 +84,5 @@ def test_a_declared_key_that_nobody_asks_for_is_named_as_harm(
     assert check.actual == pytest.approx(check.predicted, rel=0.35)
     document = apply_result.report_document([done], done)
     assert document["steps"][0]["read"]["harm"] is harm
-    (past,) = past_plans(actor, done.after.observation)
+    (past,) = plans_of(actor, done.after.observation)
     assert past.harm is harm
