@@ -52,14 +52,6 @@ def excluded_columns(
     return () if document is None else document.spec.workload.exclude_columns
 
 
-def local_actor(timeout: float) -> LocalActor:
-    """Return the I/O of this machine with its own state."""
-    from reconciler.loop.local_actor import LocalActor
-    from reconciler.state.state import StateStore, cache_directory, state_directory
-
-    return LocalActor(StateStore(state_directory()), cache_directory(), timeout)
-
-
 def catalogs_under(files: Sequence[str] | None) -> tuple[IcebergCatalog, ...]:
     """Return the IcebergCatalog documents under -f."""
     if not files:
