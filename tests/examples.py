@@ -14,6 +14,9 @@ from hypothesis import Phase, settings
 
 SHARE = 0.15
 LEAST = 10
+SEEDS = 0.25
+"""Share of the seeds of a test that draws its cases itself, of which each is a whole case."""
+LEAST_SEEDS = 2
 TIMES = int(os.environ.get("LAYOUTCTL_EXAMPLES") or 0)
 """How often all examples are tried; 0: a share of them."""
 
@@ -25,7 +28,8 @@ def examples(number: int) -> int:
 
 def seeds(number: int) -> range:
     """Return the seeds of a test that draws its cases itself: in the long form N times as many."""
-    return range(number * max(TIMES, 1))
+    few = min(number, max(LEAST_SEEDS, round(number * SEEDS)))
+    return range(number * TIMES if TIMES else few)
 
 
 def load_profile() -> None:

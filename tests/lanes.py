@@ -4,7 +4,8 @@ Of the whole suite, one lane has the shared Spark session, one the other JVMs th
 pods of a test cluster too, and one the other tests on a test cluster, which wait more than they
 work. Files marked `second_session` would make the first lane the longest: the second lane has them,
 and starts a session of its own for them. The lanes share the rest (see `sharing`), as the two lanes
-of "check" share all tests. Lint stops them if it fails.
+of "check" share all tests. Lint stops them if it fails. What tests write is in memory where there
+is room: a catalog in SQLite waits for the disk at each commit, which is half of a lane's time.
 
 Lines are printed as they come, each after its lane's name; the last ones name the tests that failed
 and say how each lane ended. Ends with the first exit code that is not 0. An argument, for pytest,
@@ -13,18 +14,25 @@ may hold "{lane}", as in --junitxml=build/{lane}.xml.
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 _SHARED = "not spark and not cluster"
 _QUICK = f"{_SHARED} and not s3 and not soak"
 _SESSION = "session and not second_session and not cluster"
 _JVM = "(cluster and jvm) or (spark and not cluster and (second_session or not session))"
 LINT = ("make", "--no-print-directory", "lint")
+MEMORY = Path("/dev/shm")
+"""Directory of a file system in memory, where the machine has one."""
+ROOM = 6 << 30
+"""Bytes that must be free there; a whole run writes less than half of them."""
 
 
 def lanes(part: str) -> dict[str, str]:
@@ -40,11 +48,27 @@ def lanes(part: str) -> dict[str, str]:
 
 def main(arguments: Sequence[str]) -> int:
     part, *more = arguments
-    with tempfile.TemporaryDirectory(prefix="lanes-") as claims:
+    with tempfile.TemporaryDirectory(prefix="lanes-") as claims, written(MEMORY) as place:
         running = {"lint": output_of(LINT)}
         for lane, marks in lanes(part).items():
-            running[lane] = start([*options(marks, claims), *_named(more, lane)])
+            base = [f"--basetemp={place / lane}"] if place else []
+            running[lane] = start([*options(marks, claims), *base, *_named(more, lane)])
         return follow(running)
+
+
+@contextlib.contextmanager
+def written(memory: Path, room: int = ROOM) -> Iterator[Path | None]:
+    """A directory in memory for what tests write; None, which is pytest's own place, without room.
+
+    room: bytes that must be free.
+    """
+    if not memory.is_dir() or shutil.disk_usage(memory).free < room:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="lanes-", dir=memory, ignore_cleanup_errors=True
+    ) as place:
+        yield Path(place)
 
 
 def options(marks: str, claims: str) -> list[str]:

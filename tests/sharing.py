@@ -7,6 +7,7 @@ together. A lane has a file when it was the first to create the file's claim in 
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -54,6 +55,17 @@ Tests = list[pytest.Item]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--claims", type=Path, help="directory that the lanes of one run share")
+
+
+def pytest_configure() -> None:
+    """What is made while tests are collected stays to the end: there is no garbage to look for."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From now on there is some, but not among thousands of tests and their modules."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

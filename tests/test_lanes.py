@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.lanes import follow, lanes, options, output_of, start
+from tests.lanes import follow, lanes, options, output_of, start, written
 from tests.sharing import LONGEST, OWN, in_turn
 
 pytest_plugins = ["pytester"]
@@ -116,6 +116,17 @@ def test_a_lane_runs_with_the_settings_of_the_project(tmp_path: Path) -> None:
     process = start([*options("not spark", str(tmp_path)), *here])
     printed, _ = process.communicate()
     assert "configfile: pyproject.toml" in printed
+
+
+def test_what_tests_write_is_in_memory_where_there_is_room(tmp_path: Path) -> None:
+    with written(tmp_path, room=1) as place:
+        assert place is not None and place.parent == tmp_path
+        (place / "lane").mkdir()
+    assert not place.exists()
+    with written(tmp_path, room=1 << 62) as place:
+        assert place is None
+    with written(tmp_path / "none", room=1) as place:
+        assert place is None
 
 
 def test_a_lane_reports_the_time_of_each_file(pytester: pytest.Pytester) -> None:

@@ -44,6 +44,7 @@ from reconciler.table.filetable import UNKNOWN
 from reconciler.table.observation import Observation
 from reconciler.table.values import Kind, decode_wide_decimal
 from tests.catalog.reference import assert_same
+from tests.examples import seeds
 from tests.said import Said
 
 Look = Callable[..., Observation]
@@ -381,7 +382,7 @@ def test_a_bad_manifest_is_named_with_what_to_do(catalog: Any, look: Look, damag
     assert raised.value.do
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_garbage_in_place_of_a_manifest_list_is_named(catalog: Any, look: Look, seed: int) -> None:
     """Decoders meet sizes below zero and streams that are none, and say so in many ways."""
     table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))

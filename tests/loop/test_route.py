@@ -23,6 +23,7 @@ from reconciler.table.observation import Observation
 from reconciler.table.summary_keys import ATTEMPT_ID, BLOCK_TREES
 from reconciler.workload_log import routed_query
 from tests.conftest import sqlite_catalog
+from tests.examples import seeds
 
 BLOCK = "layout_block"
 COLUMNS = ("id", "day", "shop", "price")
@@ -197,7 +198,7 @@ def _condition(chance: random.Random, depth: int = 2) -> str:
     return f"{column} {chance.choice(('<', '<=', '=', '<>', '>', '>='))} {value}"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_rows_are_those_of_the_query_after_whatever_others_did(
     world: Callable[..., World], seed: int
 ) -> None:

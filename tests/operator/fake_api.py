@@ -8,9 +8,9 @@ any two calls, or to lose an answer.
 
 from __future__ import annotations
 
-import copy
 import datetime as dt
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,6 +20,11 @@ from reconciler.kube.kinds import JOB, OPERATOR_MANAGER, POD, Kind
 
 Body = dict[str, Any]
 Hook = Callable[[str, Kind, str], None]
+
+
+def copied(body: Any) -> Any:
+    """What the body is after a way over the network; a quarter of the time of copy.deepcopy."""
+    return json.loads(json.dumps(body))
 
 
 def nothing(verb: str, kind: Kind, name: str) -> None:
@@ -54,15 +59,18 @@ class FakeServer:
         if old is None or old.get("spec") != body.get("spec"):
             generation += 1
         meta["generation"] = generation
-        stored = copy.deepcopy({"apiVersion": kind.api_version, "kind": kind.kind, **body})
+        stored = copied({"apiVersion": kind.api_version, "kind": kind.kind, **body})
         self.objects[key] = self.bump(stored)
         if old is None:
             self.created.append((kind.kind, meta["name"]))
-        return copy.deepcopy(self.objects[key])
+        return copied(self.objects[key])
 
     def all(self, kind: Kind) -> list[Body]:
-        found = [body for key, body in sorted(self.objects.items()) if key[0] == kind.plural]
-        return copy.deepcopy(found)
+        return copied(self.stored(kind))
+
+    def stored(self, kind: Kind) -> list[Body]:
+        """The objects of a kind themselves, in the order of their names."""
+        return [body for key, body in sorted(self.objects.items()) if key[0] == kind.plural]
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         self.objects.pop((kind.plural, namespace, name), None)
@@ -94,7 +102,7 @@ class FakeApi:
     def _request(self, verb: str, kind: Kind, name: str, work: Callable[[], Any]) -> Any:
         self.counted[verb, kind.plural] += 1
         self.before(verb, kind, name)
-        answer = copy.deepcopy(work())
+        answer = copied(work())
         self.after(verb, kind, name)
         return answer
 
@@ -117,7 +125,7 @@ class FakeApi:
         def work() -> list[Body]:
             return [
                 body
-                for body in self.server.all(kind)
+                for body in self.server.stored(kind)
                 if namespace in (None, body["metadata"]["namespace"])
                 and (labels or {}).items() <= (body["metadata"].get("labels") or {}).items()
             ]
@@ -129,7 +137,7 @@ class FakeApi:
             name = body["metadata"]["name"]
             if (kind.plural, namespace, name) in self.server.objects:
                 raise AlreadyExists(f"{kind.kind} {namespace}/{name}: already exists")
-            new = copy.deepcopy(dict(body))
+            new = copied(dict(body))
             new["metadata"]["namespace"] = namespace
             return self.server.put(kind, new)
 
@@ -140,7 +148,7 @@ class FakeApi:
             stored = self._stored(kind, namespace, body["metadata"]["name"])
             if stored["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
                 raise Conflict(f"{kind.kind} {body['metadata']['name']}: changed meanwhile")
-            return self.server.put(kind, copy.deepcopy(dict(body)))
+            return self.server.put(kind, copied(dict(body)))
 
         return self._request("replace", kind, body["metadata"]["name"], work)
 
@@ -157,14 +165,14 @@ class FakeApi:
         def work() -> Body:
             name = body["metadata"]["name"]
             key = (kind.plural, namespace, name)
-            old = copy.deepcopy(self.server.objects.get(key, {"metadata": {}}))
+            old = copied(self.server.objects.get(key, {"metadata": {}}))
             before = self.server.managed.get((*key, manager), {})
             spec = dict(old.get("spec") or {})
             for field in before.get("spec", {}):
                 spec.pop(field, None)
-            spec.update(copy.deepcopy(body.get("spec") or {}))
-            self.server.managed[(*key, manager)] = copy.deepcopy(dict(body))
-            meta = {**old["metadata"], **copy.deepcopy(body["metadata"]), "namespace": namespace}
+            spec.update(copied(body.get("spec") or {}))
+            self.server.managed[(*key, manager)] = copied(dict(body))
+            meta = {**old["metadata"], **copied(body["metadata"]), "namespace": namespace}
             if key in self.server.objects and spec == old.get("spec") and meta == old["metadata"]:
                 return old
             return self.server.put(kind, {**old, "metadata": meta, "spec": spec})
@@ -185,7 +193,7 @@ class FakeApi:
             if wanted not in (None, stored["metadata"]["resourceVersion"]):
                 raise Conflict(f"{kind.kind} {name}: changed meanwhile")
             stored["metadata"]["finalizers"] = list(body["metadata"]["finalizers"])
-            answer = copy.deepcopy(self.server.bump(stored))
+            answer = copied(self.server.bump(stored))
             if stored["metadata"].get("deletionTimestamp"):
                 self.server.collect(kind, namespace, name)
             return answer
@@ -199,7 +207,7 @@ class FakeApi:
             stored = self._stored(kind, namespace, name)
             if stored["metadata"]["resourceVersion"] != version:
                 raise Conflict(f"{kind.kind} {name}: changed meanwhile")
-            stored["status"] = copy.deepcopy(dict(status))
+            stored["status"] = copied(dict(status))
             return self.server.bump(stored)
 
         return self._request("status", kind, name, work)
@@ -220,7 +228,7 @@ class FakeApi:
                 raise Conflict(f"{kind.kind} {name}: another uid")
             lives = any(
                 o.get("uid") == stored["metadata"]["uid"]
-                for pod in self.server.all(POD)
+                for pod in self.server.stored(POD)
                 for o in pod["metadata"].get("ownerReferences") or ()
             )
             if stored["metadata"].get("finalizers") or (kind == JOB and lives):

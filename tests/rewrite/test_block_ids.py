@@ -19,6 +19,7 @@ from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Key, Order, Task
 from reconciler.rewrite.witness import witnessed
 from reconciler.table.cut_tree import made
+from tests.examples import seeds
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
 from tests.rewrite.test_leaves import _count, _leaf, _random_tree
@@ -43,7 +44,7 @@ def _world(
     return chance, kinds, table_of((*columns, BLOCK)), rows, files
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_ids_are_those_of_the_leaves_and_no_other_passes(tmp_path: Path, seed: int) -> None:
     chance, kinds, table, rows, files = _world(seed, tmp_path)
     node = None

@@ -19,6 +19,7 @@ from reconciler.rewrite.comparison import Exchange, Work
 from reconciler.rewrite.deletes import MAGIC, PATH_ID, POSITION_ID, Delete, Deletes
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.witness import witnessed
+from tests.examples import seeds
 from tests.rewrite.model import Row, canonical, table_of, write
 
 COLUMNS = (
@@ -76,7 +77,7 @@ def _exchanged(file: DataFile, before: list[Delete], after: list[Delete]) -> Any
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_live_rows_are_those_of_the_model(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     rows = _rows(chance, 30)

@@ -16,6 +16,7 @@ from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
 from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, Table
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Task
+from tests.examples import seeds
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
 from tests.rewrite.test_rewriting import LITTLE, PLENTY
@@ -103,7 +104,7 @@ def _made(directory: Path, chance: random.Random, lineage: bool) -> Iterator[tup
     yield table, rewritten(task, None, PLENTY)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_a_written_file_has_the_fields_of_the_current_schema_alone(
     tmp_path: Path, seed: int
 ) -> None:

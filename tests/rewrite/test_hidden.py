@@ -21,6 +21,7 @@ from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.hidden import Found, Group, Target, Task
 from reconciler.rewrite.read import Damaged, Reader
 from reconciler.rewrite.storage import Scratch
+from tests.examples import seeds
 from tests.rewrite.model import canonical, table_of, write
 from tests.rewrite.test_deletes import (
     COLUMNS,
@@ -53,7 +54,7 @@ def _as_deletes(found: Found) -> list[Delete]:
 
 
 @pytest.mark.parametrize("vectors", [False, True])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_what_is_written_hides_what_the_model_deletes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, vectors: bool
 ) -> None:

@@ -21,6 +21,7 @@ from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task
 from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.values import encode_wide_decimal
+from tests.examples import seeds
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
 from tests.rewrite.test_rewriting import LITTLE, PLENTY, files_of, seen
@@ -114,7 +115,7 @@ def _run(
     return rewritten(task, None, memory)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_files_and_row_groups_are_those_of_the_leaves(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     columns, rows = model.random_rows(chance, 200)
@@ -182,7 +183,7 @@ def test_files_and_row_groups_are_those_of_the_leaves(tmp_path: Path, seed: int)
         assert keys[0] < keys[1]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_codes_that_are_looked_up_are_those_that_are_counted(seed: int) -> None:
     """Narrow and wide ranges of numbers, the ends of 64 bits, cuts beyond and equal to rows."""
     random = np.random.default_rng(seed)

@@ -30,6 +30,7 @@ from reconciler.rewrite.spill import row_groups
 from reconciler.rewrite.task import Key, Made, Order, Resources, Task, Writer
 from reconciler.rewrite.witness import Limits, witnessed
 from reconciler.spark.session import session
+from tests.examples import seeds
 from tests.rewrite import model
 from tests.rewrite.model import (
     PRIMITIVES,
@@ -102,7 +103,7 @@ def _sometimes_by_column(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
         monkeypatch.setattr(rewriting, "WORTH_OPENING", 1)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_rows_and_their_order_are_those_of_the_model(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +147,7 @@ def _numbers(made: Made) -> list[int]:
     return [n for f in made.files for n in pq.read_table(f.path[5:])["n"].to_pylist()]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_deleted_rows_stay_deleted(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,7 +374,7 @@ def test_digits_sort_like_the_integers(spread: int) -> None:
     assert found.tolist() == np.argsort(values, kind="stable").tolist()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_columns_beyond_32_bit_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

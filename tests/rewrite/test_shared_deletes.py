@@ -16,6 +16,7 @@ from reconciler.rewrite.comparison import Exchange, Work
 from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.witness import witnessed
+from tests.examples import seeds
 from tests.rewrite.model import Row, canonical, table_of, write
 from tests.rewrite.test_deletes import COLUMNS, NOWHERE, POSITIONS, _keys, _rows, _vector
 
@@ -44,7 +45,7 @@ def _exchanged(files: list[DataFile], vectors: list[Delete]) -> Any:
     return witnessed(work, range(len(files)), None, Limits())
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_many_data_files_are_as_the_model_says(tmp_path: Path, seed: int) -> None:
     """Of different ages, with deletes of some, of all, and of keys."""
     chance = random.Random(seed)

@@ -21,6 +21,7 @@ from reconciler.rewrite.failures import MEMORY, MISSING, STORAGE
 from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
 from reconciler.rewrite.witness import witnessed
 from reconciler.table.physical import Expected
+from tests.examples import seeds
 from tests.rewrite import model
 from tests.rewrite.model import EPOCH, Row, arrow_field, table_of, write, write_table
 
@@ -91,7 +92,7 @@ def mutated(chance: random.Random, columns: tuple[Column, ...], rows: list[Row])
     return rows
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_equal_is_what_the_model_says(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     columns = model.random_columns(chance, chance.randint(1, 6))
@@ -138,7 +139,7 @@ def _emptied(column: Column, held: Column | None, value: Any) -> Any:
     }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_column_that_was_added_later_is_null_in_older_files(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     columns = (Column(9_999, "id", "long"), *model.random_columns(chance, 6))

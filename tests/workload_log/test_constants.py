@@ -11,7 +11,7 @@ from random import Random
 import duckdb
 import pytest
 
-from tests.examples import examples
+from tests.examples import examples, seeds
 from tests.workload_log.oracle import check_law, known_tables
 
 TABLES = known_tables(
@@ -135,7 +135,7 @@ class Grammar:
         return self.pick(self.leaf(), f"({one} AND {two})", f"({one} OR {two})", f"NOT ({one})")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_no_row_that_a_condition_keeps_fails_its_fragment(
     data: duckdb.DuckDBPyConnection, seed: int
 ) -> None:
