@@ -116,12 +116,13 @@ def _read_fields(cls: Any) -> tuple[Field, ...]:
 
 def _field(name: str, hint: Any) -> Field:
     if typing.get_origin(hint) is not Annotated:
-        return name, _camel(name), "", hint
+        return name, camel(name), "", hint
     bare, key, *quantity = typing.get_args(hint)
     return name, key, quantity[0] if quantity else "", bare
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """Return the name that an attribute has in a document."""
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from reconciler.api.document_codec import camel
 from reconciler.format import plural
 
 if TYPE_CHECKING:
@@ -288,13 +289,8 @@ def millis(seconds: float) -> int:
     return whole(seconds * 1000)
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
 _PLACES: Mapping[str, tuple[str, type]] = {
-    "type" if item.name == "kind" else _camel(item.name): (
+    "type" if item.name == "kind" else camel(item.name): (
         item.name,
         int if str(item.type).startswith("int") else str,
     )
