@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from reconciler.api.choices import EngineType
+from reconciler.loop.local_actor import LocalActor
+from reconciler.state.state import StateStore
 from tests.copied_table import copied_table
 
 
@@ -39,6 +43,14 @@ def make_table(iceberg_catalog: Any) -> Callable[..., Any]:
         return copied_table(iceberg_catalog, original(files, rows, target), f"loop.{name}")
 
     return make
+
+
+@pytest.fixture
+def actor(tmp_path: Path) -> LocalActor:
+    """The I/O of this machine, whose processes carry plans out."""
+    made = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    made.engine = EngineType.LOCAL
+    return made
 
 
 def rows_of(number: int, rows: int) -> pa.Table:

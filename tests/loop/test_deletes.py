@@ -8,17 +8,14 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from reconciler.api.choices import EngineType
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step, run_until_converged
-from reconciler.state.state import StateStore
 from tests.delete_commits import delete_equal, delete_positions
 from tests.loop.conftest import rows_of
 from tests.loop.test_local_engine import data_files, live_rows
@@ -27,13 +24,6 @@ from tests.loop.test_step import EVERYTHING, never, quiet, step_of
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)
 """After the quiet period of the deletes that the tests make."""
 MINOR = {"deletes": {"compaction": "Minor"}}
-
-
-@pytest.fixture
-def actor(tmp_path: Path) -> LocalActor:
-    made = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    made.engine = EngineType.LOCAL
-    return made
 
 
 def deleted_by_position(table: Any, rests: tuple[int, ...], of: int) -> None:

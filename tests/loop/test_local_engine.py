@@ -24,7 +24,6 @@ from reconciler.errors import UnsupportedError
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.plan.actions.state import Validity
-from reconciler.state.state import StateStore
 from tests.delete_commits import delete_equal, delete_positions
 from tests.loop.conftest import rows_of
 from tests.loop.killed_run import UNRECORDED, run_killed
@@ -42,13 +41,6 @@ WITHOUT_JAVA = """
     sys.meta_path.insert(0, Refused())
     importlib.util.find_spec = find_spec
 """
-
-
-@pytest.fixture
-def actor(tmp_path: Path) -> LocalActor:
-    made = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    made.engine = EngineType.LOCAL
-    return made
 
 
 def live_rows(table: Any) -> Counter[tuple[Any, ...]]:

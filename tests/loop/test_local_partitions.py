@@ -6,7 +6,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +13,9 @@ import pytest
 from pyiceberg.transforms import MonthTransform, TruncateTransform
 from pyiceberg.types import DateType, DecimalType
 
-from reconciler.api.choices import EngineType
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step, run_until_converged
-from reconciler.state.state import StateStore
 from tests.delete_commits import delete_equal, delete_positions
 from tests.loop.conftest import rows_of
 from tests.loop.test_local_engine import data_files, live_rows
@@ -27,13 +24,6 @@ from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
 
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)
 PRICE = Decimal("1.00")
-
-
-@pytest.fixture
-def actor(tmp_path: Path) -> LocalActor:
-    made = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    made.engine = EngineType.LOCAL
-    return made
 
 
 @pytest.mark.parametrize("truncated", [False, True])

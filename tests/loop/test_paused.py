@@ -7,22 +7,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.choices import EngineType
 from reconciler.cli.status import since
 from reconciler.errors import PausedError
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import BLOCKED, run_step
 from reconciler.plan.execution import Event
-from reconciler.state.state import StateStore
 from tests.loop.test_local_engine import live_rows
 from tests.loop.test_step import DECLARED, EVERYTHING, never, quiet, step_of
-
-
-@pytest.fixture
-def actor(tmp_path: Path) -> LocalActor:
-    made = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-    made.engine = EngineType.LOCAL
-    return made
 
 
 def set_property(table: Any, name: str, value: str | None) -> None:
