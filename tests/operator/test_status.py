@@ -132,8 +132,9 @@ def test_ready_is_not_about_waiting_and_stalled_only_about_what_must_change(
 
 
 def test_the_job_record_survives_its_status() -> None:
-    status = {"job": job_status(RECORD, 3, 15)}
-    assert record_of(status) == RECORD
+    launched = replace(RECORD, total=15, committed=3, layout_hash="sha256:1", stopped="Suspended")
+    status = {"job": job_status(launched)}
+    assert record_of(status) == launched
     check(status, status_schema(TABLE_LAYOUT))
     ahead = replace(RECORD, uid="", phase=Phase.PENDING)
     assert record_of({"job": job_status(ahead)}) == ahead

@@ -45,7 +45,7 @@ from reconciler.operator.launch.queued import (
 from reconciler.operator.launch.spending import admitted
 from reconciler.operator.layout import failures
 from reconciler.operator.layout.endings import Endings
-from reconciler.operator.layout.job_record import JobRecord, job_status, unsettled_of, updated_job
+from reconciler.operator.layout.job_record import JobRecord, job_status, unsettled_of
 from reconciler.operator.layout.seen import owner_uid
 from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Wait
 from reconciler.operator.layout.subject import Subject, layout_hash, shown_error
@@ -266,9 +266,9 @@ class Launcher:
                 self.writer.tell(subject, Stall(Reason.OWNED_ELSEWHERE, text))
                 self.offer(key, None)
                 return True
-            self._write_ahead(subject, decision)
+            record = self._write_ahead(subject, decision)
             self.offer(key, None)
-            self._create(subject, decision.record, decision.memory_factor)
+            self._create(subject, record, decision.memory_factor)
             return True
 
     def _asked(self, key: Key) -> Subject:
@@ -310,17 +310,15 @@ class Launcher:
 
     # Write-ahead and creation
 
-    def _write_ahead(self, subject: Subject, work: Launch) -> None:
+    def _write_ahead(self, subject: Subject, work: Launch) -> JobRecord:
         """Reserve under the version that was read: if two operators write, one gets a conflict."""
         self.writer.hold(subject)
-        record = work.record
-        body = {
-            **job_status(record, 0, work.actions),
-            "layoutHash": layout_hash(subject.usable[0]),
-        }
+        under = layout_hash(subject.usable[0])
+        record = replace(work.record, total=work.actions, committed=0, layout_hash=under)
         text = f"Job {record.name} is being created"
         running = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
-        self.writer.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
+        self.writer.tell(subject, running, job=job_status(record), lastAttemptedPlan=record.plan_id)
+        return record
 
     def _create(self, subject: Subject, record: JobRecord, memory_factor: float) -> None:
         """Create the Job of a write-ahead, if it still fits beside all others'."""
@@ -378,7 +376,7 @@ class Launcher:
         if not created:
             return
         running = replace(record, uid=created["metadata"]["uid"])
-        body = updated_job(subject.status, running)
+        body = job_status(running)
         if record.recommends:
             self.writer.note(subject, job=body)
         else:

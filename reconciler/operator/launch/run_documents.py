@@ -20,7 +20,7 @@ def _plan_run(subject: Subject, record: JobRecord) -> RunDocument:
     """
     (policy, handle), proposal = subject.usable, subject.proposal
     assert proposal is not None
-    total = (subject.status.get("job") or {}).get("actionsTotal", len(proposal.pending))
+    total = len(proposal.pending) if record.total is None else record.total
     left = subject.cut_short if total == 0 else None
     limited = bool(subject.budgets)
     return RunDocument(

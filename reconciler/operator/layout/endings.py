@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reconciler.api.conditions import Reason
 from reconciler.format import plural
@@ -15,7 +15,7 @@ from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import JobSeen
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.job_checks import CATALOG_CHANGED
-from reconciler.operator.layout.job_record import JobRecord, Phase, updated_job, uuid_of
+from reconciler.operator.layout.job_record import JobRecord, Phase, ended, job_status, uuid_of
 from reconciler.operator.layout.seen import Object, pods_of
 from reconciler.operator.layout.status import failures_body, with_history
 from reconciler.operator.layout.subject import Subject
@@ -109,10 +109,9 @@ def _cost(entry: LedgerEntry) -> float:
     return rho * entry.outcome.read_bytes
 
 
-def _did_all(subject: Subject, done: Achieved) -> bool:
+def _did_all(record: JobRecord, done: Achieved) -> bool:
     """Whether all that was admitted is in the table: then a Job that is gone was not needed."""
-    total = int((subject.status.get("job") or {}).get("actionsTotal") or 0)
-    return 0 < total <= len(done.committed)
+    return 0 < (record.total or 0) <= len(done.committed)
 
 
 @dataclass
@@ -137,7 +136,7 @@ class Endings:
         if not isinstance(handle, CatalogProblem) and uuid:
             done = achieved(*handle.end_run(uuid, record))
         succeeded = job is not None and job.phase is Phase.SUCCEEDED
-        succeeded = succeeded or (job is None and _did_all(subject, done))
+        succeeded = succeeded or (job is None and _did_all(record, done))
         words = None if succeeded else self._words(subject, record)
         self._charge(subject, record, job, done)
         self._reported_end(subject, record, words, done)
@@ -170,10 +169,9 @@ class Endings:
         this. One that was stopped because its pod did not start has cost nothing, and neither
         has a write-ahead of whose Job nothing was ever seen."""
         key = (subject.key.namespace, record.name)
-        stopped = (subject.status.get("job") or {}).get("stopped")
         phase = record.phase if job is None else job.phase
         unseen = job is None and not record.uid and not done.read_bytes
-        if unseen or (stopped in NEVER_STARTED and phase is Phase.PENDING):
+        if unseen or (record.stopped in NEVER_STARTED and phase is Phase.PENDING):
             self.gatherer.spending.release(key)
         else:
             self.gatherer.spending.end(key)
@@ -187,8 +185,7 @@ class Endings:
         result: str,
         message: str,
     ) -> None:
-        ended = updated_job(subject.status, replace(record, phase=phase))
-        self.writer.note(subject, job=ended, recommendation=body)
+        self.writer.note(subject, job=job_status(ended(record, phase)), recommendation=body)
         self.runtime.metrics.finished(subject.key.namespace, result)
         kind = "Normal" if result in ("Succeeded", Cause.STOPPED) else "Warning"
         text = f"{record.name}: {message or body.get('summary', '')}"
@@ -214,17 +211,19 @@ class Endings:
     def _words(self, subject: Subject, record: JobRecord) -> LastWords:
         """Return why the job ended."""
         job, pods = self._listed(subject, record)
-        stopped = (subject.status.get("job") or {}).get("stopped")
-        return failures.cause_of(pods, job, stopped or "")
+        return failures.cause_of(pods, job, record.stopped)
 
     def _reported_end(
         self, subject: Subject, record: JobRecord, words: LastWords | None, done: Achieved
     ) -> None:
         """Write status.job, history and failures after a job, in one write. words: None if it
         succeeded."""
-        end = self._succeeded(subject, done) if words is None else self._failed(subject, words)
+        end = (
+            self._succeeded(subject, record, done)
+            if words is None
+            else self._failed(subject, words)
+        )
         phase = Phase.SUCCEEDED if words is None else Phase.FAILED
-        job = updated_job(subject.status, replace(record, phase=phase))
         entry = {
             "planId": record.plan_id,
             "result": end.result,
@@ -235,7 +234,7 @@ class Endings:
         }
         status = {
             **subject.status,
-            "job": {**job, "actionsCommitted": len(done.committed)},
+            "job": job_status(ended(record, phase, len(done.committed))),
             "history": with_history(subject.status.get("history"), entry),
             "failures": failures_body(end.failures),
         }
@@ -244,8 +243,8 @@ class Endings:
         self.writer.put(subject, status)
         self._announced(subject, record, end, done)
 
-    def _succeeded(self, subject: Subject, done: Achieved) -> End:
-        settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
+    def _succeeded(self, subject: Subject, record: JobRecord, done: Achieved) -> End:
+        settles_only = record.total == 0
         text = "cleaned up after an interrupted attempt" if settles_only else done.text()
         idle = self._after(subject, failures.NO_EFFECT, "the job succeeded without a commit")
         return End("Succeeded", text, None if done.committed or settles_only else idle)
@@ -284,8 +283,7 @@ class Endings:
             self.not_started(subject, record.plan_id, why)
             cause = ""
         self.gatherer.spending.release((subject.key.namespace, record.name))
-        dropped = replace(record, phase=Phase.DROPPED)
-        status = {**subject.status, "job": updated_job(subject.status, dropped)}
+        status = {**subject.status, "job": job_status(ended(record, Phase.DROPPED))}
         if cause:
             status["failures"] = failures_body(self._after(subject, cause, why))
         self.writer.put(subject, status)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -57,6 +57,15 @@ class JobRecord:
     """Bytes that the Job reserves of the budgets."""
     cpu_seconds: int
     """CPU seconds that the Job reserves of the budgets."""
+    total: int | None = None
+    """Number of actions that it was launched for, 0 to settle only what earlier attempts left; None
+    before the launch, and for a recommendation."""
+    committed: int | None = None
+    """Number of them that are committed, by the ledger when it ended; None as `total`."""
+    layout_hash: str = ""
+    """spec.layoutHash under which it was launched, "" as `total`."""
+    stopped: str = ""
+    """Why the operator stopped the Job, "" if it did not."""
 
     @property
     def unsettled(self) -> bool:
@@ -68,7 +77,7 @@ class JobRecord:
         return self.plan_id.startswith(RECOMMENDATION)
 
 
-def job_status(record: JobRecord, committed: int | None = None, total: int | None = None) -> Body:
+def job_status(record: JobRecord) -> Body:
     """Return status.job. Reserved amounts are exact, because admission counts them."""
     body: Body = {
         "kind": "Job",
@@ -83,13 +92,16 @@ def job_status(record: JobRecord, committed: int | None = None, total: int | Non
             "cpuTime": format_duration(record.cpu_seconds),
         },
     }
-    if record.uid:
-        body["uid"] = record.uid
-    if committed is not None:
-        body["actionsCommitted"] = committed
-    if total is not None:
-        body["actionsTotal"] = total
-    return body
+    counts = {"actionsCommitted": record.committed, "actionsTotal": record.total}
+    texts = {"uid": record.uid, "layoutHash": record.layout_hash, "stopped": record.stopped}
+    body |= {name: count for name, count in counts.items() if count is not None}
+    return body | {name: text for name, text in texts.items() if text}
+
+
+def ended(record: JobRecord, phase: Phase, committed: int | None = None) -> JobRecord:
+    """Return the record of the same attempt after its end. committed: None if nothing says more."""
+    known = record.committed if committed is None else committed
+    return replace(record, phase=phase, committed=known, stopped="")
 
 
 def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
@@ -111,6 +123,10 @@ def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
         written=written,
         rewrite_bytes=parse_bytes(reserved.get("rewriteBytes", "0")),
         cpu_seconds=parse_duration(reserved.get("cpuTime", "0s")),
+        total=body.get("actionsTotal"),
+        committed=body.get("actionsCommitted"),
+        layout_hash=body.get("layoutHash", ""),
+        stopped=body.get("stopped", ""),
     )
 
 
@@ -123,15 +139,6 @@ def unsettled_of(status: Mapping[str, Any] | None) -> JobRecord | None:
 def uuid_of(status: Mapping[str, Any] | None) -> str:
     """Return the UUID of the table that a status is of, "" if it names none yet."""
     return str(((status or {}).get("table") or {}).get("uuid", ""))
-
-
-def updated_job(status: Body, record: JobRecord) -> Body:
-    """Return status.job as the record is now, with the values that only the launch knew."""
-    old = status.get("job") or {}
-    kept = {}
-    if old.get("name") == record.name:
-        kept = {k: old[k] for k in ("actionsTotal", "layoutHash", "actionsCommitted") if k in old}
-    return {**kept, **job_status(record)}
 
 
 def own_reservation(record: JobRecord, recorded: Iterable[Reservation]) -> Reservation | None:

@@ -20,7 +20,7 @@ from reconciler.operator.layout import failures
 from reconciler.operator.layout.attempts import adopted
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
-from reconciler.operator.layout.job_record import JobRecord, record_of, updated_job
+from reconciler.operator.layout.job_record import JobRecord, job_status, record_of
 from reconciler.operator.layout.next_step import RECOMMEND_CPU_SECONDS
 from reconciler.operator.layout.steps import (
     Adopt,
@@ -143,9 +143,9 @@ class Layouts:
         running = Wait(subject.now + BUSY, Reason.REWRITE_RUNNING, f"Job {job.name} runs")
         self.writer.hold(subject)
         if record.recommends:
-            self.writer.note(subject, job=updated_job(subject.status, record))
+            self.writer.note(subject, job=job_status(record))
         else:
-            self.writer.tell(subject, running, job=updated_job(subject.status, record))
+            self.writer.tell(subject, running, job=job_status(record))
         return Result(due=(subject.now + BUSY).timestamp())
 
     def _stop_job(self, subject: Subject, job: JobSeen, why: str, message: str) -> Result:
@@ -163,10 +163,10 @@ class Layouts:
             self.endings.fail(subject, cause, message)
         reason = why if why in SHOWN else Reason.REWRITE_RUNNING
         text = f"Job {job.name} is stopping: {message}"
-        changes = {}
-        if (subject.status.get("job") or {}).get("name") == job.name:
+        changes, record = {}, record_of(subject.status)
+        if record is not None and record.name == job.name:
             # With its uid: a Job that is stopped before it was adopted has to be settled, too.
-            changes["job"] = {**subject.status["job"], "uid": job.uid, "stopped": why}
+            changes["job"] = job_status(replace(record, uid=job.uid, stopped=why))
         if job.recommends:
             self.writer.note(subject, **changes)
             return Result(due=(subject.now + BUSY).timestamp())

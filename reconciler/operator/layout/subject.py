@@ -160,8 +160,7 @@ def stop_because(subject: Subject) -> tuple[str, str] | None:
     record = record_of(subject.status)
     if record is not None and record.recommends and subject.policy.spec.recommend is None:
         return "PolicyChanged", "the policy asks for no recommendations now"
-    planned = (subject.status.get("job") or {}).get("layoutHash", wanted)
-    if planned != wanted:
+    if record is not None and record.layout_hash not in ("", wanted):
         return "PolicyChanged", "the policy asks for another layout now"
     return None
 
