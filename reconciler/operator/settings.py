@@ -30,6 +30,13 @@ def _whole(value: str) -> int:
     return number
 
 
+def _port(value: str) -> int:
+    port = int(value)
+    if not 0 <= port < 1 << 16:
+        raise ValueError("must be a port, or 0 for none")
+    return port
+
+
 def _flag(value: str) -> bool:
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if value.strip().lower() not in known:
@@ -146,6 +153,15 @@ class OperatorSettings:
     )
     metrics_port: int = _option(_whole, 8080, "Port of /metrics.")
     health_port: int = _option(_whole, 8081, "Port of /healthz and /readyz.")
+    events_port: int = _option(
+        _port, 0, "Port of /events, which takes events of catalogs. 0: none are taken."
+    )
+    events_token_file: str = _option(
+        _text, "", "File with the bearer token of events. Empty: none is accepted."
+    )
+    events_key_file: str = _option(
+        _text, "", "File with the key by which events are signed. Empty: none is accepted."
+    )
     per_table_metrics: bool = _option(_flag, False, "Export series for each table.")
     log_level: str = _option(_level, "INFO", "debug, info, warning or error.")
     kubeconfig: str = _option(

@@ -47,6 +47,7 @@ def exposed() -> dict[str, set[str]]:
     metrics.saved("sales", 3, prices)
     metrics.saved("sales", -1, prices)
     metrics.spent("sales", 2.0, Usage(read_bytes=1), prices)
+    metrics.event("taken")
     metrics.leads(True)
     metrics.watch_restarted()
     metrics.show(an_index(), lambda: {Work.LAYOUT: (1, 2.0)}, per_table=True)

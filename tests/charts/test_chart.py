@@ -31,7 +31,11 @@ EVERYTHING = {
         "rules": {"enabled": True, "labels": {"release": "prom"}},
     },
     "serviceAccount": {"annotations": {"role": "arn:y"}},
-    "networkPolicy": {"metricsFrom": [{"namespaceSelector": {}}]},
+    "networkPolicy": {
+        "metricsFrom": [{"namespaceSelector": {}}],
+        "eventsFrom": [{"namespaceSelector": {}}],
+    },
+    "events": {"enabled": True, "secretName": "layout-events"},
     "podAnnotations": {"a": "b"},
     "podLabels": {"c": "d"},
     "nodeSelector": {"pool": "system"},
@@ -102,6 +106,7 @@ def test_cluster_wide_is_asked_for_and_gives_one_cluster_role(render: Render) ->
         ({"watch": {"clusterWide": True, "namespaces": ["a"]}}, "watch.namespaces"),
         ({"jobs": {"namespaces": ["a"]}}, "watch.clusterWide"),
         ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
+        ({"events": {"enabled": True}}, "events.secretName"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +77,27 @@ def test_ports_of_pod_and_process_agree(render: Render) -> None:
         "metrics": OperatorSettings().metrics_port,
         "health": OperatorSettings().health_port,
     }
+
+
+def test_events_are_taken_only_where_they_are_asked_for(render: Render) -> None:
+    assert settings(render).events_port == 0 and not of_kind(render(), "Service")
+    objects = render({"events": {"enabled": True, "secretName": "s"}})
+    found = from_environment(environment(objects))
+    (deployment,) = of_kind(objects, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["events"] == found.events_port
+    (mount,) = (one for one in container["volumeMounts"] if one["name"] == "events")
+    assert {Path(found.events_token_file).parent, Path(found.events_key_file).parent} == {
+        Path(mount["mountPath"])
+    }
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "events")
+    assert volume["secret"]["secretName"] == "s"
+    (service,) = of_kind(objects, "Service")
+    assert [one["targetPort"] for one in service["spec"]["ports"]] == ["events"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
 
 
 def test_the_lease_is_the_one_that_the_role_allows(render: Render) -> None:

@@ -302,19 +302,39 @@ def _fields(value: OperatorSettings) -> dict:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
-def test_probes_and_metrics_answer(crds, api, namespace):
+def test_probes_metrics_and_events_answer(crds, api, namespace, tmp_path):
     recorder = Recorder()
     api.create(POLICY, namespace, policy())
-    metrics, health = free_port(), free_port()
-    ports = {"metrics_port": metrics, "health_port": health}
-    with operator(settings(crds, namespace, **ports), recorder):
-        until(lambda: recorder.count("policy"))
+    api.create(CATALOG, namespace, catalog())
+    api.create(TABLE_LAYOUT, namespace, layout())
+    metrics, health, events = free_port(), free_port(), free_port()
+    ports = {"metrics_port": metrics, "health_port": health, "events_port": events}
+    token = tmp_path / "token"
+    token.write_text("t")
+    with operator(settings(crds, namespace, events_token_file=str(token), **ports), recorder):
+        until(lambda: recorder.count("policy") and recorder.count("layout", LAYOUT))
+        before = recorder.count("layout", LAYOUT)
+        until(lambda: _sent(events, "sales.lineitem") == 202)
+        until(lambda: recorder.count("layout", LAYOUT) > before)
         until(lambda: _page(health, "/readyz")[0] == 200)
         assert _page(health, "/healthz") == (200, "ok\n")
         text = until(lambda: _page(metrics, "/metrics")[1])
     assert 'layout_objects{kind="TableLayoutPolicy"} 1.0' in text
+    assert 'layout_events_total{result="taken"} 1.0' in text
     assert "layout_leader 1.0" in text
     assert 'layout_reconcile_duration_seconds_count{kind="policy",result="success"}' in text
+
+
+def _sent(port: int, table: str) -> int:
+    event = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "subject": table}
+    headers = {"Authorization": "Bearer t", "Content-Type": "application/cloudevents+json"}
+    place = f"http://127.0.0.1:{port}/events"
+    request = urllib.request.Request(place, json.dumps(event).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status
+    except OSError:
+        return 0
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -23,6 +23,11 @@
 {{- with .Values.jobs.localImage }}
 - {name: LAYOUTCTL_OPERATOR_LOCAL_IMAGE, value: {{ . | quote }}}
 {{- end }}
+{{- if .Values.events.enabled }}
+- {name: LAYOUTCTL_OPERATOR_EVENTS_PORT, value: "8082"}
+- {name: LAYOUTCTL_OPERATOR_EVENTS_TOKEN_FILE, value: /var/run/layout-events/token}
+- {name: LAYOUTCTL_OPERATOR_EVENTS_KEY_FILE, value: /var/run/layout-events/key}
+{{- end }}
 - {name: LAYOUTCTL_OPERATOR_PER_TABLE_METRICS, value: {{ .Values.metrics.perTable | quote }}}
 - {name: LAYOUTCTL_OPERATOR_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
 - {name: LAYOUTCTL_CACHE, value: /work/cache}

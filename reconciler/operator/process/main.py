@@ -26,6 +26,7 @@ from reconciler.kube.kinds import POLICY, TABLE_LAYOUT, Kind
 from reconciler.kube.leader import LeaderLease
 from reconciler.operator.index import Index
 from reconciler.operator.process import logs, probes
+from reconciler.operator.process.events import Events, SecretFiles
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.process.notices import Notices
 from reconciler.operator.process.places import Places
@@ -86,6 +87,8 @@ class _Parts:
     """The watched namespaces."""
     stop: threading.Event
     """Set when the process has to end."""
+    events: Events | None
+    """Takes events of catalogs; None if it has no port."""
     filled: threading.Event = field(default_factory=threading.Event)
     """Set once the index has every object."""
     stale: threading.Event = field(default_factory=threading.Event)
@@ -102,10 +105,14 @@ def _wire(settings: OperatorSettings, api: Api, metrics: Metrics, stop: threadin
     index, filled, stale = Index(), threading.Event(), threading.Event()
     listed: set[Kind] = set()
     lease = LeaderLease(api, own, settings.lease, settings.holder)
+
+    def leads() -> bool:
+        return filled.is_set() and lease.held()
+
     queue = DueQueue(
         settings.workers,
         _limits(settings),
-        active=lambda: filled.is_set() and lease.held(),
+        active=leads,
         reporter=lambda key, result, seconds: metrics.reconciled(key.kind, result.failed, seconds),
         lane_of=lambda key: _catalog_of(index, key),
         free=(Work.CATALOG,),
@@ -120,9 +127,13 @@ def _wire(settings: OperatorSettings, api: Api, metrics: Metrics, stop: threadin
     relist = Relist(api, index, queue.add, places, Notices(api, index, own, settings.lease).broken)
     metrics.show(index, queue.waiting, per_table=settings.per_table_metrics)
     metrics.show_places(places)
+    events = None
+    if settings.events_port:
+        files = SecretFiles(settings.events_token_file, settings.events_key_file)
+        events = Events(index, queue.add, leads, files.read, metrics.event)
     return _Parts(
-        settings, api, metrics, index, queue, lease, watch, relist, places, stop, filled, stale,
-        listed,
+        settings, api, metrics, index, queue, lease, watch, relist, places, stop, events, filled,
+        stale, listed,
     )  # fmt: skip
 
 
@@ -218,6 +229,8 @@ async def _tend(parts: _Parts, chores: ThreadPoolExecutor) -> None:
         elif held:
             await _repair_listed(parts, chores)
         await _chore(parts.relist.ask, chores)
+        if held and parts.events is not None:
+            await _chore(parts.events.deliver, chores)
         if held and now - looked > parts.settings.secret_interval:
             looked = now
             await _chore(parts.relist.check_secrets, chores)
@@ -287,10 +300,14 @@ def _pages(parts: _Parts) -> tuple[probes.Pages, ...]:
         "/healthz": probes.check(lambda: _stuck(parts)),
         "/readyz": probes.check(lambda: _unready(parts)),
     }
-    return (
+    found = [
         probes.Pages(parts.settings.health_port, health),
         probes.Pages(parts.settings.metrics_port, {"/metrics": metrics}),
-    )
+    ]
+    if parts.events is not None:
+        posts = {"/events": parts.events.take}
+        found.append(probes.Pages(parts.settings.events_port, {}, posts))
+    return tuple(found)
 
 
 def _stuck(parts: _Parts) -> list[str]:

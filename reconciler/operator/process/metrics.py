@@ -58,9 +58,8 @@ class Metrics:
             "layout_jobs_finished", "Jobs that ended, by namespace and cause.", "namespace", "cause"
         )
         self._rewritten = self._counter(
-            "layout_rewritten_bytes", "Bytes of data files rewritten by committed actions.",
-            "namespace",
-        )  # fmt: skip
+            "layout_rewritten_bytes", "Bytes rewritten by committed actions.", "namespace"
+        )
         self._saved = self._counter(
             "layout_saved_bytes",
             "Bytes of reading that later queries did not need because of rewrites, at least.",
@@ -79,6 +78,7 @@ class Metrics:
         self._money = self._counter(
             "layout_money", "The same in money, by the prices of the catalogs.", *MONEY
         )
+        self._events = self._counter("layout_events", "Events of catalogs by result.", "result")
         self._leader = Gauge(
             "layout_leader", "1 while this instance holds the Lease.", registry=self.registry
         )
@@ -122,6 +122,9 @@ class Metrics:
         self._spent.labels(namespace).inc(cost)
         if prices is not None:
             self._money.labels(namespace, prices.currency, "spent").inc(cost_of(prices, used))
+
+    def event(self, result: str) -> None:
+        self._events.labels(result).inc()
 
     def leads(self, held: bool) -> None:
         self._leader.set(held)
