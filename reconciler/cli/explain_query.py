@@ -15,7 +15,7 @@ from reconciler.errors import UserError
 
 if TYPE_CHECKING:
     from reconciler.loop.ports import Ports, Target
-    from reconciler.queries.explain_scan import ConditionEffect, Scan
+    from reconciler.queries.explain_scan import ConditionEffect, ExplainedScan
     from reconciler.queries.fragments import Fragment
     from reconciler.queries.shape import Shape
     from reconciler.table.filetable import Bool, FileTable
@@ -112,7 +112,7 @@ def median_query(observation: Observation, batch: Shape, show_literals: bool) ->
 
 def _reading(
     target: Target, observation: Observation, ports: Ports, demand: Shape
-) -> tuple[Scan, float, str]:
+) -> tuple[ExplainedScan, float, str]:
     """Return what is opened, its projected bytes, and their source: exact from footers, or
     bound."""
     import numpy as np
@@ -137,7 +137,7 @@ def scan_document(
     observation: Observation,
     fragment: Fragment,
     demand: Shape,
-    scan: Scan,
+    scan: ExplainedScan,
     read_bytes: float,
     label: str,
     *,
@@ -174,7 +174,7 @@ def scan_document(
 
 
 def _conditions(
-    observation: Observation, demand: Shape, scan: Scan, show_literals: bool
+    observation: Observation, demand: Shape, scan: ExplainedScan, show_literals: bool
 ) -> list[str]:
     from reconciler.queries.predicate import render
     from reconciler.queries.shape_text import latest_literals
@@ -183,7 +183,7 @@ def _conditions(
     return [render(one.condition, observation.schema, values) for one in scan.conditions]
 
 
-def _effects(files: FileTable, scan: Scan, texts: Sequence[str]) -> dict[str, Any]:
+def _effects(files: FileTable, scan: ExplainedScan, texts: Sequence[str]) -> dict[str, Any]:
     read = int(scan.read.sum())
     return {
         "filesRead": read,
@@ -193,7 +193,7 @@ def _effects(files: FileTable, scan: Scan, texts: Sequence[str]) -> dict[str, An
     }
 
 
-def _skipped(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, Any]]:
+def _skipped(files: FileTable, scan: ExplainedScan, texts: Sequence[str]) -> list[dict[str, Any]]:
     """Return skipped files, each counted once: under the first condition that excludes it."""
     found: list[dict[str, Any]] = []
 
@@ -214,7 +214,7 @@ def _skipped(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[st
     return found
 
 
-def _read(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, Any]]:
+def _read(files: FileTable, scan: ExplainedScan, texts: Sequence[str]) -> list[dict[str, Any]]:
     """Return files that are read, by reason."""
     reasons: dict[str, list[int]] = {}
     for row in scan.read.nonzero()[0].tolist():
@@ -235,7 +235,7 @@ def _because(effect: ConditionEffect, text: str, row: int) -> str:
     return f"bounds do not rule out {text}"
 
 
-def _bounds(observation: Observation, scan: Scan, row: int) -> list[dict[str, str]]:
+def _bounds(observation: Observation, scan: ExplainedScan, row: int) -> list[dict[str, str]]:
     """Return the file's bounds of the columns in the query's conditions, if it has bounds."""
     from reconciler.queries.predicate import fields_of
     from reconciler.table.values import show

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
-from reconciler.render.workload_text import STALE_DAYS
 from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _recorded(found: Evidence, seen: Observation, show_literals: bool) -> dict[s
         "recorded": sum(len(batch) for batch in workload.shapes),
         "since": None if workload.empty else utc(workload.since_ms),
         "until": None if workload.empty else utc(workload.until_ms),
-        "stale": _stale(workload),
+        "stale": workload.stale(int(time.time() * 1000)),
         "coveragePercent": int(found.coverage.share * 100),
         "coverageBasis": found.coverage.basis,
         "skipped": dict(workload.skipped),
@@ -63,13 +63,6 @@ def _rates_per_day(workload: Workload) -> list[float]:
     ends = np.cumsum([len(batch) for batch in workload.shapes], dtype=np.int64)
     parts = np.split(expected, ends)[: len(workload.shapes)]
     return [float(part.sum()) * DAY_MS / HORIZON_MS for part in parts]
-
-
-def _stale(workload: Workload) -> bool:
-    """Whether Automatic approval waits for newer queries."""
-    import time
-
-    return not workload.empty and time.time() * 1000 - workload.until_ms > STALE_DAYS * DAY_MS
 
 
 def _shape(

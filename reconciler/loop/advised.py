@@ -31,6 +31,7 @@ from reconciler.plan import reasons
 from reconciler.plan.sentence import sentence
 from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import head_of, judge
+from reconciler.queries.predicate import fields_of
 from reconciler.queries.shape import Workload
 from reconciler.table.catalog_policies import ORPHANS
 from reconciler.table.damage import damage_of
@@ -320,7 +321,7 @@ def planned_row_groups(
 
     The sketched files are found by their stored sketches, which the plan left.
     """
-    if not predicate_columns(workload):
+    if not filtered_columns(workload):
         return None
     files, known = seen.files, with_footer(seen.files)
     if len(files) > FEW_FILES:
@@ -339,14 +340,12 @@ def with_footer(files: FileTable) -> Int64:
 def sampled_columns(workload: Workload, settings: Settings) -> tuple[int, ...]:
     """Return the columns that a sketch reads: those that queries filter on, and those by which a
     declared migration partitions. () without queries."""
-    asked = predicate_columns(workload)
+    asked = filtered_columns(workload)
     if not asked or settings.migration is None:
         return asked
     return tuple(sorted({*asked, *settings.migration.columns}))
 
 
-def predicate_columns(workload: Workload) -> tuple[int, ...]:
-    """Return the field ids that some fragment filters on."""
-    from reconciler.queries.predicate import fields_of
-
-    return tuple(sorted({f for batch in workload.shapes for f in fields_of(batch.predicate)}))
+def filtered_columns(workload: Workload) -> tuple[int, ...]:
+    """Return the field ids that some query filters on, ascending."""
+    return tuple(sorted({f for shape in workload.shapes for f in fields_of(shape.predicate)}))

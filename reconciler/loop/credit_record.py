@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.advisor.measure.credit import NEVER, Credit, Price, Rewrite, credit_of
+from reconciler.advisor.measure.credit import NEVER, Credit, PastRewrite, Price, credit_of
 from reconciler.loop.past_rewrites import (
     Batch,
     Batches,
@@ -119,7 +119,7 @@ def _rewrites(
     observation: Observation,
     entries: Sequence[LedgerEntry],
     now_ms: int,
-) -> dict[Batch, Rewrite]:
+) -> dict[Batch, PastRewrite]:
     """Return the past rewrites that still count. Files that are found new in the table are stored,
     so that they are known when they are gone."""
     batches = still_counting(batches_of(entries, store.intents(observation.uuid)))
@@ -166,7 +166,7 @@ def _written(
 
 
 def _added(
-    known: Known, rewrites: Mapping[Batch, Rewrite], queries: Sequence[Shape], price: Price
+    known: Known, rewrites: Mapping[Batch, PastRewrite], queries: Sequence[Shape], price: Price
 ) -> dict[Batch, tuple[str, Credit]]:
     """Return the sums with what these queries did not read."""
     found = dict(known)

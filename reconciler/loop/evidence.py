@@ -39,8 +39,6 @@ from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 from reconciler.table.times import DAY_MS, HOUR_MS
 
-STALE_WORKLOAD_MS = 30 * DAY_MS
-
 
 def under_policy(
     plan: Plan, policy: TableLayoutPolicy, name: str, not_acted_on: Sequence[str]

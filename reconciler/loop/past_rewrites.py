@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.advisor.measure.credit import NEVER, Rewrite, written
+from reconciler.advisor.measure.credit import NEVER, PastRewrite, written
 from reconciler.plan.execution import COMMITTED, Intent
 from reconciler.plan.ledger import LedgerEntry
 from reconciler.plan.undo import with_restored
@@ -74,7 +74,7 @@ def new_files(intent: Intent, observation: Observation) -> FileTable | None:
     return observation.files.take(np.array(sorted(rows), dtype=np.int64))
 
 
-def rewrites_of(kept: Kept, observation: Observation, now_ms: int) -> dict[Batch, Rewrite]:
+def rewrites_of(kept: Kept, observation: Observation, now_ms: int) -> dict[Batch, PastRewrite]:
     """Return the rewrites whose files before and after are known."""
     times = {one.snapshot_id: one.timestamp_ms for one in observation.ancestry}
     since = {
@@ -112,7 +112,7 @@ class _Taken:
 _NEVER_LOST = (NEVER, NEVER)
 
 
-def _lost(rewrite: Rewrite) -> tuple[int, int]:
+def _lost(rewrite: PastRewrite) -> tuple[int, int]:
     """Return after and by when the rows of a replaced file may be gone with the written ones: from
     the first of these on, and surely with the last."""
     if not len(rewrite.after):
@@ -151,8 +151,8 @@ def _replaced(
 
 
 def _dated(
-    rewrite: Rewrite, taken: Mapping[str, _Taken], observation: Observation, now_ms: int
-) -> Rewrite:
+    rewrite: PastRewrite, taken: Mapping[str, _Taken], observation: Observation, now_ms: int
+) -> PastRewrite:
     """Return the rewrite with the times at which its files stopped being live."""
     removals = [
         one.timestamp_ms

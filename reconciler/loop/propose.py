@@ -18,10 +18,7 @@ from reconciler.advisor.advice import Advice, Settings
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.loop.advised import Advised, advised, on_live_files, planned_row_groups
 from reconciler.loop.decision_settings import row_group_size
-from reconciler.loop.evidence import (
-    STALE_WORKLOAD_MS,
-    evidence_document,
-)
+from reconciler.loop.evidence import evidence_document
 from reconciler.loop.file_checks import reads_one_of
 from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
@@ -269,9 +266,9 @@ def freeze_advice(
 
 def _warn_if_stale(document: dict[str, Any], workload: Workload, now: dt.datetime) -> None:
     """Add a warning to the plan if the log is old; Automatic approval then waits."""
-    age = int(now.timestamp() * 1000) - workload.until_ms
-    if not workload.empty and age > STALE_WORKLOAD_MS:
-        days = age // DAY_MS
+    now_ms = int(now.timestamp() * 1000)
+    if workload.stale(now_ms):
+        days = (now_ms - workload.until_ms) // DAY_MS
         document["workload"]["warning"] = f"its last query is {days} days old"
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 
 import numpy as np
 
-from reconciler.loop.advised import predicate_columns, with_footer
+from reconciler.loop.advised import filtered_columns, with_footer
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.ports import Ports
 from reconciler.loop.propose import PlanOnTable
@@ -59,7 +59,7 @@ def read_afterwards(before: PlanOnTable, after: PlanOnTable, ports: Ports) -> Wi
     """
     files, workload = after.observation.files, before.evidence.workload
     row_groups, known = after.row_groups, _known(after)
-    wanted = _comparable(before, files) if predicate_columns(workload) else known
+    wanted = _comparable(before, files) if filtered_columns(workload) else known
     if not np.array_equal(wanted, known) and len(wanted) <= MOST_FOOTERS:
         row_groups = ports.footers(after.target, after.observation, wanted)
     return window_read(files, workload, row_groups, before.row_group_bytes, before.open_bytes)

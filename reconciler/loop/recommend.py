@@ -21,7 +21,7 @@ from reconciler.advisor.pto.recommend import MOST_ROWS, Given, recommend
 from reconciler.advisor.pto.recommendation import Recommendation
 from reconciler.errors import UserError
 from reconciler.format import plural
-from reconciler.loop.advised import on_live_files, predicate_columns, with_footer
+from reconciler.loop.advised import filtered_columns, on_live_files, with_footer
 from reconciler.loop.decision_settings import DEFAULT_ROW_GROUP
 from reconciler.loop.ports import Evidence, Target
 from reconciler.loop.reader import Reader
@@ -265,7 +265,7 @@ def _dropped(workload: Workload, known: Mapping[int, Field]) -> tuple[str, ...]:
     lost = sum(
         float(batch.weight.sum())
         for batch in workload.shapes
-        if any(field not in known for field in predicate_columns(Workload((batch,), 0, 0)))
+        if any(field not in known for field in filtered_columns(Workload((batch,), 0, 0)))
     )
     return (f"{lost:,.0f} of them filtered on columns that were dropped since.",) if lost else ()
 
@@ -280,7 +280,7 @@ def _columns(files: FileTable, workload: Workload) -> list[int]:
     """Return the columns to sample: filtered ones, the most frequent first, and the spec's own."""
     weight: dict[int, float] = {}
     for batch in workload.shapes:
-        for field in predicate_columns(Workload((batch,), 0, 0)):
+        for field in filtered_columns(Workload((batch,), 0, 0)):
             weight[field] = weight.get(field, 0.0) + float(batch.weight.sum())
     known = files.schema.by_id
     usable = [

@@ -18,8 +18,8 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import UserError
 from reconciler.format import plural, utc
 from reconciler.loop.advised import (
+    filtered_columns,
     on_live_files,
-    predicate_columns,
     sampled_columns,
     target_size,
     with_footer,
@@ -337,7 +337,7 @@ def _filtering(shapes: Sequence[Shape], column: int) -> float:
 
 
 def _columns(seen: Observation, workload: Workload) -> list[int]:
-    return [one for one in predicate_columns(workload) if one in seen.files.columns]
+    return [one for one in filtered_columns(workload) if one in seen.files.columns]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,14 +44,16 @@ class ConditionEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ExplainedScan:
     """conditions: all must be true, in the query's order. read: bool[files], the file is opened."""
 
     conditions: tuple[ConditionEffect, ...]
     read: Bool
 
 
-def explain_scan(files: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals]) -> Scan:
+def explain_scan(
+    files: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals]
+) -> ExplainedScan:
     """Explain one query against one snapshot. literals: per slot an array (In: a tuple) of one
     query."""
     effects = tuple(
@@ -61,7 +63,7 @@ def explain_scan(files: FileTable, predicate: Predicate, literals: Sequence[Slot
     read = files.records != 0
     for effect in effects:
         read = read & ~effect.rules_out
-    return Scan(effects, read)
+    return ExplainedScan(effects, read)
 
 
 def median_of(files: FileTable, demand: Shape) -> Shape:

@@ -22,6 +22,8 @@ from reconciler.table.filetable import Array, Float64, Int64
 from reconciler.table.times import DAY_MS
 
 MIN_SPAN_MS = DAY_MS
+STALE_MS = 30 * DAY_MS
+"""Age of the last query from which on plans are not approved automatically."""
 
 ColumnSets = tuple[tuple[tuple[int, ...], float], ...]
 """Sets of field ids, each ascending, with their share of the weight: the heaviest first."""
@@ -263,6 +265,10 @@ class Workload:
     @property
     def empty(self) -> bool:
         return not self.shapes
+
+    def stale(self, now_ms: int) -> bool:
+        """Whether Automatic approval waits for newer queries."""
+        return not self.empty and now_ms - self.until_ms > STALE_MS
 
 
 def workload_of(shapes: Iterable[Shape], skipped: Sequence[tuple[str, int]] = ()) -> Workload:

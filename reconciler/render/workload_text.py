@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from reconciler.format import count, plural
+from reconciler.queries.shape import STALE_MS
 from reconciler.render.terminal import UNLIMITED, clip, commands, flow, tabulate, wrapped
+from reconciler.table.times import DAY_MS
 
-STALE_DAYS = 30
 MOST_UNKNOWN = 10
 """Unknown columns that the text names; the document has all."""
 
@@ -133,7 +134,7 @@ def _table_lines(item: dict[str, Any], width: int) -> list[str]:
     lines = flow([*facts, f"{item['since']} to {item['until']}"], width)
     lines += wrapped(f"explains {item['coveragePercent']} % of {item['coverageBasis']}", width)
     if item["stale"]:
-        stale = f"warning: no query of the last {STALE_DAYS} days; Automatic approval waits"
+        stale = f"warning: no query of the last {STALE_MS // DAY_MS} days; Automatic approval waits"
         lines += wrapped(stale, width, indent="  ")
     lines += ["", *_shape_lines(item["shapes"], width)]
     if item["skipped"]:

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from reconciler.advisor.advice import AdviceInput, Debt, Settings
-from reconciler.advisor.measure.credit import Price, Rewrite, credit_of, written
+from reconciler.advisor.measure.credit import PastRewrite, Price, credit_of, written
 from reconciler.plan.actions.base import Action
 from reconciler.queries.demanded import demands
 from reconciler.queries.read_cost import read_shape
@@ -142,7 +142,7 @@ class Running(Generic[Table]):
         self._log = list(before)
         self.debt = Debt()
         """What the ledger knows of cost and savings so far."""
-        self._past: list[Rewrite] = []
+        self._past: list[PastRewrite] = []
         self._price = Price(settings.open_bytes, settings.row_group_bytes)
         self._costs: list[_Costs] = []
 
@@ -209,8 +209,8 @@ def replay(
 
 
 def carry_out(
-    table: Table, actions: Sequence[Action], settings: Settings, past: list[Rewrite]
-) -> tuple[Table, list[int], list[Rewrite]]:
+    table: Table, actions: Sequence[Action], settings: Settings, past: list[PastRewrite]
+) -> tuple[Table, list[int], list[PastRewrite]]:
     """Return the table after the actions, the bytes that each rewrite took, and all rewrites."""
     moved: list[int] = []
     for action in actions:
@@ -236,7 +236,7 @@ def _missing(twin: ReplayTable, table: ReplayTable) -> tuple[FileTable, ...]:
     return (arrived.take(np.flatnonzero(gone)),) if gone.any() else ()
 
 
-def _replaced(rewrite: Rewrite, inputs: Sequence[str], now_ms: int) -> Rewrite:
+def _replaced(rewrite: PastRewrite, inputs: Sequence[str], now_ms: int) -> PastRewrite:
     """Return the rewrite after another one took these files."""
     taken = np.isin(rewrite.after.path.astype(str), list(inputs))
     if not taken.any():

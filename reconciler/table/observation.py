@@ -18,6 +18,7 @@ from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.physical import NO_COLUMNS, Expected
 from reconciler.table.schema import Schema
 from reconciler.table.summary_keys import ATTEMPT_ID
+from reconciler.table.times import HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class RefInfo:
     snapshot_id: int
 
 
-RECENT_MS = 3_600_000
+RECENT_MS = HOUR_MS
 """How far back other writers' changes are looked for, if no quiet period is longer."""
 
 

@@ -27,7 +27,7 @@ from reconciler.table.metadata import TableMetadata
 from reconciler.table.retention import Snapshot, SnapshotLog
 from reconciler.table.schema import Field, Schema
 from reconciler.table.summary_keys import ATTEMPT_ID
-from reconciler.table.times import DAY_MS
+from reconciler.table.times import DAY_MS, HOUR_MS
 
 RECORD = "layout.replica"
 """Property of the source: the record."""
@@ -37,7 +37,7 @@ of the table whose rows it holds. Only such a table is written."""
 KEPT_MS = 5 * DAY_MS
 """Time for which the rows that a build replaces stay for queries that read them, where the policy
 expires no snapshots and the table does not say for how long they stay: Iceberg's own default."""
-LEAST_KEPT_MS = 3_600_000
+LEAST_KEPT_MS = HOUR_MS
 """The same at least, in milliseconds, wherever the budget has room for both."""
 SAME_ROWS, ADDS_ROWS = "replace", "append"
 """Operations of Iceberg's specification: files are exchanged for others with the same rows, or

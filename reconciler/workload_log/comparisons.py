@@ -19,7 +19,7 @@ from reconciler.queries.predicate import (
 from reconciler.table.schema import Field
 from reconciler.table.times import DAY_US
 from reconciler.table.values import Kind, decimal_scale, encode_wide_decimal, micros
-from reconciler.workload_log.condition_tree import Leaf, NotPushed, Refuse, Tree, branch
+from reconciler.workload_log.condition_tree import Condition, Negated, NotPushed, Tree, branch
 from reconciler.workload_log.constants import (
     UNBOUND,
     Binding,
@@ -51,7 +51,7 @@ def compare_value(field: Field, op: str, value: Any, binding: Binding) -> Tree:
 def member_of(field: Field, values: list[Any], negated: bool, binding: Binding) -> Tree:
     """Return `column IN values`, or NOT IN. Raises NotPushed."""
     found = {leaf.literal for leaf in (compare_value(field, "=", v, binding) for v in values)
-             if isinstance(leaf, Leaf) and leaf.test == "="}  # fmt: skip
+             if isinstance(leaf, Condition) and leaf.test == "="}  # fmt: skip
     return membership(field, found, negated)
 
 
@@ -60,7 +60,7 @@ def compare(operand: Operand, op: str, const: Const, binding: Binding) -> Tree:
         return FALSE
     field = operand.field
     if const.value is UNBOUND:
-        return Leaf(field.field_id, op, UNBOUND)
+        return Condition(field.field_id, op, UNBOUND)
     if operand.unit:
         return _compare_truncated(operand, op, const, binding)
     if field.kind is Kind.INT or field.type.startswith("decimal"):
@@ -160,7 +160,7 @@ def _rounded(
 ) -> Tree:
     """Return `column op point` over integers: exact for a point between two of them or outside
     their range."""
-    present = Refuse(Leaf(field.field_id, "null"))
+    present = Negated(Condition(field.field_id, "null"))
     if point.denominator != 1:
         if op in ("=", "!="):
             return FALSE if op == "=" else present
@@ -175,22 +175,22 @@ def _rounded(
     if const.relative and field.type.startswith(("date", "timestamp")):
         offset = value - event_in_domain(field.type, binding.event_ms)
     wide = field.kind is Kind.BYTES
-    return Leaf(field.field_id, op, encode_wide_decimal(value) if wide else value, offset)
+    return Condition(field.field_id, op, encode_wide_decimal(value) if wide else value, offset)
 
 
 def _compare_float(field: Field, op: str, value: Any) -> Tree:
     point = float(_scaled(value, 0))
     if field.type == "double":
-        return Leaf(field.field_id, op, point)
+        return Condition(field.field_id, op, point)
     narrow = _single(point)
     if narrow == point:
-        return Leaf(field.field_id, op, point)
+        return Condition(field.field_id, op, point)
     if op == "=":  # the engine may compare in single or in double precision
-        return Leaf(field.field_id, "in", tuple(sorted((point, narrow))))
+        return Condition(field.field_id, "in", tuple(sorted((point, narrow))))
     if op == "!=":
         raise NotPushed("not exact in single precision")
     edge = max(point, narrow) if op in ("<", "<=") else min(point, narrow)
-    return Leaf(field.field_id, op, edge)
+    return Condition(field.field_id, op, edge)
 
 
 def _single(value: float) -> float:
@@ -202,12 +202,12 @@ def _single(value: float) -> float:
 
 def _compare_bytes(field: Field, op: str, value: Any) -> Tree:
     if field.type == "string" and isinstance(value, str):
-        return Leaf(field.field_id, op, utf8(value))
+        return Condition(field.field_id, op, utf8(value))
     if isinstance(value, bytes) and field.type in ("binary", f"fixed[{len(value)}]"):
-        return Leaf(field.field_id, op, value)
+        return Condition(field.field_id, op, value)
     if field.type == "uuid" and isinstance(value, (str, uuid.UUID)) and op in ("=", "!="):
         try:
-            return Leaf(field.field_id, op, uuid.UUID(str(value)).bytes)
+            return Condition(field.field_id, op, uuid.UUID(str(value)).bytes)
         except ValueError:
             raise NotPushed("not a UUID") from None
     raise NotPushed("types differ")
@@ -238,7 +238,7 @@ def _compare_truncated(operand: Operand, op: str, const: Const, binding: Binding
         return branch(True, [side(">=", start), side("<", after)]) if at == start else FALSE
     if op == "!=":
         if at != start:
-            return Refuse(Leaf(operand.field.field_id, "null"))
+            return Negated(Condition(operand.field.field_id, "null"))
         return branch(False, [side("<", start), side(">=", after)])
     if op in ("<", ">="):
         return side(op, start if at == start else after)
@@ -262,8 +262,8 @@ def in_truncated(operand: Operand, consts: list[Const], binding: Binding, negate
 
 def membership(field: Field, found: set[Any], negated: bool) -> Tree:
     if not found:
-        return Refuse(Leaf(field.field_id, "null")) if negated else FALSE
+        return Negated(Condition(field.field_id, "null")) if negated else FALSE
     if len(found) == 1:
-        return Leaf(field.field_id, "!=" if negated else "=", found.pop())
-    leaf = Leaf(field.field_id, "in", tuple(sorted(found)))
-    return Refuse(leaf) if negated else leaf
+        return Condition(field.field_id, "!=" if negated else "=", found.pop())
+    leaf = Condition(field.field_id, "in", tuple(sorted(found)))
+    return Negated(leaf) if negated else leaf

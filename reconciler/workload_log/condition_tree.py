@@ -24,7 +24,7 @@ from reconciler.workload_log.constants import UNBOUND
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class Condition:
     """One condition with its literal. Slots are numbered once the tree is final."""
 
     field_id: int
@@ -42,30 +42,37 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """conjunction: AND, else OR. Children are Leaf, Refuse, Branch or Always."""
+    """Several trees, joined by AND or OR."""
 
     conjunction: bool
+    """Whether they are joined by AND; else by OR."""
     children: tuple[Any, ...]
+    """The trees: Condition, Negated, Branch or Always."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
-    """NOT leaf."""
+class Negated:
+    """A condition that must not be true, nor unknown."""
 
-    leaf: Leaf
+    leaf: Condition
+    """The condition."""
 
 
-Tree = Leaf | Refuse | Branch | Always
+Tree = Condition | Negated | Branch | Always
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A predicate with its literals; unbound: the whole shape if some value is unknown."""
+    """The conditions of one scan as a predicate, with their literals."""
 
     predicate: Predicate
+    """The predicate of the conditions whose values are known."""
     literals: tuple[Literal, ...]
+    """One literal per slot of the predicate."""
     moving: tuple[int | None, ...]
+    """Per slot the offset as `Condition.offset` has it."""
     unbound: Predicate | None
+    """The whole predicate, where the log lacks some values; None where it has all."""
 
 
 def bound(tree: Tree) -> Bound:
@@ -104,15 +111,15 @@ def _without_implied(conjuncts: list[Tree]) -> list[Tree]:
     """Drop IS NOT NULL beside a condition on the same column that NULL never meets."""
     judged = {
         leaf.field_id
-        for leaf in (c.leaf if isinstance(c, Refuse) else c for c in conjuncts)
-        if isinstance(leaf, Leaf)
+        for leaf in (c.leaf if isinstance(c, Negated) else c for c in conjuncts)
+        if isinstance(leaf, Condition)
         and leaf.test not in ("null", "nan")
         and leaf.literal is not UNBOUND
     }
     return [
         c
         for c in conjuncts
-        if not (isinstance(c, Refuse) and c.leaf.test == "null" and c.leaf.field_id in judged)
+        if not (isinstance(c, Negated) and c.leaf.test == "null" and c.leaf.field_id in judged)
     ]
 
 
@@ -120,9 +127,9 @@ _TEST_ORDER = (">=", ">", "=", "in", "starts", "<=", "<", "!=", "null", "nan")
 
 
 def _rank(tree: Tree) -> tuple[Any, ...]:
-    if isinstance(tree, Leaf):
+    if isinstance(tree, Condition):
         return (0, tree.field_id, tree.transform, _TEST_ORDER.index(tree.test), repr(tree.literal))
-    if isinstance(tree, Refuse):
+    if isinstance(tree, Negated):
         return (1, *_rank(tree.leaf)[1:])
     if isinstance(tree, Branch):
         return (2, len(tree.children), tuple(_rank(child) for child in tree.children))
@@ -131,8 +138,8 @@ def _rank(tree: Tree) -> tuple[Any, ...]:
 
 def _known(tree: Tree) -> Tree:
     """Return the tree without the conditions whose value the log does not hold."""
-    leaf = tree.leaf if isinstance(tree, Refuse) else tree
-    if isinstance(leaf, Leaf):
+    leaf = tree.leaf if isinstance(tree, Negated) else tree
+    if isinstance(leaf, Condition):
         return TRUE if leaf.literal is UNBOUND else tree
     if isinstance(tree, Branch):
         return branch(tree.conjunction, [_known(child) for child in tree.children])
@@ -147,7 +154,7 @@ def _number(tree: Tree) -> tuple[Predicate, tuple[Literal, ...], tuple[int | Non
         if isinstance(node, Branch):
             children = tuple(visit(child) for child in node.children)
             return And(children) if node.conjunction else Or(children)
-        if isinstance(node, Refuse):
+        if isinstance(node, Negated):
             return Not(visit(node.leaf))
         if isinstance(node, Always):
             return node

@@ -25,9 +25,9 @@ from reconciler.table.values import Kind
 from reconciler.workload_log.comparisons import Operand, compare, in_truncated, membership, utf8
 from reconciler.workload_log.condition_tree import (
     Bound,
-    Leaf,
+    Condition,
+    Negated,
     NotPushed,
-    Refuse,
     Tree,
     bound,
     branch,
@@ -90,8 +90,8 @@ def _negated(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
 
 
 def _not(tree: Tree) -> Tree:
-    if isinstance(tree, Leaf):
-        return Refuse(tree)
+    if isinstance(tree, Condition):
+        return Negated(tree)
     if isinstance(tree, Always):
         return Always(not tree.value)
     raise NotPushed("negation")
@@ -223,7 +223,7 @@ def _boolean_column(node: exp.Expr, schema: Schema, value: bool) -> Tree:
     field = _field(node, schema)
     if field is None or field.type != "boolean":
         raise NotPushed("not boolean")
-    return Leaf(field.field_id, "=", int(value))
+    return Condition(field.field_id, "=", int(value))
 
 
 # Comparisons
@@ -280,14 +280,14 @@ def _in(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False)
         return FALSE
     field = operand.field
     if any(const.value is UNBOUND for const in consts):
-        leaf = Leaf(field.field_id, "in", UNBOUND)
-        return Refuse(leaf) if negated else leaf
+        leaf = Condition(field.field_id, "in", UNBOUND)
+        return Negated(leaf) if negated else leaf
     found: set[Any] = set()
     for const in consts:
         equal = compare(operand, "=", Const(const.value), binding)
-        if isinstance(equal, Leaf) and equal.test == "=":
+        if isinstance(equal, Condition) and equal.test == "=":
             found.add(equal.literal)
-        elif isinstance(equal, Leaf):
+        elif isinstance(equal, Condition):
             if negated:
                 raise NotPushed("not exact in single precision")
             found.update(equal.literal)
@@ -326,8 +326,8 @@ def _pattern(node: exp.Expr, escape: str, schema: Schema, binding: Binding, nega
     if field is None or field.type != "string":
         raise NotPushed("not a string column")
     if text is UNBOUND:
-        leaf = Leaf(field.field_id, "starts", UNBOUND)
-        return Refuse(leaf) if negated else leaf
+        leaf = Condition(field.field_id, "starts", UNBOUND)
+        return Negated(leaf) if negated else leaf
     if text is None:
         return FALSE
     if not isinstance(text, str):
@@ -336,13 +336,13 @@ def _pattern(node: exp.Expr, escape: str, schema: Schema, binding: Binding, nega
     prefix = found[0] if found else ""
     rest = text[len(prefix) :]
     if rest == "":
-        return Leaf(field.field_id, "!=" if negated else "=", utf8(prefix))
+        return Condition(field.field_id, "!=" if negated else "=", utf8(prefix))
     if not prefix or (negated and rest != "%"):
         raise NotPushed("pattern")
     if "_" in rest and binding.dialect in ("spark", "spark2", "databricks"):
         raise NotPushed("pattern")
-    leaf = Leaf(field.field_id, "starts", utf8(prefix))
-    return Refuse(leaf) if negated else leaf
+    leaf = Condition(field.field_id, "starts", utf8(prefix))
+    return Negated(leaf) if negated else leaf
 
 
 def _starts_with(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
@@ -351,10 +351,10 @@ def _starts_with(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
     if field is None or field.type != "string":
         raise NotPushed("not a string column")
     if text is UNBOUND:
-        return Leaf(field.field_id, "starts", UNBOUND)
+        return Condition(field.field_id, "starts", UNBOUND)
     if not isinstance(text, str):
         raise NotPushed("not a string")
-    return Leaf(field.field_id, "starts", utf8(text))
+    return Condition(field.field_id, "starts", utf8(text))
 
 
 def _is(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False) -> Tree:
@@ -363,21 +363,21 @@ def _is(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False)
     field = schema.at(path) if path is not None else None
     if field is None or field.repeated or not isinstance(right, (exp.Null, exp.Boolean)):
         raise NotPushed("IS")
-    null = Leaf(field.field_id, "null")
+    null = Condition(field.field_id, "null")
     if isinstance(right, exp.Null):
-        return Refuse(null) if negated else null
+        return Negated(null) if negated else null
     if field.type != "boolean":
         raise NotPushed("not boolean")
     if not negated:
-        return Leaf(field.field_id, "=", int(right.this))
-    return branch(False, [Leaf(field.field_id, "=", int(not right.this)), null])
+        return Condition(field.field_id, "=", int(right.this))
+    return branch(False, [Condition(field.field_id, "=", int(not right.this)), null])
 
 
 def _is_nan(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
     field = _field(node.this, schema)
     if field is None or field.kind is not Kind.FLOAT:
         raise NotPushed("not a float")
-    return Leaf(field.field_id, "nan")
+    return Condition(field.field_id, "nan")
 
 
 def _null_safe(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
@@ -387,11 +387,11 @@ def _null_safe(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
     if operand is None or operand.unit:
         raise NotPushed("not a column")
     const = fold(other, binding)
-    null = Leaf(operand.field.field_id, "null")
+    null = Condition(operand.field.field_id, "null")
     if isinstance(node, exp.NullSafeEQ):
         return null if const.value is None else compare(operand, "=", const, binding)
     if const.value is None:
-        return Refuse(null)
+        return Negated(null)
     return branch(False, [compare(operand, "!=", const, binding), null])
 
 

@@ -33,7 +33,7 @@ class NotConstant(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class SqlInterval:
     """A SQL interval: calendar months, and exact microseconds separately."""
 
     months: int
@@ -52,7 +52,7 @@ UNBOUND = _Unbound()
 @dataclass(frozen=True, slots=True)
 class Const:
     """value: None (NULL), bool, int, Decimal, float, str, bytes, date, time, datetime, UUID,
-    Interval, UNBOUND.
+    SqlInterval, UNBOUND.
 
     A datetime without tzinfo is a TIMESTAMP without zone. relative: it depends on event time.
     """
@@ -215,7 +215,7 @@ def named_zone(name: str) -> dt.tzinfo:
         raise ValueError(f'"{name}" is not a time zone') from error
 
 
-def shift(value: dt.date | dt.datetime, by: Interval, sign: int) -> dt.date | dt.datetime:
+def shift(value: dt.date | dt.datetime, by: SqlInterval, sign: int) -> dt.date | dt.datetime:
     moved = add_months(value, sign * by.months) if by.months else value
     if isinstance(moved, dt.datetime):
         exact = moved if moved.tzinfo is None else moved.astimezone(dt.UTC)
@@ -251,18 +251,18 @@ def unit_name(node: Any, default: str = "") -> str:
     return text[:-1] if text.endswith("S") and len(text) > 2 else text
 
 
-def interval_of(amount: Any, unit: str) -> Interval:
+def interval_of(amount: Any, unit: str) -> SqlInterval:
     if isinstance(amount, str):
         amount = int(amount) if re.fullmatch(r"\s*[+-]?\d+\s*", amount) else decimal(amount)
     if unit in _UNIT_MONTHS and amount == int(amount):
-        return Interval(int(amount) * _UNIT_MONTHS[unit], 0)
+        return SqlInterval(int(amount) * _UNIT_MONTHS[unit], 0)
     micros = Decimal(amount) * _UNIT_US[unit]
     if micros != int(micros):
         raise NotConstant("fraction of a microsecond")
-    return Interval(0, int(micros))
+    return SqlInterval(0, int(micros))
 
 
-def parse_interval(text: str) -> Interval:
+def parse_interval(text: str) -> SqlInterval:
     """Parse '7 days', '1 day 2 hours', '-3 months'. Raises NotConstant."""
     if len(text) > MAX_INTERVAL:
         raise NotConstant("interval")
@@ -270,7 +270,7 @@ def parse_interval(text: str) -> Interval:
     if not parts or "".join(a + b for a, b in parts) != re.sub(r"[\s,]", "", text):
         raise NotConstant("interval")
     total = [interval_of(amount, unit_name(unit)) for amount, unit in parts]
-    return Interval(sum(i.months for i in total), sum(i.micros for i in total))
+    return SqlInterval(sum(i.months for i in total), sum(i.micros for i in total))
 
 
 UTC = ZoneInfo("UTC")

@@ -27,8 +27,8 @@ from reconciler.workload_log.constants import (
     UTC,
     Binding,
     Const,
-    Interval,
     NotConstant,
+    SqlInterval,
     add_months,
     arithmetic,
     epoch_time,
@@ -88,8 +88,8 @@ def _neg(node: exp.Expr, binding: Binding) -> Const:
     value = fold(node.this, binding)
     if value.value is None or value.value is UNBOUND:
         return value
-    if isinstance(value.value, Interval):
-        return Const(Interval(-value.value.months, -value.value.micros), value.relative)
+    if isinstance(value.value, SqlInterval):
+        return Const(SqlInterval(-value.value.months, -value.value.micros), value.relative)
     if is_number(value.value):
         return Const(-value.value, value.relative)
     raise NotConstant("negated value")
@@ -121,9 +121,9 @@ def _plus(node: exp.Expr, binding: Binding, sign: int) -> Const:
     if decided is not None:
         return decided
     relative = left.relative or right.relative
-    if isinstance(left.value, Interval) and sign > 0:
+    if isinstance(left.value, SqlInterval) and sign > 0:
         left, right = right, left
-    if isinstance(right.value, Interval):
+    if isinstance(right.value, SqlInterval):
         return Const(shift(temporal(left.value), right.value, sign), relative)
     if type(left.value) is dt.date and type(right.value) is int:
         return Const(left.value + dt.timedelta(days=sign * right.value), relative)
@@ -138,8 +138,8 @@ def _mul(node: exp.Expr, binding: Binding) -> Const:
         return decided
     relative = left.relative or right.relative
     for one, other in ((left.value, right.value), (right.value, left.value)):
-        if isinstance(one, Interval) and type(other) is int:
-            return Const(Interval(one.months * other, one.micros * other), relative)
+        if isinstance(one, SqlInterval) and type(other) is int:
+            return Const(SqlInterval(one.months * other, one.micros * other), relative)
     if is_number(left.value) and is_number(right.value):
         return Const(arithmetic(left.value, right.value, "*"), relative)
     raise NotConstant("operands")
@@ -207,7 +207,7 @@ def _date_shift(node: exp.Expr, binding: Binding, sign: int) -> Const:
     if decided is not None:
         return decided
     amount = right.value
-    if not isinstance(amount, Interval):
+    if not isinstance(amount, SqlInterval):
         amount = interval_of(amount, unit_name(node.args.get("unit"), "DAY"))
     moved = shift(temporal(left.value), amount, sign)
     if isinstance(node, exp.TsOrDsAdd) and binding.dialect in _DATES_FROM_DATE_ADD:

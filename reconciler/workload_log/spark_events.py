@@ -33,8 +33,7 @@ from reconciler.workload_log.importing import (
 )
 from reconciler.workload_log.packing import Log, open_log, packed_size
 from reconciler.workload_log.scan_text import merged_scan, parse_scan, scan_nodes
-from reconciler.workload_log.spark_filters import Unreadable as UnreadableFilters
-from reconciler.workload_log.spark_filters import read_filters
+from reconciler.workload_log.spark_filters import UnreadableFilters, read_filters
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
 OWN_APPLICATION = "layoutctl"

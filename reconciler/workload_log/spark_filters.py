@@ -2,7 +2,7 @@
 
 Iceberg 1.12 prints dates as days, timestamps as microseconds, and strings in quotes that it does
 not escape: a string ends at the first quote that something valid follows. Text that does not match
-this grammar to its end raises Unreadable; nothing is guessed.
+this grammar to its end raises UnreadableFilters; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.comparisons import compare_value, member_of
 from reconciler.workload_log.condition_tree import (
     Bound,
-    Leaf,
+    Condition,
+    Negated,
     NotPushed,
-    Refuse,
     Tree,
     bound,
     branch,
@@ -28,12 +28,12 @@ from reconciler.workload_log.condition_tree import (
 from reconciler.workload_log.constants import Binding
 
 
-class Unreadable(Exception):
+class UnreadableFilters(Exception):
     """The filters are not what this version of Iceberg prints."""
 
 
 def read_filters(text: str, schema: Schema, binding: Binding) -> Bound:
-    """Return the conjunction of a scan's filters. Raises Unreadable."""
+    """Return the conjunction of a scan's filters. Raises UnreadableFilters."""
     reader = _Reader(text, schema, binding)
     conditions: list[Tree] = []
     while text and not reader.at_end:
@@ -64,7 +64,7 @@ class _Reader:
 
     def take(self, expected: str) -> None:
         if not self.skip(expected):
-            raise Unreadable(f"expected {expected!r}")
+            raise UnreadableFilters(f"expected {expected!r}")
 
     def skip(self, expected: str) -> bool:
         found = self.text.startswith(expected, self.at)
@@ -97,27 +97,27 @@ class _Reader:
             if self.skip(word):
                 field, _ = self.term()
                 self.take(")")
-                leaf = Leaf(field.field_id, "nan")
-                return leaf if word == "is_nan(" else Refuse(leaf)
+                leaf = Condition(field.field_id, "nan")
+                return leaf if word == "is_nan(" else Negated(leaf)
         return self.predicate()
 
     def predicate(self) -> Tree:
         field, transform = self.term()
         if self.skip(" IS NULL"):
-            return _placed(Leaf(field.field_id, "null"), transform)
+            return _placed(Condition(field.field_id, "null"), transform)
         if self.skip(" IS NOT NULL"):
-            return _placed(Refuse(Leaf(field.field_id, "null")), transform)
+            return _placed(Negated(Condition(field.field_id, "null")), transform)
         negative = self.skip(" NOT")
         if self.skip(" IN ("):
             values = self.items()
             return self.judged(field, transform, "in", values, negative)
         if self.skip(" LIKE "):
             text = self.string(_STRING_END)
-            leaf = Leaf(field.field_id, "starts", text[: text.rfind("%")].encode())
-            return Refuse(leaf) if negative else leaf
+            leaf = Condition(field.field_id, "starts", text[: text.rfind("%")].encode())
+            return Negated(leaf) if negative else leaf
         operator = None if negative else self.match(_OPERATOR)
         if operator is None:
-            raise Unreadable("expected an operator")
+            raise UnreadableFilters("expected an operator")
         return self.judged(field, transform, operator.group(1), [self.value()], False)
 
     def judged(
@@ -151,7 +151,7 @@ class _Reader:
             if self.text.startswith(name, self.at) and self.text[end : end + 1] in (" ", ")"):
                 self.at = end
                 return self.schema.by_name[name]
-        raise Unreadable("expected a column")
+        raise UnreadableFilters("expected a column")
 
     def items(self) -> list[Any]:
         values = []
@@ -172,14 +172,14 @@ class _Reader:
                 return value
         found = self.match(_UUID) or self.match(_NUMBER)
         if found is None:
-            raise Unreadable("expected a value")
+            raise UnreadableFilters("expected a value")
         return _Number(found.group())
 
     def string(self, end: re.Pattern[str]) -> str:
         self.take("'")
         found = end.search(self.text, self.at)
         if found is None:
-            raise Unreadable("a string does not end")
+            raise UnreadableFilters("a string does not end")
         start, self.at = self.at, found.end()
         return self.text[start : found.start()]
 
@@ -211,9 +211,9 @@ def _raw(field: Field, transform: str, test: str, values: list[Any], negative: b
         raise NotPushed("unit is not known")
     numbers = tuple(sorted({int(value) for value in values}))
     if len(numbers) > 1 or (test == "in" and negative):
-        leaf = Leaf(field.field_id, "in", numbers)
-        return _placed(Refuse(leaf) if negative else leaf, transform)
-    return _placed(Leaf(field.field_id, "=" if test == "in" else test, numbers[0]), transform)
+        leaf = Condition(field.field_id, "in", numbers)
+        return _placed(Negated(leaf) if negative else leaf, transform)
+    return _placed(Condition(field.field_id, "=" if test == "in" else test, numbers[0]), transform)
 
 
 def _result_field(field: Field, transform: str) -> Field | None:
@@ -230,10 +230,10 @@ def _placed(tree: Tree, transform: str) -> Tree:
     """Return the same leaf, on a transform of its column."""
     if transform == "identity":
         return tree
-    if isinstance(tree, Leaf):
+    if isinstance(tree, Condition):
         return replace(tree, transform=transform)
-    if isinstance(tree, Refuse):
-        return Refuse(replace(tree.leaf, transform=transform))
+    if isinstance(tree, Negated):
+        return Negated(replace(tree.leaf, transform=transform))
     return TRUE
 
 
@@ -242,11 +242,11 @@ _COMPLEMENT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "=": "!=", "!=": "="}
 
 def negated(tree: Tree) -> Tree:
     """Return NOT of a tree by De Morgan. A part that was dropped as TRUE stays TRUE."""
-    if isinstance(tree, Leaf):
+    if isinstance(tree, Condition):
         if tree.test in _COMPLEMENT:
             return replace(tree, test=_COMPLEMENT[tree.test])
-        return Refuse(tree)
-    if isinstance(tree, Refuse):
+        return Negated(tree)
+    if isinstance(tree, Negated):
         return tree.leaf if tree.leaf.test in ("null", "nan") else TRUE
     if tree in (TRUE, FALSE):
         return TRUE

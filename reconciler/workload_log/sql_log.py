@@ -70,9 +70,10 @@ EARLIEST_MS = 631_152_000_000  # 1990
 BATCH_SIZE = 16 << 20
 """Characters of SQL after which what was read is stored, however few queries they are."""
 LOOK_BACK = 20_000
+"""Already imported lines in which equal queries are counted when a log has grown: equal times are
+close to each other."""
 LONG_LINE = 16 << 10
-"""Already imported lines in which equal queries are counted when a log has grown, and the length
-from which such a line is left out: equal times are close to each other."""
+"""Bytes of a line from which on it is left out of that count."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ from reconciler.queries.predicate import render
 from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.constants import Binding
 from reconciler.workload_log.scan_text import parse_scan
-from reconciler.workload_log.spark_filters import Unreadable, read_filters
+from reconciler.workload_log.spark_filters import UnreadableFilters, read_filters
 
 NAMES = {"id": "long", "d": "date", "v": "string", "amt": "decimal(10,2)", "ts": "timestamptz",
          "f": "double", "b": "boolean", "st.x": "int", "odd name": "int", "bin": "binary",
@@ -63,7 +63,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("text", FOREIGN)
 def test_other_text_is_refused_rather_than_guessed(text: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableFilters):
         read_filters(text, SCHEMA, BINDING)
 
 

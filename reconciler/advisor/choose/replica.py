@@ -43,14 +43,15 @@ from reconciler.table.replica import (
 )
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import PartitionSpec
+from reconciler.table.times import HOUR_MS
 
 MOST_APPENDED = 0.25
 """Share of the replica in files of appended rows from which on it is built anew: they are sorted by
 leaf, but each has rows of many leaves."""
-LOOK_MS = 3_600_000
+LOOK_MS = HOUR_MS
 """Time after which a fresh replica is looked at again: nothing in the table shows that somebody has
 dropped it."""
-LEAST_FRESH_MS = 3_600_000.0
+LEAST_FRESH_MS = float(HOUR_MS)
 """Mean time between changes of the table below which a replica would seldom be fresh."""
 
 

@@ -24,7 +24,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class PastRewrite:
     """One commit of ours that replaced data files. Arrays have shape [files of `after`]."""
 
     plan_id: str
@@ -103,13 +103,13 @@ class Price:
 
 def written(
     plan_id: str, since_ms: int, before: tuple[FileTable, ...], after: FileTable
-) -> Rewrite:
+) -> PastRewrite:
     """Return a rewrite whose files are all live."""
     never = np.full(len(after), NEVER, dtype=np.int64)
-    return Rewrite(plan_id, since_ms, before, after, never, never, never)
+    return PastRewrite(plan_id, since_ms, before, after, never, never, never)
 
 
-def credit_of(rewrite: Rewrite, shapes: Sequence[Shape], price: Price) -> Credit:
+def credit_of(rewrite: PastRewrite, shapes: Sequence[Shape], price: Price) -> Credit:
     """Return what the queries after the commit did not read because of it.
 
     For itself, a rewrite earns while its files are live. For the table it also counts when a later
@@ -124,7 +124,7 @@ def credit_of(rewrite: Rewrite, shapes: Sequence[Shape], price: Price) -> Credit
     return total
 
 
-def _spans(rewrite: Rewrite) -> list[tuple[int, int]]:
+def _spans(rewrite: PastRewrite) -> list[tuple[int, int]]:
     """Return the times between which the same of the written files are live: (after, until]."""
     changes = np.concatenate([rewrite.replaced_ms, rewrite.lost_after_ms, rewrite.lost_by_ms])
     inner = np.unique(changes[(changes > rewrite.since_ms) & (changes < NEVER)]).tolist()
@@ -132,7 +132,9 @@ def _spans(rewrite: Rewrite) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _span_credit(rewrite: Rewrite, queries: Sequence[Shape], start: int, price: Price) -> Credit:
+def _span_credit(
+    rewrite: PastRewrite, queries: Sequence[Shape], start: int, price: Price
+) -> Credit:
     """Return what the queries of a time in which the same files were live did not read."""
     lost = rewrite.lost_by_ms <= start
     doubtful = (rewrite.lost_after_ms <= start) & ~lost
@@ -159,7 +161,9 @@ def _demands(queries: Sequence[Shape], files: FileTable) -> list[Shape]:
     return [part for *_, part in sorted(found, key=lambda item: item[:2])]
 
 
-def _bounds(rewrite: Rewrite, demand: Shape, kept: Bool, doubtful: Bool, price: Price) -> Float64:
+def _bounds(
+    rewrite: PastRewrite, demand: Shape, kept: Bool, doubtful: Bool, price: Price
+) -> Float64:
     """Return bounds of what the queries did not read because of the kept files: float64[2].
 
     doubtful: bool[files], those of which it is not known whether they were still live.
@@ -171,7 +175,9 @@ def _bounds(rewrite: Rewrite, demand: Shape, kept: Bool, doubtful: Bool, price: 
     return np.array([demand.weight @ least, demand.weight @ most])
 
 
-def _saved(rewrite: Rewrite, demand: Shape, kept: Bool, price: Price) -> tuple[Float64, Float64]:
+def _saved(
+    rewrite: PastRewrite, demand: Shape, kept: Bool, price: Price
+) -> tuple[Float64, Float64]:
     """Return bounds of what each query reads less of the kept files than of the replaced files that
     held their rows.
 

@@ -178,10 +178,8 @@ def _groups_written(made: Candidate) -> float:
 
 def amplification_label(situation: Situation) -> str:
     """Return "sampled" if some file was sketched, else "bound"."""
-    if situation.facts.view.sample is None or not len(situation.facts.view.sample):
-        return "bound"
-    sketched = len(np.unique(situation.facts.view.sample.file))
-    return "sampled" if sketched else "bound"
+    sample = situation.facts.view.sample
+    return "bound" if sample is None or not len(sample) else "sampled"
 
 
 def judge_objectives(

@@ -25,7 +25,7 @@ from reconciler.errors import ReconcilerError, UnusableLogError
 from reconciler.operator.catalog.handles import LiveHandle
 from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.catalog.turns import Turns
-from reconciler.queries.shape import workload_of
+from reconciler.queries.shape import STALE_MS, workload_of
 from reconciler.workload_log.catalog_tables import ExcludingSink, tables_in
 from reconciler.workload_log.stores import OutOfTime, StoredLog, remote_log, stored_logs
 from reconciler.workload_log.tables import CatalogTables
@@ -45,7 +45,6 @@ MOST_ERRORS = 3
 """Files of a source that its error names."""
 PATIENCE_SECONDS = 30.0
 """After this a run no longer keeps another catalog's from starting."""
-STALE = dt.timedelta(days=30)
 SOON = dt.timedelta(seconds=20)
 NOTE = "workload-import"
 
@@ -192,7 +191,7 @@ def state_of(known: ImportRun | None, now: dt.datetime) -> ImportState:
         return ImportState(Truth.FALSE, Reason.NO_QUERIES.value, text, known.version)
     last = dt.datetime.fromtimestamp(known.until_ms / 1000, dt.UTC)
     day = last.strftime("%Y-%m-%d")
-    if now - last > STALE:
+    if now - last > dt.timedelta(milliseconds=STALE_MS):
         text = f"the last recorded query is of {day}"
         return ImportState(Truth.FALSE, Reason.STALE.value, text, known.version)
     text = f"queries are recorded up to {day}"
