@@ -1,68 +1,44 @@
-"""One decision at full size, WAIR's protocol at small scale, shifts, betrayal and steady ingest.
+"""One decision at full size, shifts, betrayal and steady ingest.
 
-    python -m bench.decision [speed|protocol|shifts|betrayal|ingest]...
+    python -m bench.decision [speed|shifts|betrayal|ingest]...
 
-The protocol is that of WAIR (section 6.2.1) on lineitem's dates in miniature: 72 monthly batches,
-six periods, a pool of two, costs in bytes of reading with the given rho. Replays count what
-queries read plus rho times what was rewritten, against a table that nobody touches.
+Replays count what queries read plus rho times what was rewritten, against a table that nobody
+touches. The protocol of the paper on WAIR is `bench.wair`.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 
+from bench.replay.lineitem import (
+    COLUMNS,
+    COMMIT,
+    ORDER,
+    PART,
+    PRICE,
+    ROW_BYTES,
+    SCHEMA,
+    SHIP,
+    query,
+)
 from bench.replay.table import SimulatedTable, arriving, empty_table
 from bench.results import write_section
 from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Settings
 from reconciler.advisor.choose import trees
 from reconciler.advisor.decide import decide
-from reconciler.plan.actions.base import Action
-from reconciler.queries.forecasts.decay import decayed_forecast
-from reconciler.queries.forecasts.regime import regime_forecast
-from reconciler.queries.fragments import Fragment, batch_fragments
-from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.rewrite_cost import Rho
-from reconciler.queries.shape import Shape, Workload
-from reconciler.replay.policies.fixed import do_nothing, sort_everything
-from reconciler.replay.policies.literal_wair import literal_wair
+from reconciler.replay.policies.fixed import sort_everything
 from reconciler.replay.policies.ours import ours
-from reconciler.replay.run import Policy, Replay, Step, replay
-from reconciler.table.schema import Field, Schema
+from reconciler.replay.run import Replay, Step, replay
 from reconciler.table.times import DAY_MS
 from tests.advisor.worlds import claiming
-
-ORDER, SHIP, COMMIT, PART, PRICE = 1, 2, 3, 4, 5
-SCHEMA = Schema(
-    1,
-    (
-        Field(ORDER, "l_orderkey", "long"),
-        Field(SHIP, "l_shipdate", "date"),
-        Field(COMMIT, "l_commitdate", "date"),
-        Field(PART, "l_partkey", "long"),
-        Field(PRICE, "l_extendedprice", "double"),
-    ),
-)
-COLUMNS = (ORDER, SHIP, COMMIT, PART)
-ROW_BYTES = 32
-BETWEEN = {
-    column: And((Comparison(Ref(column), ">=", 0), Comparison(Ref(column), "<=", 1)))
-    for column in COLUMNS
-}
-
-
-def query(position: int, column: int, low: int, width: int, at_ms: int, weight: float) -> Fragment:
-    return Fragment(
-        source="bench", position=position, table_uuid="t", predicate=BETWEEN[column],
-        literals=(low, low + width), moving=(None, None), projection=(column, PRICE),
-        weight=weight, event_ms=at_ms, engine="bench",
-    )  # fmt: skip
-
 
 # One decision at full size.
 
@@ -128,183 +104,6 @@ def timed(name: str, given: AdviceInput) -> list[str]:
     return [name, f"{cpu:.2f}", f"{wall:.2f}", str(len(advice.actions))]
 
 
-# WAIR's protocol.
-
-
-MONTHS, PERIOD, MONTH_DAYS = 72, 12, 30
-ROWS_PER_MONTH, FILES_PER_MONTH, QUERIES = 2_400, 12, 16
-PROJECTED = 12 / ROW_BYTES
-EARLY = 4
-"""Decisions of a batch where a new mix of queries is decided on as soon as it is imported."""
-BATCH_MS = 2 * DAY_MS
-"""The protocol has no clock: rates and horizon see a batch as this long."""
-
-SHIFT_RATE = {1: 0.25, 2: 0.25, 3: 0.75, 4: 0.75, 5: 0.75}
-
-
-@dataclass(frozen=True)
-class Template:
-    """A query that is repeated from batch to batch until it is regenerated."""
-
-    column: int
-    low: int
-
-
-def protocol_steps(seed: int) -> list[Step]:
-    """72 batches: a month of rows, then 8 global and 8 local ranges of two months."""
-    random = np.random.default_rng(seed)
-    mix: list[Template] = []
-    steps = []
-    for month in range(MONTHS):
-        period = month // PERIOD
-        rate = SHIFT_RATE.get(period, 1.0) if mix else 1.0
-        for slot in range(QUERIES):
-            fresh = slot >= len(mix) or month % PERIOD == 0 or random.random() < rate
-            if fresh:
-                template = _template(random, month, period, slot)
-                mix = [*mix[:slot], template, *mix[slot + 1 :]]
-        at = month * BATCH_MS
-        queries = batch_fragments(
-            query(month * 100 + i, t.column, t.low, 2 * MONTH_DAYS, at + i * 60_000, 1.0)
-            for i, t in enumerate(mix)
-        ).shapes
-        steps.append(arriving(_month(random, month), ROWS_PER_MONTH // FILES_PER_MONTH, queries,
-                          at + BATCH_MS // 2))  # fmt: skip
-    return steps
-
-
-def in_parts(steps: Sequence[Step], parts: int) -> list[Step]:
-    """The same batches, each with so many decisions: after every part of its queries."""
-    found = []
-    for step in steps:
-        order = np.sort(np.concatenate([shape.event_ms for shape in step.queries]))
-        ends = [*order[np.arange(1, parts) * len(order) // parts], np.iinfo(np.int64).max]
-        begin = np.iinfo(np.int64).min
-        for number, end in enumerate(ends):
-            asked = [shape.since(begin, end - 1) for shape in step.queries]
-            back = (parts - 1 - number) * BATCH_MS // (2 * parts)
-            found.append(
-                replace(
-                    step, arrive=None if number else step.arrive,
-                    queries=tuple(_moved(one, number, parts) for one in asked if len(one)),
-                    now_ms=step.now_ms - back,
-                )
-            )  # fmt: skip
-            begin = end
-    return found
-
-
-def _moved(shape: Shape, number: int, parts: int) -> Shape:
-    return replace(shape, event_ms=shape.event_ms + number * BATCH_MS // (2 * parts))
-
-
-def whole_batches(run: Replay, parts: int) -> Replay:
-    """The costs of batches that were decided in parts."""
-    return replace(
-        run,
-        **{
-            name: getattr(run, name).reshape(-1, parts).sum(axis=1)
-            for name in ("read", "rewritten", "untouched")
-        },
-    )
-
-
-def _template(random: np.random.Generator, month: int, period: int, slot: int) -> Template:
-    column = {4: COMMIT, 5: COMMIT if slot % 3 == 2 else SHIP}.get(period, SHIP)
-    if slot < QUERIES // 2:
-        low = int(random.integers(0, (month + 1) * MONTH_DAYS))
-    else:
-        back = min(int(random.zipf(2.0)) - 1, month)
-        low = (month - back) * MONTH_DAYS
-    return Template(column, low)
-
-
-def _month(random: np.random.Generator, month: int) -> dict[int, np.ndarray]:
-    """Rows in order-date order; ship dates up to 1,000 days later, commit dates 30 to 90."""
-    ordered = month * MONTH_DAYS + np.sort(random.integers(0, MONTH_DAYS, ROWS_PER_MONTH))
-    return {
-        ORDER: np.arange(month * ROWS_PER_MONTH, (month + 1) * ROWS_PER_MONTH),
-        SHIP: ordered + random.integers(1, 1_001, ROWS_PER_MONTH),
-        COMMIT: ordered + random.integers(30, 91, ROWS_PER_MONTH),
-        PART: random.integers(0, 200_000, ROWS_PER_MONTH),
-        PRICE: random.random(ROWS_PER_MONTH),
-    }
-
-
-def in_pool(policy: Policy) -> Policy:
-    """Reclustering starts with the third period."""
-
-    def guarded(table: SimulatedTable, work: Workload, settings: Settings) -> Sequence[Action]:
-        if settings.now_ms < 2 * PERIOD * BATCH_MS:
-            return ()
-        return policy(table, work, settings)
-
-    return guarded
-
-
-def protocol_settings(rho: float) -> Settings:
-    size = ROW_BYTES * ROWS_PER_MONTH // FILES_PER_MONTH
-    return Settings(
-        target_bytes=size, row_group_bytes=size, open_bytes=0,
-        rho=Rho(rho, "measured"),
-    )  # fmt: skip
-
-
-def protocol() -> None:
-    plain = protocol_settings(3.0 * PROJECTED)
-    unattended = replace(plain, early_share=EARLY_SHARE)
-    policies: list[tuple[str, Policy, Settings]] = [
-        ("no reclustering", do_nothing, plain),
-        ("literal WAIR", in_pool(literal_wair()), plain),
-        ("literal WAIR, one key", in_pool(literal_wair(hybrid=False)), plain),
-        ("ours, decayed mean", in_pool(ours), replace(plain, forecast=decayed_forecast)),
-        ("ours, regime forecast", in_pool(ours), replace(plain, forecast=regime_forecast)),
-        ("ours", in_pool(ours), plain),
-        ("ours, unattended", in_pool(ours), unattended),
-    ]
-    head = ["policy", "total", "P3", "P4", "P5", "P6", "rewriting"]
-    rows = [head]
-    for name, policy, priced in policies:
-        runs = [
-            replay(empty_table(SCHEMA), protocol_steps(seed), policy, priced) for seed in (1, 2, 3)
-        ]
-        rows.append([name, *_periods(runs)])
-    for name, priced in (("ours", plain), ("ours, unattended", unattended)):
-        runs = [
-            whole_batches(
-                replay(
-                    empty_table(SCHEMA),
-                    in_parts(protocol_steps(seed), EARLY),
-                    in_pool(ours),
-                    priced,
-                ),
-                EARLY,
-            )
-            for seed in (1, 2, 3)
-        ]
-        rows.append([f"{name}, {EARLY} decisions a batch", *_periods(runs)])
-    note = (
-        "Cost from P3 on relative to no reclustering, mean of three seeds; rewriting a file costs "
-        "three reads of it, a batch counts as two days. Unattended: within the room that the table "
-        "has earned. The oracle is not replayed here."
-    )
-    print(write_section("WAIR protocol", "python -m bench.decision protocol", rows, note))
-
-
-def _periods(runs: Sequence[Replay]) -> list[str]:
-    def ratio(of: Callable[[Replay], np.ndarray], first: int, last: int) -> float:
-        part = slice(first * PERIOD, last * PERIOD)
-        return float(np.mean([of(r)[part].sum() / r.untouched[part].sum() for r in runs]))
-
-    def total(run: Replay) -> np.ndarray:
-        return run.read + run.rewritten
-
-    spans = [(2, 6), (2, 3), (3, 4), (4, 5), (5, 6)]
-    return [f"{ratio(total, *span):.3f}" for span in spans] + [
-        f"{ratio(lambda run: run.rewritten, 2, 6):.3f}"
-    ]
-
-
 # Adversarial shifts.
 
 
@@ -359,7 +158,9 @@ def shifts() -> None:
 
 def daily_settings() -> Settings:
     size = ROW_BYTES * 800
-    return replace(protocol_settings(4.0), target_bytes=size, row_group_bytes=size, open_bytes=800)
+    return Settings(
+        target_bytes=size, row_group_bytes=size, open_bytes=800, rho=Rho(4.0, "measured")
+    )
 
 
 def grown(batches: int) -> SimulatedTable:
@@ -460,7 +261,7 @@ def ingest() -> None:
 
 
 PARTS = {
-    "speed": speed, "protocol": protocol, "shifts": shifts, "betrayal": betrayal, "ingest": ingest,
+    "speed": speed, "shifts": shifts, "betrayal": betrayal, "ingest": ingest,
 }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.decision import COMMIT, PART, SHIP, many_files, query
+from bench.decision import many_files
+from bench.replay.lineitem import COMMIT, PART, SHIP, query
 from bench.results import write_section
 from reconciler.advisor.advice import Settings
 from reconciler.loop.replaying import MOST_SAMPLED

@@ -13,12 +13,15 @@ import numpy as np
 
 from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import EARLY_SHARE, Settings
+from reconciler.advisor.judge.room import unseen
+from reconciler.advisor.situation import look
+from reconciler.plan.actions.base import Action
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.read_cost import read_shape
-from reconciler.queries.shape import Shape
+from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import table_view
 from reconciler.replay.policies.ours import ours
-from reconciler.replay.run import Replay, Running, Step
+from reconciler.replay.run import Policy, Replay, Running, Step
 from tests.advisor.worlds import DATE, DAY, KEY, PART, ROW_BYTES, SETTINGS, arrived, range_query
 
 FILES, ROWS, EACH = 12, 200, 16
@@ -51,16 +54,52 @@ class Days:
     weight: float = 1.0
 
 
-def played(days: Sequence[Days], settings: Settings = UNATTENDED) -> Running:
+@dataclass(frozen=True)
+class Run:
+    """Days under the advisor's decisions."""
+
+    running: Running[SimulatedTable]
+    """The replay."""
+    unseen: Sequence[float]
+    """By day, what the decision after it expected the next day's queries to read at most more than
+    of the twin (`room.unseen`)."""
+
+    @property
+    def as_assumed(self) -> bool:
+        """Whether no day read more than that: assumption A1 of docs/design/no-harm.md."""
+        costs = self.running.costs()
+        more = (costs.read - costs.untouched)[1:]
+        return bool((more <= np.array(self.unseen[:-1]) + 1e-6 * costs.untouched[1:]).all())
+
+
+def played(days: Sequence[Days], settings: Settings = UNATTENDED) -> Run:
     """Return the replay of these days under the advisor's decisions."""
     table = arrived(np.random.default_rng(0), rows=FILES * ROWS, rows_per_file=ROWS)
-    running, random, day = Running(table, ours, settings), np.random.default_rng(1), 0
+    seen: list[float] = []
+    running, random, day = Running(table, _watched(seen), settings), np.random.default_rng(1), 0
     for part in days:
         for _ in range(part.count):
             asked = _asked(running, part, random, day)
             running.advance(Step(None, batch_fragments(asked).shapes, day * DAY + DAY // 2))
             day += 1
-    return running
+    return Run(running, seen)
+
+
+def _watched(seen: list[float]) -> Policy[SimulatedTable]:
+    """Return the advisor's policy, which also keeps `room.unseen` of the layout after it."""
+
+    def policy(table: SimulatedTable, work: Workload, settings: Settings) -> Sequence[Action]:
+        actions, after = ours(table, work, settings), table
+        for action in actions:
+            after = after.after(action, settings)
+        gone = {file.path for file in table.files} - {file.path for file in after.files}
+        files = table.file_table()
+        first = np.isin(files.path.astype(str), sorted(gone)) & ~files.layout_written
+        replaced = (*settings.replaced, *([files.take(np.flatnonzero(first))] * bool(first.any())))
+        seen.append(unseen(look(after.given(work, replace(settings, replaced=replaced)))))
+        return actions
+
+    return policy
 
 
 def worst_on_the_way(run: Replay, first: int = 4) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -85,6 +86,10 @@ class SimulatedTable:
 
     def file_table(self) -> FileTable:
         """Return the table as its manifests would describe it, with exact bounds."""
+        return self._described
+
+    @cached_property
+    def _described(self) -> FileTable:
         count = len(self.files)
         records = np.array([len(f.rows) for f in self.files], dtype=np.int64)
         zeros = np.zeros(count, dtype=np.int64)
@@ -117,6 +122,10 @@ class SimulatedTable:
 
     def row_groups(self) -> RowGroups:
         """Return every file's footer."""
+        return self._footers
+
+    @cached_property
+    def _footers(self) -> RowGroups:
         pieces: list[Int64] = []
         owner: list[int] = []
         for number, file in enumerate(self.files):
@@ -256,16 +265,23 @@ class SimulatedTable:
             if kind is None:
                 continue
             values = self.values[field.field_id][order]
-            distinct, codes = np.unique(values, return_inverse=True)
-            codes = codes.reshape(-1)
             bounds[field.field_id] = ColumnBounds(
-                field.field_id, kind,
-                distinct[np.minimum.reduceat(codes, starts)],
-                distinct[np.maximum.reduceat(codes, starts)],
+                field.field_id, kind, *_extremes(values, starts),
                 yes, yes, zeros, zeros, lengths, lengths * type_width(field.type),
                 np.zeros(len(pieces), dtype=np.bool_),
             )  # fmt: skip
         return bounds
+
+
+def _extremes(values: Array, starts: Int64) -> tuple[Array, Array]:
+    """Return the least and the greatest value of each piece that begins at `starts`."""
+    if values.dtype.kind in "if":
+        return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    distinct, codes = np.unique(values, return_inverse=True)
+    codes = codes.reshape(-1)
+    return distinct[np.minimum.reduceat(codes, starts)], distinct[
+        np.maximum.reduceat(codes, starts)
+    ]
 
 
 def empty_table(schema: Schema) -> SimulatedTable:

@@ -40,6 +40,7 @@ from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.undo import held_files
 from reconciler.queries.coverage import coverage
 from reconciler.queries.excluded import excluded_fields, without_fields
+from reconciler.queries.first_rows import with_first_rows
 from reconciler.queries.moving_windows import with_movement
 from reconciler.queries.open_price import OpenPrice
 from reconciler.queries.rewrite_cost import run_times
@@ -128,6 +129,7 @@ class Reader:
             observation.schema,
             movements(self.store, observation.uuid),
         )
+        workload = with_first_rows(workload, observation.files)
         return Evidence(workload, coverage(workload, observation.files))
 
     def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:

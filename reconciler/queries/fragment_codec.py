@@ -18,6 +18,7 @@ from reconciler.queries.predicate import (
     Always,
     And,
     Comparison,
+    First,
     In,
     IsNaN,
     IsNull,
@@ -128,6 +129,8 @@ def _node_out(node: Predicate) -> list[Any]:
         return ["null", *_ref_out(node.ref)]
     if isinstance(node, IsNaN):
         return ["nan", *_ref_out(node.ref)]
+    if isinstance(node, First):
+        return ["first", *_ref_out(node.ref), node.descending, node.rows]
     if isinstance(node, Not):
         return ["not", _node_out(node.child)]
     if isinstance(node, (And, Or)):
@@ -148,6 +151,8 @@ def _node_in(body: list[Any]) -> Predicate:
         return IsNull(Ref(rest[0], rest[1]))
     if tag == "nan":
         return IsNaN(Ref(rest[0], rest[1]))
+    if tag == "first":
+        return First(Ref(rest[0], rest[1]), bool(rest[2]), int(rest[3]))
     if tag == "not":
         return Not(_node_in(rest[0]))
     if tag in ("and", "or"):

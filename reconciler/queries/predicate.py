@@ -62,6 +62,19 @@ class IsNaN:
 
 
 @dataclass(frozen=True, slots=True)
+class First:
+    """The rows that come first in the order of a column: ORDER BY ref LIMIT rows.
+
+    Which values these are depends on the table: `first_rows` replaces it by a comparison. Until
+    then it is true for every row, so that it never claims that a query reads less than it does.
+    """
+
+    ref: Ref
+    descending: bool
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     child: Predicate
 
@@ -83,7 +96,7 @@ class Always:
     value: bool
 
 
-Predicate = Comparison | In | StartsWith | IsNull | IsNaN | Not | And | Or | Always
+Predicate = Comparison | In | StartsWith | IsNull | IsNaN | First | Not | And | Or | Always
 TRUE = Always(True)
 FALSE = Always(False)
 
@@ -107,7 +120,7 @@ def slots_of(predicate: Predicate) -> tuple[int, ...]:
 
 def fields_of(predicate: Predicate) -> tuple[int, ...]:
     """Return the distinct field ids that the predicate reads, ascending."""
-    leaves = (Comparison, In, StartsWith, IsNull, IsNaN)
+    leaves = (Comparison, In, StartsWith, IsNull, IsNaN, First)
     return tuple(
         sorted({node.ref.field_id for node in walk(predicate) if isinstance(node, leaves)})
     )
@@ -162,7 +175,7 @@ def _render(
 
 
 def _render_leaf(
-    node: Comparison | In | StartsWith | IsNull | IsNaN,
+    node: Comparison | In | StartsWith | IsNull | IsNaN | First,
     schema: Schema,
     literals: Sequence[Literal] | None,
     negation: str,
@@ -174,6 +187,8 @@ def _render_leaf(
         return f"{name} IS {negation}NULL"
     if isinstance(node, IsNaN):
         return f"{name} IS {negation}NAN"
+    if isinstance(node, First):
+        return f"{'last' if node.descending else 'first'} {node.rows} by {name}"
     value = _slot_text(node, schema, literals)
     if isinstance(node, In):
         return f"{name} {negation}IN ({value})"

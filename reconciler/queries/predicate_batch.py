@@ -18,6 +18,7 @@ from reconciler.queries.predicate import (
     Always,
     And,
     Comparison,
+    First,
     In,
     IsNaN,
     IsNull,
@@ -118,6 +119,8 @@ def per_file(mask: Bool) -> Test:
 def _compile(node: Predicate, compile_leaf: Callable[[Leaf], Test]) -> Test:
     if isinstance(node, Always):
         return always(node.value)
+    if isinstance(node, First):
+        return always(True)
     if isinstance(node, And):
         return conjunction([_compile(child, compile_leaf) for child in node.children])
     if isinstance(node, Or):

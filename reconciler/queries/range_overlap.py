@@ -19,6 +19,7 @@ from reconciler.queries.predicate import (
     Always,
     And,
     Comparison,
+    First,
     In,
     IsNaN,
     IsNull,
@@ -62,6 +63,8 @@ def _compiled(node: Predicate, table: FileTable, literals: Sequence[SlotLiterals
         return _disjunction([_compiled(child, table, literals) for child in node.children])
     if isinstance(node, Always):
         return _constant(table, float(node.value))
+    if isinstance(node, First):
+        return _constant(table, 1.0)
     if isinstance(node, Not):
         inner = _compiled(node.child, table, literals)
         return lambda queries, files: np.subtract(1.0, inner(queries, files))

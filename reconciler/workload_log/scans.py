@@ -26,7 +26,7 @@ from reconciler.workload_log.conjuncts import (
     without_table,
 )
 from reconciler.workload_log.derived_tables import BEFORE_WHERE, pushed_inside
-from reconciler.workload_log.early_stop import stops_early
+from reconciler.workload_log.early_stop import FirstRows, first_rows, stops_early
 from reconciler.workload_log.joins import Joins, Source, is_decorated, reduced_joins, sources_of
 from reconciler.workload_log.tables import KnownTable
 
@@ -52,6 +52,8 @@ class Scan:
     one."""
     merged: bool = False
     """Whether the query is a MERGE into this table."""
+    first: FirstRows | None = None
+    """The rows that a query without a condition wants in an order; None if it wants all."""
 
 
 def scans_of(query: exp.Expr, tables: dict[str, KnownTable]) -> list[Scan]:
@@ -147,6 +149,7 @@ class _Walk:
         conditions: Sequence[exp.Expr],
         columns: frozenset[Path] | None,
         elsewhere: bool = False,
+        first: FirstRows | None = None,
     ) -> None:
         """Visit one item of FROM with the conditions on it (columns without a table)."""
         if not isinstance(node, exp.Table):
@@ -163,7 +166,7 @@ class _Walk:
             raise TooComplex
         if columns is None:
             columns = frozenset(folded(f.path) for f in table.schema.fields)
-        self.scans.append(Scan(table, tuple(conditions), columns, elsewhere))
+        self.scans.append(Scan(table, tuple(conditions), columns, elsewhere, first=first))
 
     def _cte(
         self, cte: _Cte, conditions: Sequence[exp.Expr], columns: frozenset[Path] | None
@@ -292,7 +295,8 @@ class _Block:
                 self.walk.everything(source.node, self.env)
             else:
                 elsewhere = not conditions and self._restricted_elsewhere(source.alias)
-                self.walk.source(source.node, self.env, conditions, read, elsewhere)
+                first = None if conditions else first_rows(self.select)
+                self.walk.source(source.node, self.env, conditions, read, elsewhere, first)
         self.walk.nested(clauses, self.env)
 
     def _clauses(self, needed: frozenset[str] | None) -> list[exp.Expr]:

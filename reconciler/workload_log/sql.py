@@ -47,7 +47,7 @@ from reconciler.workload_log.complexity import (
 from reconciler.workload_log.condition_tree import Bound
 from reconciler.workload_log.conditions import bind
 from reconciler.workload_log.constants import Binding, Const
-from reconciler.workload_log.early_stop import stops_early
+from reconciler.workload_log.early_stop import skipped_to, stops_early
 from reconciler.workload_log.identity import SOURCE
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.prepared import immediate
@@ -359,12 +359,13 @@ def _fragment(scan: Scan, projection: tuple[int, ...], binding: Binding, engine:
     hidden = scan.table.hidden
     conditions = [one for one in scan.conditions if not hidden or not _only(one, hidden)]
     bound: Bound = bind(conditions, scan.table.schema, binding)
-    predicate_columns = fields_of(bound.predicate)
+    predicate = skipped_to(scan.first, scan.table, engine) or bound.predicate
+    predicate_columns = fields_of(predicate)
     columns = projection
     if not set(predicate_columns) <= set(projection):
         columns = tuple(sorted({*projection, *predicate_columns}))
     return Fragment(
-        SOURCE, 0, scan.table.uuid, bound.predicate, bound.literals, bound.moving, columns, 1.0,
+        SOURCE, 0, scan.table.uuid, predicate, bound.literals, bound.moving, columns, 1.0,
         binding.event_ms, engine, unbound=bound.unbound, elsewhere=scan.elsewhere,
         merged=scan.merged,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from reconciler.queries.predicate import (
     Always,
     And,
     Comparison,
+    First,
     In,
     IsNaN,
     IsNull,
@@ -41,6 +42,7 @@ LEAVES = st.one_of(
     st.builds(StartsWith, REFS, st.integers(0, 5)),
     st.builds(IsNull, REFS),
     st.builds(IsNaN, REFS),
+    st.builds(First, REFS, st.booleans(), st.integers(1, 10_000)),
     st.builds(Always, st.booleans()),
 )
 TREES = st.recursive(

@@ -598,3 +598,35 @@ def test_a_scan_without_a_condition_knows_whether_the_query_has_some_on_other_ta
 ) -> None:
     found = {one.table.name.rpartition(".")[2]: one for one in demands(sql, "spark")}
     assert found["t"].fragment.elsewhere is expected
+
+
+LATEST = [
+    ("SELECT * FROM db.t ORDER BY ts DESC LIMIT 10", "last 10 by ts"),
+    ("SELECT i, d FROM db.t ORDER BY d, s LIMIT 5", "first 5 by d"),
+    ("SELECT i AS n FROM db.t ORDER BY n LIMIT 5", "first 5 by i"),
+    ("SELECT count(*) FROM (SELECT i FROM db.t ORDER BY i LIMIT 7) x", "first 7 by i"),
+    ("SELECT * FROM db.t ORDER BY i NULLS FIRST LIMIT 5", "TRUE"),
+    ("SELECT * FROM db.t ORDER BY i + 1 LIMIT 5", "TRUE"),
+    ("SELECT * FROM db.t ORDER BY s LIMIT 5", "TRUE"),
+    ("SELECT * FROM db.t ORDER BY g DESC LIMIT 5", "TRUE"),
+    ("SELECT * FROM db.t ORDER BY i LIMIT 5 OFFSET 3", "TRUE"),
+    ("SELECT * FROM db.t ORDER BY i LIMIT 1000000", "TRUE"),
+    ("SELECT * FROM db.t ORDER BY i", "TRUE"),
+    ("SELECT DISTINCT i FROM db.t ORDER BY i LIMIT 5", "TRUE"),
+    ("SELECT max(s) FROM db.t GROUP BY i ORDER BY i LIMIT 5", "TRUE"),
+    ("SELECT * FROM db.t WHERE l = 3 ORDER BY i LIMIT 5", "l = 3"),
+]
+
+
+@pytest.mark.parametrize(("sql", "read"), LATEST)
+def test_the_first_rows_in_an_order_are_known_where_the_engine_skips_to_them(
+    sql: str, read: str
+) -> None:
+    (found,) = demands(sql, "duckdb")
+    predicate, literals = found.fragment.predicate, found.fragment.literals
+    assert render(predicate, found.table.schema, literals) == read
+
+
+def test_an_engine_that_reads_all_files_for_an_order_reads_no_first_rows() -> None:
+    (found,) = demands("SELECT * FROM db.t ORDER BY ts DESC LIMIT 10", "spark")
+    assert render(found.fragment.predicate, found.table.schema) == "TRUE"

@@ -105,8 +105,27 @@ def room_left(situation: Situation, spent: float) -> float:
 
 def standing(situation: Situation) -> float:
     """Return what other queries would read more of the present layout: the exposure that it has."""
-    losses = (asked.loss for asked in situation.foreseen.asked)
-    return _exposure(situation, losses, _displaced(situation))
+    return _exposure(situation, _worst(situation), _displaced(situation))
+
+
+def unseen(situation: Situation) -> float:
+    """Return what queries may read more of the present layout than of the untouched table until the
+    log shows it: assumption A1 of docs/design/no-harm.md."""
+    return _until_seen(situation) * max(_worst(situation), 0.0)
+
+
+def _worst(situation: Situation) -> float:
+    return max((asked.worst for asked in situation.foreseen.asked), default=0.0)
+
+
+def _until_seen(situation: Situation) -> float:
+    """Return the executions that are expected until the log shows a change."""
+    outlook, horizon_ms = situation.foreseen.outlook, situation.settings.horizon_ms
+    return _expected(situation) * outlook.bucket_ms / horizon_ms
+
+
+def _expected(situation: Situation) -> float:
+    return sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)
 
 
 def _displaced(situation: Situation) -> Bool:
@@ -138,8 +157,8 @@ def possible_loss(situation: Situation, candidate: Change) -> PossibleLoss:
     """Return the candidate's cost, and the exposure of the table with and without it."""
     displaced = _displaced(situation).copy()
     displaced[candidate.rows] = not _as_they_arrive(situation, candidate.ordering)
-    losses = (_loss_with(situation, candidate, asked) for asked in situation.foreseen.asked)
-    exposure = _exposure(situation, losses, displaced)
+    losses = [_loss_with(situation, candidate, asked) for asked in situation.foreseen.asked]
+    exposure = _exposure(situation, max(losses, default=0.0), displaced)
     now = standing(situation)
     kept = situation.settings.debt.outstanding + now <= promised(situation)
     back = min(_putting_back(situation, _displaced(situation)), now)
@@ -168,19 +187,17 @@ def added_by(situation: Situation, candidates: Iterable[Change]) -> float:
     return sum(possible_loss(situation, candidate).added for candidate in candidates)
 
 
-def _exposure(situation: Situation, losses: Iterable[float], displaced: Bool) -> float:
-    """Return the loss, at the present rate of all queries, if the worst of the losses becomes the
-    loss of each: until the log shows it, and what putting back the files costs then.
+def _exposure(situation: Situation, worst: float, displaced: Bool) -> float:
+    """Return the loss, at the present rate of all queries, if the worst loss becomes that of each:
+    until the log shows it, and what putting back the files costs then.
 
     A layout that loses less in a year than turning it back costs is kept. displaced: bool[files],
     those that would have to be put back.
     """
-    settings = situation.settings
-    executions = sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)
-    until_seen = executions * situation.foreseen.outlook.bucket_ms / settings.horizon_ms
-    worst = max([*losses, 0.0])
-    yearly = executions * YEAR_MS / settings.horizon_ms
-    return until_seen * worst + min(yearly * worst, _putting_back(situation, displaced))
+    worst = max(worst, 0.0)
+    yearly = _expected(situation) * YEAR_MS / situation.settings.horizon_ms
+    back = min(yearly * worst, _putting_back(situation, displaced))
+    return _until_seen(situation) * worst + back
 
 
 def _putting_back(situation: Situation, displaced: Bool) -> float:
@@ -188,17 +205,11 @@ def _putting_back(situation: Situation, displaced: Bool) -> float:
 
 
 def _loss_with(situation: Situation, candidate: Change, asked: Asked) -> float:
-    """Return what an execution reads more than of the untouched table with the candidate: the
-    worst range of a guard, the mean of recorded queries."""
+    """Return what an execution of the query that loses most reads more than of the untouched table
+    with the candidate."""
     if asked.guard is not None:
         after = sum(read_layout(view, asked.guard).cost for view in candidate.views)
         before = read_shape(situation.part(candidate.rows), asked.guard).cost
         return float((asked.each + after - before).max())
-    more = sum(
-        float(
-            situation.foreseen.demands[n].weight
-            @ (candidate.after[n].cost - candidate.before[n].cost)
-        )
-        for n in asked.members
-    )
-    return asked.loss + more / max(asked.weight, 1e-9)
+    more = [candidate.after[n].cost - candidate.before[n].cost for n in asked.members]
+    return float((asked.each + np.concatenate(more)).max())

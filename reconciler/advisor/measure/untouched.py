@@ -9,7 +9,7 @@ the others as well, and less of columns in whose order rows arrive.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -54,15 +54,20 @@ class Asked:
     """Mean cost of an execution on the present table, in bytes of reading."""
     untouched: float
     """Mean cost of an execution on the table that nobody had rewritten, in bytes of reading."""
-    each: Float64 = field(default_factory=lambda: np.zeros(0))
-    """float64[ranges]: what each range of a guard reads more than of the untouched table; empty for
-    recorded queries."""
+    each: Float64
+    """float64[queries]: what an execution of each query reads more than of the untouched table; the
+    queries of the members, one after the other, or the ranges of a guard."""
 
     @property
     def loss(self) -> float:
-        """What an execution reads more than of the untouched table, of a guard the worst one;
-        negative if it reads less."""
-        return float(self.each.max()) if len(self.each) else self.now - self.untouched
+        """What an execution reads more than of the untouched table, on average; negative if it
+        reads less."""
+        return self.now - self.untouched
+
+    @property
+    def worst(self) -> float:
+        """What an execution of the query that loses most reads more than of the untouched table."""
+        return float(self.each.max(initial=-np.inf))
 
 
 @dataclass(frozen=True)
@@ -166,11 +171,15 @@ def asked_of(
             continue
         ordered = any(column in untouched.natural for column in columns)
         now = before = 0.0
+        each = []
         for number in members:
             demand, reading = demands[number], readings[number]
+            left = _cost(untouched, view, demand, reading, ordered)
             now += float(demand.weight @ reading.cost)
-            before += float(demand.weight @ _cost(untouched, view, demand, reading, ordered))
-        found.append(Asked(tuple(members), None, weight, now / weight, before / weight))
+            before += float(demand.weight @ left)
+            each.append(reading.cost - left)
+        mean = now / weight, before / weight
+        found.append(Asked(tuple(members), None, weight, *mean, np.concatenate(each)))
     for column in untouched.guarded:
         guard = _ranges(view, demands, column)
         reading = read_shape(view, guard)

@@ -20,6 +20,7 @@ from reconciler.queries.predicate import (
     Always,
     And,
     Comparison,
+    First,
     In,
     IsNaN,
     IsNull,
@@ -202,9 +203,11 @@ def _met(
                 for name in ("query", "low", "high")
             ))  # fmt: skip
             return joined if len(joined.query) <= MOST_BOXES * _queries(part) else part
+        case First():
+            return part
         case Not():
             leaf = node.child
-            assert not isinstance(leaf, And | Or | Not | Always)  # `push_not` leaves none
+            assert not isinstance(leaf, And | Or | Not | Always | First)  # `push_not` leaves none
             return _met_leaf(leaf, True, part, literals, axes, at)
         case _:
             return _met_leaf(node, False, part, literals, axes, at)

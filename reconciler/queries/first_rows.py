@@ -1,0 +1,72 @@
+"""Replaces `ORDER BY column LIMIT rows` by the range of the column that holds these rows.
+
+An engine that keeps the best rows found so far skips every row group whose bounds hold none that is
+better (docs/design/first-rows.md). So such a query reads like one with a condition: of the greatest
+or least values, down to that of its last row. Its shape keeps its id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from reconciler.queries.predicate import Comparison, First
+from reconciler.queries.shape import Shape, Workload
+from reconciler.table.filetable import FileTable, Float64
+from reconciler.table.values import Kind
+
+STEPS = 64
+"""Halvings by which the last of the first rows is looked for: enough for every number."""
+
+
+def with_first_rows(workload: Workload, files: FileTable) -> Workload:
+    """Return the workload with every First as a comparison with the value of its last row."""
+    if not any(isinstance(shape.predicate, First) for shape in workload.shapes):
+        return workload
+    return replace(workload, shapes=tuple(_bounded(shape, files) for shape in workload.shapes))
+
+
+def _bounded(shape: Shape, files: FileTable) -> Shape:
+    first = shape.predicate
+    if not isinstance(first, First):
+        return shape
+    last = last_of(first, files)
+    if last is None:
+        return shape
+    return replace(
+        shape,
+        predicate=Comparison(first.ref, ">=" if first.descending else "<=", 0),
+        literals=(np.full(len(shape), last, dtype=np.int64),),
+        offsets=(np.full(len(shape), np.nan),),
+    )
+
+
+def last_of(first: First, files: FileTable) -> int | None:
+    """Return the value of the last of the first rows, if the rows of a file are spread evenly
+    between its bounds; None where some file has none."""
+    column = files.columns.get(first.ref.field_id)
+    if column is None or column.kind is not Kind.INT or not len(files):
+        return None
+    if not column.bounded.all():
+        return None
+    lower, upper = column.lower.astype(np.float64), column.upper.astype(np.float64)
+    if first.descending:
+        lower, upper = -upper, -lower
+    rows = np.maximum(files.records, 0).astype(np.float64)
+    low, high = float(lower.min()), float(upper.max())
+    for _ in range(STEPS):
+        middle = low + (high - low) / 2.0
+        if _rows_until(middle, lower, upper, rows) >= first.rows:
+            high = middle
+        else:
+            low = middle
+    found = -high if first.descending else high
+    return int(np.floor(found) if first.descending else np.ceil(found))
+
+
+def _rows_until(value: float, lower: Float64, upper: Float64, rows: Float64) -> float:
+    """Return the number of rows up to a value."""
+    width = upper - lower
+    share = np.clip((value - lower) / np.where(width > 0.0, width, 1.0), 0.0, 1.0)
+    return float(rows @ np.where(width > 0.0, share, value >= lower))
