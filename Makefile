@@ -20,7 +20,7 @@ setup: $(VENV)/.classes  ## the virtual environment with every extra, from the l
 test: setup  ## everything that a change must pass, in lanes side by side
 	$(BIN)/python -m tests.lanes test
 
-check: setup  ## lint, types, contracts, and the tests without a JVM and a cluster: minutes
+check: setup  ## lint, types, contracts, and the quick tests without a JVM and a cluster: minutes
 	$(BIN)/python -m tests.lanes check
 
 soak: setup  ## the long forms: 20 times every example of every property, and the tests marked soak; hours

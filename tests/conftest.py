@@ -6,7 +6,6 @@ shared session (see `lanes`). A test that is not marked so cannot start one.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,20 +75,6 @@ def no_jvm_without_a_marker(
     marks = {marker.name for marker in request.node.iter_markers()}
     if not marks & {"spark", "cluster"}:
         monkeypatch.setenv("JAVA_HOME", str(Path(__file__).parent / "no_jvm"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_pool() -> Iterator[None]:
-    """Plans that the local engine carries out have the processes of one pool: each pool of its own
-    would load Arrow and DuckDB again, which takes longer than the work of a test.
-
-    Tests of pools, and of programs, make their own.
-    """
-    from reconciler.engines.local import machine, pool
-
-    with pool.Pool(machine.cores()) as shared, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "Pool", lambda slots: contextlib.nullcontext(shared))
-        yield
 
 
 SHARED_CATALOGS = {"iceberg_catalog": "iceberg_catalog", "rest_side": "rest_server"}

@@ -3,9 +3,13 @@
 Of the whole suite, one lane has the shared Spark session, one the other JVMs that tests start, in
 pods of a test cluster too, and one the other tests on a test cluster, which wait more than they
 work. Files marked `second_session` would make the first lane the longest: the second lane has them,
-and starts a session of its own for them. The lanes share the rest (see `sharing`), as the two lanes
-of "check" share all tests. Lint stops them if it fails. What tests write is in memory where there
-is room: a catalog in SQLite waits for the disk at each commit, which is half of a lane's time.
+and starts a session of its own for them. The lanes share the rest (see `sharing`), and a fourth one
+has nothing else: it works while others wait. The lanes that would end last have the cores first.
+Lint stops them if it fails. What tests write is in memory where there is room: a catalog in SQLite
+waits for the disk at each commit, which is half of a lane's time.
+
+The two lanes of "check" share all tests without a JVM, a cluster and S3, but those of the files
+that take most CPU (`sharing.LONGEST`): these took two thirds of its time.
 
 Lines are printed as they come, each after its lane's name; the last ones name the tests that failed
 and say how each lane ended. Ends with the first exit code that is not 0. An argument, for pytest,
@@ -24,10 +28,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.sharing import LONGEST
+
 _SHARED = "not spark and not cluster"
 _QUICK = f"{_SHARED} and not s3 and not soak"
 _SESSION = "session and not second_session and not cluster"
 _JVM = "(cluster and jvm) or (spark and not cluster and (second_session or not session))"
+NICE = {"jvm": 5, "shared": 5}
+"""How far the lanes give way to the others, as of `nice`; the others do not."""
 LINT = ("make", "--no-print-directory", "lint")
 MEMORY = Path("/dev/shm")
 """Directory of a file system in memory, where the machine has one."""
@@ -42,17 +50,25 @@ def lanes(part: str) -> dict[str, str]:
             "session": f"(({_SESSION}) or ({_SHARED})) and not soak",
             "jvm": f"({_JVM} or ({_SHARED})) and not soak",
             "cluster": f"((cluster and not jvm) or ({_SHARED})) and not soak",
+            "shared": f"({_SHARED}) and not soak",
         }
     return {"first": _QUICK, "second": _QUICK}
 
 
+def left_out(part: str) -> list[str]:
+    """Pytest's options that leave out what a part does without."""
+    return [f"--ignore={name}" for name in LONGEST] if part == "check" else []
+
+
 def main(arguments: Sequence[str]) -> int:
     part, *more = arguments
+    more = [*left_out(part), *more]
     with tempfile.TemporaryDirectory(prefix="lanes-") as claims, written(MEMORY) as place:
         running = {"lint": output_of(LINT)}
         for lane, marks in lanes(part).items():
             base = [f"--basetemp={place / lane}"] if place else []
-            running[lane] = start([*options(marks, claims), *base, *_named(more, lane)])
+            given = [*options(marks, claims), *base, *_named(more, lane)]
+            running[lane] = start(given, NICE.get(lane, 0))
         return follow(running)
 
 
@@ -84,9 +100,10 @@ def _named(arguments: Sequence[str], lane: str) -> list[str]:
     return [argument.replace("{lane}", lane) for argument in arguments]
 
 
-def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+def start(arguments: Sequence[str], nice: int = 0) -> subprocess.Popen[str]:
     plugins = ("-p", "tests.sharing", "-p", "tests.durations")
-    return output_of([sys.executable, "-u", "-m", "pytest", *plugins, *arguments])
+    pytest = (sys.executable, "-u", "-m", "pytest", *plugins)
+    return output_of(["nice", "-n", str(nice), *pytest, *arguments])
 
 
 def output_of(command: Sequence[str]) -> subprocess.Popen[str]:

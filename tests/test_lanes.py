@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.lanes import follow, lanes, options, output_of, start, written
+from tests.lanes import NICE, follow, lanes, left_out, options, output_of, start, written
 from tests.sharing import LONGEST, OWN, in_turn
 
 pytest_plugins = ["pytester"]
@@ -39,6 +39,19 @@ def test_a_test_is_in_the_lane_that_owns_it_or_shared_by_all(marks: frozenset[st
     expected = 1 if marks & OWN else len(lanes("test"))
     assert chosen("test", marks) == (0 if "soak" in marks else expected)
     assert chosen("check", marks) == (0 if marks else 2)
+
+
+def test_a_check_collects_none_of_the_longest_files() -> None:
+    here = ["--collect-only", "-q", *left_out("check"), "tests/state"]
+    printed, _ = output_of([sys.executable, "-m", "pytest", *here]).communicate()
+    found = {line.partition(":")[0] for line in printed.splitlines() if ".py" in line}
+    assert "tests/state/test_state_commit.py" in found
+    assert found.isdisjoint(LONGEST)
+    assert left_out("test") == []
+
+
+def test_lanes_that_give_way_are_lanes() -> None:
+    assert set(NICE) < set(lanes("test"))
 
 
 class Queue:

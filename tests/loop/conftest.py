@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,21 @@ from reconciler.api.choices import EngineType
 from reconciler.loop.local_actor import LocalActor
 from reconciler.state.state import StateStore
 from tests.copied_table import copied_table
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_pool() -> Iterator[None]:
+    """Plans that the local engine carries out have the processes of one pool: each pool of its own
+    would load Arrow and DuckDB again, which takes longer than the work of a test.
+
+    Tests of pools, of programs, and of what the processes have of this one's environment make their
+    own.
+    """
+    from reconciler.engines.local import machine, pool
+
+    with pool.Pool(machine.cores()) as shared, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "Pool", lambda slots: contextlib.nullcontext(shared))
+        yield
 
 
 @pytest.fixture(scope="session")

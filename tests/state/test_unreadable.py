@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,21 @@ GARBAGE = [
 ]  # fmt: skip
 
 
+FEW = 3
+
+
+def each(texts: Sequence[Any]) -> Any:
+    """Every text for the local store, the first of them for the shared one, whose calls of a
+    catalog take most of the time: what can be read is decided by the same code for both."""
+    cases = [("local", n) for n in range(len(texts))] + [("shared", n) for n in range(FEW)]
+    return pytest.mark.parametrize(
+        ("store", "text"),
+        [(name, texts[n]) for name, n in cases],
+        indirect=["store"],
+        ids=[f"{name}-{n}" for name, n in cases],
+    )
+
+
 @pytest.fixture(params=["local", "shared"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "local":
@@ -66,7 +82,7 @@ def damage(store: Store, plan_id: str, text: str) -> None:
     Path(uri.removeprefix("file://")).write_text(text)
 
 
-@pytest.mark.parametrize("text", GARBAGE, ids=range(len(GARBAGE)))
+@each(GARBAGE)
 def test_an_unreadable_plan_is_set_aside_and_its_approval_is_void(
     store: Store, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,18 +178,18 @@ BODIES = [*GARBAGE[:6], '{"read_bytes": -9, "rewrite_bytes": -9}', '{"used_cpu_s
 
 
 @pytest.mark.parametrize("kind", [OUTCOME, RESERVED, SETTLED])
-@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+@each(BODIES)
 def test_an_unreadable_row_spends_the_budget_of_its_table_only(
-    store: Store, tmp_path: Path, kind: str, body: str
+    store: Store, tmp_path: Path, kind: str, text: str
 ) -> None:
-    if kind == SETTLED and body[:1] == "{" and "used" not in body and len(body) > 1:
+    if kind == SETTLED and text[:1] == "{" and "used" not in text and len(text) > 1:
         pytest.skip("this is how a settlement looks that used nothing beside its outcomes")
     held = Reservation("r1", UUID, plan(1).id, "team/facts", 5 << 30, 900.0)
     store.reserve(held)
     row = row_of_intent(OUTCOME, intent(), "a01", outcome(COMMITTED))
     if kind != OUTCOME:
         row = plain_row(kind, held.plan_id, "", {} if kind == SETTLED else asdict(held), UUID, "r1")
-    put(store, row, body)
+    put(store, row, text)
     budget = Budget("daily", per_seconds=86_400, max_rewrite_bytes=4 << 30)
     for table, fits in ((UUID, 0), (OTHER, 1)):
         policy = "team/facts" if table == UUID else "other/facts"
@@ -192,15 +208,15 @@ def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-@pytest.mark.parametrize("body", BODIES[:7], ids=range(7))
-def test_unreadable_rows_block_no_reading_of_a_ledger(store: Store, body: str) -> None:
+@each(BODIES[:7])
+def test_unreadable_rows_block_no_reading_of_a_ledger(store: Store, text: str) -> None:
     store.record_intent(intent())
     store.record_outcomes(intent(), (outcome(COMMITTED),))
     for kind in (OUTCOME, PREDICTION, READ_CHECK, RESERVED, SETTLED):
         row = row_of_intent(
             OUTCOME, replace(intent(batch=2), attempt_id="a-9"), "a09", outcome(COMMITTED)
         )
-        put(store, {**row, "kind": kind}, body)
+        put(store, {**row, "kind": kind}, text)
     assert [entry.outcome for entry in store.ledger(UUID)] == [outcome(COMMITTED)]
     assert store.read_checks(UUID) == ()
     assert store.open_intents(UUID) == ()
@@ -227,13 +243,13 @@ def test_an_attempt_that_cannot_be_read_holds_its_table_while_its_writer_may_liv
 NOTES = [None, 7, "x", [], {}, [[1]], {"price": 7}, {"openings": [1]}, {"data": "x"}, [None, -1]]
 
 
-@pytest.mark.parametrize("note", NOTES, ids=range(len(NOTES)))
-def test_notes_of_any_content_leave_the_presets(store: Store, note: Any) -> None:
+@each(NOTES)
+def test_notes_of_any_content_leave_the_presets(store: Store, text: Any) -> None:
     reader = LocalActor(store, Path("unused"))
     empty = reader.history(UUID)
     for key in (rho_key(UUID), conflicts_key(UUID), orphans_key(UUID), f"openings:{UUID}",
                 f"refused:{UUID}", "times of runs"):  # fmt: skip
-        store.set_note(key, note)
+        store.set_note(key, text)
     assert reader.history(UUID) == empty
     assert store.refusals(UUID) == {}
 
