@@ -76,6 +76,7 @@ def fragments(count: int, shapes: int) -> Iterator[Fragment]:
 
 
 def write(directory: Path, count: int, shapes: int) -> None:
+    from reconciler.queries.shape import workload_of
     from reconciler.state.movements import record_movements
     from reconciler.state.state import StateStore
 
@@ -92,7 +93,7 @@ def write(directory: Path, count: int, shapes: int) -> None:
     store.append_fragments(pending)
     store.put_sketches(UUID, {"file": b"sketch"})
     size = sum(path.stat().st_size for path in directory.rglob("*.parquet"))
-    record_movements(store, UUID, SCHEMA)
+    record_movements(store, UUID, SCHEMA, workload_of(store.shapes(UUID)))
     print(f"stored {count:,} queries of {shapes} shapes in {seconds:.1f} s, {size / 1e6:.0f} MB")
 
 
