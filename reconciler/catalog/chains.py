@@ -18,6 +18,7 @@ from reconciler.catalog import bounds
 from reconciler.catalog.load import translate_io
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.errors import FileMissingError
+from reconciler.table.physical import NAME_MAPPING
 from reconciler.table.retention import may_delete
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ PATH_PROPERTIES = (
     "write.folder-storage.path",
     "write.metadata.path",
 )
-REGISTERED = ("schema.name-mapping.default", "snapshot", "migrated")
+REGISTERED = (NAME_MAPPING, "snapshot", "migrated")
 """Properties that engines set when they register files of another table or directory."""
 RESTORE = "restore the file, or remove it if no table needs it"
 

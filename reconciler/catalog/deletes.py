@@ -19,6 +19,7 @@ from reconciler.catalog.position_rows import position_rows
 from reconciler.table.deletes import (
     NO_FILE,
     NOT_LIVE,
+    PATH_ID,
     DeleteTable,
     Positions,
     Scope,
@@ -28,9 +29,6 @@ from reconciler.table.filetable import UNKNOWN, Array, FileTable, Float64, Int64
 from reconciler.table.observation import DeleteLoad
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.values import partition_identity
-
-FILE_PATH_FIELD = 2147483546
-"""Reserved field id of `file_path` in position delete files."""
 
 POSITION, EQUALITY = 1, 2
 
@@ -130,7 +128,7 @@ def _table(files: FileTable, found: DeleteFiles, specs: Mapping[int, PartitionSp
 
 
 def _path_bound(found: DeleteFiles, side: str, row: int) -> bytes | None:
-    stats = found.entries.stats.get(FILE_PATH_FIELD)
+    stats = found.entries.stats.get(PATH_ID)
     bounds = getattr(stats, side) if stats is not None else None
     if bounds is None or bounds.length[row] < 0:
         return None

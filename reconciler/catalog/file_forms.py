@@ -23,7 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.catalog.network import carried
-from reconciler.table.parquet_schema import Node, NotParquetError, schema_in
+from reconciler.table.parquet_schema import (
+    MAGIC,
+    TRAILER_BYTES,
+    Node,
+    NotParquetError,
+    schema_in,
+)
 from reconciler.table.physical import CODECS, RLE, SPLIT, FileForm, Form, WrongRows, WrongSize
 
 if TYPE_CHECKING:
@@ -32,9 +38,6 @@ if TYPE_CHECKING:
 READERS = 16
 TAIL_BYTES = 1 << 16
 """Bytes at a file's end that are read first: most footers are shorter."""
-LENGTH_BYTES = 8
-"""Bytes after a footer: its length and the magic number."""
-MAGIC = b"PAR1"
 MOST_FOOTER_BYTES = 256 << 20
 MOST_CACHE_BYTES = 1 << 30
 
@@ -59,20 +62,20 @@ def form_from(
     """Return the form of a file of `size` bytes. rows: of a data file as the table's metadata has
     them. noted: takes the footer. Raises NotParquetError without a footer there."""
     end = tail(min(size, TAIL_BYTES))
-    if len(end) < LENGTH_BYTES + len(MAGIC) or end[-len(MAGIC) :] != MAGIC:
+    if len(end) < TRAILER_BYTES + len(MAGIC) or end[-len(MAGIC) :] != MAGIC:
         raise NotParquetError("the file does not end as a Parquet file does")
-    footer = int.from_bytes(end[-LENGTH_BYTES : -len(MAGIC)], "little")
-    needed = footer + LENGTH_BYTES
+    footer = int.from_bytes(end[-TRAILER_BYTES : -len(MAGIC)], "little")
+    needed = footer + TRAILER_BYTES
     if not 0 < needed <= min(size, MOST_FOOTER_BYTES):
         raise NotParquetError(f"the footer has {footer} bytes in a file of {size}")
     if len(end) < needed:
         end = tail(needed)
-    schema = schema_in(end[-needed:-LENGTH_BYTES])
+    schema = schema_in(end[-needed:-TRAILER_BYTES])
     try:
         metadata = pq.read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError) as error:
         raise NotParquetError("the footer cannot be decoded") from error
-    noted(metadata, end[-needed:-LENGTH_BYTES])
+    noted(metadata, end[-needed:-TRAILER_BYTES])
     if rows is not None and metadata.num_rows != rows:
         return WrongRows(rows, metadata.num_rows)
     return FileForm(schema, tuple(sorted(_stored(metadata))))

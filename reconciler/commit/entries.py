@@ -12,11 +12,11 @@ from reconciler.commit import fields, manifest, metrics, partitions
 from reconciler.commit.fields import PartitionField, unpartitioned
 from reconciler.commit.manifest import DATA, POSITION_DELETES, File
 from reconciler.commit.snapshot import Added
+from reconciler.rewrite.columns import POSITION_COLUMNS
 from reconciler.rewrite.hidden import Written
-from reconciler.rewrite.read import POSITION_COLUMNS
-from reconciler.rewrite.storage import PARQUET
 from reconciler.rewrite.task import Output
 from reconciler.table.metrics_modes import modes
+from reconciler.table.parquet_schema import MAGIC
 from reconciler.table.schema import Field, Schema
 
 NOTHING_MORE = metrics.Known({}, {})
@@ -42,7 +42,7 @@ class Entries:
         """Return the entry of a file. partition: its values by field id, as Avro stores them."""
         import pyarrow.parquet as pq
 
-        footer = pq.read_metadata(io.BytesIO(PARQUET + output.footer))
+        footer = pq.read_metadata(io.BytesIO(MAGIC + output.footer))
         known = metrics.Known(output.nans, output.bounds)
         found = metrics.of_footer(footer, self._types, self._modes, known)
         values = {
@@ -67,7 +67,7 @@ class Entries:
         """Return the entry of a position delete file of one data file. partition: as in `of`."""
         import pyarrow.parquet as pq
 
-        footer = pq.read_metadata(io.BytesIO(PARQUET + made.footer))
+        footer = pq.read_metadata(io.BytesIO(MAGIC + made.footer))
         types = {one.field_id: one.type for one in POSITION_COLUMNS}
         found = metrics.of_footer(footer, types, dict.fromkeys(types, metrics.FULL), NOTHING_MORE)
         values = {

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.table.deletes import PATH_ID
+
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
@@ -16,10 +18,6 @@ class Deletes:
 
 
 NO_DELETES = Deletes()
-
-
-PATH_COLUMN = 2147483546
-"""Field id of file_path in position delete files (Iceberg spec, reserved field ids)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +94,8 @@ def _names(file: Mapping[str, Any], path: str) -> bool:
         return False
     if "referenced-data-file" in file:
         return bool(file["referenced-data-file"] == path)
-    low = _by_id(file, "lower-bounds", bytes.fromhex).get(PATH_COLUMN)
-    high = _by_id(file, "upper-bounds", bytes.fromhex).get(PATH_COLUMN)
+    low = _by_id(file, "lower-bounds", bytes.fromhex).get(PATH_ID)
+    high = _by_id(file, "upper-bounds", bytes.fromhex).get(PATH_ID)
     return low == high == path.encode()
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.table.deletes import PATH_ID, POSITION_ID
+
 STRUCT, LIST, MAP = "struct", "list", "map"
 FIELD_ID = b"PARQUET:field_id"
 """Arrow's name of a field id, where it reads and writes Parquet."""
@@ -42,6 +44,13 @@ class Stored:
     type: str
     """DuckDB's name of a leaf's type, or STRUCT, LIST, MAP."""
     children: tuple[Stored, ...] = ()
+
+
+PATH_COLUMN = Column(PATH_ID, "file_path", "string")
+POSITION_COLUMN = Column(POSITION_ID, "pos", "long")
+POSITION_COLUMNS = (PATH_COLUMN, POSITION_COLUMN)
+POSITION_MAPPING = [{"field-id": one.field_id, "names": [one.name]} for one in POSITION_COLUMNS]
+"""Name mapping of position delete files that were written without field ids."""
 
 
 class Unreadable(Exception):

@@ -18,23 +18,22 @@ from typing import Any
 
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite import deletes as deleted
-from reconciler.rewrite.columns import Column, Stored, Unreadable, stored_columns, with_ids
+from reconciler.rewrite.columns import (
+    POSITION_MAPPING,
+    Stored,
+    Unreadable,
+    stored_columns,
+    with_ids,
+)
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.storage import Scratch
+from reconciler.table.parquet_schema import TRAILER_BYTES
 
-PATH_COLUMN = Column(deleted.PATH_ID, "file_path", "string")
-POSITION_COLUMN = Column(deleted.POSITION_ID, "pos", "long")
-POSITION_NAMES = json.dumps(
-    [{"field-id": one.field_id, "names": [one.name]} for one in (PATH_COLUMN, POSITION_COLUMN)]
-)
-"""Name mapping of position delete files that were written without field ids."""
 ZONED = "TIME ZONE"
 """In DuckDB's name of the type of microseconds in UTC."""
 NANOS_IN_UTC, NANOS = bytes.fromhex("8c111c3c00000000"), bytes.fromhex("8c121c3c00000000")
 """How Parquet's footers write the logical type of nanoseconds that are, or are not, adjusted to
 UTC: in Thrift's compact protocol, where only the field's value differs."""
-TRAILER_BYTES = 8
-"""Of a Parquet file, behind its footer: its length, and the magic bytes."""
 SCHEMA = ("name", "type", "num_children", "converted_type", "logical_type", "duckdb_type",
           "field_id")  # fmt: skip
 """What is read of `parquet_schema`."""
@@ -127,7 +126,7 @@ class Decoder:
         path = self.scratch.path(one.path)
         if one.format != "PARQUET":
             path = self.scratch.converted(one.path, partial(deleted.to_parquet, path, one.format))
-        names = None if one.keys else POSITION_NAMES
+        names = None if one.keys else json.dumps(POSITION_MAPPING)
         stored = self.columns(one.path, names, path)
         path = self._copies.get(one.path, path)
         return stored, f"read_parquet(['{path}'], hive_partitioning=false) r"

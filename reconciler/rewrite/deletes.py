@@ -22,9 +22,8 @@ from reconciler.rewrite.columns import FIELD_ID
 Positions = npt.NDArray[np.int64]
 """Numbers of rows in a data file: ascending, each once."""
 
-PATH_ID, POSITION_ID = 2147483546, 2147483545
-"""Reserved field ids of `file_path` and `pos` (Apache Iceberg table specification)."""
-MAGIC = b"\xd1\xd3\x39\x64"
+VECTOR = b"\xd1\xd3\x39\x64"
+"""Magic bytes of a vector (Puffin specification)."""
 FRAME = 8
 """Bytes of a stored vector around its magic number and bitmap: length and checksum."""
 
@@ -97,7 +96,7 @@ def vector_positions(file: Path, offset: int, length: int) -> Positions:
     with file.open("rb") as opened:
         opened.seek(offset)
         body = opened.read(length)
-    if len(body) < FRAME + len(MAGIC) or body[4:8] != MAGIC:
+    if len(body) < FRAME + len(VECTOR) or body[4:8] != VECTOR:
         raise ValueError("no deletion vector begins there")
     (size,) = struct.unpack(">I", body[:4])
     if size != length - FRAME:

@@ -24,21 +24,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reconciler.rewrite.columns import FIELD_ID
-from reconciler.rewrite.deletes import Delete, Positions
+from reconciler.rewrite.columns import FIELD_ID, PATH_COLUMN, POSITION_COLUMNS
+from reconciler.rewrite.deletes import VECTOR, Delete, Positions
 from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.opened import Opened
 from reconciler.rewrite.outputs import Outputs
-from reconciler.rewrite.read import POSITION_COLUMNS, Reader
+from reconciler.rewrite.read import Reader
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.write import tail_of
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-PUFFIN, VECTOR = b"PFA1", b"\xd1\xd3\x39\x64"
-"""Magic bytes of a Puffin file and of a vector (Puffin specification)."""
+PUFFIN = b"PFA1"
+"""Magic bytes of a Puffin file (Puffin specification)."""
 ROW_POSITION = 2147483645
 """Reserved field id of a row's position, which a vector is about."""
 SAMPLE = 16
@@ -296,7 +296,7 @@ def write_positions(
     at = np.array(rows.to_array(), dtype=np.int64)
     table = pa.Table.from_arrays([paths, pa.array(at)], schema=pa.schema(fields))
     with pq.ParquetWriter(
-        file, table.schema, use_dictionary=[POSITION_COLUMNS[0].name], compression=codec,
+        file, table.schema, use_dictionary=[PATH_COLUMN.name], compression=codec,
         compression_level=level, store_schema=False, write_page_checksum=True,
     ) as writer:  # fmt: skip
         writer.write_table(table, row_group_size=len(rows))

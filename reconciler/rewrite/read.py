@@ -21,25 +21,28 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from reconciler.rewrite import arrow
-from reconciler.rewrite.columns import Column, Unreadable
-from reconciler.rewrite.deletes import PATH_ID, POSITION_ID, Delete, Positions
+from reconciler.rewrite.columns import (
+    PATH_COLUMN,
+    POSITION_COLUMN,
+    POSITION_MAPPING,
+    Column,
+    Unreadable,
+)
+from reconciler.rewrite.deletes import VECTOR, Delete, Positions
 from reconciler.rewrite.equal_rows import Mask
 from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
 from reconciler.rewrite.storage import Scratch
+from reconciler.table.parquet_schema import TRAILER_BYTES
 
 LINEAGE = (Column(ROW_ID, "_row_id", "long"),
            Column(LAST_UPDATED, "_last_updated_sequence_number", "long"))  # fmt: skip
-POSITION_COLUMNS = (Column(PATH_ID, "file_path", "string"), Column(POSITION_ID, "pos", "long"))
-POSITION_MAPPING = [{"field-id": one.field_id, "names": [one.name]} for one in POSITION_COLUMNS]
-"""Of position delete files that were written without field ids."""
-
 POSITION_ROWS = 1 << 20
 """Positions that are decoded at a time."""
 KEY_ROWS, KEPT_KEYS = 4_000_000, 128 << 20
 """Keys that rows are compared with at a time, and bytes of keys that are kept for other files."""
-TAIL_BYTES, TRAILER_BYTES, CHUNK_MARGIN = 64 << 10, 8, 128
-"""Bytes that are fetched of a file's end first; of what follows its footer; and that some writers
-leave out when they count a column's."""
+TAIL_BYTES, CHUNK_MARGIN = 64 << 10, 128
+"""Bytes that are fetched of a file's end first; and that some writers leave out when they count a
+column's."""
 LOCAL = LocalFileSystem()
 """Given to pyarrow, which else looks for the file system of each path that it opens."""
 
@@ -145,17 +148,16 @@ class Reader:
 
     def stored_positions(self, one: Delete) -> Iterator[tuple[str, Positions]]:
         """Yield data files and rows of a position delete file as it is stored, batch by batch."""
-        path_column, row_column = POSITION_COLUMNS
         with decoding(one.path):
             with self.parquet(one.path) as opened:
                 footer, ids = opened.metadata, arrow.ids_of(opened.schema_arrow, POSITION_MAPPING)
-            paths, rows = _way_to(path_column, ids), _way_to(row_column, ids)
+            paths, rows = _way_to(PATH_COLUMN, ids), _way_to(POSITION_COLUMN, ids)
             names = [paths[0], rows[0]]
         with decoding(one.path), self.parquet(one.path, [paths[0]], footer) as opened:
             for batch in opened.iter_batches(POSITION_ROWS, columns=names, use_threads=False):
-                named = arrow.encoded(batch.column(paths[0]), path_column, ids, paths)
+                named = arrow.encoded(batch.column(paths[0]), PATH_COLUMN, ids, paths)
                 yield from _by_data_file(
-                    named, arrow.fitted(batch.column(rows[0]), row_column, ids, rows)
+                    named, arrow.fitted(batch.column(rows[0]), POSITION_COLUMN, ids, rows)
                 )
 
     def keys(self, ids: tuple[int, ...], files: Sequence[Delete]) -> Iterator[Keys]:
@@ -296,7 +298,7 @@ def vector_rows(body: bytes, path: str, data_file: str) -> Positions:
     """Return the rows of a stored deletion vector. Raises Damaged."""
     from pyroaring import BitMap
 
-    if len(body) < 20 or body[4:8] != b"\xd1\xd3\x39\x64":
+    if len(body) < 20 or body[4:8] != VECTOR:
         raise Damaged(path, f"no deletion vector of {data_file} begins there")
     (size,) = struct.unpack(">I", body[:4])
     if size != len(body) - 8 or zlib.crc32(body[4:-4]) != struct.unpack(">I", body[-4:])[0]:

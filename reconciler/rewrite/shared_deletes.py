@@ -16,8 +16,8 @@ import numpy as np
 
 from reconciler.rewrite import deletes as deleted
 from reconciler.rewrite import hashes
-from reconciler.rewrite.columns import Column, Unreadable
-from reconciler.rewrite.decoder import PATH_COLUMN, POSITION_COLUMN, Decoder
+from reconciler.rewrite.columns import PATH_COLUMN, POSITION_COLUMN, Column, Unreadable
+from reconciler.rewrite.decoder import Decoder
 from reconciler.rewrite.deletes import Delete, Positions
 from reconciler.rewrite.failures import Failure, Refused, collected, naming
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.reach import Reach
 from reconciler.errors import first_line
+from reconciler.table.parquet_schema import MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _LOCAL = re.compile(r"(?:file:(?://(?=/))?)?(/.*)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9/._=+%@-]+")
 """A path without a character that SQL or a pattern of paths takes for more than itself."""
-PARQUET = b"PAR1"
 SCRATCH = "layout-scratch-"
 """Begins the name of a scratch directory."""
 CHUNK = 8 << 20
@@ -282,7 +282,7 @@ class Scratch:
         found = False
         for location, path in list(self._known.items()):
             with path.open("rb") as opened:
-                if opened.read(len(PARQUET)) != PARQUET:
+                if opened.read(len(MAGIC)) != MAGIC:
                     continue
             with pq.ParquetFile(path) as stored:
                 if not _has_lz4(stored.metadata):

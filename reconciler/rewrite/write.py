@@ -21,9 +21,9 @@ from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import STRUCT, Column
 from reconciler.rewrite.task import Output, Writer
 from reconciler.table.column_bytes import drops_dictionary
+from reconciler.table.parquet_schema import TRAILER_BYTES
 from reconciler.table.row_group_bytes import PAGE_ROWS
 
-TRAILER_BYTES = 8
 STATISTIC_BYTES = 4_096
 """Longest value that Arrow keeps in a footer's statistics."""
 INT_DIGITS, LONG_DIGITS = 9, 18

@@ -23,6 +23,9 @@ import numpy as np
 
 from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64, Partition
 
+PATH_ID, POSITION_ID = 2147483546, 2147483545
+"""Reserved field ids of `file_path` and `pos` in position delete files."""
+
 
 class Scope(IntEnum):
     """What a delete file applies to. FILE: position deletes of one data file. PARTITION: position

@@ -19,6 +19,10 @@ PHYSICAL = (
 REPETITION = ("required", "optional", "repeated")
 UNITS = {1: "MILLIS", 2: "MICROS", 3: "NANOS"}
 UTC, LOCAL = "UTC", "local"
+MAGIC = b"PAR1"
+"""Begins and ends a Parquet file."""
+TRAILER_BYTES = 8
+"""Bytes after a footer: its length, and the magic bytes."""
 MOST_DEPTH = 64
 """Levels of nesting of a schema, and of its Thrift structures."""
 

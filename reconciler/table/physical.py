@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.table.deletes import PATH_ID, POSITION_ID
 from reconciler.table.parquet_schema import LOCAL, UTC, Node
 from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, WRONG_ROWS, WRONG_SIZE
 
@@ -102,8 +103,8 @@ NO_COLUMNS = Expected({"fields": []})
 POSITION_DELETES = Expected(
     {
         "fields": [
-            {"id": 2147483546, "name": "file_path", "type": "string"},
-            {"id": 2147483545, "name": "pos", "type": "long"},
+            {"id": PATH_ID, "name": "file_path", "type": "string"},
+            {"id": POSITION_ID, "name": "pos", "type": "long"},
         ]
     }
 )

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from reconciler.catalog.assemble import DeleteFiles, no_entries
-from reconciler.catalog.deletes import FILE_PATH_FIELD, AppliedDeletes, apply_deletes
+from reconciler.catalog.deletes import AppliedDeletes, apply_deletes
 from reconciler.catalog.entries import NULL, Entries, FieldStats, RawBounds
-from reconciler.table.deletes import LiveRows, equality_deleted, live_rows
+from reconciler.table.deletes import PATH_ID, LiveRows, equality_deleted, live_rows
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import DeleteLoad
 from reconciler.table.schema import PartitionField, PartitionSpec, Schema
@@ -90,7 +90,7 @@ def delete_files(*rows: dict[str, Any]) -> DeleteFiles:
         referenced=texts([row.get("referenced", "") for row in rows]),
         content_offset=longs("offset", NULL),
         content_bytes=longs("vector", NULL),
-        stats={FILE_PATH_FIELD: FieldStats(lower=bounds(0), upper=bounds(1))},
+        stats={PATH_ID: FieldStats(lower=bounds(0), upper=bounds(1))},
     )
     return DeleteFiles(
         entries,

@@ -16,9 +16,10 @@ from pyroaring import BitMap64
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.comparison import Exchange, Work
-from reconciler.rewrite.deletes import MAGIC, PATH_ID, POSITION_ID, Delete, Deletes
+from reconciler.rewrite.deletes import VECTOR, Delete, Deletes
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.witness import witnessed
+from reconciler.table.deletes import PATH_ID, POSITION_ID
 from tests.examples import seeds
 from tests.rewrite.model import Row, canonical, table_of, write
 
@@ -46,7 +47,7 @@ def _positions(path: Path, of: DataFile, rows: list[int], sequence: int) -> Dele
 
 
 def _vector(path: Path, of: DataFile, rows: list[int]) -> Delete:
-    body = MAGIC + BitMap64(rows).serialize()
+    body = VECTOR + BitMap64(rows).serialize()
     whole = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
     path.write_bytes(b"PFA1" + whole)
     return Delete(

@@ -15,12 +15,13 @@ from pyroaring import BitMap64
 
 from reconciler.rewrite import hidden, read
 from reconciler.rewrite.columns import FIELD_ID, Column
-from reconciler.rewrite.deletes import PATH_ID, POSITION_ID, Delete, Deletes
+from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.hidden import Found, Group, Target, Task
 from reconciler.rewrite.read import Damaged, Reader
 from reconciler.rewrite.storage import Scratch
+from reconciler.table.deletes import PATH_ID, POSITION_ID
 from tests.examples import seeds
 from tests.rewrite.model import canonical, table_of, write
 from tests.rewrite.test_deletes import (

@@ -32,7 +32,7 @@ from reconciler.loop.waiting import excepted
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.rewrite import BinPack
 from reconciler.render import plan_text
-from reconciler.rewrite.deletes import MAGIC
+from reconciler.rewrite.deletes import VECTOR
 from reconciler.state.state import StateStore
 from tests.loop.test_file_checks import NOW
 from tests.loop.test_step import policy
@@ -231,7 +231,7 @@ def _other_vector(path: Path, offset: int, length: int, change: Callable[..., li
     """Write a vector of other rows, with a checksum that fits it, where there was one."""
     body = bytearray(path.read_bytes())
     held = BitMap64.deserialize(bytes(body[offset + 8 : offset + length - 4]))
-    marked = MAGIC + BitMap64(change(list(held))).serialize()
+    marked = VECTOR + BitMap64(change(list(held))).serialize()
     assert len(marked) == length - 8
     blob = struct.pack(">I", len(marked)) + marked + struct.pack(">I", zlib.crc32(marked))
     path.write_bytes(bytes(body[:offset]) + blob + bytes(body[offset + length :]))

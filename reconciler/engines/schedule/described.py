@@ -19,11 +19,10 @@ from reconciler.rewrite.comparison import Work
 from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.places import Placed
-from reconciler.table.physical import Expected
+from reconciler.table.physical import NAME_MAPPING, Expected
 
 LINEAGE_VERSION = 3
 """Format version from which on rows have ids."""
-MAPPING = "schema.name-mapping.default"
 
 
 def table_of(attempt: Attempt) -> Table:
@@ -38,7 +37,7 @@ def _described(table: table.Table) -> Table:
         ways |= {way[-1].field_id: way for way in every(columns_of(schema))}
     ways |= {way[-1].field_id: way for way in every(columns)}
     lineage = table.format_version() >= LINEAGE_VERSION
-    return Table(columns, ways, table.properties().get(MAPPING), lineage)
+    return Table(columns, ways, table.properties().get(NAME_MAPPING), lineage)
 
 
 def live_deletes(attempt: Attempt) -> Deletes:

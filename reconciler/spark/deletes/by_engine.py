@@ -23,7 +23,7 @@ from reconciler.rewrite import hidden
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.hidden import Found, Task, Written
-from reconciler.rewrite.storage import PARQUET, Opening
+from reconciler.rewrite.storage import Opening
 from reconciler.spark.commit.table import spark_of
 from reconciler.spark.deletes import delete_files
 from reconciler.spark.deletes.delete_files import DELETE
@@ -33,6 +33,7 @@ from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.schedule.tasks import task_attempt
 from reconciler.spark.session import iceberg, resources, streams
 from reconciler.spark.session.translate import is_missing_file, translate
+from reconciler.table.parquet_schema import MAGIC
 
 LOADER = "org.apache.iceberg.data.BaseDeleteLoader"
 
@@ -108,7 +109,7 @@ def _entry(core: Any, task: Any, file: Written) -> Any:
         made = made.withFormat(core.FileFormat.PUFFIN).withRecordCount(file.rows)
         made = made.withContentOffset(file.offset).withContentSizeInBytes(file.length)
     else:
-        whole = core.inmemory.InMemoryInputFile(file.path, PARQUET + file.footer)
+        whole = core.inmemory.InMemoryInputFile(file.path, MAGIC + file.footer)
         metrics = core.parquet.ParquetUtil.fileMetrics(
             whole, core.MetricsConfig.forPositionDelete()
         )

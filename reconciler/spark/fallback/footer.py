@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.table.parquet_schema import TRAILER_BYTES
+
 TAIL_BYTES = 1 << 18
 """Bytes at a file's end that are read first: most footers are shorter."""
-LENGTH_BYTES = 8
-"""Bytes after a footer: its length and the magic number."""
 
 
 def footer_of(table: Any, path: str, size: int) -> Any:
@@ -16,7 +16,7 @@ def footer_of(table: Any, path: str, size: int) -> Any:
     import pyarrow.parquet as pq
 
     end = tail_of(table, path, size, TAIL_BYTES)
-    needed = LENGTH_BYTES + int.from_bytes(end[-LENGTH_BYTES : -LENGTH_BYTES // 2], "little")
+    needed = TRAILER_BYTES + int.from_bytes(end[-TRAILER_BYTES : -TRAILER_BYTES // 2], "little")
     if len(end) < needed <= size:
         end = tail_of(table, path, size, needed)
     try:

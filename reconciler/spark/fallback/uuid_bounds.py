@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.catalog.parquet import leaves_with_ids
-from reconciler.rewrite.storage import PARQUET
 from reconciler.spark.fallback.footer import footer_of
+from reconciler.table.parquet_schema import MAGIC
 from reconciler.table.uuid_order import UUID, may_bound
 
 Bounds = tuple[bytes, bytes]
@@ -133,7 +133,7 @@ def _of_row_groups(
     """Return the bounds of columns by the file's footer; None where a row group has none."""
     known = footers.get(str(file.location()))
     if known:
-        footer = pq.read_metadata(pa.BufferReader(PARQUET + known))
+        footer = pq.read_metadata(pa.BufferReader(MAGIC + known))
     else:
         footer = footer_of(table, str(file.location()), int(file.fileSizeInBytes()))
     if footer is None:

@@ -12,10 +12,10 @@ from reconciler.commit.metrics import kept_bounds
 from reconciler.engines.commit.metadata import UNSORTED
 from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.rewrite.files import Table
-from reconciler.rewrite.storage import PARQUET
 from reconciler.rewrite.task import Output
 from reconciler.spark.fallback import uuid_bounds
 from reconciler.spark.schedule.scan import ScanTasks
+from reconciler.table.parquet_schema import MAGIC
 
 
 def entries_of(
@@ -70,7 +70,7 @@ class _Entries:
     def of(self, file: Output, shape: Table) -> Any:
         core, table = self.spark._jvm.org.apache.iceberg, self.table
         config = core.MetricsConfig.forTable(table)
-        whole = core.inmemory.InMemoryInputFile(file.path, PARQUET + file.footer)
+        whole = core.inmemory.InMemoryInputFile(file.path, MAGIC + file.footer)
         metrics = core.parquet.ParquetUtil.fileMetrics(whole, config)
         if file.nans or file.bounds:
             metrics = self._completed(metrics, file, config, shape)
