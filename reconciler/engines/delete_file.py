@@ -17,6 +17,10 @@ Place = tuple[int, str]
 only for them."""
 
 
+VECTORS_VERSION = 3
+"""Format version from which on hidden rows are written as vectors."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
     """A delete file, or a vector in one, as a manifest entry describes it."""

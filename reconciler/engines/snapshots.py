@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from reconciler.table.summary_keys import ATTEMPT_ID, FENCE
 
+BEYOND_APPENDS = ("added-delete-files", "deleted-data-files", "removed-delete-files")
+"""Counts of a summary that an append does not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
@@ -29,6 +32,13 @@ class SnapshotInfo:
     manifest_list: str = ""
     """Where its manifest list lies, "" in a table of format 1 that has none. What a live snapshot
     needs is found by it: an engine that leaves it out loses the list."""
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether it added data files and nothing else, by its operation and by its counts: not
+        every writer of deletes names the operation that the specification asks for."""
+        counts = (self.summary.get(name, "0") for name in BEYOND_APPENDS)
+        return self.operation == "append" and all(count == "0" for count in counts)
 
     def fences(self, attempt_id: str, batch: int) -> bool:
         """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch
@@ -64,7 +74,7 @@ def changed_lately(
         since = info.timestamp_ms - milliseconds if since is None else since
         if info.timestamp_ms < since:
             break
-        if info.operation != "append" and info.summary.get(ATTEMPT_ID) not in attempts:
+        if not info.only_appends and info.summary.get(ATTEMPT_ID) not in attempts:
             found.add(info.sequence_number)
     return frozenset(found)
 

@@ -25,6 +25,11 @@ def test_only_late_changes_of_others_count() -> None:
     assert changed_lately([], 40, []) == frozenset()
 
 
+def test_an_append_with_deletes_is_none() -> None:
+    wrong = SnapshotInfo(2, 1, "append", {"added-data-files": "1", "added-delete-files": "1"})
+    assert [one.only_appends for one in (info(1), info(1, "delete"), wrong)] == [True, False, False]
+
+
 def test_a_fence_is_of_a_batch_or_of_its_attempt() -> None:
     fence = SnapshotInfo(1, None, "append", {FENCE: "a/2"})
     whole = SnapshotInfo(1, None, "append", {FENCE: "a/0"})

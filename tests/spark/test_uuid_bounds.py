@@ -44,13 +44,6 @@ def duckdb() -> Iterator[Any]:
         yield connection
 
 
-def test_bounds_of_row_groups_enclose_only_if_all_are_known() -> None:
-    parts = [(b"\x70", b"\x90"), (b"\x90", b"\xff")]
-    assert uuid_bounds.enclosing(parts) == (b"\x70", b"\xff")
-    assert uuid_bounds.enclosing([*parts, None]) is None
-    assert uuid_bounds.enclosing([]) is None
-
-
 def _filled(catalog: Any, name: str, keys: list[bytes], files: int = 3) -> Any:
     table = catalog.create_table(("jobs", name), SCHEMA, partition_spec=BY_P)
     for part in range(files):

@@ -181,7 +181,7 @@ class Guard:
             if self.live_branch:
                 return f"the table has a live {self.live_branch}"
         foreign = [s for s in newer if s.summary.get(summary_keys.ATTEMPT_ID) != intent.attempt_id]
-        changing = [s for s in foreign if s.operation != "append"]
+        changing = [s for s in foreign if not s.only_appends]
         if not changing:
             return ""
         return self.batch.operation.conflict(table, line[0].id, changing)

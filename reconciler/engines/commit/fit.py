@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.engines.commit.operations import MoveFiles, Operation, RewriteFiles, RowDelta
+from reconciler.engines.delete_file import VECTORS_VERSION
 from reconciler.engines.table import Table
 from reconciler.errors import InternalError
 
@@ -58,7 +59,7 @@ def _data_files(table: Table, operation: RewriteFiles, base_snapshot_id: int) ->
 
 def _delete_files(table: Table, operation: RowDelta) -> Iterator[str]:
     """Yield what is wrong with delete files that take the place of others."""
-    vectors = table.format_version() >= 3
+    vectors = table.format_version() >= VECTORS_VERSION
     places = table.places(operation.tasks)
     seen: set[str] = set()
     for file in operation.added:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.engines.delete_file import DeleteFile
+from reconciler.engines.delete_file import VECTORS_VERSION, DeleteFile
 from reconciler.engines.deletes import writing
 from reconciler.engines.deletes.replacement import Replacement
-from reconciler.engines.deletes.wanted import VECTORS_VERSION, Wanted
+from reconciler.engines.deletes.wanted import Wanted
 from reconciler.engines.schedule.attempt import Attempt
 
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.schedule.written import TaskMetrics
 
-VECTORS_VERSION = 3
-"""Format version from which on hidden rows are written as vectors."""
-
 
 @dataclass(frozen=True, slots=True)
 class Hidden:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from reconciler.engines.commit.cleanup import discard
 from reconciler.engines.commit.locations import DATA_PATH
-from reconciler.engines.delete_file import DeleteFile, Place
+from reconciler.engines.delete_file import VECTORS_VERSION, DeleteFile, Place
 from reconciler.engines.deletes import replacement
-from reconciler.engines.deletes.wanted import VECTORS_VERSION, Hidden, Wanted
+from reconciler.engines.deletes.wanted import Hidden, Wanted
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule import asking, described, native
 from reconciler.engines.schedule.attempt import Attempt

@@ -19,6 +19,7 @@ from reconciler.queries import transforms
 from reconciler.rewrite.columns import Column, columns_of, every, leaves
 from reconciler.table.left_to_spark import why_left_to_spark
 from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
+from reconciler.table.uuid_order import UUID
 from reconciler.table.values import Scalar
 
 INTEGERS = ("boolean", "int", "long", "date", "time")
@@ -115,6 +116,8 @@ def describe(
         if kind:
             field_id = key[0].field_id
             low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
+            if kind == UUID and isinstance(low, bytes) and isinstance(high, bytes) and low > high:
+                low = high = None  # in Java's order: as in file tables they enclose no value
         live = 1.0 - min(1.0, file.deleted / max(file.rows, 1))
         described.append(
             InputFile(

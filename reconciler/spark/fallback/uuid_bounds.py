@@ -11,7 +11,7 @@ readers in Java would skip the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -20,20 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.catalog.parquet import leaves_with_ids
+from reconciler.commit.metrics import ends
 from reconciler.spark.fallback.footer import footer_of
 from reconciler.table.parquet_schema import MAGIC
 from reconciler.table.uuid_order import UUID, may_bound
 
 Bounds = tuple[bytes, bytes]
-
-
-def enclosing(parts: Iterable[Bounds | None]) -> Bounds | None:
-    """Return the least lower and the greatest upper bound, unsigned; None if one is unknown."""
-    known = list(parts)
-    found = [part for part in known if part is not None]
-    if not found or len(found) < len(known):
-        return None
-    return min(low for low, _ in found), max(high for _, high in found)
 
 
 def corrected(
@@ -142,18 +134,6 @@ def _of_row_groups(
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     found = {}
     for column in columns:
-        chunks = [group.column(leaves[column].index) for group in groups]
-        found[column] = enclosing(_of_chunk(chunk) for chunk in chunks if not _is_null(chunk))
+        statistics = [group.column(leaves[column].index).statistics for group in groups]
+        found[column] = ends(statistics, UUID) if all(statistics) else None
     return found
-
-
-def _is_null(chunk: Any) -> bool:
-    stats = chunk.statistics
-    return bool(stats and stats.has_null_count and stats.null_count == chunk.num_values)
-
-
-def _of_chunk(chunk: Any) -> Bounds | None:
-    stats = chunk.statistics
-    if stats is None or not stats.has_min_max:
-        return None
-    return bytes(stats.min_raw), bytes(stats.max_raw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -123,6 +123,13 @@ class Change:
         return ["left", f"m-{self.catalog.head()}"]
 
 
+class Touched(Mark):
+    """An operation that any change by others touches."""
+
+    def conflict(self, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        return f"{len(changing)} others"
+
+
 def sent_to(catalog: Catalog, **changes: Any) -> commit.Sent:
     batch = commit.Batch(Mark(), commit.Base("u", 0, 1, 2), INTENT, ())
     table: Any = catalog
@@ -195,6 +202,11 @@ def test_the_guard_refuses_another_table_than_the_one_that_was_read() -> None:
     assert isinstance(found, commit.Refused) and found.fenced and not found.conflict
     changed = sent_to(Catalog([(Kind.ACCEPTED, True)], schema=1))
     assert isinstance(changed, commit.Refused) and changed.conflict
+    deleting = Catalog([(Kind.ACCEPTED, True)])
+    deleting.append("append", {"added-delete-files": "1"})
+    found = sent_to(deleting, operation=Touched())
+    assert isinstance(found, commit.Refused) and found.conflict
+    assert deleting.script  # nothing reached the catalog
     gone = sent_to(Catalog([], [SnapshotInfo(4, None, "append", {})]))
     assert isinstance(gone, commit.Refused) and gone.conflict
 
