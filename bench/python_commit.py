@@ -23,7 +23,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.commit import fields
 from reconciler.commit.manifest import ADDED, DATA, Entry, File
 from reconciler.commit.sending import commit
-from reconciler.commit.snapshot import Added, Change, Made, Names, Producer
+from reconciler.commit.snapshot import Added, Change, Names, Producer
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
@@ -58,7 +58,7 @@ def entry(number: int, name: str) -> File:
 def appended(manifests: int, files: int) -> Any:
     """Return what writes a snapshot of so many manifests of so many files each."""
 
-    def make(producer: Producer) -> Made:
+    def make(producer: Producer) -> Any:
         lines = []
         for number in range(manifests):
             one = producer.writer(0, DATA)

@@ -6,7 +6,7 @@ so that what was judged is what the request replaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from reconciler.commit.history import snapshot_info
 from reconciler.commit.metadata import MAIN
 from reconciler.commit.rewriting import rewritten
 from reconciler.commit.sending import ENGINE, commit, not_sent
-from reconciler.commit.snapshot import Change, Made, Names, Producer
+from reconciler.commit.snapshot import Change, Make, Names, Producer
 from reconciler.engines.answers import Answer, Kind
 from reconciler.engines.commit.operations import (
     Mark,
@@ -26,9 +26,6 @@ from reconciler.engines.commit.operations import (
     RowDelta,
 )
 from reconciler.engines.table import Guard
-
-Make = Callable[[Producer], Made]
-"""Writes the snapshot of a change."""
 
 
 class Commit:
@@ -75,7 +72,7 @@ class Commit:
         change, make = change_of(self._table, operation)
         table = self._table.table
         made = make(Producer(table, replace(change, branch=self._branch), self._names, ENGINE))
-        return compared.live_entries(table.io, str(made.snapshot["manifest-list"]))
+        return compared.live_entries(table.io, str(made["manifest-list"]))
 
     def unwanted(self) -> tuple[str, ...]:
         """Return what it wrote and its snapshot does not need: nothing once it was accepted."""

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from reconciler.commit import fields, manifest, merging, summary
 from reconciler.commit.manifest import DATA, DELETED, ManifestFile, ManifestWriter
-from reconciler.commit.snapshot import PACKED, Made, Missing, Producer
+from reconciler.commit.snapshot import PACKED, Make, Missing, Producer
+from reconciler.commit.table import Snapshot
 
 Place = tuple[int, int]
 """A group of files, and the id of their partition spec."""
 
 
-def rewritten(inputs: Collection[str], group_of: Mapping[str, int]) -> Callable[[Producer], Made]:
+def rewritten(inputs: Collection[str], group_of: Mapping[str, int]) -> Make:
     """Return what makes the snapshot. inputs: paths of the manifests. group_of: by data file, the
     group whose manifest is to hold it.
 
     Entries keep their snapshots and sequence numbers; no file is added or removed.
     """
 
-    def make(producer: Producer) -> Made:
+    def make(producer: Producer) -> Snapshot:
         head = producer.state.head(producer.change.branch)
         present = producer.table.manifests(head)
         data = [one for one in manifest.of_content(present, DATA) if one[fields.M_PATH] in inputs]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler import __version__
 from reconciler.commit import request
 from reconciler.commit.metadata import NEWEST_VERSION, Update
 from reconciler.commit.request import Request
-from reconciler.commit.snapshot import Change, Made, Missing, Names, Producer
-from reconciler.commit.table import LiveTable, State
+from reconciler.commit.snapshot import Change, Make, Missing, Names, Producer
+from reconciler.commit.table import LiveTable, Snapshot, State
 from reconciler.engines.answers import Answer, Kind
 from reconciler.errors import UnsupportedError, first_line
 
@@ -28,12 +28,7 @@ class Sent:
     """The manifests and the manifest list that were written for the request."""
 
 
-def commit(
-    table: LiveTable,
-    change: Change,
-    names: Names,
-    make: Callable[[Producer], Made] = Producer.make,
-) -> Sent:
+def commit(table: LiveTable, change: Change, names: Names, make: Make = Producer.make) -> Sent:
     """Write and send one change, made for the table's state as last refreshed. Raises nothing.
 
     Once the request has left, nothing that was written is removed, whatever the answer is: a
@@ -79,10 +74,10 @@ def _require_version(state: State, name: str) -> None:
         )
 
 
-def _updates(state: State, change: Change, names: Names, made: Made) -> list[Update]:
+def _updates(state: State, change: Change, names: Names, made: Snapshot) -> list[Update]:
     known = state.refs.get(change.branch, {})
     ref = {"type": "branch", **known, "snapshot-id": names.snapshot_id}
     return [
-        {"action": "add-snapshot", "snapshot": made.snapshot},
+        {"action": "add-snapshot", "snapshot": made},
         {"action": "set-snapshot-ref", "ref-name": change.branch, **ref},
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,7 +28,7 @@ from reconciler.commit.manifest import (
 )
 from reconciler.commit.merging import Item, Pending
 from reconciler.commit.metadata import MAIN, directory
-from reconciler.commit.table import LiveTable, State
+from reconciler.commit.table import LiveTable, Snapshot, State
 
 PACKED = 4
 """Bytes of encoded entries per byte of a compressed manifest, about."""
@@ -81,16 +81,6 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A snapshot that was written, not committed."""
-
-    snapshot: Mapping[str, Any]
-    """As the specification writes it in JSON."""
-    files: tuple[str, ...]
-    """The manifests and the manifest list that were written for it."""
-
-
-@dataclass(frozen=True)
 class Names:
     """Names of what one commit writes, chosen before, so that they can be recorded."""
 
@@ -127,8 +117,9 @@ class Producer:
     def state(self) -> State:
         return self.table.state
 
-    def make(self) -> Made:
-        """Write the manifests and the manifest list. Raises Missing, UnsupportedError, OSError."""
+    def make(self) -> Snapshot:
+        """Write the manifests and the manifest list; return the snapshot, which is not committed.
+        Raises Missing, UnsupportedError, OSError."""
         change = self.change
         head = self.state.head(change.branch)
         if head is None and change.branch != MAIN:
@@ -147,7 +138,7 @@ class Producer:
 
     def listed(
         self, lines: Sequence[ManifestFile], parent: int | None, found: Mapping[str, str]
-    ) -> Made:
+    ) -> Snapshot:
         """Write the manifest list and return the snapshot. found: its summary without totals."""
         version, metadata = self.state.version, self.state.metadata
         sequence = 0 if version == 1 else int(metadata.get("last-sequence-number", 0)) + 1
@@ -157,7 +148,7 @@ class Producer:
         before = None  # the totals of a new branch begin at 0, as Java's do
         if parent is not None and self.change.branch in self.state.refs:
             before = self.state.snapshots[parent].get("summary") or {}
-        snapshot = {
+        return {
             **({"sequence-number": sequence} if sequence else {}),
             "snapshot-id": self.names.snapshot_id,
             **({} if parent is None else {"parent-snapshot-id": parent}),
@@ -170,7 +161,6 @@ class Producer:
             "manifest-list": path,
             "schema-id": metadata["current-schema-id"],
         }
-        return Made(snapshot, tuple(self.written))
 
     def _now(self) -> int:
         """Return the time of the snapshot: never before that of the last change, which the
@@ -210,7 +200,7 @@ class Producer:
         change = self.change
         data = manifest.of_content(present, DATA)
         filtered, replaced = self._filtered(data, change.removed, counts, 0)
-        self._require(data, change.required)
+        self._holding(data, change.required)
         # The sequence number that the new files keep counts too. Java does not look at it, and may
         # drop a delete that came after the files were read, if its manifest is rewritten anyway.
         last = int(self.state.metadata.get("last-sequence-number") or 0)
@@ -266,9 +256,6 @@ class Producer:
             items.append(Pending(one[fields.M_SPEC], one[fields.M_CONTENT], kept,
                                  int(one[fields.M_LENGTH] * share)))  # fmt: skip
         return items, len(held)
-
-    def _require(self, present: Sequence[ManifestFile], required: Mapping[str, str]) -> None:
-        self._holding(present, required)
 
     def _holding(
         self, present: Sequence[ManifestFile], wanted: Mapping[str, str]
@@ -326,6 +313,10 @@ class Producer:
             for entry in entries:
                 one.put(entry)
         return self.close(one)
+
+
+Make = Callable[[Producer], Snapshot]
+"""Writes the snapshot of a change."""
 
 
 def _least(items: Sequence[Item]) -> list[int]:

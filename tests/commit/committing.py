@@ -3,12 +3,11 @@ an operation by `engines.commit` itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from reconciler.commit import sending
 from reconciler.commit.engine_table import EngineTable
-from reconciler.commit.snapshot import Change, Made, Names, Producer
+from reconciler.commit.snapshot import Change, Make, Names, Producer
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit import commit as protocol
@@ -19,7 +18,7 @@ def commit(
     table: LiveTable,
     change: Change,
     names: Names | None = None,
-    make: Callable[[Producer], Made] = Producer.make,
+    make: Make = Producer.make,
 ) -> Kind:
     """Return the kind of the answer; what was written is gone if nothing of it can arrive."""
     named = names or Names()

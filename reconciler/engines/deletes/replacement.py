@@ -35,11 +35,6 @@ class Replacement:
     seconds: float = 0.0
     """Elapsed seconds of all of it; 0 before it was verified."""
 
-    @property
-    def rows(self) -> int:
-        """Deleted positions in the added files."""
-        return sum(file.rows for file in self.added)
-
 
 @contextlib.contextmanager
 def uncommitted(attempt: Attempt, paths: Sequence[str]) -> Iterator[None]:
