@@ -96,8 +96,10 @@ def _waiting(layouts: list[Object]) -> tuple[str, ...]:
 
 
 def _by_name(place: Place, name: str) -> Object:
+    from reconciler.api.conditions import ConditionType
     from reconciler.cli.in_cluster import find, table_of
     from reconciler.errors import UserError
+    from reconciler.operator.conditions import condition_of
 
     layout = find(place, name)
     if layout["kind"] != "TableLayout":
@@ -106,13 +108,11 @@ def _by_name(place: Place, name: str) -> Object:
             do="layoutctl approve TABLE, or put plan ids into spec.approval.approvedPlans in Git",
         )
     if not _plan(layout).get("id"):
+        found = condition_of(layout.get("status"), ConditionType.CONVERGED)
+        state = f"Converged is {found['status']}, {found['reason']}: {found['message']}"
         raise UserError(
             f"there is no plan for {table_of(layout)}",
-            details=tuple(
-                f"Converged is {condition['status']}, {condition['reason']}: {condition['message']}"
-                for condition in (layout.get("status") or {}).get("conditions") or ()
-                if condition["type"] == "Converged"
-            ),
+            details=(state,) if found else (),
             do="there is nothing to approve until the operator proposes one",
         )
     return layout

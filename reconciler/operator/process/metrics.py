@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reconciler.api.conditions import Reason
+from reconciler.api.conditions import ConditionType, Reason
 from reconciler.api.quantities import parse_bytes, parse_duration
+from reconciler.operator.conditions import condition_of
 from reconciler.operator.work import Work
 from reconciler.plan.money import Usage, cost_of, reading
 
@@ -242,7 +243,8 @@ def _tables(layouts: list[Object]) -> Iterator[Metric]:
     reasons = Tally(
         (layout["metadata"].get("namespace", ""), _known(condition.get("reason")))
         for layout in layouts
-        if (condition := _condition(layout, "Stalled")).get("status") == "True"
+        if (condition := condition_of(layout["status"], ConditionType.STALLED)).get("status")
+        == "True"
     )
     for labels, count in sorted(reasons.items()):
         stalled.add_metric(labels, count)
@@ -347,15 +349,8 @@ def _each_table(layouts: list[Object]) -> Iterator[Metric]:
 
 
 def _converged(layout: Object) -> tuple[str, str]:
-    condition = _condition(layout, "Converged")
+    condition = condition_of(layout["status"], ConditionType.CONVERGED)
     return str(condition.get("status") or "Unknown"), _known(condition.get("reason"))
-
-
-def _condition(body: Object, name: str) -> Mapping[str, Any]:
-    for condition in body["status"].get("conditions") or ():
-        if condition.get("type") == name:
-            return dict(condition)
-    return {}
 
 
 def _known(reason: Any) -> str:

@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from reconciler.api.conditions import ConditionType
 from reconciler.api.version import GROUP
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT, Kind
 from reconciler.kube.pods import LAYOUT_LABEL
+from reconciler.operator.conditions import condition_of
 from reconciler.operator.index import REQUESTED_AT, Index, Object, policy_of
 from reconciler.operator.process.listing import Pace, paced
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
@@ -141,11 +143,9 @@ def _requested(body: Object | None) -> str | None:
     return None if body is None else (body["metadata"].get("annotations") or {}).get(REQUESTED_AT)
 
 
-def _ready(body: Object | None) -> str | None:
-    for condition in [] if body is None else body["status"].get("conditions") or ():
-        if condition.get("type") == "Ready":
-            return str(condition.get("status"))
-    return None
+def _ready(catalog: Object | None) -> str | None:
+    status = None if catalog is None else catalog["status"]
+    return condition_of(status, ConditionType.READY).get("status")
 
 
 def _moved(kind: Kind, before: Object | None, now: Object | None) -> bool:
