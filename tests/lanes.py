@@ -39,6 +39,8 @@ NICE = {"jvm": 5, "shared": 5}
 LINT = ("make", "--no-print-directory", "lint")
 MEMORY = Path("/dev/shm")
 """Directory of a file system in memory, where the machine has one."""
+WITH_PODS = ("jvm", "cluster")
+"""Lanes whose tests share files with pods, which have a /dev of their own."""
 ROOM = 6 << 30
 """Bytes that must be free there; a whole run writes less than half of them."""
 
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="lanes-") as claims, written(MEMORY) as place:
         running = {"lint": output_of(LINT)}
         for lane, marks in lanes(part).items():
-            base = [f"--basetemp={place / lane}"] if place else []
+            base = [f"--basetemp={place / lane}"] if place and lane not in WITH_PODS else []
             given = [*options(marks, claims), *base, *_named(more, lane)]
             running[lane] = start(given, NICE.get(lane, 0))
         return follow(running)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.lanes import NICE, follow, lanes, left_out, options, output_of, start, written
+from tests.lanes import NICE, WITH_PODS, follow, lanes, left_out, options, output_of, start, written
 from tests.sharing import LONGEST, OWN, in_turn
 
 pytest_plugins = ["pytester"]
@@ -52,6 +52,16 @@ def test_a_check_collects_none_of_the_longest_files() -> None:
 
 def test_lanes_that_give_way_are_lanes() -> None:
     assert set(NICE) < set(lanes("test"))
+
+
+def test_lanes_with_tests_on_a_cluster_are_those_with_pods() -> None:
+    on_cluster = {
+        lane
+        for lane, text in lanes("test").items()
+        for marks in ({"cluster"}, {"cluster", "jvm", "spark"})
+        if Expression.compile(text).evaluate(lambda name, m=frozenset(marks), **_: name in m)
+    }
+    assert on_cluster == set(WITH_PODS)
 
 
 class Queue:
