@@ -109,10 +109,10 @@ def _by_name(place: Place, name: str) -> Object:
         )
     if not _plan(layout).get("id"):
         found = condition_of(layout.get("status"), ConditionType.CONVERGED)
-        state = f"Converged is {found['status']}, {found['reason']}: {found['message']}"
+        state = "Converged is {status}, {reason}: {message}"
         raise UserError(
             f"there is no plan for {table_of(layout)}",
-            details=(state,) if found else (),
+            details=(state.format(**found),) if found else (),
             do="there is nothing to approve until the operator proposes one",
         )
     return layout
