@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,4 +43,6 @@ def _plain(value: Any) -> Any:
         return tuple(map(_plain, held))
     if isinstance(value, Mapping):
         return sorted((key, _plain(one)) for key, one in value.items())
+    if isinstance(value, Enum):  # what pyiceberg takes for a field that format 1 does not have
+        return value.value
     return value

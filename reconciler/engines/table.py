@@ -187,7 +187,7 @@ class Change(Protocol):
         summary: Mapping[str, str],
         guard: Guard | None,
     ) -> Answer:
-        """Send the operation, with `summary` in the snapshot's summary.
+        """Load the table, and send the operation, with `summary` in the snapshot's summary.
 
         base_snapshot_id: the snapshot that the work was made from. Right before each request, on
         the metadata that it replaces, the guard is asked, if there is one. The request must fail

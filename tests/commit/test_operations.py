@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,10 @@ from reconciler.commit import fields
 from reconciler.commit.manifest import File
 from reconciler.commit.operations import Commit
 from reconciler.commit.snapshot import Added
+from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit.commit import Refused
+from reconciler.engines.commit.history import Committed
 from reconciler.engines.commit.operations import (
     Mark,
     NewManifests,
@@ -48,10 +51,10 @@ def test_files_are_replaced(table: Deleted) -> None:
     assert read is not None
     added = [copy_of(table, path) for path in tasks]
     operation = RewriteFiles(tasks, added, read.sequence_number)
-    commit, guard = Commit(engine), Guarded(True)
-    assert commit.send(operation, head, {"layout.batch": "1"}, guard).kind is Kind.ACCEPTED
+    change, guard = Commit(engine), Guarded(True)
+    assert change.send(operation, head, {"layout.batch": "1"}, guard).kind is Kind.ACCEPTED
     assert guard.seen[0] == head
-    assert commit.unwanted() == ()
+    assert change.unwanted() == ()
     engine.refresh()
     after = engine.snapshot(head_of(engine))
     assert after is not None
@@ -59,6 +62,26 @@ def test_files_are_replaced(table: Deleted) -> None:
     assert after.summary["removed-position-delete-files"] == "1"
     assert not engine.tasks(head_of(engine), table.paths[:2])
     assert len(engine.tasks(head_of(engine), [file.path for file in added])) == 2
+
+
+def test_a_batch_loads_the_table_before_its_request_and_after_it(
+    table: Deleted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = table.engine()
+    head = head_of(engine)
+    tasks, read = engine.tasks(head, table.paths[:2]), engine.snapshot(head)
+    assert read is not None
+    added = [copy_of(table, path) for path in tasks]
+    operation = RewriteFiles(tasks, added, read.sequence_number)
+    loads, honest = list[str](), LiveTable.refresh
+
+    def counted(live: LiveTable) -> Any:
+        loads.append(live.name)
+        return honest(live)
+
+    monkeypatch.setattr(LiveTable, "refresh", counted)
+    assert isinstance(sent_as_batch(engine, operation), Committed)
+    assert len(loads) == 2
 
 
 def test_delete_files_go(table: Deleted) -> None:

@@ -20,6 +20,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestampType
 
 from reconciler.commit import fields, partitions
+from reconciler.commit.compared import live_entries
 from reconciler.commit.manifest import File
 from reconciler.commit.rewriting import rewritten
 from reconciler.commit.snapshot import Added, Change
@@ -183,6 +184,25 @@ def test_a_manifest_that_is_gone_refuses(model: Model) -> None:
     model.table.refresh()
     assert commit(model.table, Change("replace"), make=rewritten(inputs, {})) is Kind.REFUSED
     model.check()
+
+
+def test_manifests_of_an_upgraded_table_hold_the_same_entries(tmp_path: Path) -> None:
+    """Those of format 1 do not say that they are of data files."""
+    model = Model(tmp_path, 1, "none", {})
+    for _ in range(3):
+        model.commit([model.new([])], [], None)
+    with model.catalog.load_table("jobs.t").transaction() as transaction:
+        transaction.upgrade_table_version(2)
+
+    def entries() -> tuple[int, str]:
+        state = model.table.refresh()
+        path = state.snapshots[state.head() or 0]["manifest-list"]
+        return live_entries(model.table.io, path)
+
+    before = entries()
+    model.rewrite_manifests()
+    assert entries() == before
+    assert before[0] == 3
 
 
 def test_a_new_branch_starts_at_main(model: Model) -> None:

@@ -218,7 +218,6 @@ def send(table: Table, batch: Batch, commits: Sequence[Change]) -> Sent:
     for attempt, change in enumerate(commits):
         if attempt:
             time.sleep(RESEND_SECONDS * attempt)
-        table.refresh()
         sent = _send_once(table, batch, change)
         if not isinstance(sent, Refused) or sent.final:
             break
@@ -238,6 +237,8 @@ def _send_once(table: Table, batch: Batch, change: Change) -> Sent:
     except Exception as failed:
         if table.errors.lost(failed):
             return Unknown(str(failed), lost=True, asserted=guard.asserted)
+        if answer.kind is Kind.FAILED:  # nothing left, so that nothing can be in the table
+            raise
         return Unknown(
             f"the table's history could not be read: {table.errors.message(failed)}",
             lost=False,

@@ -63,6 +63,11 @@ class JavaChange:
     ) -> Answer:
         filled = False
         try:
+            self.table.refresh()
+        except Exception as error:
+            kind = Kind.LOST if translate.lost(error) else Kind.FAILED
+            return Answer(kind, message(error), error, cannot_arrive=kind is Kind.FAILED)
+        try:
             update = filled_with(self.spark, self.update, operation, base_snapshot_id)
             for name, value in summary.items():
                 update.set(name, value)
