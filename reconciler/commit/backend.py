@@ -150,12 +150,11 @@ class Table(History):
     def _every_entry(self) -> Iterator[tuple[str, int]]:
         """Yield path and snapshot of each live entry of every snapshot's manifests."""
         present = self.fresh().table
+        lists = [str(one["manifest-list"]) for one in present.state.snapshots.values()]
         manifests = {
-            str(one[fields.M_PATH]): one
-            for snapshot_id in present.state.snapshots
-            for one in present.manifests(snapshot_id)
+            str(one[fields.M_PATH]): one for found in present.lists(lists) for one in found or ()
         }
-        for entries in present.each_entries(list(manifests.values())):
-            for entry in entries:
-                if entry.status != DELETED:
-                    yield entry.file.path, int(entry.snapshot_id or 0)
+        for named in present.each_named(list(manifests.values())):
+            for one in named:
+                if one.status != DELETED:
+                    yield one.path, one.snapshot_id

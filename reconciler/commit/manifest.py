@@ -52,6 +52,10 @@ class _Form:
             for one in members[: last + 1]
         ]  # fmt: skip
         self.rest = [codec.skipper(one["type"]) for one in members[last + 1 :]]
+        self.named = [
+            (key, read if key in (fields.PATH, fields.SIZE) else None, skip)
+            for key, read, skip in self.head
+        ]
         self.whole = codec.reader(self.file)
 
     def read_file(self, data: bytes, at: int) -> tuple[File, int]:
@@ -65,6 +69,20 @@ class _Form:
             at = skip(data, at)
         held.setdefault(fields.CONTENT, 0)
         return File(held, data[start:at], self), at
+
+    def read_name(self, data: bytes, at: int) -> tuple[str, int, int]:
+        """Return the path and the bytes of a file, and the offset behind it."""
+        path, size = "", 0
+        for key, read, skip in self.named:
+            if read is None:
+                at = skip(data, at)
+            elif key == fields.PATH:
+                path, at = read(data, at)
+            else:
+                size, at = read(data, at)
+        for skip in self.rest:
+            at = skip(data, at)
+        return path, size, at
 
 
 @lru_cache(maxsize=256)
@@ -122,6 +140,36 @@ class Entry:
     """The sequence number of the commit that added the file, None where a commit gives it."""
     file: File
     """What it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What an entry says of its file without partition, rows and statistics."""
+
+    status: int
+    """EXISTING, ADDED or DELETED."""
+    snapshot_id: int
+    """The snapshot that added or deleted the file, 0 if unknown."""
+    path: str
+    """Of the file."""
+    size: int
+    """Its bytes."""
+
+
+def read_names(data: bytes, manifest: ManifestFile) -> list[Named]:
+    """Return the files that the entries of a manifest name: in half the time of the entries."""
+    found = parse_container(data, f'the manifest "{manifest[fields.M_PATH]}"')
+    form = _form(found.metadata["avro.schema"].decode())
+    added_by, body, at, names = manifest[fields.M_SNAPSHOT], found.body, 0, []
+    for _ in range(found.rows):
+        own: dict[int, Any] = {}
+        for key, read in form.numbers:
+            own[key], at = read(body, at)
+        path, size, at = form.read_name(body, at)
+        snapshot_id = own.get(fields.SNAPSHOT_ID)
+        by = added_by if snapshot_id is None else snapshot_id
+        names.append(Named(own[fields.STATUS], int(by or 0), path, size))
+    return names
 
 
 def read_entries(data: bytes, manifest: ManifestFile) -> list[Entry]:

@@ -59,9 +59,7 @@ def mentioned(table: LiveTable, paths: Collection[str]) -> list[str]:
     local file system everything, since links give a file other names."""
     found, names = reached(table), {_last(path) for path in paths}
     content = (
-        entry.file.path
-        for entries in table.each_entries(list(found.manifests.values()))
-        for entry in entries
+        one.path for named in table.each_named(list(found.manifests.values())) for one in named
     )
     every = itertools.chain(found.lists, found.manifests, found.statistics, content)
     return sorted({path for path in every if is_local(path) or _last(path) in names})
@@ -99,8 +97,8 @@ def _live(
     table: LiveTable, manifests: Iterable[ManifestFile], may_miss: bool = False
 ) -> dict[str, int]:
     return {
-        entry.file.path: entry.file.size
-        for entries in table.each_entries(list(manifests), may_miss)
-        for entry in entries
-        if entry.status != DELETED
+        one.path: one.size
+        for named in table.each_named(list(manifests), may_miss)
+        for one in named
+        if one.status != DELETED
     }

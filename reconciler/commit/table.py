@@ -15,7 +15,7 @@ from reconciler.catalog.load import connect, load_table, translate_io, within
 from reconciler.catalog.manifest_reader import CORRUPT_LIST, CORRUPT_MANIFEST, READERS
 from reconciler.catalog.network import carried
 from reconciler.commit import fields, manifest
-from reconciler.commit.manifest import Entry, ManifestFile
+from reconciler.commit.manifest import Entry, ManifestFile, Named
 from reconciler.commit.metadata import MAIN, completed, refs_of, snapshots_of
 from reconciler.errors import FileMissingError, TableNotFoundError
 from reconciler.table.observation import quoted_name
@@ -176,14 +176,21 @@ class LiveTable:
 
     def entries(self, manifests: Sequence[ManifestFile]) -> list[list[Entry]]:
         """Return the entries of each manifest."""
-        return list(self.each_entries(manifests))
+        return list(self._each(manifests, manifest.read_entries))
 
-    def each_entries(
+    def each_named(
         self, manifests: Sequence[ManifestFile], may_miss: bool = False
-    ) -> Iterator[list[Entry]]:
-        """Yield the entries of each manifest, decoded when asked for: those of a whole table would
-        fill the memory. may_miss: a missing manifest has none."""
+    ) -> Iterator[list[Named]]:
+        """Yield what the entries of each manifest name, decoded when asked for: those of a whole
+        table would fill the memory. may_miss: a missing manifest has none."""
+        return self._each(manifests, manifest.read_names, may_miss)
 
+    def _each(
+        self,
+        manifests: Sequence[ManifestFile],
+        decode: Callable[[bytes, ManifestFile], list[Found]],
+        may_miss: bool = False,
+    ) -> Iterator[list[Found]]:
         def read(one: ManifestFile) -> bytes | None:
             path = str(one[fields.M_PATH])
             try:
@@ -198,7 +205,7 @@ class LiveTable:
             some = manifests[start : start + READERS]
             for data, one in zip(_read_all(read, some), some, strict=True):
                 with translate_io(f'the manifest "{one[fields.M_PATH]}"', CORRUPT_MANIFEST):
-                    found = [] if data is None else manifest.read_entries(data, one)
+                    found = [] if data is None else decode(data, one)
                 yield found
 
     def _bytes(self, path: str, subject: str) -> bytes:

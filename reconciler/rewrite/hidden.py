@@ -202,9 +202,9 @@ class _Run:
         others. Each delete file is read once."""
         from pyroaring import BitMap64
 
-        paths = [one.file.path for one in targets]
-        own: dict[str, BitMap64] = {path: BitMap64() for path in paths}
-        every = {path: BitMap64() for path in paths}
+        ends = {one.file.path: one.file.rows for one in targets}
+        own: dict[str, BitMap64] = {path: BitMap64() for path in ends}
+        every = {path: BitMap64() for path in ends}
         known: dict[tuple[str, int], Delete] = {}
         users: dict[tuple[str, int], dict[str, BitMap64]] = {}
         for one in targets:
@@ -221,8 +221,9 @@ class _Run:
             for name in names:
                 self._go_on()
                 for path, rows in self._stored(known[name]):
-                    if path in users[name]:
-                        users[name][path].update(_as_array(rows[rows >= 0]))
+                    if path in users[name]:  # a writer may name rows that its file does not have
+                        inside = rows[(rows >= 0) & (rows < ends[path])]
+                        users[name][path].update(_as_array(inside))
             self.reader.scratch.forget(location)
         return own, every
 

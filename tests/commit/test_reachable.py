@@ -94,12 +94,12 @@ def test_manifests_are_decoded_one_after_another(
 ) -> None:
     """The entries of all of them would fill the memory."""
     live, decoded = table.live(), []
-    real = manifest.read_entries
+    real = manifest.read_names
     monkeypatch.setattr(
-        manifest, "read_entries", lambda data, one: decoded.append(one) or real(data, one)
+        manifest, "read_names", lambda data, one: decoded.append(one) or real(data, one)
     )
     asked = live.manifests(live.state.head())
-    found = live.each_entries(asked)
+    found = live.each_named(asked)
     assert len(asked) == 3 and not decoded
     for number in range(1, 4):
         assert len(next(found)) == 1 and len(decoded) == number

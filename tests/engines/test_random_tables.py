@@ -18,10 +18,12 @@ from tests.engines.random_tables.actions import KINDS, Engine, engine
 from tests.engines.random_tables.attack import attacked
 from tests.examples import TIMES, seeds
 
-SHORT = (
-    ("apply", "convert", "compact", "dangling"),
-    ("cluster", "wait", "publish", "roll back"),
-)
+SHORT = {
+    0: ("apply", "compact"),
+    5: ("cluster", "wait", "publish"),
+    6: ("pack", "manifests"),
+}
+"""Seed of a table -> actions that have something to do there."""
 
 
 @pytest.fixture
@@ -38,9 +40,10 @@ def catalog(local: Engine) -> Any:
     return SqlCatalog("rec", **dict(local.config.properties))
 
 
-@pytest.mark.parametrize("seed", range(len(SHORT)))
+@pytest.mark.parametrize("seed", SHORT)
 def test_rows_and_metadata_stay_true(catalog: Any, local: Engine, seed: int) -> None:
-    attacked(catalog, local, seed, SHORT[seed], operations=5)
+    done = attacked(catalog, local, seed, SHORT[seed], operations=5)
+    assert done.keys() == set(SHORT[seed])
 
 
 @pytest.mark.soak

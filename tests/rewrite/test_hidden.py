@@ -111,6 +111,20 @@ def test_what_is_written_hides_what_the_model_deletes(
     ], "rows that are known are not read again"
 
 
+def test_positions_that_a_data_file_does_not_have_hide_nothing(tmp_path: Path) -> None:
+    file = replace(
+        write(tmp_path / "data.parquet", COLUMNS, _rows(random.Random(1), 4)), sequence=5
+    )
+    beyond = _positions(tmp_path / "beyond", file, [4, 1_000_000], 6)
+    partly = _positions(tmp_path / "partly", file, [1, 4], 6)
+    alone = hidden.found(_task(tmp_path / "1", Target(replace(file, deletes=(beyond,)))), None)
+    assert alone.files == ()
+    both = hidden.found(
+        _task(tmp_path / "2", Target(replace(file, deletes=(beyond, partly)))), None
+    )
+    assert [(one.rows, one.sample) for one in both.files] == [(1, (1,))]
+
+
 def _file(tmp_path: Path, name: str = "data") -> DataFile:
     rows = [[i, None, None, None] for i in range(20)]
     return replace(write(tmp_path / f"{name}.parquet", COLUMNS, rows), sequence=1)
