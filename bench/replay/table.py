@@ -65,7 +65,10 @@ class SimulatedTable:
     def append(
         self, values: Mapping[int, Array], rows_per_file: int, added_ms: int, group_rows: int
     ) -> SimulatedTable:
-        """Return the table with new rows, in their order, cut into files."""
+        """Return the table with new rows, in their order, cut into files.
+
+        A file is named after its first row: its twin in a table that nobody rewrites has that name.
+        """
         start = len(self)
         count = len(next(iter(values.values())))
         joined = {
@@ -76,13 +79,13 @@ class SimulatedTable:
         edges = range(start, start + count, rows_per_file)
         new = tuple(
             SimulatedFile(
-                f"file-{self.written + number:06d}",
+                f"file-{first:09d}",
                 np.arange(first, min(first + rows_per_file, start + count), dtype=np.int64),
                 group_rows, added_ms, False,
             )
-            for number, first in enumerate(edges)
+            for first in edges
         )  # fmt: skip
-        return replace(self, values=joined, files=self.files + new, written=self.written + len(new))
+        return replace(self, values=joined, files=self.files + new)
 
     def file_table(self) -> FileTable:
         """Return the table as its manifests would describe it, with exact bounds."""

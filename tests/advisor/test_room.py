@@ -93,6 +93,21 @@ def test_where_no_prefix_fits_the_room_the_reason_is_that_it_is_not_earned() -> 
     assert item.saving_low > item.cost
 
 
+def test_a_better_layout_promises_no_less_than_the_table_that_nobody_rewrote() -> None:
+    """The promise is a share of what doing nothing would read, also of what it would in a year."""
+    work, table, size = _asked(200), _table(), ROW_BYTES * 2_000
+    sort = Cluster(
+        ordering=Lexicographic((SortColumn(PART),)), target_bytes=size, row_group_bytes=size,
+        inputs=tuple(sorted(file.path for file in table.files)),
+    )  # fmt: skip
+    sorted_by_part = table.apply(sort, DAY)
+    known = replace(UNATTENDED, replaced=(table.file_table(),))
+    given = sorted_by_part.given(work, known)
+    before, after = _situation(work), look(given)
+    assert after.foreseen.yearly < 0.2 * before.foreseen.yearly
+    assert promised(after) == pytest.approx(promised(before))
+
+
 def test_what_the_plan_has_chosen_before_leaves_less_room() -> None:
     """Deletes that the same plan applies, say, have used a part of it, or all."""
     situation = _situation(_asked(60))

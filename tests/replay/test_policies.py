@@ -13,7 +13,7 @@ from reconciler.queries.rewrite_cost import Rho
 from reconciler.replay.policies.depth_driven import deepest, depth_driven
 from reconciler.replay.policies.fixed import rebuild_each, sort_everything
 from reconciler.replay.policies.oracle import sorted_for_free
-from reconciler.replay.run import Policy, Replay, Step, replay
+from reconciler.replay.run import Policy, Replay, Running, Step, replay
 from tests.advisor.worlds import (
     DAY,
     KEY,
@@ -91,3 +91,16 @@ def test_the_deepest_files_are_sorted_first_and_within_the_budget() -> None:
     spent = np.cumsum(run.rewritten_bytes)
     assert (spent <= bytes_of_batch * np.arange(1, DAYS + 1)).all()
     assert run.read[-1] < run.untouched[-1]
+
+
+def test_rows_that_arrive_after_a_rewrite_are_in_the_same_files_as_in_the_twin() -> None:
+    """Else they would count as files that rewrites replaced, and nothing be known of the twin."""
+    steps = _steps([PART] * 4)
+    running = Running(empty_table(SCHEMA), sort_everything(PART), CHOSEN)
+    for step in steps[:3]:
+        running.advance(step)
+    assert steps[3].arrive is not None
+    twin, table = (steps[3].arrive(one) for one in (running.twin, running.table))
+    new = {file.path for file in table.files if not file.ours}
+    assert len(new) == ROWS // PER_FILE
+    assert new <= {file.path for file in twin.files}

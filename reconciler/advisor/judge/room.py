@@ -20,6 +20,7 @@ from reconciler.advisor.measure.untouched import Asked
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading, read_layout, read_shape
+from reconciler.queries.shape import MIN_SPAN_MS
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Bool, Int64
 from reconciler.table.times import YEAR_MS
@@ -69,22 +70,27 @@ class PossibleLoss:
 def promised(situation: Situation) -> float:
     """Return what the table may have lost by now, in bytes of reading; infinite without the limit.
 
-    It is `early_share` of what doing nothing would have read, and at most `debt_share` of a year's
-    reading. Two lower bounds of what doing nothing would have read are known: what the recorded
-    queries read of the untouched table, and what was saved of it (docs/design/no-harm.md). Where
-    the untouched table is an estimate, the present reading counts if it is less.
+    It is `early_share` of what doing nothing would have read, and at most `debt_share` of what it
+    would read in a year. Two lower bounds of the first are known: what the recorded queries read of
+    the untouched table, and what was saved of it (docs/design/no-harm.md). Where the untouched
+    table is an estimate, the present reading counts if it is less.
     """
     settings, untouched = situation.settings, situation.foreseen.untouched
     if settings.early_share is None or untouched is None:
         return float("inf")
     known = untouched.known_of(situation.table)
-    read = sum(
-        asked.weight * (asked.untouched if known else min(asked.now, asked.untouched))
-        for asked in situation.foreseen.asked
-    )
+    read = coming = 0.0
+    for asked in situation.foreseen.asked:
+        each = asked.untouched if known else min(asked.now, asked.untouched)
+        read += asked.weight * each
+        coming += _executions(situation, asked) * each
     so_far = max(read, settings.debt.realised)
-    yearly = max(min(situation.foreseen.yearly, situation.foreseen.yearly_mean), so_far)
-    return min(settings.early_share * so_far, settings.debt_share * yearly)
+    workload = situation.given.workload
+    span = max(workload.until_ms - workload.since_ms, MIN_SPAN_MS)
+    yearly = read * YEAR_MS / span
+    if not settings.literal:  # the paper's window comes once more at no stated time
+        yearly = min(coming * YEAR_MS / settings.horizon_ms, yearly)
+    return min(settings.early_share * so_far, settings.debt_share * max(yearly, so_far))
 
 
 def room_left(situation: Situation, spent: float) -> float:
@@ -148,9 +154,13 @@ def _present_loss(situation: Situation) -> float:
     """Return what the expected queries read more than of the untouched table."""
     found = 0.0
     for asked in situation.foreseen.asked:
-        count = sum(float(situation.foreseen.demands[n].executions.sum()) for n in asked.members)
-        found += count * asked.loss if asked.guard is None else 0.0
+        found += _executions(situation, asked) * asked.loss if asked.guard is None else 0.0
     return found
+
+
+def _executions(situation: Situation, asked: Asked) -> float:
+    """Return the executions of these queries that are expected over the horizon."""
+    return sum(float(situation.foreseen.demands[n].executions.sum()) for n in asked.members)
 
 
 def possible_loss(situation: Situation, candidate: Change) -> PossibleLoss:
