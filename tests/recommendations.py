@@ -39,6 +39,16 @@ RECOMMENDATIONS_SCHEMA: Mapping[str, Any] = {
                     "savingPerByte": _MAYBE,
                     "fits": {"type": ["boolean", "null"]},
                     "waits": _TEXT,
+                    "money": {
+                        "type": "object",
+                        "required": ["currency", "netSaving", "rewrite"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "currency": _TEXT,
+                            "netSaving": {"type": "number"},
+                            "rewrite": {"type": "number", "minimum": 0},
+                        },
+                    },
                     "recommendation": {"type": "object"},
                 },
             },

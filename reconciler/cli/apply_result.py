@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import StepResult
     from reconciler.plan.execution import ExecutionResult
-    from reconciler.render.apply_text import ApplySummary
+    from reconciler.plan.prediction import Total
+    from reconciler.render.apply_text import ApplySummary, WindowRead
 
 
 def last_execution(run: ApplyRun) -> ExecutionResult | None:
@@ -114,6 +115,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
 
     done = step.result
     admitted = total(item.predicted for item in step.before.pending[: step.gate.count])
+    money = _money(step.before, admitted, [] if done is None else [done])
     return {
         "planId": step.before.plan.id,
         "baseSnapshotId": _id(step.before.plan.base_snapshot_id),
@@ -128,6 +130,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
         "predictedBytes": admitted.bytes_in,
         "predictedCpuSeconds": admitted.cpu_seconds,
         "predictedSeconds": round(admitted.seconds(step.before.settings.throughput), 3),
+        **({} if money is None else {"money": money}),
         **_checked(step),
         "actions": [
             {"id": a.action_id, "state": a.state.value, "detail": a.detail}
@@ -152,20 +155,11 @@ def _committed(done: ExecutionResult | None) -> list[str]:
 def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySummary:
     """Return the result of the run, as the values that `apply_text` prints."""
     from reconciler.plan.prediction import total
-    from reconciler.render.apply_text import ApplySummary, FileCount, WindowRead
+    from reconciler.render.apply_text import ApplySummary, FileCount
 
     done = [(s, s.result) for s in run.steps if s.result is not None]
     admitted = total(a.predicted for s, _ in done for a in s.before.pending[: s.gate.count])
-    checks = [s.check for s, _ in done if s.check is not None]
-    read = None
-    if checks:
-        last = checks[-1]
-        saved = sum(check.saving for check in checks)
-        read = WindowRead(
-            checks[0].before, last.predicted, last.actual, last.complete, saved,
-            checks[0].cost_before, last.cost_predicted, last.cost_actual,
-            done[-1][0].before.open_bytes,
-        )  # fmt: skip
+    read = _window_read(done)
     files = None
     if done:
         (first, _), (step, ended) = done[0], done[-1]
@@ -193,7 +187,36 @@ def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySum
         state=result.state.state + (f", {result.state.reason}" if result.state.reason else ""),
         message=result.state.message,
         following=_following(result, run.options),
+        money=_money(result.before, admitted, [r for _, r in done]),
     )
+
+
+def _window_read(done: Sequence[tuple[StepResult, ExecutionResult]]) -> WindowRead | None:
+    """Return what the recorded queries read before and after; None if nothing was measured."""
+    from reconciler.render.apply_text import WindowRead
+
+    checks = [step.check for step, _ in done if step.check is not None]
+    if not checks:
+        return None
+    last = checks[-1]
+    return WindowRead(
+        checks[0].before, last.predicted, last.actual, last.complete,
+        sum(check.saving for check in checks), checks[0].cost_before, last.cost_predicted,
+        last.cost_actual, done[-1][0].before.open_bytes,
+    )  # fmt: skip
+
+
+def _money(
+    before: Proposal, admitted: Total, done: Sequence[ExecutionResult]
+) -> dict[str, str | float] | None:
+    """Return what the executions were predicted to cost and have cost; None without prices."""
+    from reconciler.plan.money import run_money
+
+    prices = before.target.catalog.prices
+    if prices is None or not done:
+        return None
+    read, seconds = sum(one.read_bytes for one in done), sum(one.cpu_seconds for one in done)
+    return run_money(prices, admitted, read, seconds)
 
 
 def _following(result: StepResult, options: Given) -> tuple[str, ...]:

@@ -176,11 +176,13 @@ def _made_under_another(proposal: Proposal, step: Step) -> str:
 
 def _confirmed(proposal: Proposal) -> bool:
     from reconciler.format import iec
+    from reconciler.plan.money import beside, carrying_out, cost_text
     from reconciler.plan.prediction import total
     from reconciler.spark.session.stop import interruptible
 
-    size = total(a.predicted for a in proposal.pending).bytes_in
-    what = f"Rewrite {iec(size)} on this machine?"
+    work, prices = total(a.predicted for a in proposal.pending), proposal.target.catalog.prices
+    money = "" if prices is None else cost_text(prices, carrying_out(work))
+    what = f"Rewrite {beside(iec(work.bytes_in), money)} on this machine?"
     if proposal.by_person:
         what = "Publish the branch?"
     sys.stderr.write(f'{what} Rows do not change. Only "yes" continues: ')

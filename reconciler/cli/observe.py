@@ -150,14 +150,15 @@ def _many(
     from reconciler.cli.serialise import serialise
     from reconciler.render import observe_document, observe_text
 
-    ordered = observe_text.worst_first(tables)
+    ordered, prices = observe_text.worst_first(tables), config.prices
     if output is Output.NAME:
         return "".join(f"{table.name}\n" for table in ordered)
     if output in (Output.JSON, Output.YAML):
-        items = [observe_document.summary_document(table) for table in ordered]
+        items = [observe_document.summary_document(table, prices) for table in ordered]
         body = {"apiVersion": API_VERSION, "kind": "TableObservationList", "items": items}
         return serialise(body, output)
     if output is Output.MARKDOWN:
-        return observe_text.markdown_tables(tables) + "\n"
+        return observe_text.markdown_tables(tables, prices) + "\n"
     where = observe_text.where_text(config.name, levels)
-    return observe_text.render_tables(tables, where, width=terminal.width()) + "\n"
+    shown = observe_text.render_tables(tables, where, width=terminal.width(), prices=prices)
+    return shown + "\n"

@@ -147,9 +147,25 @@ def lines(planned: list[Planned], *, wide: bool) -> str:
                 saved_per_day=saved_per_day(proposal),
                 payback_millis=payback if proposal.pending else None,
                 state=_state_text(state, proposal, waits),
+                **_amounts(proposal),
             )
         )
     return render_lines(lines, converged, terminal.width())
+
+
+def _amounts(proposal: Proposal) -> dict[str, str]:
+    """Return what the work costs and a day's saving in money, as printed; {} without prices."""
+    from reconciler.plan.money import carrying_out, cost_text, reading
+    from reconciler.plan.prediction import total
+
+    prices = proposal.target.catalog.prices
+    if prices is None:
+        return {}
+    left, saved = total(item.predicted for item in proposal.pending), saved_per_day(proposal)
+    return {
+        "cost": cost_text(prices, carrying_out(left)),
+        "saved": cost_text(prices, reading(saved)) if saved > 0 else "",
+    }
 
 
 def _state_text(state: TableState, proposal: Proposal, waits: Mapping[str, Any] | None) -> str:

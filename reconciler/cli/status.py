@@ -147,8 +147,25 @@ def _row(
         "spentBytes": spent_since(proposal.history.entries, now - DAY),
         "budgetBytes": _budget_limit(gate),
         "since": since(proposal, state),
+        **_money(step, proposal, now - DAY),
         "exitCode": 0,
     }
+
+
+def _money(step: Step, proposal: Proposal, since: dt.datetime) -> dict[str, Any]:
+    """Return what the pending work costs and saves and what was spent in money, {} without
+    prices."""
+    from reconciler.plan.money import status_money
+    from reconciler.plan.prediction import total
+
+    prices = step.target.catalog.prices
+    if prices is None:
+        return {}
+    start = int(since.timestamp() * 1000)
+    past = [entry.outcome for entry in proposal.history.entries if entry.at_ms >= start]
+    pending = total(item.predicted for item in proposal.pending)
+    read, seconds = sum(one.read_bytes for one in past), sum(one.cpu_seconds for one in past)
+    return {"money": status_money(prices, pending, proposal.open_bytes, read, seconds)}
 
 
 def _deletes(proposal: Proposal) -> dict[str, Any] | None:
@@ -251,6 +268,7 @@ def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> s
 
 def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
     from reconciler.format import iec
+    from reconciler.plan.money import beside
 
     if "error" in row:
         return [row["table"], row["state"], row["reason"], "-", "-", "-", "-"]
@@ -259,10 +277,18 @@ def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
         row["state"],
         _why(row),
         _against(row["scanAmplification"], row["scanAmplificationObjective"]),
-        iec(row["pendingBytes"]) if row["pendingBytes"] else "-",
-        _spent(row["spentBytes"], row["budgetBytes"]),
+        beside(iec(row["pendingBytes"]), _amount(row, "cost")) if row["pendingBytes"] else "-",
+        beside(_spent(row["spentBytes"], row["budgetBytes"]), _amount(row, "spent")),
         _age(row["since"], now),
     ]
+
+
+def _amount(row: dict[str, Any], key: str) -> str:
+    """Return an amount of a row, "" without prices."""
+    from reconciler.plan.money import money_text
+
+    money = row.get("money")
+    return money_text(money[key], money["currency"]) if money else ""
 
 
 def _deleted(row: dict[str, Any]) -> str:

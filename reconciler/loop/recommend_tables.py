@@ -130,6 +130,24 @@ def _ranked(
         "savingPerByte": round(saving / size, 2) if size else None,
         "fits": fits,
         "waits": waits,
+        **_money(answer.document),
+    }
+
+
+def _money(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the chosen layout saves over the horizon and what its rewrite costs; {} without
+    prices."""
+    today, chosen = (_layout(document, name).get("money") for name in ("today", document["chosen"]))
+    if today is None or chosen is None:
+        return {}
+    saved = today["readAhead"] - chosen["readAhead"]
+    kept = chosen["rewrite"] - today["rewrite"]
+    return {
+        "money": {
+            "currency": chosen["currency"],
+            "netSaving": round(saved - kept, 6),
+            "rewrite": chosen["rewrite"],
+        }
     }
 
 

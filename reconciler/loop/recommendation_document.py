@@ -21,6 +21,7 @@ from reconciler.errors import InternalError
 from reconciler.format import plural, utc
 from reconciler.loop.migration import migration_to
 from reconciler.loop.recommend import Recommended
+from reconciler.plan.money import Usage, cost_of, reading
 from reconciler.queries.shape_text import marked_text
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import UNKNOWN
@@ -182,6 +183,7 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
         },
         "paretoFront": layout.front or today,
         "worse": [_shape(number, layout, made) for number in layout.worse],
+        **_money(layout, made, 0.0 if today else _cpu_seconds(layout, made)),
     }
     if layout.row_group is not None:
         body["rowGroup"] = {
@@ -195,6 +197,17 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
             "hashed": round(layout.commit.hashed),
         }
     return body
+
+
+def _money(layout: DeclaredLayout, made: Recommended, cpu_seconds: float) -> dict[str, Any]:
+    """Return what reading over the horizon and the rewrite cost; {} without prices."""
+    prices = made.target.catalog.prices
+    if prices is None:
+        return {}
+    ahead = cost_of(prices, reading(layout.ahead.bytes, layout.ahead.opened))
+    rewrite = cost_of(prices, Usage(layout.rewrite_bytes, 0.0, cpu_seconds))
+    amounts = {"readAhead": round(ahead, 6), "rewrite": round(rewrite, 6)}
+    return {"money": {"currency": prices.currency, **amounts}}
 
 
 def _reading(reading: Reading) -> dict[str, int]:

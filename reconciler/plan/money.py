@@ -88,6 +88,35 @@ def plan_money(prices: Prices, work: Total, open_bytes: int) -> dict[str, str | 
     }
 
 
+def status_money(
+    prices: Prices, pending: Total, open_bytes: int, rewritten: int, cpu_seconds: float
+) -> dict[str, str | float]:
+    """Return what the pending actions cost and save, and what past ones have `spent`.
+
+    rewritten, cpu_seconds: what past actions have read and computed, in bytes and seconds.
+    """
+    spent = cost_of(prices, Usage(rewritten, 0.0, cpu_seconds))
+    return {**plan_money(prices, pending, open_bytes), "spent": round(spent, 6)}
+
+
+def run_money(
+    prices: Prices, predicted: Total, rewritten: int, cpu_seconds: float
+) -> dict[str, str | float]:
+    """Return what a run was predicted to cost, and what it has cost by the bytes that it read and
+    its CPU seconds. Requests are counted in neither, because a run does not count them."""
+    foreseen = Usage(predicted.bytes_in, 0.0, predicted.cpu_seconds)
+    return {
+        "currency": prices.currency,
+        "predicted": round(cost_of(prices, foreseen), 6),
+        "actual": round(cost_of(prices, Usage(rewritten, 0.0, cpu_seconds)), 6),
+    }
+
+
+def beside(size: str, money: str) -> str:
+    """Return a size with its money, `1.2 GiB (0.03 EUR)`; the size alone where money is ""."""
+    return f"{size} ({money})" if money else size
+
+
 def cost_text(prices: Prices, used: Usage) -> str:
     """Return what the usage costs as people read it, with the currency."""
     return money_text(cost_of(prices, used), prices.currency)

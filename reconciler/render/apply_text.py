@@ -6,10 +6,12 @@ Works on plain values, so that what a run prints can be rendered without running
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reconciler.format import cpu, duration, iec, plural
+from reconciler.plan.money import money_text
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.render.terminal import WIDEST, commands, tabulate, wrapped
 
@@ -86,6 +88,9 @@ class ApplySummary:
     """Why the table is in that state."""
     following: Sequence[str] = ()
     """Commands to run next."""
+    money: Mapping[str, Any] | None = None
+    """What carrying it out was predicted to cost and has cost (`plan.money.run_money`); None
+    without prices."""
 
 
 def render_event(text: str, width: int | None) -> str:
@@ -125,6 +130,10 @@ def _comparison(summary: ApplySummary, width: int) -> list[str]:
         ["time", duration(summary.predicted_seconds), duration(summary.executed_seconds),
          "with the start of Java" if summary.started else ""],
     ]  # fmt: skip
+    if summary.money is not None:
+        amounts = [money_text(summary.money[k], summary.money["currency"])
+                   for k in ("predicted", "actual")]  # fmt: skip
+        rows.append(["in money", *amounts, "by the prices of the catalog"])
     if summary.files is not None:
         foreseen = "-" if summary.files.predicted is None else f"{summary.files.predicted:,}"
         rows.append(

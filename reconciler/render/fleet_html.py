@@ -13,7 +13,7 @@ from html import escape
 
 from reconciler.api.prices import Prices
 from reconciler.format import count, cpu, iec, percent, plural, utc
-from reconciler.plan.money import Usage, cost_text, money_text, reading, storing
+from reconciler.plan.money import Usage, beside, cost_text, money_text, reading, storing
 from reconciler.render.fleet_model import (
     Fleet,
     FleetTable,
@@ -65,7 +65,7 @@ def _facts(fleet: Fleet) -> str:
         ("Tables", count(len(fleet.tables))),
         ("Data files", count(sum(table.files for table in fleet.tables))),
         ("Stored", _stored(fleet)),
-        ("Wasted a day", _beside(iec(fleet.waste), _wasted(fleet))),
+        ("Wasted a day", beside(iec(fleet.waste), _wasted(fleet))),
         ("Plans that wait", count(sum(table.waits is not None for table in fleet.tables))),
         ("Spent", _spent(fleet)),
         ("Saved, at least", _read_text(fleet.saved, fleet.prices)),
@@ -83,7 +83,7 @@ def _fact(text: str) -> str:
 def _stored(fleet: Fleet) -> str:
     size = sum(table.bytes for table in fleet.tables)
     prices = fleet.prices
-    return _beside(iec(size), f"{cost_text(prices, storing(size))} a month" if prices else "")
+    return beside(iec(size), f"{cost_text(prices, storing(size))} a month" if prices else "")
 
 
 def _spent(fleet: Fleet) -> str:
@@ -93,7 +93,7 @@ def _spent(fleet: Fleet) -> str:
     if prices is None:
         return iec(fleet.spent)
     money = sum(table.spent_money(prices) for table in fleet.tables)
-    return _beside(iec(fleet.spent), money_text(money, prices.currency))
+    return beside(iec(fleet.spent), money_text(money, prices.currency))
 
 
 def _wasted(fleet: Fleet) -> str:
@@ -103,16 +103,12 @@ def _wasted(fleet: Fleet) -> str:
     return money_text(sum(table.wasted(prices) for table in fleet.tables), prices.currency)
 
 
-def _beside(size: str, money: str) -> str:
-    return f"{size} ({money})" if money else size
-
-
 def _read_text(size: float | None, prices: Prices | None) -> str:
     """Return bytes of reading, with what reading them costs."""
     if size is None:
         return "-"
     text = iec(size) if size >= 0 else f"-{iec(-size)}"
-    return _beside(text, cost_text(prices, reading(size)) if prices is not None else "")
+    return beside(text, cost_text(prices, reading(size)) if prices is not None else "")
 
 
 def _ranking(fleet: Fleet) -> str:
@@ -204,7 +200,7 @@ def _queries(table: FleetTable) -> str:
 def _waiting(fleet: Fleet) -> str:
     rows = [
         [table.name, plan.plan_id, utc(plan.created_ms), iec(plan.rewrite_bytes),
-         _beside(cpu(plan.cpu_seconds), _cpu_money(plan.cpu_seconds, fleet.prices)),
+         beside(cpu(plan.cpu_seconds), _cpu_money(plan.cpu_seconds, fleet.prices)),
          _read_text(plan.saving, fleet.prices) if plan.saving else "-"]
         for table in fleet.tables
         if (plan := table.waits) is not None

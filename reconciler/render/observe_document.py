@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from reconciler.api.prices import Prices
 from reconciler.catalog.metadata import spec_text
+from reconciler.plan.money import cost_of, storing
 from reconciler.render.deletes_text import (
     deletes_document,
     modes_of,
@@ -78,8 +80,12 @@ def _column_document(line: ColumnDepth) -> dict[str, Any]:
     }
 
 
-def summary_document(table: TableSummary) -> dict[str, Any]:
-    """Return one table among many for -o json|yaml."""
+def summary_document(table: TableSummary, prices: Prices | None = None) -> dict[str, Any]:
+    """Return one table among many for -o json|yaml. prices: of the catalog, None without any."""
+    money = {} if prices is None else {
+        "currency": prices.currency,
+        "storedMoneyPerMonth": round(cost_of(prices, storing(table.bytes)), 6),
+    }  # fmt: skip
     return {
         "name": table.name,
         "dataFiles": table.files,
@@ -90,4 +96,5 @@ def summary_document(table: TableSummary) -> dict[str, Any]:
         "filesToPack": table.to_pack,
         "dataFilesWithDeletes": table.with_deletes,
         "bestClustered": None if table.best is None else table.best.name,
+        **money,
     }

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from reconciler.api.prices import Prices
 from reconciler.catalog.metadata import spec_text
 from reconciler.format import ago, count, iec, percent, plural
+from reconciler.plan.money import beside, cost_text, storing
 from reconciler.plan.small_files import auto_target_bytes, declared_target_bytes
 from reconciler.plan.waste import mergeable
 from reconciler.render.deletes_text import (
@@ -340,8 +342,14 @@ def worst_first(tables: Sequence[TableSummary]) -> list[TableSummary]:
     return sorted(tables, key=lambda table: (-table.badness, -table.bytes, table.name))
 
 
-def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = WIDEST) -> str:
-    """Return one line per table, the worst first."""
+def render_tables(
+    tables: Sequence[TableSummary],
+    where: str,
+    *,
+    width: int = WIDEST,
+    prices: Prices | None = None,
+) -> str:
+    """Return one line per table, the worst first. prices: of the catalog, None without any."""
     if not tables:
         return f"{where} holds no table."
     rows = [["TABLE", "FILES", "BYTES", "SMALL", "TO PACK", "DELETES ON", "BEST CLUSTERED"]]
@@ -352,7 +360,7 @@ def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = WI
             [
                 table.name,
                 count(table.files),
-                iec(table.bytes) if table.files else "-",
+                stored_text(table.bytes, prices) if table.files else "-",
                 percent(table.small / table.files) if table.files else "-",
                 count(table.to_pack),
                 count(table.with_deletes),
@@ -365,7 +373,8 @@ def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = WI
         meaning += "; best clustered = column and its mean depth"
     else:
         lines = tabulate([row[:-1] for row in rows], "lrrrrr", width)
-    total = f"{plural(len(tables), 'table')}, {iec(sum(table.bytes for table in tables))}"
+    stored = stored_text(sum(table.bytes for table in tables), prices)
+    total = f"{plural(len(tables), 'table')}, {stored}{' a month' if prices else ''}"
     return "\n".join(
         [
             *lines,
@@ -373,6 +382,11 @@ def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = WI
             f"  next: layoutctl observe {ordered[0].name}",
         ]
     )
+
+
+def stored_text(size: int, prices: Prices | None) -> str:
+    """Return stored bytes, with what keeping them for a month costs."""
+    return beside(iec(size), cost_text(prices, storing(size)) if prices is not None else "")
 
 
 def markdown_table(seen: Observation, workload: WorkloadSummary) -> str:
@@ -399,14 +413,14 @@ def markdown_table(seen: Observation, workload: WorkloadSummary) -> str:
     return "\n\n".join([f"### {seen.name}", f"{facts}. {queries}", "\n".join(rows), _source(seen)])
 
 
-def markdown_tables(tables: Sequence[TableSummary]) -> str:
+def markdown_tables(tables: Sequence[TableSummary], prices: Prices | None = None) -> str:
     rows = [
         "| table | files | bytes | small | to pack | deletes on |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     rows += [
-        f"| {t.name} | {count(t.files)} | {iec(t.bytes)} | {count(t.small)} | {count(t.to_pack)} | "
-        f"{count(t.with_deletes)} |"
+        f"| {t.name} | {count(t.files)} | {stored_text(t.bytes, prices)} | {count(t.small)} | "
+        f"{count(t.to_pack)} | {count(t.with_deletes)} |"
         for t in worst_first(tables)
     ]
     return "\n".join(rows)

@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
-from reconciler.plan.money import money_text
+from reconciler.plan.money import beside, money_text
 from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
 from reconciler.plan.reasons import MIGRATION_REFUSED, REFUSED_FILES
 from reconciler.plan.rejected import Line, merged
@@ -409,6 +409,10 @@ class TableLine:
     pays back."""
     state: str
     """The state of the table, as printed."""
+    cost: str = ""
+    """What carrying out the actions costs in money, as printed; "" without prices."""
+    saved: str = ""
+    """What a day's saved reading costs in money, as printed; "" without prices."""
 
 
 def render_lines(lines: Sequence[TableLine], converged: int, width: int = WIDEST) -> str:
@@ -429,9 +433,9 @@ def _table_row(line: TableLine) -> list[str]:
     return [
         line.name,
         count(line.actions),
-        iec(line.rewrite_bytes) if line.actions else "-",
+        beside(iec(line.rewrite_bytes), line.cost) if line.actions else "-",
         cpu(line.cpu_millis / 1000) if line.actions else "-",
-        _less(line.saved_per_day),
+        beside(_less(line.saved_per_day), line.saved),
         "-" if line.payback_millis is None else duration(line.payback_millis / 1000),
         line.state,
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.format import count, duration, iec
 from reconciler.render import plots
 from reconciler.render.html import Section, page, table
-from reconciler.render.recommend_text import costs_more, differs, saves, simulated
+from reconciler.render.recommend_text import costs_more, differs, priced, saves, simulated
 from reconciler.render.report_model import QueryBytes, ShapeBytes
 
 Document = Mapping[str, Any]
@@ -46,8 +46,10 @@ def _layouts(body: Document) -> Section:
         ],
     )
     rows = [
-        [f"{item['name']}: {item['what']}", iec(item["readAhead"]["bytes"]), _interval(item),
-         count(item["files"]), iec(item["rewrite"]["bytes"]), iec(item["totalCostBytes"])]
+        [f"{item['name']}: {item['what']}",
+         priced(item, "readAhead", item["readAhead"]["bytes"]), _interval(item),
+         count(item["files"]), priced(item, "rewrite", item["rewrite"]["bytes"]),
+         iec(item["totalCostBytes"])]
         for item in layouts
     ]  # fmt: skip
     heads = ["layout", "read over the horizon", "interval", "files", "rewritten", "cost"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.format import count, cpu, duration, iec
 from reconciler.render.markdown_text import code_span, escaped
-from reconciler.render.recommend_text import costs_more, saves
+from reconciler.render.recommend_text import costs_more, priced, saves
 
 Document = Mapping[str, Any]
 MAX_CHARACTERS = 60_000
@@ -48,9 +48,11 @@ def _layouts(body: Document) -> list[str]:
         groups = "-" if item["rowGroups"] is None else count(item["rowGroups"])
         mark = "**" if item["name"] == body["chosen"] else ""
         lines.append(
-            f"| {mark}{item['name']}: {escaped(item['what'])}{mark} | {iec(read['bytes'])} "
+            f"| {mark}{item['name']}: {escaped(item['what'])}{mark} | "
+            f"{priced(item, 'readAhead', read['bytes'])} "
             f"| {span} "
-            f"| {count(item['files'])} | {groups} | {iec(item['rewrite']['bytes'])} "
+            f"| {count(item['files'])} | {groups} "
+            f"| {priced(item, 'rewrite', item['rewrite']['bytes'])} "
             f"| {cpu(item['rewrite']['cpuSeconds'])} |"
         )
     return [*lines, ""]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.format import cpu, duration, iec, plural
+from reconciler.format import cpu, duration, plural
 from reconciler.render.markdown_text import code_span, escaped, table
 from reconciler.render.recommend_tables_text import budget_text, per_byte
+from reconciler.render.recommend_text import priced
 
 Document = Mapping[str, Any]
 MAX_CHARACTERS = 60_000
@@ -76,8 +77,8 @@ def _ranked(better: Sequence[Document], limit: int) -> str:
             code_span(item["table"]),
             escaped(item["what"]),
             f"{0 - item['recommendation']['savesPercent']:+.0f} %",
-            iec(item["netSavingBytes"]),
-            iec(item["rewriteBytes"]),
+            priced(item, "netSaving", item["netSavingBytes"]),
+            priced(item, "rewrite", item["rewriteBytes"]),
             cpu(item["cpuSeconds"]),
             per_byte(item),
             "fits" if item["fits"] else "waits",

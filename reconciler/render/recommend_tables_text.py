@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.format import cpu, duration, iec, part_of, plural
+from reconciler.render.recommend_text import priced
 from reconciler.render.terminal import blocks, commands, tabulate, wrapped
 
 Document = Mapping[str, Any]
@@ -52,8 +53,8 @@ def _ranked(better: Sequence[Document], width: int) -> list[str]:
             [
                 f"{item['rank']}  {item['table']}",
                 _read(item["recommendation"]),
-                iec(item["netSavingBytes"]),
-                iec(item["rewriteBytes"]),
+                priced(item, "netSaving", item["netSavingBytes"]),
+                priced(item, "rewrite", item["rewriteBytes"]),
                 cpu(item["cpuSeconds"]),
                 per_byte(item),
                 "fits" if item["fits"] else "waits",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.format import count, cpu, duration, iec, plural
+from reconciler.plan.money import beside, money_text
 from reconciler.render.terminal import commands, tabulate, wrapped
 
 Document = Mapping[str, Any]
@@ -166,8 +167,9 @@ def _table(body: Document, width: int) -> list[str]:
         span = "-" if today else f"{iec(read['low'])} - {iec(read['high'])}"
         groups = "-" if item["rowGroups"] is None else count(item["rowGroups"])
         rows.append([
-            f"{item['name']}: {item['what']}", iec(read["bytes"]), span, count(item["files"]),
-            groups, iec(item["rewrite"]["bytes"]), cpu(item["rewrite"]["cpuSeconds"]),
+            f"{item['name']}: {item['what']}", priced(item, "readAhead", read["bytes"]), span,
+            count(item["files"]), groups, priced(item, "rewrite", item["rewrite"]["bytes"]),
+            cpu(item["rewrite"]["cpuSeconds"]),
             "on the front" if item["paretoFront"] else "",
         ])  # fmt: skip
     notes = wrapped(
@@ -177,6 +179,12 @@ def _table(body: Document, width: int) -> list[str]:
         width, first="  ", indent="  ",
     )  # fmt: skip
     return [*tabulate(rows, "lrrrrrrl", width, indent="  "), *notes]
+
+
+def priced(item: Document, key: str, size: float) -> str:
+    """Return bytes, with what they cost in money where the catalog has prices."""
+    money = item.get("money")
+    return beside(iec(size), money_text(money[key], money["currency"]) if money else "")
 
 
 def _footers(body: Document) -> str:

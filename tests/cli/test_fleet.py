@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from reconciler.catalog import load
 from reconciler.cli import fleet
 from reconciler.errors import EXIT_USER
 from reconciler.queries.fragments import Fragment
-from reconciler.queries.predicate import TRUE
+from reconciler.queries.predicate import TRUE, Comparison, Ref
 from reconciler.state.shared_state import SharedStore
 from reconciler.state.state import StateStore
 from reconciler.state.state_tables import StateTables
@@ -231,7 +232,10 @@ def test_with_prices_every_verb_says_money_and_without_none(
     assert plan["money"]["cost"] == pytest.approx(expected, abs=1e-6)
     assert " EUR" in cli("plan", name, *files)[1]
     assert " EUR" in cli("plan", name, *files, "-o", "markdown")[1]
-    assert cli("apply", name, *files, "--yes")[0] == 0
+    (step,) = json.loads(cli("apply", name, *files, "--yes", "-o", "json")[1])["steps"]
+    assert step["money"]["actual"] == pytest.approx(
+        36 * step["cpuSeconds"] / 3600 + 5 * step["rewrittenBytes"] / 2**40, abs=1e-4
+    )
     (item,) = json.loads(cli("history", name, *files, "-o", "json")[1])["items"]
     used = 36 * sum(one["cpuSeconds"] for one in item["actions"]) / 3600
     assert item["money"]["spent"] == pytest.approx(
@@ -245,3 +249,87 @@ def test_with_prices_every_verb_says_money_and_without_none(
     for arguments in (("--all", *files), ("--all",)):
         cli("report", *arguments, "--out", str(tmp_path / "r.html"))
         assert ("EUR" in (tmp_path / "r.html").read_text()) is ("-f" in arguments)
+
+
+def documents(priced: str, directory: Path, *, prices: bool) -> str:
+    """Return a directory with the catalog's document, with its prices or without, and a policy for
+    all tables of `sales`."""
+    body = yaml.safe_load(Path(priced).read_text())
+    if not prices:
+        del body["spec"]["prices"]
+    policy = {
+        "apiVersion": body["apiVersion"],
+        "kind": "TableLayoutPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"catalogRef": {"name": "c"}, "tables": {"include": ["sales.*"]}},
+    }
+    directory.mkdir()
+    (directory / "all.yaml").write_text(yaml.safe_dump_all([body, policy]))
+    return str(directory)
+
+
+NUMBERS = {"cost", "saves", "spent", "readAhead", "rewrite", "storedMoneyPerMonth"}
+
+
+def amounts(body: Any) -> set[str]:
+    """Return the names of the amounts beside a currency anywhere in a document."""
+    if isinstance(body, list):
+        return {name for item in body for name in amounts(item)}
+    if not isinstance(body, dict):
+        return set()
+    own = {k for k, v in body.items() if isinstance(v, (int, float)) and k in NUMBERS}
+    inner = {name for value in body.values() for name in amounts(value)}
+    return inner | (own if "currency" in body else set())
+
+
+@pytest.mark.parametrize(
+    ("verb", "formats", "in_json"),
+    [
+        (("observe",), ("table", "markdown"), {"storedMoneyPerMonth"}),
+        (("status", "sales.many"), ("table", "wide"), {"cost", "saves", "spent"}),
+        (("plan",), ("table",), {"cost", "saves"}),
+        (("recommend", "sales.many", "--method", "expert"), ("table", "markdown"),
+         {"readAhead", "rewrite"}),
+        (("recommend", "sales.many", "web.some", "--method", "expert"), (),
+         {"readAhead", "rewrite"}),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_each_verb_has_money_beside_bytes_in_each_format(
+    verb: tuple[str, ...], formats: tuple[str, ...], in_json: set[str],
+    cli: Cli, catalog: Any, priced: str, tmp_path: Path,
+) -> None:  # fmt: skip
+    uuids = [
+        str(catalog.load_table(name).metadata.table_uuid) for name in ("sales.many", "web.some")
+    ]
+    on_id, everything = (Comparison(Ref(1), "=", 0), (7,), (None,)), (TRUE, (), ())
+    StateStore(tmp_path / "state").append_fragments(
+        Fragment("log", n, uuid, *(on_id if n % 2 else everything), (1,), 1.0,
+                 1_795_000_000_000 + n, "x")
+        for uuid in uuids for n in range(30)
+    )  # fmt: skip
+    for prices in (True, False):
+        files = ("-f", documents(priced, tmp_path / f"docs{prices}", prices=prices))
+        for form in formats:
+            code, out, err = cli(*verb, *files, "-o", form)
+            assert code == 0, err
+            assert (" EUR" in out) is prices, out
+        out = cli(*verb, *files, "-o", "json")[1]
+        assert amounts(json.loads(out)) == (in_json if prices else set())
+        assert ("currency" in out) is prices
+
+
+def test_whoever_is_asked_at_the_prompt_sees_the_cost(
+    cli: Cli, priced: str, catalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Typed("no\n"))
+    for files, says in ((("-f", priced), True), ((), False)):
+        _, _, err = cli("apply", f"{catalog.name}.sales.many", *files)
+        assert (" EUR" in err) is says
+
+
+class Typed(io.StringIO):
+    """A terminal at which somebody types."""
+
+    def isatty(self) -> bool:
+        return True

@@ -131,6 +131,21 @@ def test_markdown(said: Said) -> None:
     said(recommend_tables_markdown.render(several()))
 
 
+def test_the_money_of_a_ranked_table_is_net_of_its_rewrite_and_is_said() -> None:
+    one = answer("w.a", 90 * GIB, 6 * GIB)
+    today, best = one.document["layouts"]
+    today["money"] = {"currency": "EUR", "readAhead": 50.0, "rewrite": 0.5}
+    best["money"] = {"currency": "EUR", "readAhead": 20.0, "rewrite": 4.0}
+    body = ranked([one], [], NOW)
+    jsonschema.validate(body, RECOMMENDATIONS_SCHEMA)
+    money = {"currency": "EUR", "netSaving": 50.0 - 20.0 - (4.0 - 0.5), "rewrite": 4.0}
+    assert body["items"][0]["money"] == money
+    for text in (
+        recommend_tables_text.render(body, 200), recommend_tables_markdown.render(body)
+    ):  # fmt: skip
+        assert "26.50 EUR" in text and "4.00 EUR" in text
+
+
 def test_without_a_better_layout_there_is_no_table(said: Said) -> None:
     body = ranked([answer("w.a", 0, 0), answer("w.b", 0, 0)], [], NOW)
     said(recommend_tables_text.render(body, 80))
