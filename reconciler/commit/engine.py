@@ -260,8 +260,10 @@ class LocalBackend:
         return len(found) == one.rows and found.issuperset(one.sample)
 
     @contextlib.contextmanager
-    def written_otherwise(self, rewrite: GroupRewrite) -> Iterator[tuple[WrittenFile, ...]]:
-        raise _needs_spark(rewrite.attempt.name, "its rows cannot be written by this engine")
+    def written_otherwise(
+        self, rewrite: GroupRewrite, why: str
+    ) -> Iterator[tuple[WrittenFile, ...]]:
+        raise _needs_spark(rewrite.attempt.name, why)
         yield ()
 
     def pinpointed(self, attempt: Attempt, number: int, tasks: Tasks, error: Exception) -> None:

@@ -171,10 +171,11 @@ class Backend(Protocol):
         ...
 
     def written_otherwise(
-        self, rewrite: Any
+        self, rewrite: Any, why: str
     ) -> contextlib.AbstractContextManager[tuple[WrittenFile, ...]]:
         """Provide files of a group that no task can write; they are deleted if anything fails
-        meanwhile. rewrite: a `schedule.group_rewrite.GroupRewrite`."""
+        meanwhile. rewrite: a `schedule.group_rewrite.GroupRewrite`. why: no task can, as a clause.
+        Raises UnsupportedError where the engine has no other writer."""
         ...
 
     def pinpointed(self, attempt: Any, number: int, tasks: Tasks, error: Exception) -> Any:

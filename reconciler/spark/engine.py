@@ -96,7 +96,7 @@ class JavaBackend:
         return written_files(self.spark, placed, made)
 
     def written_otherwise(
-        self, rewrite: GroupRewrite
+        self, rewrite: GroupRewrite, why: str
     ) -> AbstractContextManager[tuple[WrittenFile, ...]]:
         return written_by_spark(rewrite)
 

@@ -20,7 +20,9 @@ import pytest
 from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransform
 
 from reconciler.api.choices import EngineType
+from reconciler.engines.schedule import native
 from reconciler.errors import UnsupportedError
+from reconciler.format import iec
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.plan.actions.state import Validity
@@ -238,6 +240,22 @@ def test_what_only_spark_can_do_is_refused_before_anything_is_written(
     assert any(item.action.needs_spark for item in proposal.pending)
     with pytest.raises(UnsupportedError):
         run_step(step, actor, EVERYTHING, quiet, never, proposal)
+    assert table.refresh().current_snapshot().snapshot_id == head
+
+
+def test_a_row_group_that_fits_no_task_is_refused_with_the_reason(
+    catalog_config: Any,
+    make_table: Callable[..., Any],
+    actor: LocalActor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = make_table("local_too_large", files=4)
+    head = table.current_snapshot().snapshot_id
+    monkeypatch.setattr(native, "_needed", lambda *_: 1 << 50)
+    step = step_of(catalog_config, "local_too_large", **DECLARED)
+    with pytest.raises(UnsupportedError) as refused:
+        run_step(step, actor, EVERYTHING, quiet, never)
+    assert iec(1 << 50) in refused.value.what
     assert table.refresh().current_snapshot().snapshot_id == head
 
 

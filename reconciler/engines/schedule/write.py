@@ -77,7 +77,7 @@ def rewrite_group(
         if reason:
             _require_writable(attempt, group, reason)
             blocks, inputs = None, described.inputs_as_seen(attempt, tasks, hashed)
-            found = Files(made.enter_context(attempt.backend.written_otherwise(one)))
+            found = Files(made.enter_context(attempt.backend.written_otherwise(one, reason)))
         files = found.files
         rows, verified = found.verified or witnessing.same_rows(
             attempt, one.base, tasks, files, inputs,

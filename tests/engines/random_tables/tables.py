@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.snapshots import Operation
 
+from reconciler.table import block_ids
 from tests.engines.random_tables import writer
 from tests.engines.random_tables.reader import Found, Place, Reader, shown
 from tests.engines.random_tables.values import (
@@ -33,8 +34,6 @@ BUCKETED = (
 TRUNCATED = ("string", "binary", "decimal(9, 2)", "decimal(30, 6)")
 """Of the least int and long pyiceberg makes a number that does not fit its manifests."""
 DATED, TIMED = ("date", "timestamp", "timestamptz"), ("timestamp", "timestamptz")
-OURS = "block"
-"""Begins the names of columns of block ids, which others leave NULL."""
 _names = itertools.count()
 
 
@@ -118,7 +117,7 @@ class RandomTable:
                 if one.field_id == ID:
                     continue
                 null = not one.required and self.random.random() < 0.25
-                null = null or one.name.startswith(OURS)
+                null = null or one.doc == block_ids.DOC  # others leave it NULL
                 row[one.field_id] = None if null else random_value(self.random, one.field_type)
             made.append(row)
         return made
@@ -302,7 +301,7 @@ class RandomTable:
 
     def rename(self) -> None:
         one = self.random.choice(self.table.schema().fields)
-        if one.field_id == ID or "." in one.name:
+        if one.field_id == ID or "." in one.name or one.doc == block_ids.DOC:
             return
         with self.table.update_schema() as update:
             update.rename_column(one.name, f"r{next(_names)}")
@@ -372,7 +371,8 @@ class RandomTable:
             return None
         column = self.random.choice(columns)
         kind, found = str(column.field_type), list[Any]()
-        if kind != "long" or column.field_id != ID:
+        # pyiceberg 0.12 reads a double of a manifest as a number of 32 bits
+        if kind != "double" and (kind != "long" or column.field_id != ID):
             found.append(tr.IdentityTransform())
         if kind in BUCKETED:
             found.append(tr.BucketTransform(self.random.choice([1, 2, 3])))
