@@ -25,7 +25,7 @@ from reconciler.plan.plan import plan_from_document
 from reconciler.plan.totals import Quantity, total_of
 from tests.delete_commits import delete_equal
 from tests.loop.conftest import rows_of
-from tests.loop.test_local_engine import actor, data_files, live_rows, sorted_by_day
+from tests.loop.test_local_engine import data_files, live_rows, sorted_by_day
 from tests.loop.test_step import (
     EVERYTHING,
     never,
@@ -34,7 +34,6 @@ from tests.loop.test_step import (
     step_of,
 )
 
-__all__ = ["actor"]
 DECLARED: dict[str, Any] = {"layout": {"clustering": {"mode": "Declared", "keys": ["day"]}}}
 
 
