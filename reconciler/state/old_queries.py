@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconciler.queries.fragment_codec import ROW_TYPES, fragment_from_row
-from reconciler.state.query_rows import rows_of, stored_positions
+from reconciler.state.query_rows import first_imports, numbers, rows_of
 from reconciler.state.state_tables import StateTables, matching, shard_of, version_of
 
 if TYPE_CHECKING:
@@ -45,18 +45,22 @@ class OldRows:
         return pa.concat_tables(parts) if parts else rows_of(())
 
     def missing(self, known: pa.Table | None, oldest_ms: int) -> Iterator[pa.Table]:
-        """Yield the queries imported since then that the known rows do not have."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        """Yield the queries imported since then that the known rows do not have, or have of a later
+        import: the first one counts."""
+        import numpy as np
 
-        stored = {} if known is None else stored_positions(known)
+        stored = {} if known is None else first_imports(known)
         for part in _batches(self._rows(matching({}, {"imported_ms": oldest_ms}))):
-            for source in part.column("source").unique().to_pylist():
-                own = part.filter(pc.equal(part.column("source"), source))
-                if source in stored:
-                    values = pa.array(stored[source])
-                    own = own.filter(pc.invert(pc.is_in(own.column("position"), value_set=values)))
-                yield _as_rows(own)
+            wanted = np.ones(len(part), dtype=np.bool_)
+            names = part.select(["table_uuid", "source"]).to_pylist()
+            owners = np.array([f"{one['table_uuid']} {one['source']}" for one in names])
+            own, imported = (numbers(part.column(name)) for name in ("position", "imported_ms"))
+            for (table, source), (held, at) in stored.items():
+                rows = np.flatnonzero(owners == f"{table} {source}")
+                place = np.minimum(np.searchsorted(held, own[rows]), len(held) - 1)
+                there = (held[place] == own[rows]) & (at[place] <= imported[rows])
+                wanted[rows[there]] = False
+            yield _as_rows(part.filter(wanted))
 
     def _rows(self, where: Any) -> pa.Table:
         known = self._table.schema().column_names  # an older version lacks some columns

@@ -242,13 +242,26 @@ def positions(rows: pa.Table) -> Int64:
     return np.unique(numbers(flat(rows.column("position"))[0]))
 
 
-def stored_positions(rows: pa.Table) -> dict[str, Int64]:
-    """Return the positions of the queries of each source."""
-    import pyarrow.compute as pc
+def first_imports(rows: pa.Table) -> dict[tuple[str, str], tuple[Int64, Int64]]:
+    """Return, by table and source, the positions of stored queries, ascending, and when each was
+    imported: of a query that was stored twice, both, the older import first."""
+    found: dict[tuple[str, str], list[tuple[Int64, Int64]]] = {}
+    own, ends = flat(rows.column("position"))
+    at = np.repeat(numbers(rows.column("imported_ms")), np.diff(ends))
+    held, start = numbers(own), 0
+    names = zip(
+        rows.column("table_uuid").to_pylist(), rows.column("source").to_pylist(), strict=True
+    )
+    for name, end in zip(names, ends[1:].tolist(), strict=True):
+        found.setdefault(name, []).append((held[start:end], at[start:end]))
+        start = end
+    return {name: _ascending(parts) for name, parts in found.items()}
 
-    source = rows.column("source")
-    names = source.unique().to_pylist()
-    return {name: positions(rows.filter(pc.equal(source, name))) for name in names}
+
+def _ascending(parts: Sequence[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
+    held, at = (np.concatenate(one) for one in zip(*parts, strict=True))
+    order = np.lexsort((at, held))
+    return held[order], at[order]
 
 
 def concatenated(first: pa.Table, second: pa.Table) -> pa.Table:

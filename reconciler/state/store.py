@@ -231,7 +231,8 @@ class Store(LedgerTables, ABC):
         if old is None:
             return
         where = matching({}, {"imported_ms": self._oldest_ms()})
-        known = self._tables.scan(TABLE, where, ["source", "position"])
+        names = ["table_uuid", "source", "position", "imported_ms"]
+        known = self._tables.scan(TABLE, where, names)
         for rows in old.missing(known, self._oldest_ms()):
             self._tables.append_table(TABLE, QUERIES, rows, self._merged)
         self.set_note(TAKEN_OVER, old.version)

@@ -275,6 +275,25 @@ def test_a_takeover_that_dies_is_repeated_without_effect(
     assert [one.position for one in recorded(store, UUID)] == [0, 1, 2, 3]
 
 
+def test_rows_of_each_table_are_taken_over_whatever_another_table_has(tmp_path: Path) -> None:
+    """A join is a query of two tables, under one position."""
+    store = StateStore(tmp_path)
+    other = UUID[:-1] + "2"
+    store.append_fragments([query(1)])
+    old_version.append(store._tables, [query(1, table_uuid=other), query(1), query(2)], NOW + 10**6)
+    store.take_over_old_rows()
+    assert [one.position for one in recorded(store, UUID)] == [1, 2]
+    assert [one.position for one in recorded(store, other)] == [1]
+
+
+def test_the_first_import_counts_whichever_version_made_it(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    old_version.append(store._tables, [query(1, literal=3)], NOW - 10**6)
+    store.append_fragments([query(1, literal=5)])  # without asking what is there
+    store.take_over_old_rows()
+    assert [one.literals for one in recorded(store, UUID)] == [(3,)]
+
+
 def test_old_rows_expire_like_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "_now_ms", lambda: NOW)
     store = StateStore(tmp_path)
