@@ -102,15 +102,18 @@ class LocalBackend:
     def run_task(self, attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
         """Return what the task made in a process of its own.
 
-        One that takes too much memory is done once more, with its rows on disk.
+        One that takes too much memory is done once more, with its rows on disk, if the budgets
+        cover that its inputs are read twice.
         """
         given = plan.resources
         try:
             return self._in_process(attempt, given, carried_out, plan)
-        except OutOfMemory:
-            self._say(f"{name}: it took too much memory, and is done again with rows on disk")
         except Killed as error:  # by the system for memory, for one; nobody says why
-            self._say(f"{name}: {error}; it is done again with rows on disk")
+            why = str(error)
+        if not attempt.repeats(name.rpartition("/")[0], sum(f.size for f in plan.task.files)):
+            text = f"{why}, and the budget does not cover reading its files once more"
+            return Failure("", "", text, MEMORY)
+        self._say(f"{name}: {why}; it is done again with rows on disk")
         less = replace(given, memory_bytes=given.memory_bytes // SMALLER, threads=1)
         again = functools.partial(carried_out, attempt="1")
         try:

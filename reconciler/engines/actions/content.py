@@ -104,6 +104,7 @@ class ContentExecutor(Executor[SomeContent], ABC):
         over_cpu = cpu_limit is not None and read > 0 and cpu * (1 + wanted / read) > cpu_limit
         if over_bytes or over_cpu:
             run.say("stopped", "the budget does not cover another attempt on what is left")
+        run.reading.foresee(read + wanted)
         return not (over_bytes or over_cpu)
 
     def _back_off(self, number: int, files: int) -> None:
@@ -163,6 +164,7 @@ class ContentExecutor(Executor[SomeContent], ABC):
             prefix=f"{locations.data_location(run.table)}/layout-{attempt_id}",
             verify=run.request.verify,
             asked_opening=lambda: opening_of(run.request.catalog, run.request.table),
+            affords=run.reading.affords,
             decoded=run.decoded,
         )
 

@@ -132,14 +132,18 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
 
     def dropped(self, attempt: Attempt) -> tuple[Outcome, ...]:
         """A group that was begun is charged in full, because how far it came is unknown."""
-        begun = [group for number, group in self.started.items() if number not in self.sent]
+        begun = [
+            (group, attempt.repeated.get(f"{attempt.id}/{number}", 0))
+            for number, group in self.started.items()
+            if number not in self.sent
+        ]
         return tuple(
             Outcome(
                 attempt.id, 0, action_id, FAILED, None,
-                sum(group.bytes for group in begun if group.action_id == action_id),
+                sum(group.bytes + more for group, more in begun if group.action_id == action_id),
                 0, 0, 0, 0, 0.0, 0.0, "dropped before its commit",
             )
-            for action_id in sorted({group.action_id for group in begun})
+            for action_id in sorted({group.action_id for group, _ in begun})
         )  # fmt: skip
 
     def _groups(self, action_id: str, action: Rewrite) -> list[Group]:
@@ -267,16 +271,18 @@ def _described(action: Rewrite) -> tuple[SortColumn, ...]:
 
 def _part(written: Written, groups: int) -> Part:
     group, verify_cpu = written.group, written.verify_metrics.cpu_seconds
+    # A try that was killed has taken as much CPU as the one that ended, for all that is known.
+    tries = 1.0 + written.repeated_bytes / max(group.bytes, 1)
     return Part(
         action_id=group.action_id,
         title=_title(group, written.number, groups),
         verified=_verified(written, groups),
         inputs=tuple(file.path for file in group.inputs),
         outputs=written.paths,
-        read_bytes=group.bytes,
+        read_bytes=group.bytes + written.repeated_bytes,
         written_bytes=written.bytes,
         rows=written.rows,
-        cpu_seconds=written.metrics.cpu_seconds,
+        cpu_seconds=written.metrics.cpu_seconds * tries,
         verify_cpu_seconds=verify_cpu,
         seconds=written.seconds,
     )

@@ -40,10 +40,16 @@ class Attempt:
     """The policy's mode of verification."""
     asked_opening: Callable[[], Opening]
     """Asks the catalog how files of another store are opened."""
+    affords: Callable[[int], bool] = lambda _: True
+    """Takes so many bytes of repeated reading from the budgets; false, without effect, if they do
+    not cover it."""
     decoded: Decoded = field(default_factory=Decoded)
     """Memory of inputs, by their footers."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Is set when what runs is not needed any more."""
+    repeated: dict[str, int] = field(default_factory=dict)
+    """Bytes of inputs that were read once more, by what the names of the group's work begin
+    with."""
     _known: dict[str, Any] = field(default_factory=dict)
     """What `once` returned, by name."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -56,6 +62,15 @@ class Attempt:
             if name not in self._known:
                 self._known[name] = make()
             return self._known[name]  # type: ignore[no-any-return]
+
+    def repeats(self, base: str, size: int) -> bool:
+        """Record that the group of this name reads its inputs once more; false if the budgets do
+        not cover that. size: bytes of the inputs."""
+        if not self.affords(size):
+            return False
+        with self._lock:
+            self.repeated[base] = self.repeated.get(base, 0) + size
+        return True
 
     def opening(self) -> Opening:
         """Return how files of another store are opened, which is asked for again in time."""

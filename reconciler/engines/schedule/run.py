@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping
 
 from reconciler.engines.backend import Backend
@@ -21,6 +22,27 @@ from reconciler.rewrite.decoded import Decoded
 OnEvent = Callable[[Event], None]
 
 
+class Reading:
+    """How many bytes a run may read, and will have read; may be used by several threads."""
+
+    def __init__(self, limit: int | None) -> None:
+        """limit: what the budgets leave in bytes, None without a budget."""
+        self._limit, self._foreseen, self._lock = limit, 0, threading.Lock()
+
+    def foresee(self, size: int) -> None:
+        """Count so many bytes as read once the present attempt ends, if nothing is read twice."""
+        with self._lock:
+            self._foreseen = size
+
+    def affords(self, size: int) -> bool:
+        """Whether the budgets cover reading so many bytes once more, which then count as read."""
+        with self._lock:
+            if self._limit is not None and self._foreseen + size > self._limit:
+                return False
+            self._foreseen += size
+            return True
+
+
 class Run:
     """The state of one plan's run.
 
@@ -29,7 +51,8 @@ class Run:
     they carry. waiting: snapshots that it left on a branch for approval; held: inputs of theirs.
     roots: locations that the table's files lie below; metadata_directory: of its metadata files.
     decoded: memory of inputs, by their footers. in_doubt: a batch was sent, and its outcome is not
-    recorded. lease_lost: returns why the lease was lost, "" if it is held.
+    recorded. lease_lost: returns why the lease was lost, "" if it is held. reading: what the
+    budgets leave for files that are read once more.
     """
 
     def __init__(
@@ -60,6 +83,7 @@ class Run:
         self.conflicts = 0
         self.stopped = False
         self.lease_lost: Callable[[], str] = lambda: ""
+        self.reading = Reading(request.bytes_limit)
 
     def attempt_id(self) -> str:
         return attempt.new_id(self.request.plan_id, self.table)

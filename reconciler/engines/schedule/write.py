@@ -85,7 +85,10 @@ def rewrite_group(
         )  # fmt: skip
     spent = found.spent + attempt.backend.spent(f"{one.base}/write")
     seconds = time.monotonic() - started
-    return Written(number, group, files, rows, hashed, spent, verified, seconds, reason, blocks)
+    repeated = attempt.repeated.get(one.base, 0)
+    return Written(
+        number, group, files, rows, hashed, spent, verified, seconds, repeated, reason, blocks
+    )
 
 
 def require_columns(table: Table, key: Sequence[SortColumn]) -> None:

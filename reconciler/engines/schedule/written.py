@@ -47,6 +47,8 @@ class Written:
     """Of comparing rows."""
     seconds: float
     """Of everything."""
+    repeated_bytes: int = 0
+    """Bytes of inputs that were read once more, because the first try did not end."""
     by_spark: str = ""
     """Why Spark wrote it, "" if the engine did."""
     blocks: Blocks | None = None

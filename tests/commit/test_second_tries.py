@@ -1,0 +1,74 @@
+"""A task that is killed reads its inputs twice: that is charged, and needs the budgets' room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reconciler.commit.engine import LocalBackend
+from reconciler.engines.local.machine import Machine
+from reconciler.engines.local.pool import Killed, OutOfMemory
+from reconciler.engines.schedule.attempt import Attempt
+from reconciler.engines.schedule.native import Plan
+from reconciler.engines.schedule.run import Reading
+from reconciler.rewrite.failures import MEMORY, Failure
+from reconciler.rewrite.task import Made, Resources
+
+MADE = Made((), 70, 1.0)
+SIZE = 70
+
+
+class FakePool:
+    """Kills the first tries, and answers the next one."""
+
+    def __init__(self, *kills: Exception) -> None:
+        self.kills, self.tries = list(kills), 0
+
+    def run(self, *_: Any, **__: Any) -> Made:
+        self.tries += 1
+        if self.kills:
+            raise self.kills.pop(0)
+        return MADE
+
+
+def reading(limit: int | None) -> Reading:
+    found = Reading(limit)
+    found.foresee(SIZE)
+    return found
+
+
+def tried(pool: FakePool, limit: int | None) -> tuple[Made | Failure, dict[str, int]]:
+    backend = LocalBackend(pool, Machine(1 << 30, 1 << 30, 1), Path(), print)  # type: ignore[arg-type]
+    attempt = Attempt(
+        backend, "p-1", "t", None, 1, 1, "", "Full", lambda: None, reading(limit).affords,  # type: ignore[arg-type]
+    )  # fmt: skip
+    task = SimpleNamespace(files=[SimpleNamespace(size=30), SimpleNamespace(size=40)])
+    plan = Plan(task, None, Resources(1 << 28), 0, None)  # type: ignore[arg-type]
+    return backend.run_task(attempt, "p-1/0/write", plan), attempt.repeated
+
+
+@pytest.mark.parametrize("kill", [OutOfMemory("too much"), Killed("gone")])
+@pytest.mark.parametrize("limit", [None, 2 * SIZE])
+def test_a_second_try_is_charged_as_read_again(kill: Exception, limit: int | None) -> None:
+    pool = FakePool(kill)
+    assert tried(pool, limit) == (MADE, {"p-1/0": SIZE})
+    assert pool.tries == 2
+
+
+def test_without_room_in_the_budgets_there_is_no_second_try() -> None:
+    pool = FakePool(OutOfMemory("too much"))
+    found, repeated = tried(pool, 2 * SIZE - 1)
+    assert isinstance(found, Failure) and found.kind == MEMORY
+    assert (pool.tries, repeated) == (1, {})
+
+
+def test_a_first_try_that_ends_is_read_once() -> None:
+    assert tried(FakePool(), SIZE) == (MADE, {})
+
+
+def test_what_is_read_again_is_counted_once_for_all_groups() -> None:
+    budgets = reading(3 * SIZE)
+    assert [budgets.affords(SIZE) for _ in range(4)] == [True, True, False, False]
