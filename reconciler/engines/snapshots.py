@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.table.summary_keys import ATTEMPT_ID, FENCE
-
-BEYOND_APPENDS = ("added-delete-files", "deleted-data-files", "removed-delete-files")
-"""Counts of a summary that an append does not have."""
+from reconciler.table.summary_keys import ATTEMPT_ID, FENCE, only_appends
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +32,8 @@ class SnapshotInfo:
 
     @property
     def only_appends(self) -> bool:
-        """Whether it added data files and nothing else, by its operation and by its counts: not
-        every writer of deletes names the operation that the specification asks for."""
-        counts = (self.summary.get(name, "0") for name in BEYOND_APPENDS)
-        return self.operation == "append" and all(count == "0" for count in counts)
+        """Whether it added data files and nothing else."""
+        return only_appends(self.operation, self.summary)
 
     def fences(self, attempt_id: str, batch: int) -> bool:
         """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch

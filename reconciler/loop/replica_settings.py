@@ -9,7 +9,6 @@ from reconciler.api.documents import PolicySpec
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import Observation
 from reconciler.table.replica import (
-    ADDS_ROWS,
     KEPT_MS,
     LEAST_KEPT_MS,
     Replica,
@@ -21,6 +20,7 @@ from reconciler.table.replica import (
     replica_of,
 )
 from reconciler.table.retention import MAX_AGE_PROPERTY, Retention, of_table
+from reconciler.table.summary_keys import only_appends
 
 
 def replica_name(spec: PolicySpec) -> str:
@@ -41,7 +41,7 @@ def replica_settings(
     if record is not None and record.table != tree.replica.table:
         record = None
     changes = [one for one in metadata.log.main if changes_rows(one)]
-    others = [one for one in changes if one.operation != ADDS_ROWS]
+    others = [one for one in changes if not only_appends(one.operation, one.summary)]
     return WantedReplica(
         tree.replica.table, tree.replica.budget_bytes,
         _between([one.timestamp_ms for one in changes]),

@@ -30,7 +30,7 @@ from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.opened import Opened
 from reconciler.rewrite.outputs import Outputs
-from reconciler.rewrite.read import Reader
+from reconciler.rewrite.read import Damaged, Reader
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.write import tail_of
 
@@ -163,6 +163,8 @@ class _Run:
     """Hidden rows to hand back, by data file."""
     kept: int = 0
     """Bytes of `rows`."""
+    counted: set[str] = field(default_factory=set)
+    """Data files whose footer has the number of rows that their entry says."""
 
     def carry_out(self) -> None:
         if not self.task.vectors:
@@ -202,9 +204,9 @@ class _Run:
         others. Each delete file is read once."""
         from pyroaring import BitMap64
 
-        ends = {one.file.path: one.file.rows for one in targets}
-        own: dict[str, BitMap64] = {path: BitMap64() for path in ends}
-        every = {path: BitMap64() for path in ends}
+        files = {one.file.path: one.file for one in targets}
+        own: dict[str, BitMap64] = {path: BitMap64() for path in files}
+        every = {path: BitMap64() for path in files}
         known: dict[tuple[str, int], Delete] = {}
         users: dict[tuple[str, int], dict[str, BitMap64]] = {}
         for one in targets:
@@ -221,11 +223,27 @@ class _Run:
             for name in names:
                 self._go_on()
                 for path, rows in self._stored(known[name]):
-                    if path in users[name]:  # a writer may name rows that its file does not have
-                        inside = rows[(rows >= 0) & (rows < ends[path])]
-                        users[name][path].update(_as_array(inside))
+                    if path in users[name]:
+                        users[name][path].update(_as_array(self._inside(files[path], rows)))
             self.reader.scratch.forget(location)
         return own, every
+
+    def _inside(self, file: DataFile, rows: Positions) -> Positions:
+        """Return the positions that the file has: a writer may name others.
+
+        Raises Damaged if the file has another number of rows than its entry says. What lies beyond
+        the entry's number then hides a row, and the witness knows the entry alone.
+        """
+        inside: Positions = rows[(rows >= 0) & (rows < file.rows)]
+        if len(inside) < len(rows) and file.path not in self.counted:
+            self.reader.fetch(file, set())
+            held = int(self.reader.footer(file.path)[0].num_rows)
+            self.reader.forget(file.path)
+            if held != file.rows:
+                says = f"{held:,} rows, where the table's metadata says {file.rows:,}"
+                raise Damaged(file.path, says)
+            self.counted.add(file.path)
+        return inside
 
     def _stored(self, one: Delete) -> Iterator[tuple[str, Positions]]:
         if not one.vector:

@@ -26,7 +26,7 @@ from reconciler.table.cut_tree import NotATree, Tree, tree_of
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.retention import Snapshot, SnapshotLog
 from reconciler.table.schema import Field, Schema
-from reconciler.table.summary_keys import ATTEMPT_ID
+from reconciler.table.summary_keys import ATTEMPT_ID, only_appends
 from reconciler.table.times import DAY_MS, HOUR_MS
 
 RECORD = "layout.replica"
@@ -39,9 +39,8 @@ KEPT_MS = 5 * DAY_MS
 expires no snapshots and the table does not say for how long they stay: Iceberg's own default."""
 LEAST_KEPT_MS = HOUR_MS
 """The same at least, in milliseconds, wherever the budget has room for both."""
-SAME_ROWS, ADDS_ROWS = "replace", "append"
-"""Operations of Iceberg's specification: files are exchanged for others with the same rows, or
-files are added and nothing else."""
+SAME_ROWS = "replace"
+"""The operation of Iceberg's specification that exchanges files for others with the same rows."""
 COPIED = frozenset(
     ("boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz", "string",
      "binary")
@@ -172,7 +171,7 @@ def since(snapshot_id: int, main: Sequence[Snapshot]) -> Since:
     for one in main:
         if one.id == snapshot_id:
             return _since(appended)
-        if changes_rows(one) and one.operation == ADDS_ROWS:
+        if changes_rows(one) and only_appends(one.operation, one.summary):
             appended.append(one.id)
         elif changes_rows(one):
             why = f"a commit has changed rows since (operation {one.operation or 'unknown'})"

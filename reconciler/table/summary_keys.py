@@ -1,4 +1,8 @@
-"""Keys in the summary of each snapshot that we commit to main, for all who write or find them."""
+"""Keys in the summaries of snapshots, for all who write or find them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 PLAN_ID = "layout.plan-id"
 ACTION_IDS = "layout.action-ids"
@@ -10,3 +14,16 @@ BLOCK_TREES = "layout.block-trees"
 """Keys of the trees by which all block ids in the added files are true, joined by commas."""
 FENCE = "layout.fence"
 """Of an empty append: attempt/batch (0 for all batches), which must not commit any more."""
+
+COUNTED = "total-data-files"
+"""A count that every summary with counts has."""
+BEYOND_APPENDS = ("added-delete-files", "deleted-data-files", "removed-delete-files")
+"""Counts that an append does not have."""
+
+
+def only_appends(operation: str, summary: Mapping[str, str]) -> bool:
+    """Return whether a snapshot added data files and nothing else, by its operation and its counts:
+    not every writer of deletes names the operation that the specification asks for. A summary
+    without counts says nothing."""
+    beyond = any(summary.get(name, "0") != "0" for name in BEYOND_APPENDS)
+    return operation == "append" and COUNTED in summary and not beyond

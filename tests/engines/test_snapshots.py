@@ -18,7 +18,8 @@ def test_a_walk_ends_at_its_base_and_says_whether_it_reached_it() -> None:
 
 def test_only_late_changes_of_others_count() -> None:
     own = SnapshotInfo(5, 4, "replace", {ATTEMPT_ID: "ours"}, 5, 100)
-    line = [own, info(4, "overwrite", 90), info(3, "append", 80), info(2, "delete", 60),
+    appended = info(3, "append", 80, **{"total-data-files": "3"})
+    line = [own, info(4, "overwrite", 90), appended, info(2, "delete", 60),
             info(1, "overwrite", 10)]  # fmt: skip
     assert changed_lately(line, 40, ["ours"]) == {4, 2}
     assert changed_lately(line, 40, []) == {5, 4, 2}
@@ -26,8 +27,14 @@ def test_only_late_changes_of_others_count() -> None:
 
 
 def test_an_append_with_deletes_is_none() -> None:
-    wrong = SnapshotInfo(2, 1, "append", {"added-data-files": "1", "added-delete-files": "1"})
-    assert [one.only_appends for one in (info(1), info(1, "delete"), wrong)] == [True, False, False]
+    counts = {"total-data-files": "1", "added-data-files": "1", "added-delete-files": "0"}
+    found = [
+        SnapshotInfo(2, 1, "append", counts),
+        SnapshotInfo(2, 1, "append", {**counts, "added-delete-files": "1"}),
+        SnapshotInfo(2, 1, "delete", counts),
+        SnapshotInfo(2, 1, "append", {}),  # a writer that counts nothing says nothing
+    ]
+    assert [one.only_appends for one in found] == [True, False, False, False]
 
 
 def test_a_fence_is_of_a_batch_or_of_its_attempt() -> None:

@@ -125,6 +125,24 @@ def test_positions_that_a_data_file_does_not_have_hide_nothing(tmp_path: Path) -
     assert [(one.rows, one.sample) for one in both.files] == [(1, (1,))]
 
 
+def test_positions_beyond_the_rows_that_an_entry_states_are_not_dropped(tmp_path: Path) -> None:
+    """The file has ten rows and its entry says four: the witness knows the entry alone."""
+    file = replace(
+        write(tmp_path / "data.parquet", COLUMNS, _rows(random.Random(1), 10)), sequence=5
+    )
+    deletes = (
+        _positions(tmp_path / "one", file, [1, 7], 6),
+        _positions(tmp_path / "two", file, [2, 8], 6),
+    )
+    stated = replace(file, rows=4, deletes=deletes)
+    with pytest.raises(Damaged) as caught:
+        hidden.found(_task(tmp_path, Target(stated)), None)
+    assert caught.value.path == file.path
+    assert list(tmp_path.glob("out/*")) == []
+    whole = hidden.found(_task(tmp_path / "true", Target(replace(stated, rows=10))), None)
+    assert [one.rows for one in whole.files] == [4]
+
+
 def _file(tmp_path: Path, name: str = "data") -> DataFile:
     rows = [[i, None, None, None] for i in range(20)]
     return replace(write(tmp_path / f"{name}.parquet", COLUMNS, rows), sequence=1)

@@ -36,9 +36,12 @@ TREE = made((Cut(1, 3), None, None), [0, 0])
 RECORDED = Replica("r", "uuid", 70, 2, 0, TREE, 100, 120, 4)
 
 
+COUNTS = {"total-data-files": "1"}
+
+
 def _log(*operations: str, head: int = 0) -> SnapshotLog:
     found = tuple(
-        Snapshot(n, n - 1 or None, n, operation=what) for n, what in enumerate(operations, 1)
+        Snapshot(n, n - 1 or None, n, COUNTS, what) for n, what in enumerate(operations, 1)
     )
     return SnapshotLog(found, (Ref(MAIN, BRANCH, head or len(operations)),))
 
@@ -125,7 +128,7 @@ def _main(*commits: tuple[int, str], root: int | None = None) -> list[Snapshot]:
     """Return snapshots of main, newest first, without marks of ours."""
     parents = [*(number for number, _ in commits[1:]), root]
     return [
-        Snapshot(number, parent, number, operation=what)
+        Snapshot(number, parent, number, COUNTS, what)
         for (number, what), parent in zip(commits, parents, strict=True)
     ]
 
@@ -145,6 +148,16 @@ def test_commits_of_ours_change_no_rows_whatever_they_are_called(operation: str)
     last = Snapshot(2, 1, 2, operation="append")
     assert changes_rows(theirs) is (operation != "replace") and not changes_rows(ours)
     assert since(2, [ours, last]).standing is Standing.FRESH
+
+
+def test_an_append_that_has_deletes_or_counts_nothing_changes_rows() -> None:
+    for summary in (
+        {**COUNTS, "added-delete-files": "1"},
+        {**COUNTS, "deleted-data-files": "1"},
+        {},
+    ):
+        theirs = Snapshot(3, 2, 3, summary, "append")
+        assert since(2, [theirs, Snapshot(2, 1, 2, COUNTS, "append")]).standing is Standing.STALE
 
 
 def _expired(log: SnapshotLog, *counts: int) -> TableMetadata:
