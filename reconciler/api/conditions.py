@@ -193,8 +193,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.CATALOG_POLICY: Explanation(
         (_CONVERGED,),
         "A policy of the catalog forbids work on the table. The message names the policy.",
-        "Nothing, if that is meant. Otherwise change the policy in the catalog; the next plan sees "
-        "it.",
+        "Nothing, if that is meant. Otherwise change the policy in the catalog; it is seen within "
+        "an hour.",
     ),
     Reason.AWAITING_APPROVAL: Explanation(
         (_CONVERGED, _APPROVED),

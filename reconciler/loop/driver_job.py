@@ -194,7 +194,7 @@ def drive(
     if not _remaining(run, actor, before.observation, clock()):  # another commit came in between
         return Driven(plan, None, settled)
     admitted = [item for item in before.pending if item.id in run.action_ids]
-    forbidden = forbidden_by(before.observation.metadata.bounds, admitted)
+    forbidden = forbidden_by(before.observation.metadata.bounds, admitted, clock())
     if forbidden:
         raise PausedError(
             f"CatalogPolicy: {before.observation.name}: {forbidden}",

@@ -13,7 +13,9 @@ from typing import Protocol
 
 from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
 from reconciler.api.support import not_acted_on, unheld
+from reconciler.format import utc
 from reconciler.loop.decision_settings import budgets_of
+from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.budget import Spent
 from reconciler.plan.gate import AUTOMATIC_WINDOW, GateInput
 from reconciler.plan.plan import Plan, PlannedAction
@@ -115,9 +117,18 @@ def gate_input(
     )
 
 
-def forbidden_by(bounds: CatalogBounds, actions: Iterable[PlannedAction]) -> str:
+def forbidden_by(bounds: CatalogBounds, actions: Iterable[PlannedAction], now: dt.datetime) -> str:
     """Return which policy of the catalog forbids one of the actions, "" if none does."""
-    return bounds.forbids(kind for item in actions for kind in item.action.bound_by)
+    every = tuple(actions)
+    why = bounds.forbids(kind for item in every for kind in item.action.bound_by)
+    before = bounds.orphans_before_ms
+    if why or before is None:
+        return why
+    now_ms = int(now.timestamp() * 1000)
+    orphans = (item.action for item in every if isinstance(item.action, RemoveOrphans))
+    if any(now_ms - action.older_than_ms > before for action in orphans):
+        return f"the catalog's policy lets only files from before {utc(before)} be removed"
+    return ""
 
 
 def doubtful_trial(plan: Plan) -> str:

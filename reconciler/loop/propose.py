@@ -20,6 +20,7 @@ from reconciler.loop.advised import Advised, advised, on_live_files, planned_row
 from reconciler.loop.decision_settings import row_group_size
 from reconciler.loop.evidence import evidence_document
 from reconciler.loop.file_checks import reads_one_of
+from reconciler.loop.gating import forbidden_by
 from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence, Ports, Target
 from reconciler.plan.actions.base import Consent
@@ -223,6 +224,8 @@ def _standing(
     if plan is None or plan.empty or judge(plan, head_of(observation), now).fallen is not None:
         return None
     _, pending = judged(plan, observation, now)
+    if forbidden_by(observation.metadata.bounds, pending, now):
+        return None  # another plan may do the rest
     refused = ports.refusals(target, observation)
     return None if reads_one_of(observation, (a.action for a in pending), refused) else plan
 

@@ -215,7 +215,9 @@ def judge_gate(
         paused=paused_because(proposal.observation.properties),
         owner=actor.owner(proposal.observation),
         other=other_optimizer(proposal.observation, int(step.clock().timestamp() * 1000)),
-        forbidden=forbidden_by(proposal.observation.metadata.bounds, proposal.pending),
+        forbidden=forbidden_by(
+            proposal.observation.metadata.bounds, proposal.pending, step.clock()
+        ),
         stale_workload=proposal.stale_workload,
     )
     return gate(gate_input(step.policy, work, actor, approvals, step.clock(), besides))

@@ -9,6 +9,7 @@ settings only ever make ours more careful. `catalog.policies` reads them.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,7 +95,7 @@ def bounds_of(policies: Iterable[Any]) -> CatalogBounds:
         elif not enabled:
             found = _with(found, about, f"{name} disables {_WORDS[about]}")
         else:
-            found = _bounded(found, about, content)
+            found = _bounded(found, about, content, name)
     return found
 
 
@@ -118,30 +119,59 @@ def _content(given: Any) -> Mapping[str, Any] | None:
     return given if isinstance(given, Mapping) else None
 
 
-def _bounded(found: CatalogBounds, about: str, content: Mapping[str, Any]) -> CatalogBounds:
+_LIMITS = {
+    EXPIRY: {"max_snapshot_age_days": MOST_DAYS, "min_snapshot_to_keep": 1 << 31},
+    ORPHANS: {"max_orphan_file_age_in_days": MOST_DAYS, "older_than": 1 << 40},
+}
+"""The most that settings may say, by what they are about: what is beyond cannot be meant."""
+
+
+def _bounded(
+    found: CatalogBounds, about: str, content: Mapping[str, Any], name: str
+) -> CatalogBounds:
     """Return the bounds with the settings of one policy. They stand in the document or in its map
-    `config`, by the version of the schema."""
+    `config`, by the version of the schema. What keeps files and cannot be read forbids to remove
+    any; of two policies of one type the more careful one counts."""
     config = content.get("config")
     settings = {**(config if isinstance(config, Mapping) else {}), **content}
     if about == COMPACTION:
         size = _number(settings.get("target_file_size_bytes"), MOST_TARGET)
-        return replace(found, target_bytes=size) if size and size >= LEAST_TARGET else found
+        return replace(found, target_bytes=int(size)) if size and size >= LEAST_TARGET else found
+    limits = _LIMITS.get(about, {})
+    asked = {key: settings[key] for key in limits if settings.get(key) is not None}
+    read = {key: _number(given, limits[key]) for key, given in asked.items()}
+    if None in read.values():
+        return _with(found, about, f"{name} ({about}) has a setting that cannot be read")
     if about == EXPIRY:
-        days = _number(settings.get("max_snapshot_age_days"), MOST_DAYS) or 0
-        least = _number(settings.get("min_snapshot_to_keep"), 1 << 31) or 0
-        return replace(found, least_age_ms=days * DAY_MS, least_snapshots=least)
+        return replace(
+            found,
+            least_age_ms=max(
+                found.least_age_ms, math.ceil((read.get("max_snapshot_age_days") or 0) * DAY_MS)
+            ),
+            least_snapshots=max(
+                found.least_snapshots, math.ceil(read.get("min_snapshot_to_keep") or 0)
+            ),
+        )
     if about == ORPHANS:
-        days = _number(settings.get("max_orphan_file_age_in_days"), MOST_DAYS) or 0
-        before = _number(settings.get("older_than"), 1 << 40)
-        moment = None if before is None else before * 1000
-        return replace(found, orphan_age_ms=days * DAY_MS, orphans_before_ms=moment)
+        age = math.ceil((read.get("max_orphan_file_age_in_days") or 0) * DAY_MS)
+        moments = [found.orphans_before_ms, _milliseconds(read.get("older_than"))]
+        known = [moment for moment in moments if moment is not None]
+        return replace(
+            found,
+            orphan_age_ms=max(found.orphan_age_ms, age),
+            orphans_before_ms=min(known, default=None),
+        )
     return found
 
 
-def _number(given: Any, most: int) -> int | None:
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else math.floor(seconds * 1000)
+
+
+def _number(given: Any, most: int) -> float | None:
     """Return a number that is not negative, as JSON or as its text; None for anything else."""
     try:
-        number = int(float(given)) if not isinstance(given, bool) else -1
+        number = float(given) if not isinstance(given, bool) else -1.0
     except (TypeError, ValueError, OverflowError):
         return None
     return number if 0 <= number <= most else None

@@ -170,8 +170,9 @@ def test_trees_get_block_ids_where_the_policy_names_a_free_column(lineitem, take
     assert action_from_canonical({**body, "trees": texts}) == first
 
 
-HEAD = Snapshot(2, 1, 10 * DAY, operation="append")
-LOG = SnapshotLog((Snapshot(1, None, 0, operation="append"), HEAD), (BranchRef(MAIN, BRANCH, 2),))
+COUNTS = {"total-data-files": "1"}
+HEAD = Snapshot(2, 1, 10 * DAY, COUNTS, "append")
+LOG = SnapshotLog((Snapshot(1, None, 0, COUNTS, "append"), HEAD), (BranchRef(MAIN, BRANCH, 2),))
 
 
 def _with_replica(lineitem, wanted, **more):

@@ -114,6 +114,17 @@ def test_no_snapshot_expires_that_the_catalog_keeps(
     assert step.propose(actor).pending == ()
 
 
+def test_a_waiting_expiry_falls_once_the_catalog_keeps_more(
+    config: Any, table: Any, actor: Bound
+) -> None:
+    step = step_of(config, "bound", LATER, maintenance=EXPIRE, **NONE)
+    waiting = step.propose(actor)
+    assert waiting.pending
+    actor.put_plan(waiting.plan)
+    actor.bounds = bounds("snapshot-expiry", {"enable": True, "max_snapshot_age_days": 900})
+    assert step.propose(actor).pending == ()
+
+
 def test_orphans_stay_that_the_catalog_keeps(config: Any, table: Any, actor: Bound) -> None:
     asked = {"removeOrphans": {"olderThan": "48h"}}
     step = step_of(config, "bound", maintenance=asked, **DECLARED)

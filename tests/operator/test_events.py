@@ -202,6 +202,12 @@ def test_a_storm_is_turned_down_and_forgets_no_name(world: World) -> None:
     assert world.delivered() == [(ORDERS, None)]
 
 
+def test_strangers_use_up_nobodys_rate(world: World) -> None:
+    body, stranger = event(1, subject="sales.lineitem"), {"authorization": "Bearer wrong"}
+    assert {world.send(body, stranger) for _ in range(2 * int(BURST))} == {401}
+    assert world.send(body) == 202
+
+
 def test_what_waits_and_what_is_remembered_is_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,8 +243,9 @@ def test_secrets_are_read_anew_and_one_is_needed(tmp_path: Path) -> None:
 
 def test_an_empty_secret_proves_nothing() -> None:
     for headers in ({"authorization": "Bearer "}, signed(BODY, 0.0, b"")):
-        with pytest.raises(Refused):
-            told({**STRUCTURED, **headers}, BODY, Secrets(), 0.0)
+        for secrets in (Secrets(), Secrets(b"", b"whsec_")):
+            with pytest.raises(Refused):
+                told({**STRUCTURED, **headers}, BODY, secrets, 0.0)
 
 
 @pytest.fixture
@@ -265,6 +272,9 @@ def test_over_http(world: World, pages: Pages) -> None:
     assert post(pages, "/metrics", BODY, headers) == 404
     with socket.create_connection(("127.0.0.1", pages.port)) as raw:
         raw.sendall(f"POST /events HTTP/1.1\r\nContent-Length: {MOST_BODY + 1}\r\n\r\n".encode())
+        assert b" 413 " in raw.recv(100)
+    with socket.create_connection(("127.0.0.1", pages.port)) as raw:
+        raw.sendall(b"POST /events HTTP/1.1\r\nContent-Length: 0000000000001000000000\r\n\r\n")
         assert b" 413 " in raw.recv(100)
 
 

@@ -78,3 +78,32 @@ def test_settings_bound_ours(inner: bool) -> None:
 def test_a_size_that_no_file_should_have_is_not_followed(size: Any) -> None:
     content = {"enable": True, "target_file_size_bytes": size}
     assert bounds_of([one("system.data-compaction", content)]) == NO_BOUNDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("snapshot-expiry", {"max_snapshot_age_days": 365_000}),
+     ("snapshot-expiry", {"max_snapshot_age_days": "P90D"}),
+     ("snapshot-expiry", {"min_snapshot_to_keep": float("inf")}),
+     ("orphan-file-removal", {"max_orphan_file_age_in_days": -1}),
+     ("orphan-file-removal", {"older_than": 1_707_315_296_000})],
+)  # fmt: skip
+def test_what_keeps_files_and_cannot_be_read_forbids_to_remove_them(
+    kind: str, settings: dict[str, Any]
+) -> None:
+    found = bounds_of([one(f"system.{kind}", {"enable": True, **settings})])
+    assert len(found.forbidden) == 1
+
+
+def test_of_two_policies_of_a_type_the_more_careful_one_counts() -> None:
+    found = bounds_of([
+        one("system.snapshot-expiry", {"enable": True, "max_snapshot_age_days": days,
+                                       "min_snapshot_to_keep": least})
+        for days, least in ((30, 1), (1.5, 7))
+    ] + [
+        one("system.orphan-file-removal", {"enable": True, "older_than": moment,
+                                           "max_orphan_file_age_in_days": days})
+        for moment, days in ((50, 3), (70, 2))
+    ])  # fmt: skip
+    assert (found.least_age_ms, found.least_snapshots) == (30 * DAY_MS, 7)
+    assert (found.orphan_age_ms, found.orphans_before_ms) == (3 * DAY_MS, 50_000)

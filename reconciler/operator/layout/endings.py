@@ -170,8 +170,9 @@ class Endings:
         has a write-ahead of whose Job nothing was ever seen."""
         key = (subject.key.namespace, record.name)
         phase = record.phase if job is None else job.phase
-        unseen = job is None and not record.uid and not done.read_bytes
-        if unseen or (record.stopped in NEVER_STARTED and phase is Phase.PENDING):
+        unseen = job is None and not record.uid
+        never = record.stopped in NEVER_STARTED and phase is Phase.PENDING
+        if not done.read_bytes and (unseen or never):
             self.gatherer.spending.release(key)
         else:
             self.gatherer.spending.end(key)

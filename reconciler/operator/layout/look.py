@@ -44,6 +44,10 @@ MOST_SAVED = 10**18
 POD_DISK = 20 << 30
 """Temporary space that a pod of any node has, as far as a plan may count on it."""
 
+POLICIES_AGE = dt.timedelta(hours=1)
+"""After this time it is asked again what a policy of the catalog forbids: nothing tells of a change
+of one."""
+
 MOST_APPROVED = 16
 """Maximum approved plans that are looked up for one table."""
 
@@ -162,10 +166,10 @@ def _summary_of(
         ),
         stale_workload=proposal.stale_workload,
         other=other_optimizer(seen, int(now.timestamp() * 1000)),
-        forbidden=forbidden_by(seen.metadata.bounds, pending),
+        forbidden=forbidden_by(seen.metadata.bounds, pending, now),
         rests_on_workload=any(i.action.rests_on_workload for i in pending),
         rests=NOTHING_TO_DO if pending else _rests(proposal),
-        revisit=None if pending else _revisit(proposal),
+        revisit=None if pending else _revisit(proposal, now),
         saving_per_byte=predicted.saving / predicted.bytes_in if predicted.bytes_in else 0.0,
         changed_from=changed,
         conflicting=proposal.history.conflicts.concern([item.action for item in pending]),
@@ -186,9 +190,13 @@ def _rests(proposal: Proposal) -> Rests:
     return Reason(state.reason or Reason.NOTHING_TO_DO), state.message
 
 
-def _revisit(proposal: Proposal) -> dt.datetime | None:
+def _revisit(proposal: Proposal, now: dt.datetime) -> dt.datetime | None:
+    """Return when another look may find work although the table has not changed; None for never."""
     moment = ripens_ms(proposal.advice, proposal.observation, proposal.settings)
-    return None if moment is None else dt.datetime.fromtimestamp(moment / 1000, dt.UTC)
+    found = [] if moment is None else [dt.datetime.fromtimestamp(moment / 1000, dt.UTC)]
+    if proposal.observation.metadata.bounds.forbidden:
+        found.append(now + POLICIES_AGE)
+    return min(found, default=None)
 
 
 def _observed(proposal: Proposal, now: dt.datetime) -> dict[str, Any]:

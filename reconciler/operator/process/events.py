@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reconciler.errors import UserError
 from reconciler.kube.kinds import TABLE_LAYOUT
-from reconciler.operator.cloud_events import Refused, Secrets, told
+from reconciler.operator.cloud_events import Refused, Secrets, key_of, told
 from reconciler.operator.due import LEAST_INTERVAL
 from reconciler.operator.index import Index
 from reconciler.operator.layout.seen import table_names
@@ -41,7 +41,7 @@ class SecretFiles:
         """Paths, "" for none. Raises UserError if neither has a secret."""
         self._token, self._key = token, key
         read = self.read()
-        if not (read.token or read.key):
+        if not (read.token or key_of(read.key)):
             raise UserError(
                 "events are taken on a port, but there is neither a token nor a key for them",
                 details=(f"token: {token or 'not set'}", f"key: {key or 'not set'}"),
@@ -92,6 +92,7 @@ class Events:
 
     def _taken(self, headers: Mapping[str, str], body: bytes) -> int:
         now = self._clock()
+        found = told(headers, body, self._secrets(), now)  # strangers use up nobody's rate
         with self._lock:
             self._left = min(BURST, self._left + RATE * max(0.0, now - self._filled))
             self._filled = now
@@ -100,7 +101,6 @@ class Events:
             self._left -= 1
         if not self._leads():
             raise Refused(503, "not_leading")  # the sender tries again, and finds the other one
-        found = told(headers, body, self._secrets(), now)
         with self._lock:
             for event in found:
                 if event.id in self._known:

@@ -18,6 +18,8 @@ MOST_CONNECTIONS = 32
 """Connections of one port at once: more are closed at once."""
 SECONDS = 10.0
 """For which a connection may say nothing."""
+MOST_DIGITS = 9
+"""Digits of the length of a request: more are no length that is taken."""
 MOST_BODY = 256 << 10
 """Bytes of a request."""
 
@@ -35,7 +37,11 @@ class _Server(ThreadingHTTPServer):
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._free.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
@@ -99,7 +105,7 @@ def _handler(pages: Mapping[str, Page], posts: Mapping[str, Post]) -> type[BaseH
                 status = 404
             elif not (size.isascii() and size.isdigit()):
                 status = 411
-            elif int(size[:12]) > MOST_BODY:
+            elif len(size) > MOST_DIGITS or int(size) > MOST_BODY:
                 status = 413
             else:
                 body = self.rfile.read(int(size))

@@ -56,6 +56,9 @@ class ExpireSnapshots(Action):
             return ActionState(Validity.DONE, why="the snapshots are gone")
         if facts.metadata.removes_nothing:
             return ActionState(Validity.LOST, why=f"the table has {facts.metadata.removes_nothing}")
+        asked = Retention(self.max_age_ms, self.least)
+        if facts.metadata.bounds.retention(asked) != asked:
+            return ActionState(Validity.LOST, why="a policy of the catalog keeps more by now")
         least = of_table(Retention(0, self.least), facts.metadata.properties).least
         needed = left & kept(log, Retention(0, least), FOREVER_MS)
         if needed:

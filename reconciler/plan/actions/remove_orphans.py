@@ -42,6 +42,9 @@ class RemoveOrphans(Action):
             return ActionState(Validity.DONE, why=done)
         if metadata.removes_nothing:
             return ActionState(Validity.LOST, why=f"the table has {metadata.removes_nothing}")
+        if metadata.bounds.orphan_age_ms > self.older_than_ms:
+            why = "a policy of the catalog keeps younger files by now"
+            return ActionState(Validity.LOST, why=why)
         if metadata.orphans_refused:
             return ActionState(Validity.LOST, why=metadata.orphans_refused)
         if orphans is not None and not orphans.intersection(self.files):
