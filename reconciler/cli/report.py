@@ -125,16 +125,16 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
         saved=history.credits,
         show_literals=show_literals,
         tree=tree,
-        sample=None if tree is None else _sample(proposal, actor, tree[0]),
+        sample=None if tree is None else _sample(proposal, actor, tree),
     )
 
 
-def _tree(proposal: Proposal, plans: Sequence[Plan]) -> tuple[Tree, bool] | None:
-    """Return the tree that is planned, with true, else the one that was written last."""
+def _tree(proposal: Proposal, plans: Sequence[Plan]) -> Tree | None:
+    """Return the tree that is planned, else the one that was written last."""
     for plan in (proposal.plan, *reversed(plans)):
         for item in plan.actions:
             for tree in item.action.trees:
-                return tree, plan is proposal.plan and bool(proposal.pending)
+                return tree
     return None
 
 

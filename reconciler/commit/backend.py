@@ -12,6 +12,7 @@ from reconciler.commit import fields, metadata
 from reconciler.commit.history import History
 from reconciler.commit.live import LiveFiles
 from reconciler.commit.manifest import ADDED, DELETED, EQUALITY_DELETES
+from reconciler.commit.reachable import reached
 from reconciler.commit.table import LiveTable
 from reconciler.engines.delete_file import Ages, DeleteFile, Place
 from reconciler.engines.manifests import Tasks
@@ -150,11 +151,7 @@ class Table(History):
     def _every_entry(self) -> Iterator[tuple[str, int]]:
         """Yield path and snapshot of each live entry of every snapshot's manifests."""
         present = self.fresh().table
-        lists = [str(one["manifest-list"]) for one in present.state.snapshots.values()]
-        manifests = {
-            str(one[fields.M_PATH]): one for found in present.lists(lists) for one in found or ()
-        }
-        for named in present.each_named(list(manifests.values())):
+        for named in present.each_named(list(reached(present).manifests.values())):
             for one in named:
                 if one.status != DELETED:
                     yield one.path, one.snapshot_id

@@ -215,12 +215,15 @@ class LiveFiles:
         """The values of each of `FileTable.partitions` in JSON."""
         return [self._json(*one) for one in self.files.partitions]
 
+    @cached_property
+    def _places(self) -> list[Place]:
+        """The place of each of `FileTable.partitions`."""
+        pairs = zip(self.files.partitions, self._partitions, strict=True)
+        return [self._place(spec_id, values) for (spec_id, _), values in pairs]
+
     def place(self, row: int) -> Place:
         """Return the partition of a data file."""
-        return self._place_of(int(self.files.partition[row]))
-
-    def _place_of(self, number: int) -> Place:
-        return self._place(self.files.partitions[number][0], self._partitions[number])
+        return self._places[int(self.files.partition[row])]
 
     def _place(self, spec_id: int, values: Iterable[Any]) -> Place:
         return spec_id, partitions.text_of(self._partition[spec_id], values)
@@ -231,7 +234,7 @@ class LiveFiles:
         oldest: dict[Place, int] = {}
         files = self.files
         for number, rows in members_of(files).items():
-            oldest[self._place_of(number)] = int(files.sequence[rows].min())
+            oldest[self._places[number]] = int(files.sequence[rows].min())
         return Ages(oldest, {path: int(files.sequence[row]) for path, row in named.items()})
 
     def under(self, deletes: Iterable[str]) -> list[str]:

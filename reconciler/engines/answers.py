@@ -12,12 +12,12 @@ class Kind(StrEnum):
     ACCEPTED = "accepted"
     """The catalog said that the commit is done."""
     UNSENT = "unsent"
-    """The content of the commit was found wrong before anything was sent: what it removes is not
-    there any more."""
+    """Nothing was sent: the library takes no such commit, or the table needs Spark."""
     FAILED = "failed"
     """The storage or the database failed before the request left: nothing of it can arrive."""
     REFUSED = "refused"
-    """A check of ours or of the library refused it, and nothing of it can arrive."""
+    """A check of ours or of the library refused it, or files that it removes are gone; nothing of
+    it can arrive."""
     LOST_RACE = "lost race"
     """Another commit came first, and nothing of it can arrive."""
     DENIED = "denied"

@@ -188,10 +188,9 @@ def _leaves(data: LeafMap) -> Section:
     held, number = float(data.bytes.sum()), len(data.bytes)
     share = float(data.bytes @ data.reads) / held if held else 0.0
     words = ", ".join(data.columns[:4]) + (" and others" if len(data.columns) > 4 else "")
-    tense = "would read" if data.planned else "reads"
     finding = (
-        f"A query {tense} {percent(share)} of the bytes: those of the leaves that it cannot rule "
-        f"out, of {count(number)}"
+        f"If all files followed the tree, a query would read {percent(share)} of the bytes: those "
+        f"of the leaves that it cannot rule out, of {count(number)}"
     )
     order = np.lexsort((np.arange(number), -data.bytes * data.reads))
     rows = [

@@ -20,14 +20,12 @@ from reconciler.table.sample import RowSample
 from reconciler.table.schema import Schema
 
 CELLS = 4_000_000
-"""Queries x leaves that are judged at once: bounds the memory, does not change the result."""
+"""Queries or files x leaves that are judged at once: bounds the memory, changes no result."""
 MANY = 1 << 40
 """Rows that a leaf may have, for all that its cuts say."""
 
 
-def leaf_map(
-    tree: Tree, files: FileTable, sample: RowSample | None, workload: Workload, *, planned: bool
-) -> LeafMap:
+def leaf_map(tree: Tree, files: FileTable, sample: RowSample | None, workload: Workload) -> LeafMap:
     """Return the leaves. sample: rows of some of the files, over the columns that the tree cuts;
     None without any."""
     held = leaf_bytes(tree, files, sample)
@@ -36,7 +34,6 @@ def leaf_map(
     ]
     return LeafMap(
         columns=tuple(files.schema.name_of(field) for field in tree.by_weight),
-        planned=planned,
         bytes=held,
         reads=leaf_reads(tree, files.schema, workload),
         boxes=boxes(tree, held),
@@ -51,16 +48,21 @@ def leaf_bytes(tree: Tree, files: FileTable, sample: RowSample | None) -> Float6
     leaves that its bounds meet, as the sampled rows of all files are.
     """
     live = files.live_bytes.astype(np.float64)
-    shares = np.zeros((len(files), tree.leaves))
+    every, weight = np.zeros(tree.leaves), np.zeros(len(files))
+    found: Float64 = np.zeros(tree.leaves)
     if sample is not None and len(sample):
-        np.add.at(shares, (sample.file, _leaf_of(tree, sample)), sample.weight)
-    every = shares.sum(axis=0)
-    unknown = np.flatnonzero(shares.sum(axis=1) == 0.0)
-    met = meets(files, tree, unknown)
-    likely = met * every
-    shares[unknown] = np.where(likely.any(axis=1, keepdims=True), likely, met)
-    total = shares.sum(axis=1)
-    found: Float64 = (live / np.where(total > 0.0, total, 1.0)) @ shares
+        leaf = _leaf_of(tree, sample)
+        every = np.bincount(leaf, sample.weight, tree.leaves)
+        weight = np.bincount(sample.file, sample.weight, len(files))
+        each = sample.weight * live[sample.file] / weight[sample.file]
+        found += np.bincount(leaf, each, tree.leaves)
+    unknown, step = np.flatnonzero(weight == 0.0), max(1, CELLS // tree.leaves)
+    for start in range(0, len(unknown), step):
+        some = unknown[start : start + step]
+        met = meets(files, tree, some)
+        likely = met * every
+        share = np.where(likely.any(axis=1, keepdims=True), likely, met)
+        found += (live[some] / np.maximum(share.sum(axis=1), 1e-9)) @ share
     return found
 
 

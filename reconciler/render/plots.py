@@ -354,6 +354,8 @@ def cut_curve(data: CutCurve) -> str:
         return _svg(figure, "the cut curve")
 
 
+MOST_LEAVES = 2000
+"""Leaves that the drawing of a tree has, the largest."""
 MOST_LABELS = 24
 """Leaves that the drawing of a tree names: those of which most is read."""
 
@@ -364,7 +366,8 @@ def leaf_map(data: LeafMap) -> str:
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
 
-    left, bottom, width, height = data.boxes.T
+    drawn_leaves = np.argsort(-data.bytes, kind="stable")[:MOST_LEAVES]
+    left, bottom, width, height = data.boxes[drawn_leaves].T
     corners = np.stack([
         np.stack([left, bottom]), np.stack([left + width, bottom]),
         np.stack([left + width, bottom + height]), np.stack([left, bottom + height]),
@@ -374,11 +377,11 @@ def leaf_map(data: LeafMap) -> str:
         drawn = PolyCollection(list(corners.transpose(2, 0, 1)), cmap="Blues", edgecolors=QUERIED,
                                linewidths=0.6)  # fmt: skip
         most = max(float(data.reads.max(initial=0.0)), 1e-9)
-        drawn.set_array(data.reads)
+        drawn.set_array(data.reads[drawn_leaves])
         drawn.set_clim(0.0, most)
         ax.add_collection(drawn)
         for leaf in np.argsort(-data.bytes * data.reads, kind="stable")[:MOST_LABELS].tolist():
-            if width[leaf] >= 0.06 and height[leaf] >= 0.07:
+            if data.boxes[leaf, 2] >= 0.06 and data.boxes[leaf, 3] >= 0.07:
                 _name_leaf(ax, data, leaf)
         ax.set_axis_off()
         steps = np.linspace(0.0, most, 5)

@@ -80,9 +80,9 @@ class Sources:
     """What later queries did not read, by plan id."""
     show_literals: bool = False
     """Whether values of the table may be shown."""
-    tree: tuple[Tree, bool] | None = None
-    """The tree of cuts that is planned, with true, else the one that was written last, with false;
-    None if there is neither."""
+    tree: Tree | None = None
+    """The tree of cuts that is planned, else the one that was written last; None if there is
+    neither."""
     sample: RowSample | None = None
     """Rows of the table over the columns that the tree cuts; None without any."""
 
@@ -400,9 +400,7 @@ def _leaves(sources: Sources, missing: dict[str, str]) -> LeafMap | None:
     if sources.workload.empty:
         missing["leaves"] = "no queries were imported for this table"
         return None
-    tree, planned = sources.tree
-    files = sources.observation.files
-    return leaf_map(tree, files, sources.sample, sources.workload, planned=planned)
+    return leaf_map(sources.tree, sources.observation.files, sources.sample, sources.workload)
 
 
 def _candidates(sources: Sources) -> tuple[JudgedRewrite, ...]:

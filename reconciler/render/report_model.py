@@ -170,8 +170,6 @@ class LeafMap:
     columns: tuple[str, ...]
     """Columns that the tree cuts, that of the first cut first, then those with most leaves below
     their cuts."""
-    planned: bool
-    """Whether the tree is still to be written; else the table was written by it."""
     bytes: Float64
     """float64[leaves], bytes of the table that a leaf holds."""
     reads: Float64

@@ -61,5 +61,5 @@ def test_the_leaves_of_a_planned_tree_are_drawn(tmp_path, monkeypatch, capsys) -
     (section,) = [one for one in page.split("<section>") if "leaves of the tree by" in one]
     leaves = re.findall(r"<tr><td[^>]*>(\d+)</td>", section)
     assert sorted(map(int, leaves)) == list(range(tree["leaves"])) and tree["leaves"] > 3
-    shares = [float(one) for one in re.findall(r"A query would read ([\d.]+) %", section)]
+    shares = [float(one) for one in re.findall(r"a query would read ([\d.]+) %", section)]
     assert len(shares) == 1 and shares[0] < 75.0

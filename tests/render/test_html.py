@@ -72,7 +72,6 @@ def everything(**changes: Any) -> ReportData:
         ),
         "leaves": LeafMap(
             ("a", "b"),
-            planned=True,
             bytes=np.array([3e6, 1e6]),
             reads=np.array([0.1, 0.9]),
             boxes=np.array([[0.0, 0.0, 0.75, 1.0], [0.75, 0.0, 0.25, 1.0]]),

@@ -37,7 +37,7 @@ def test_bytes_and_reads_of_leaves_are_those_of_rows_and_queries() -> None:
     )  # fmt: skip
     days = queries(DATE, random.integers(0, 1000, 30), 20)
     parts = queries(PART, random.integers(0, 100_000, 30), 900)
-    found = leaf_map(TREE, table.file_table(), sample, Workload((days, parts), 0, 1), planned=True)
+    found = leaf_map(TREE, table.file_table(), sample, Workload((days, parts), 0, 1))
     held = np.bincount(leaf_of(day, part), minlength=4) / ROWS
     assert found.bytes / found.bytes.sum() == pytest.approx(held, abs=1e-3)
     weight = days.weight.sum() + parts.weight.sum()
