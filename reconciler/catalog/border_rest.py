@@ -154,14 +154,14 @@ class GuardedRestCatalog(RestCatalog):
         """Return new keys for the table's files: by loadCredentials where the server has it, else
         by loading the table anew. location: of its metadata.
 
-        Raises whatever the server's answer is an error of.
+        Raises whatever the server's answer is an error of; ValueError if there are no keys in it.
         """
         if Capability.V1_LOAD_CREDENTIALS in self._supported_endpoints:
             given = served.table_config(self.load_credentials(identifier, location or ""), self.uri)
             keys = vended.only_keys(given)
             if keys:
                 return keys
-        return vended.only_keys(self.load_table(identifier).io.properties)
+        return vended.only_keys(vended.handed_out(self.load_table(identifier).io))
 
     def _load_file_io(
         self, properties: Mapping[str, Any] | None = None, location: str | None = None

@@ -146,8 +146,6 @@ class Keys:
 
 def renewed(old: Given, keys: Given) -> dict[str, Any]:
     """Return the properties with new keys in the place of the old ones."""
-    if not keys:
-        return dict(old)
     return {**{name: text for name, text in old.items() if not is_vended(name)}, **keys}
 
 
@@ -249,6 +247,17 @@ class _Output(OutputFile):
 
     def to_input_file(self) -> InputFile:
         return _Input(self._io, self.location)
+
+
+def handed_out(io: FileIO) -> Given:
+    """Return the properties of a table's FileIO as they came with the table, keys among them.
+
+    The keys are not renewed, even if they look expired: whoever renews keys asks for these. Raises
+    ValueError if the catalog handed out none: the table's files would be opened with other keys.
+    """
+    if not isinstance(io, VendedFileIO):
+        raise ValueError("the catalog handed out no keys")
+    return io.keys.properties
 
 
 def vends(io: FileIO, properties: Given) -> bool:

@@ -45,10 +45,12 @@ class Vending:
     """The table's identifier."""
 
     def properties(self) -> Mapping[str, Any]:
-        """Return those of the table's FileIO, with new keys."""
+        """Return those of the table's FileIO, with new keys. Raises ValueError if the catalog hands
+        out none."""
         from reconciler.catalog.load import connect, load_table
+        from reconciler.catalog.vended import handed_out
 
-        return dict(load_table(connect(self.catalog), self.catalog, self.table).io.properties)
+        return handed_out(load_table(connect(self.catalog), self.catalog, self.table).io)
 
 
 @dataclass(frozen=True, slots=True)

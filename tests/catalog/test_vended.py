@@ -117,6 +117,56 @@ def test_a_catalog_that_hands_out_bad_keys_is_asked_once(vending: Vending, store
     assert vending.asked - asked == 1, "it rests after keys that did not help"
 
 
+@pytest.mark.parametrize("endpoints", [None, LENDS])
+def test_a_catalog_whose_keys_look_expired_is_asked_once_for_a_renewal(
+    vending: Vending, store: Store, endpoints: list[str] | None
+) -> None:
+    """By a clock that is behind ours: the store takes the keys."""
+    vending.said, vending.rest.endpoints = -60.0, endpoints
+    io, path = io_of(vending), a_file(vending)
+    asked, before = vending.asked, io.keys.properties["s3.access-key-id"]
+    assert io.properties["s3.access-key-id"] != before
+    assert vending.asked - asked == 1
+    opening = opening_of(vending.config, ("loop", "t"))
+    asked = vending.asked
+    assert opening.vending is not None
+    assert opening.vending.properties()["s3.access-key-id"] not in ("", before)
+    assert vending.asked - asked == 1
+    assert size(io, path) == size(opening.open(path), path)
+    assert store.refused == []
+
+
+@pytest.mark.parametrize("endpoints", [None, LENDS])
+def test_keys_stay_when_the_catalog_hands_out_none(
+    vending: Vending, store: Store, endpoints: list[str] | None
+) -> None:
+    """The last ones, and not those that came with the table; nor does a process go on with keys of
+    its own."""
+    vending.rest.endpoints = endpoints
+    opening = opening_of(vending.config, ("loop", "t"))
+    path = a_file(vending)
+    for io in (io_of(vending), opening.open(path)):
+        assert isinstance(io, VendedFileIO)
+        first = io.properties["s3.access-key-id"]
+        io.keys.due = 0.0
+        second = io.properties["s3.access-key-id"]
+        vars(io.keys)["_rests_until"] = io.keys.due = 0.0
+        vending.rest.lends = list
+        last = io.properties["s3.access-key-id"]
+        assert (io.keys.number, last != first, last) == (1, True, second)
+        assert size(io, path) == len(store.objects[path.partition("lake/")[2]])
+        vending.rest.lends = vending.lends
+
+
+def test_a_catalog_that_hands_out_no_keys_leaves_the_own_ones(vending: Vending) -> None:
+    vending.rest.lends = list
+    io = load_table(connect(vending.config), vending.config, ("loop", "t")).io
+    assert not isinstance(io, VendedFileIO)
+    opening = opening_of(vending.config, ("loop", "t"))
+    assert opening.vending is None
+    assert not isinstance(opening.open(a_file(vending)), VendedFileIO)
+
+
 def test_good_keys_stay_while_the_catalog_does_not_answer(
     vending: Vending, caplog: pytest.LogCaptureFixture
 ) -> None:
