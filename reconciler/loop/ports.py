@@ -38,13 +38,14 @@ class Target:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The known queries on a table.
-
-    workload: by shape. coverage: how much of the table's reading they explain.
-    """
+    """The known queries on a table."""
 
     workload: Workload
+    """They, by shape. What wants the first rows of an order is a range of the present files."""
     coverage: Coverage
+    """How much of the table's reading they explain."""
+    recorded: Workload
+    """The queries as logged: what past rewrites saved is judged by them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,13 +124,13 @@ class Reader:
         excluded = excluded_fields(self.exclude_columns, observation.schema)
         known = (without_fields(one, excluded) for one in self.store.shapes(observation.uuid))
         skipped = tuple(sorted(self.store.skips(observation.uuid).items()))
-        workload = with_movement(
+        recorded = with_movement(
             workload_of(known, skipped),
             observation.schema,
             movements(self.store, observation.uuid),
         )
-        workload = with_first_rows(workload, observation.files)
-        return Evidence(workload, coverage(workload, observation.files))
+        workload = with_first_rows(recorded, observation.files)
+        return Evidence(workload, coverage(workload, observation.files), recorded)
 
     def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:
         return read_row_groups(
@@ -217,7 +217,7 @@ class Reader:
     ) -> Mapping[str, Credit]:
         price = Price(history.open_price.bytes)
         return past_credits(
-            self.store, observation, history.entries, evidence.workload.shapes, price, now_ms()
+            self.store, observation, history.entries, evidence.recorded.shapes, price, now_ms()
         )
 
     def replaced(self, observation: Observation, history: History) -> tuple[FileTable, ...]:

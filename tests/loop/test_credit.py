@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from reconciler.advisor.measure.credit import Credit, Price
 from reconciler.loop.credit_record import OPEN_MS, past_credits, record_written, replaced_files
+from reconciler.loop.reader import Reader
 from reconciler.plan.execution import COMMITTED, Intent, Outcome
 from reconciler.queries.fragments import Fragment
-from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.queries.predicate import And, Comparison, First, Ref
 from reconciler.state.state import StateStore
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 from reconciler.table.observation import Observation, SnapshotInfo
@@ -282,6 +283,24 @@ def test_a_row_of_the_ledger_without_the_old_files_earns_nothing(world: World) -
     world.ask(X, 0, 50)
     world.store.append_fragments(world.log)
     assert plan not in world.look()
+
+
+def test_queries_of_the_first_rows_of_an_order_earn_nothing_and_cost_nothing(world: World) -> None:
+    """What they read of the present files is estimated; of past ones nothing is known."""
+    reader = Reader(world.store, world.folder / "cache")
+    plan = world.rewrite(sorted(world.model.files), X, 6)
+    for number in range(20):
+        world.now += HOUR
+        world.log.append(
+            Fragment("log", number, "u", First(Ref(X), False, 5), (), (), (X, Y), 1.0, world.now,
+                     "duckdb")
+        )  # fmt: skip
+    world.store.append_fragments(world.log)
+    seen = world.seen()
+    known = reader.evidence(seen)
+    assert [type(one.predicate) for one in known.workload.shapes] == [Comparison]
+    found = reader.saved(seen, known, reader.history("u"))[plan]
+    assert (found.queries, found.table_least, found.table_most) == (20.0, 0.0, 0.0)
 
 
 def test_what_was_earned_stays_when_the_queries_are_no_longer_kept(world: World) -> None:

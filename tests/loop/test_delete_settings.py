@@ -19,6 +19,8 @@ from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 from tests.said import Said
 
+NOTHING = batch_fragments([], ())
+
 
 def _settings(version: int, **deletes: str) -> Any:
     return _settings_of(policy("t", deletes=deletes), version)
@@ -27,7 +29,7 @@ def _settings(version: int, **deletes: str) -> Any:
 def _settings_of(asked: Any, version: int) -> Any:
     seen = replace(lineitem(12, 3), format_version=version)
     return settings_for(
-        asked, seen, History(), Evidence(batch_fragments([], ()), Coverage(1.0, "bytes")),
+        asked, seen, History(), Evidence(NOTHING, Coverage(1.0, "bytes"), NOTHING),
         target_bytes=1, now_ms=0,
     )  # fmt: skip
 

@@ -359,7 +359,7 @@ def test_a_recommendation_needs_no_column_sizes_and_says_which_it_could_not_know
     work = workload(
         range_workload(random, 1, 20, 10, 12_000), range_workload(random, 2, 20, 5, 50, start=100)
     )
-    known = Evidence(work, Coverage(1.0, "bytes"))
+    known = Evidence(work, Coverage(1.0, "bytes"), work)
     monkeypatch.setattr(Reader, "evidence", lambda self, seen: known)
     made = recommended(Target(config, TARGET), reader, Options(), NOW)
     (text,) = [one for one in recommendation_document(made)["warnings"] if "manifests" in one]

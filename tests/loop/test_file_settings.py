@@ -33,7 +33,7 @@ def _settings(asked: Workload, properties: dict[str, str] | None = None, **files
     seen = replace(seen, metadata=replace(seen.metadata, properties=properties or {}))
     return settings_for(
         policy("t", layout={"files": files}), seen, History(),
-        Evidence(asked, Coverage(1.0, "bytes")), target_bytes=128 * MIB, now_ms=0,
+        Evidence(asked, Coverage(1.0, "bytes"), asked), target_bytes=128 * MIB, now_ms=0,
     )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from reconciler.queries.rates import RateForecast
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 
+NOTHING = batch_fragments([], ())
+
 
 @pytest.mark.parametrize(
     ("recluster", "literal", "forecast"),
@@ -52,6 +54,6 @@ def settings_of(recluster: dict[str, str]) -> Any:
     asked: Any = policy("t", recluster=recluster)
     return settings_for(
         asked, lineitem(12, 3), History(),
-        Evidence(batch_fragments([], ()), Coverage(1.0, "bytes")),
+        Evidence(NOTHING, Coverage(1.0, "bytes"), NOTHING),
         target_bytes=1, now_ms=0,
     )  # fmt: skip

@@ -106,7 +106,7 @@ def recommended(
     )  # fmt: skip
     return Recommended(
         Target(CatalogConfig("warehouse", "sql", {}), seen.identifier), seen,
-        Evidence(work, Coverage(1.0, "bytes")), options, CHEAP,
+        Evidence(work, Coverage(1.0, "bytes"), work), options, CHEAP,
         TableSample(sample, 1 << 20, 0, FILES, 0), wanted, recommend(given), PRIOR_THROUGHPUT,
         rho, ingest, NOW,
     )  # fmt: skip

@@ -16,6 +16,8 @@ from reconciler.queries.fragments import batch_fragments
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 
+NOTHING = batch_fragments([], ())
+
 
 @pytest.mark.parametrize(
     ("files", "properties", "chosen"),
@@ -36,7 +38,7 @@ def test_a_size_is_chosen_where_neither_policy_nor_table_names_one(
     seen = lineitem(12, 3)
     seen = replace(seen, metadata=replace(seen.metadata, properties=properties))
     settings = settings_for(
-        asked, seen, History(), Evidence(batch_fragments([], ()), Coverage(1.0, "bytes")),
+        asked, seen, History(), Evidence(NOTHING, Coverage(1.0, "bytes"), NOTHING),
         target_bytes=1, now_ms=0,
     )  # fmt: skip
     assert (settings.target_auto, settings.row_group_auto) == chosen

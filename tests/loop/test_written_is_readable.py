@@ -107,7 +107,7 @@ EQUALITY_DELETES_STAY = ObjectiveJudgement(
 
 def evidence_of(advice: Advice, workload: Workload, share: float) -> dict[str, Any]:
     seen = lineitem(3, 1)
-    evidence = Evidence(workload, Coverage(share, "bytes"))
+    evidence = Evidence(workload, Coverage(share, "bytes"), workload)
     found = Advised(seen, evidence, History(), Settings(), advice, None)
     return evidence_document(
         found, builtin_policy(seen.identifier, seen.catalog), cores=2, not_acted_on=()
