@@ -63,6 +63,9 @@ class Opening:
     """What the cluster allows, as in the process that made this."""
     vending: Vending | None = None
     """Who renews the keys among the properties; None if they are the catalog's own."""
+    due: float | None = None
+    """When new keys are to be asked for, in seconds since 1970; None if nothing says, or if what
+    says it was past when they came: then the store decides."""
     _made: dict[str, FileIO] = field(default_factory=dict, repr=False, compare=False)
     """FileIOs of this process by scheme: each keeps its clients, and their connections."""
 
@@ -89,13 +92,10 @@ class Opening:
     def is_due(self) -> bool:
         """Return whether the keys are in the last part of their life: work that begins gets new
         ones from the process that plans."""
-        from reconciler.catalog.vended import MARGIN_SECONDS, expires_at
-
-        expiry = None if self.vending is None else expires_at(self.properties)
-        return expiry is not None and time.time() >= expiry - MARGIN_SECONDS
+        return self.due is not None and time.time() >= self.due
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Opening, (self.properties, self.reach, self.vending)
+        return Opening, (self.properties, self.reach, self.vending, self.due)
 
 
 def local_path(location: str) -> Path | None:

@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from reconciler.api.choices import EngineType
 from reconciler.catalog import vended
 from reconciler.catalog.load import connect, load_table
 from reconciler.catalog.vended import Keys, VendedFileIO, due_at, expires_at
+from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.opening import opening_of
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step
@@ -226,10 +228,33 @@ def test_what_another_process_gets_renews_its_keys_itself(vending: Vending, stor
 
 
 def test_work_that_begins_gets_keys_that_last(vending: Vending) -> None:
-    vending.seconds = 3600.0
-    assert not opening_of(vending.config, ("loop", "t")).is_due()
-    vending.seconds = 60.0
-    assert opening_of(vending.config, ("loop", "t")).is_due()
+    for seconds, left in ((3600.0, vended.MARGIN_SECONDS), (60.0, 30.0)):
+        vending.seconds = seconds
+        opening = opening_of(vending.config, ("loop", "t"))
+        ends = expires_at(opening.properties)
+        assert opening.due is not None and ends is not None
+        assert ends - opening.due == pytest.approx(left, abs=left / 2)
+        assert pickle.loads(pickle.dumps(opening)) == opening
+        assert replace(opening, due=time.time()).is_due()
+
+
+@pytest.mark.parametrize("said", [60.0, -60.0])
+def test_an_attempt_asks_again_once_keys_are_due(vending: Vending, said: float) -> None:
+    """Those that live for a short time are good for half of it; those that look expired when they
+    come, for as long as the store takes them."""
+    vending.said = said
+    unused: Any = None
+    attempt = Attempt(
+        backend=unused, id="a", name="t", table=unused, snapshot_id=1, sequence_number=1,
+        prefix="", verify="", asked_opening=lambda: opening_of(vending.config, ("loop", "t")),
+    )  # fmt: skip
+    asked = vending.asked
+    first = attempt.opening()
+    assert all(attempt.opening() is first for _ in range(3))
+    assert vending.asked - asked == 1
+    attempt._known["opening"] = time.monotonic(), replace(first, due=time.time())
+    assert attempt.opening().properties["s3.access-key-id"] != first.properties["s3.access-key-id"]
+    assert vending.asked - asked == 2
 
 
 def test_keys_end_wherever_a_run_opens_or_creates_a_file(

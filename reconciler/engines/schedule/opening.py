@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from typing import Any
+
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import UnsupportedError
 from reconciler.rewrite.storage import Opening, Vending
@@ -10,16 +14,28 @@ from reconciler.rewrite.storage import Opening, Vending
 def opening_of(config: CatalogConfig, identifier: tuple[str, ...]) -> Opening:
     """Return how files of the table are opened, with the credentials that its catalog gives."""
     from reconciler.catalog.load import connect, load_table
-    from reconciler.catalog.vended import VendedFileIO
+    from reconciler.catalog.vended import VendedFileIO, handed_out
 
     catalog = connect(config)
-    vending = None
     try:
         io = load_table(catalog, config, identifier).io
-        properties = io.properties
-        if isinstance(io, VendedFileIO):
-            vending = Vending(config, identifier)
     except UnsupportedError:  # of a column type that pyiceberg does not know
-        properties = catalog.properties
-    kept = {key: value for key, value in properties.items() if isinstance(value, str)}
-    return Opening(kept, config.reach, vending)
+        return Opening(_texts(catalog.properties), config.reach)
+    if not isinstance(io, VendedFileIO):
+        return Opening(_texts(io.properties), config.reach)
+    kept = _texts(handed_out(io))
+    return Opening(kept, config.reach, Vending(config, identifier), _due(kept))
+
+
+def _due(properties: Mapping[str, str]) -> float | None:
+    """Return when keys that came just now are to be asked for again."""
+    from reconciler.catalog.vended import due_at
+
+    now = time.time()
+    due = due_at(properties, now)
+    return due if due is not None and due > now else None
+
+
+def _texts(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties that another process can be given."""
+    return {key: value for key, value in properties.items() if isinstance(value, str)}
