@@ -138,10 +138,12 @@ class Keys:
             log.warning("a catalog gave no new keys for files: %s", type(error).__name__)
             self._rests_until = time.monotonic() + FAILED_SECONDS
             return
-        self._rests_until = time.monotonic() + LEAST_SECONDS
-        if given != self.properties:
+        same = only_keys(given) == only_keys(self.properties)
+        if not same:
             self.properties, self.due = given, due_at(given, time.time())
             self.number += 1
+        helps = not same and not self._is_due()
+        self._rests_until = time.monotonic() + (LEAST_SECONDS if helps else FAILED_SECONDS)
 
 
 def renewed(old: Given, keys: Given) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -205,6 +206,29 @@ def test_one_thread_asks_for_all() -> None:
     for one in threads:
         one.join()
     assert (found, len(asked)) == (["new"] * 8, 1)
+
+
+@pytest.mark.parametrize("name", ["old", "new"])
+def test_keys_that_do_not_help_are_not_asked_for_every_second(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The old ones once more, and new ones that are expired."""
+    now = [1_000.0]
+    clock = SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0])
+    monkeypatch.setattr(vended, "time", clock)
+    asked: list[float] = []
+
+    def ask() -> dict[str, Any]:
+        asked.append(now[0])
+        number = len(asked) if name == "new" else 0
+        return {ENDS: "1000000", "s3.access-key-id": f"{number}", "of this process": object()}
+
+    keys = Keys({ENDS: "1000000", "s3.access-key-id": "0"}, ask)
+    for _ in range(20):
+        keys.current()
+        now[0] += 1.0
+    assert asked == [1_000.0, 1_000.0 + vended.FAILED_SECONDS]
+    assert keys.number == (2 if name == "new" else 0)
 
 
 def test_what_another_process_gets_renews_its_keys_itself(vending: Vending, store: Store) -> None:
