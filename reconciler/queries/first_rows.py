@@ -13,7 +13,7 @@ import numpy as np
 
 from reconciler.queries.predicate import Comparison, First
 from reconciler.queries.shape import Shape, Workload
-from reconciler.table.filetable import FileTable, Float64
+from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.values import Kind
 
 STEPS = 64
@@ -50,19 +50,27 @@ def last_of(first: First, files: FileTable) -> int | None:
         return None
     if not column.bounded.all():
         return None
-    lower, upper = column.lower.astype(np.float64), column.upper.astype(np.float64)
+    lower, upper = column.lower, column.upper
     if first.descending:
-        lower, upper = -upper, -lower
+        lower, upper = ~upper, ~lower  # reverses the order; -lower overflows
+    least, most = int(lower.min()), int(upper.max())
+    begin, end = _above(lower, least), _above(upper, least)
     rows = np.maximum(files.records, 0).astype(np.float64)
-    low, high = float(lower.min()), float(upper.max())
+    low, high = 0.0, float(end.max())
     for _ in range(STEPS):
         middle = low + (high - low) / 2.0
-        if _rows_until(middle, lower, upper, rows) >= first.rows:
+        if _rows_until(middle, begin, end, rows) >= first.rows:
             high = middle
         else:
             low = middle
-    found = -high if first.descending else high
-    return int(np.floor(found) if first.descending else np.ceil(found))
+    found = min(least + int(np.ceil(high)), most)
+    return ~found if first.descending else found
+
+
+def _above(values: Int64, least: int) -> Float64:
+    """Return how far the values are above the least of them. Large numbers themselves would be
+    rounded as floats, and a comparison with a rounded number may rule out every file."""
+    return (values.view(np.uint64) - np.uint64(least % 2**64)).astype(np.float64)
 
 
 def _rows_until(value: float, lower: Float64, upper: Float64, rows: Float64) -> float:

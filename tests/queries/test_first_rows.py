@@ -60,6 +60,39 @@ def test_the_last_of_the_first_rows_is_found_from_bounds(
     assert abs(found - real) < 0.002 * float(np.ptp(values))
 
 
+NS, LEAST, MOST = 1_700_000_000_000_000_000, -(2**63), 2**63 - 1
+MOMENTS = (NS + 1, NS + 1), (NS + 1_000, NS + 2_000)
+ENDS = (LEAST, LEAST), (MOST, MOST)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "rows", "descending", "real", "read"),
+    [
+        (MOMENTS, 10, False, NS + 1, 1),
+        (MOMENTS, 10, True, NS + 1_990, 1),
+        (MOMENTS, 1_500, False, NS + 1_500, 2),
+        (((NS - 2_000, NS - 1_000), (NS - 1, NS - 1)), 10, True, NS - 1, 1),
+        (((NS + 1, NS + 1),) * 2, 5_000, True, NS + 1, 2),
+        (ENDS, 10, False, LEAST, 1),
+        (ENDS, 10, True, MOST, 1),
+        (((LEAST, MOST),) * 2, 5_000, False, MOST, 2),
+    ],
+)
+def test_numbers_that_floats_do_not_tell_apart_leave_the_files_of_the_first_rows(
+    ranges: tuple[tuple[int, int], ...], rows: int, descending: bool, real: int, read: int
+) -> None:
+    """Each of the two files has 1,000 rows."""
+    files = _table(2, 1_000).file_table()
+    low, high = (np.array(side, dtype=np.int64) for side in zip(*ranges, strict=True))
+    files.columns[PART] = replace(files.columns[PART], lower=low, upper=high)
+    found = last_of(First(Ref(PART), descending, rows), files)
+    assert found is not None and abs(found - real) <= 1
+    asked = _asking(PART, descending=descending, count=1, rows=rows)
+    (shape,) = with_first_rows(asked, files).shapes
+    view = table_view(files, None, None, SMALL.row_group_bytes, 0)
+    assert read_shape(view, shape).files.tolist() == [read]
+
+
 def test_a_column_without_bounds_is_read_whole() -> None:
     table, work = _table().file_table(), _asking(PART, descending=True)
     column = table.columns[PART]
