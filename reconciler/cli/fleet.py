@@ -134,7 +134,7 @@ def _tables(look: _Look, batch: Sequence[Observation]) -> list[FleetTable]:
     uuids = {seen.uuid for seen in batch}
     asks = uuids if look.queried is None else uuids & look.queried
     shapes = look.actor.store.shapes_of_tables(asks) if asks else {}
-    return [_table(look, seen, workload_of(shapes.pop(seen.uuid, ()))) for seen in batch]
+    return [_table(look, seen, workload_of(shapes.get(seen.uuid, ()))) for seen in batch]
 
 
 def _table(look: _Look, seen: Observation, workload: Workload) -> FleetTable:

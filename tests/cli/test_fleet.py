@@ -97,6 +97,21 @@ def test_recorded_queries_weigh_more_than_the_assumed_read(
     assert first["wastedOpeningsPerDay"] == 30 * first["surplusFiles"]
 
 
+def test_a_table_of_two_names_has_its_queries_under_both(
+    cli: Cli, catalog: Any, tmp_path: Path
+) -> None:
+    table = catalog.load_table("web.some")
+    catalog.register_table("web.again", table.metadata_location)
+    query = Fragment("log", 1, str(table.metadata.table_uuid), TRUE, (), (), (1,), 10.0,
+                     1_795_000_000_000, "x")  # fmt: skip
+    StateStore(tmp_path / "state").append_fragments([query])
+    found = {one["table"]: one["queriesPerDay"] for one in ranked(cli, "web")}
+    assert found == {
+        f"{catalog.name}.web.some": 10.0, f"{catalog.name}.web.again": 10.0,
+        f"{catalog.name}.web.deep.few": None,
+    }  # fmt: skip
+
+
 def test_the_queries_of_all_tables_are_read_at_once_and_namespaces_are_listed_once(
     cli: Cli, catalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
