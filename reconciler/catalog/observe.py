@@ -63,18 +63,22 @@ def observe_table(
     recent_ms: int = RECENT_MS,
     now_ms: int | None = None,
 ) -> Observation:
-    """Return the table at its current snapshot.
+    """Return the table at its current snapshot, with the bounds by the catalog's policies.
 
     cache_dir: root of the manifest cache. timeout: seconds for the catalog to answer. recent_ms:
     how far back other writers' overwrites and deletes are searched, from now_ms (default: the
     clock).
     """
-    return observe_with(
-        connect(config, timeout), config, identifier, timeout,
-        lambda table: observe_loaded(
+    catalog = connect(config, timeout)
+
+    def look(table: Table) -> Observation:
+        seen = observe_loaded(
             table, config.name, identifier, cache_dir, recent_ms=recent_ms, now_ms=now_ms
-        ),
-    )  # fmt: skip
+        )
+        bounds = bounds_on(catalog, config, identifier, timeout)
+        return replace(seen, metadata=replace(seen.metadata, bounds=bounds))
+
+    return observe_with(catalog, config, identifier, timeout, look)
 
 
 def observe_with(
@@ -92,9 +96,7 @@ def observe_with(
     table = load_table(catalog, config, identifier, timeout)
     for last in (False,) * (LOOKS - 1) + (True,):
         try:
-            seen = look(table)
-            bounds = bounds_on(catalog, config, identifier, timeout)
-            return replace(seen, metadata=replace(seen.metadata, bounds=bounds))
+            return look(table)
         except FileMissingError:
             newer = load_table(catalog, config, identifier, timeout)
             if last or newer.metadata_location == table.metadata_location:

@@ -13,10 +13,12 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect
+from reconciler.catalog.many import observe_many
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.policies import bounds_on
-from reconciler.errors import TableDamagedError, UnavailableError
+from reconciler.errors import ReconcilerError, TableDamagedError, UnavailableError
 from reconciler.table.catalog_policies import NO_BOUNDS
+from reconciler.table.observation import Observation
 from tests.commit.rest import RestCatalog
 from tests.commit.test_requests import Table
 
@@ -90,6 +92,17 @@ def test_an_observed_table_has_its_bounds(server: Server, tmp_path: Path) -> Non
     server.rest.policies = [[policy("orphan-file-removal", {"enable": False})]]
     seen = observe_table(server.asked, TABLE, tmp_path / "cache")
     assert seen.metadata.bounds.forbids(("orphans",))
+
+
+def test_a_look_that_decides_nothing_asks_for_no_policies(server: Server, tmp_path: Path) -> None:
+    server.rest.answers = 500
+    connection = connect(server.asked)
+    ((_, seen),) = observe_many(connection, server.asked, [TABLE], tmp_path / "cache")
+    assert isinstance(seen, Observation) and seen.metadata.bounds == NO_BOUNDS
+    assert server.rest.asked == []
+    with pytest.raises(ReconcilerError):
+        observe_table(server.asked, TABLE, tmp_path / "cache")
+    assert len(server.rest.asked) == 1
 
 
 def test_a_catalog_that_lists_no_policies_is_not_asked(server: Server) -> None:
