@@ -13,7 +13,7 @@ from html import escape
 
 from reconciler.api.prices import Prices
 from reconciler.format import count, cpu, iec, percent, plural, utc
-from reconciler.plan.money import Usage, beside, cost_text, money_text, reading, storing
+from reconciler.plan.money import Usage, beside, cost_text, money_text, reading
 from reconciler.render.fleet_model import (
     Fleet,
     FleetTable,
@@ -23,6 +23,7 @@ from reconciler.render.fleet_model import (
 )
 from reconciler.render.fleet_page import CSS, FOLDED, SCRIPT
 from reconciler.render.fleet_text import wasters
+from reconciler.render.observe_text import stored_text
 
 MOST_ROWS = 200
 """Rows of the shorter tables; the others are counted."""
@@ -81,9 +82,7 @@ def _fact(text: str) -> str:
 
 
 def _stored(fleet: Fleet) -> str:
-    size = sum(table.bytes for table in fleet.tables)
-    prices = fleet.prices
-    return beside(iec(size), f"{cost_text(prices, storing(size))} a month" if prices else "")
+    return stored_text(sum(table.bytes for table in fleet.tables), fleet.prices)
 
 
 def _spent(fleet: Fleet) -> str:

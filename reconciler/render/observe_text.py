@@ -374,7 +374,7 @@ def render_tables(
     else:
         lines = tabulate([row[:-1] for row in rows], "lrrrrr", width)
     stored = stored_text(sum(table.bytes for table in tables), prices)
-    total = f"{plural(len(tables), 'table')}, {stored}{' a month' if prices else ''}"
+    total = f"{plural(len(tables), 'table')}, {stored}"
     return "\n".join(
         [
             *lines,
@@ -386,7 +386,7 @@ def render_tables(
 
 def stored_text(size: int, prices: Prices | None) -> str:
     """Return stored bytes, with what keeping them for a month costs."""
-    return beside(iec(size), cost_text(prices, storing(size)) if prices is not None else "")
+    return beside(iec(size), f"{cost_text(prices, storing(size))} a month" if prices else "")
 
 
 def markdown_table(seen: Observation, workload: WorkloadSummary) -> str:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from reconciler.api.prices import Prices
 from reconciler.cli.main import build
 from reconciler.errors import EXIT_USER, ReconcilerError
 from reconciler.queries.fragments import Fragment
@@ -122,8 +124,8 @@ def test_a_target_that_cannot_be_used_is_not_the_tables(size: str, from_property
     assert ("(table property)" in text) is from_property
 
 
-def test_many_tables_are_ordered_worst_first() -> None:
-    tables = [
+def three() -> list[observe_text.TableSummary]:
+    return [
         observe_text.summarise(replace(make(), identifier=("sales", name)))
         for name, make in (
             ("empty", observations.empty),
@@ -131,6 +133,22 @@ def test_many_tables_are_ordered_worst_first() -> None:
             ("lineitem", observations.lineitem),
         )
     ]
+
+
+def test_the_price_of_stored_bytes_is_that_of_a_month_wherever_it_stands() -> None:
+    prices, tables = Prices("EUR", gib_month=Decimal("0.02")), three()
+    text = observe_text.render_tables(tables, "x", width=120, prices=prices)
+    golden("observe-tables-priced-120", text)
+    page = observe_text.markdown_tables(tables, prices)
+    for size in (tables[1].bytes, tables[2].bytes):
+        assert observe_text.stored_text(size, prices) in text
+        assert observe_text.stored_text(size, prices) in page
+    assert observe_text.stored_text(sum(table.bytes for table in tables), prices) in text
+    golden("observe-tables-priced-markdown", page)
+
+
+def test_many_tables_are_ordered_worst_first() -> None:
+    tables = three()
     for width in (80, 100):
         golden(f"observe-tables-{width}", observe_text.render_tables(tables, "x", width=width))
     assert [table.name for table in observe_text.worst_first(tables)] == [

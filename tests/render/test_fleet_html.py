@@ -13,6 +13,7 @@ from reconciler.api.prices import Prices
 from reconciler.render.fleet_html import render_fleet
 from reconciler.render.fleet_model import Fleet, weeks_of, worst_first
 from reconciler.render.fleet_page import CSS, FOLDED
+from reconciler.render.observe_text import stored_text
 from tests.browser import asked
 from tests.render.fleets import MIB, NOW_MS, fleet, rewrite, table
 
@@ -111,6 +112,14 @@ def test_without_prices_no_money_is_shown_and_with_them_it_is_the_formulas() -> 
     shown = page.tables[0][1][2]
     assert shown.endswith(" EUR")
     assert float(shown.removesuffix(" EUR")) == pytest.approx(expected, rel=0.01)
+
+
+def test_the_page_prices_stored_bytes_as_observe_does() -> None:
+    prices = Prices("EUR", gib_month=Decimal("0.02"))
+    priced = fleet(prices=prices)
+    stored = stored_text(sum(table.bytes for table in priced.tables), prices)
+    size, _, money = stored.removesuffix(")").partition(" (")
+    assert f"<dd>{size} <small>{money}</small></dd>" in render_fleet(priced)
 
 
 def test_names_are_text_and_not_tags() -> None:
