@@ -7,6 +7,7 @@ traceback. The exit codes are a contract: see docs/reference/cli.md.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 EXIT_OK = 0
@@ -16,14 +17,16 @@ EXIT_BLOCKED = 3
 EXIT_INTERNAL = 4
 EXIT_UNAVAILABLE = 5
 EXIT_INTERRUPTED = 130
+_SIGNATURE = re.compile(r"""([?&]sig=)[^&\s"']+""", re.IGNORECASE)
+"""The secret part of a shared access signature in an address of Azure's storage."""
 
 
 def first_line(said: BaseException | str, most: int = 300) -> str:
     """Return the first line of a foreign message, cut to a readable length; its type if it is
-    empty."""
+    empty. Signatures of addresses are left out: a client of Azure repeats the key that it has."""
     lines = str(said).strip().splitlines()
     if lines:
-        return lines[0][:most]
+        return _SIGNATURE.sub(r"\1***", lines[0])[:most]
     return "" if isinstance(said, str) else type(said).__name__
 
 

@@ -1,8 +1,9 @@
 """The files of a table whose keys the catalog hands out, and hands out again before they expire.
 
 Keys are renewed in the last part of their life (`MARGIN_SECONDS`), and when the store refuses them:
-a clock may be wrong, and keys may be revoked. The names are those of the REST catalog's
-specification (loadTable, loadCredentials) and of Iceberg's FileIOs.
+a clock may be wrong, and keys may be revoked. Both hold for Arrow's clients alone: those of S3 and
+Google Cloud Storage, and that of Azure if a person's own configuration names it. The names are
+those of the REST catalog's specification (loadTable, loadCredentials) and of Iceberg's FileIOs.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def renewed(old: Given, keys: Given) -> dict[str, Any]:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether a store refused the keys, as far as its answer says."""
+    """Return whether a store refused the keys, as far as the error of Arrow's client says."""
     if isinstance(error, PermissionError):
         return True
     found = storage_refusal(error, "")
