@@ -48,12 +48,13 @@ def leaf_bytes(tree: Tree, files: FileTable, sample: RowSample | None) -> Float6
     leaves that its bounds meet, as the sampled rows of all files are.
     """
     live = files.live_bytes.astype(np.float64)
-    every, weight = np.zeros(tree.leaves), np.zeros(len(files))
+    every: Float64 = np.zeros(tree.leaves)
+    weight: Float64 = np.zeros(len(files))
     found: Float64 = np.zeros(tree.leaves)
     if sample is not None and len(sample):
         leaf = _leaf_of(tree, sample)
-        every = np.bincount(leaf, sample.weight, tree.leaves)
-        weight = np.bincount(sample.file, sample.weight, len(files))
+        every += np.bincount(leaf, sample.weight, tree.leaves)
+        weight += np.bincount(sample.file, sample.weight, len(files))
         each = sample.weight * live[sample.file] / weight[sample.file]
         found += np.bincount(leaf, each, tree.leaves)
     unknown, step = np.flatnonzero(weight == 0.0), max(1, CELLS // tree.leaves)
