@@ -15,7 +15,6 @@ from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
 from reconciler.api.support import not_acted_on, unheld
 from reconciler.format import utc
 from reconciler.loop.decision_settings import budgets_of
-from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.budget import Spent
 from reconciler.plan.gate import AUTOMATIC_WINDOW, GateInput
 from reconciler.plan.plan import Plan, PlannedAction
@@ -125,8 +124,8 @@ def forbidden_by(bounds: CatalogBounds, actions: Iterable[PlannedAction], now: d
     if why or before is None:
         return why
     now_ms = int(now.timestamp() * 1000)
-    orphans = (item.action for item in every if isinstance(item.action, RemoveOrphans))
-    if any(now_ms - action.older_than_ms > before for action in orphans):
+    ages = (item.action.orphan_age_ms for item in every)
+    if any(age is not None and now_ms - age > before for age in ages):
         return f"the catalog's policy lets only files from before {utc(before)} be removed"
     return ""
 

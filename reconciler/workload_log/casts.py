@@ -67,7 +67,7 @@ def cast_value(value: Any, to: str, parameters: list[exp.Expr], binding: Binding
 _BINARY = ("BINARY", "VARBINARY", "BLOB")
 _UTF8_CASTS = (*OWN_ZONES, "spark", "spark2", "databricks")
 """Dialects in which a text cast to bytes is its UTF-8."""
-_BLOB_TEXT = re.compile(r"(?:\\x[0-9a-fA-F]{2}|[^\\\x80-\U0010ffff])*+")
+_BLOB_TEXT = re.compile(r"(?>(?:\\x[0-9a-fA-F]{2}|[^\\\x80-\U0010ffff])*)")
 
 
 def _as_bytes(text: str, dialect: str) -> bytes:

@@ -18,18 +18,18 @@ from reconciler.workload_log.constants import Const, number
 
 MAX_DIGITS = 60
 
-_STRING = r"'[^']*+(?:''[^']*+)*+'"
+_STRING = r"'[^']*+(?>(?:''[^']*+)*)'"
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PLAIN_DECIMAL = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)"
 _DECIMAL = rf"\b(?:DECIMAL|NUMERIC)\s*+'{PLAIN_DECIMAL}'"
-_HEX = r"\bX'(?:[0-9a-f]{2})*+'"
+_HEX = r"\bX'(?>(?:[0-9a-f]{2})*)'"
 _VALUE = rf"(?:-\s*+)?(?:{_DECIMAL}|{_HEX}|{_STRING}|{_NUMBER})(?![\w.'])"
 _TYPED = rf"(?:(?:DATE|TIMESTAMP|UUID)\s*+)?{_VALUE}"
 _STEP = re.compile(
-    rf"""(?P<skip>--[^\n]*|/\*.*?(?:\*/|\Z)|"[^"]*+(?:""[^"]*+)*+"|`[^`]*`)
+    rf"""(?P<skip>--[^\n]*|/\*.*?(?:\*/|\Z)|"[^"]*+(?>(?:""[^"]*+)*)"|`[^`]*`)
       | (?:<=>|<=|>=|<>|!=|==|=|<|>|\bLIKE\b|\b(?:DATE|TIMESTAMP|UUID)\b)\s*+{_TYPED}
       | \bBETWEEN\s++{_TYPED}\s++AND\s++{_TYPED}
-      | \bIN\s*+\(\s*+{_TYPED}(?:\s*+,\s*+{_TYPED})*+\s*+\)
+      | \bIN\s*+\(\s*+{_TYPED}(?>(?:\s*+,\s*+{_TYPED})*)\s*+\)
       | (?P<string>(?:(?<!\w)\w++)?{_STRING})""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )

@@ -23,13 +23,13 @@ MAX_TEXT = 16 << 20
 """Maximum prepared statements remembered, and their characters; the oldest are forgotten first."""
 
 
-_START = r"(?:\s++|--[^\n]*+\n|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+_START = r"(?>(?:\s|--[^\n]*\n|/\*(?s:.*?)\*/)*)"
 _NAME = r"(?P<name>\"[^\"]++\"|`[^`]++`|\w++)"
-_STRING = r"[^']*+(?:''[^']*+)*+"
+_STRING = r"[^']*+(?>(?:''[^']*+)*)"
 _END = " \t\r\n\f\v;"
 """What may end a statement. Patterns do not allow for it: each follows text of any kind."""
 _PREPARE = re.compile(
-    rf"{_START}PREPARE\s++{_NAME}\s*+(?:\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)\s*+)?"
+    rf"{_START}PREPARE\s++{_NAME}\s*+(?:\([^()]*+(?>(?:\([^()]*+\)[^()]*+)*)\)\s*+)?"
     r"(?:FROM|AS)\b\s*+(?P<query>.*)",
     re.IGNORECASE | re.DOTALL,
 )

@@ -341,9 +341,9 @@ _METADATA = re.compile(
 MAX_LEVELS = 32
 _IDENTIFIER = r"(?:\"[^\"]{1,256}+\"|`[^`]{1,256}+`|\[[^\]]{1,256}+\]|(?<!\w)\w{1,256}+(?!\w))"
 _NAME_PART = re.compile(_IDENTIFIER)
-_DOTTED = rf"{_IDENTIFIER}(?:\s*+\.\s*+{_IDENTIFIER})*+"
+_DOTTED = rf"{_IDENTIFIER}(?>(?:\s*+\.\s*+{_IDENTIFIER})*)"
 _TABLE_NAME = re.compile(
-    rf"({_IDENTIFIER}(?:\s*+\.\s*+{_IDENTIFIER})++)"
+    rf"({_IDENTIFIER}(?>(?:\s*+\.\s*+{_IDENTIFIER})+))"
     rf"|\b(?:FROM|JOIN|INTO|USING|UPDATE)\s++({_DOTTED})",
     re.IGNORECASE,
 )

@@ -40,7 +40,7 @@ def test_only_a_re_list_that_succeeded_makes_everything_due(
     )
     parts: Any = SimpleNamespace(
         stop=stop, lease=SimpleNamespace(held=lambda: True), stale=threading.Event(),
-        metrics=SimpleNamespace(leads=lambda held: None), relist=relist, listed=set(),
+        metrics=SimpleNamespace(leads=lambda held: None), relist=relist, listed=set(), events=None,
         settings=SimpleNamespace(relist=600.0, secret_interval=600.0),
     )  # fmt: skip
     with ThreadPoolExecutor(1) as chores:

@@ -66,6 +66,11 @@ class Action(ABC):
         for several."""
         return ()
 
+    @property
+    def orphan_age_ms(self) -> int | None:
+        """Age from which it removes files that nobody refers to; None if it removes none."""
+        return None
+
     def without_files(self) -> Self:
         """The same kind of work, without what it takes to carry it out: kept for long."""
         return self

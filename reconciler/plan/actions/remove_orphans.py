@@ -34,6 +34,10 @@ class RemoveOrphans(Action):
     def from_canonical(cls, body: Mapping[str, Any]) -> Self:
         return cls(tuple(sorted(body.get("files", []))), body.get("olderThanMs", 0))
 
+    @property
+    def orphan_age_ms(self) -> int:
+        return self.older_than_ms
+
     def judge(self, facts: Facts) -> ActionState:
         """Judge by what was found on the storage: files that are gone need not be removed by us."""
         metadata = facts.metadata
