@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.against_iceberg import generate
+from bench.cpu import cpu_seconds
 from bench.lake import Lake
 from bench.results import write_section
 from reconciler.spark.session import runtime
@@ -78,12 +78,8 @@ CASES = (
 )
 
 
-@dataclass
-class Played:
-    """Runs of one contender in one case."""
-
-    runs: list[tuple[float, float]] = field(default_factory=list)
-    """Seconds and CPU seconds of each round."""
+Played = Mapping[str, list[tuple[float, float]]]
+"""Seconds and CPU seconds of each round, by the name of each contender."""
 
 
 def main() -> int:
@@ -102,24 +98,23 @@ def main() -> int:
         "fresh Spark, each of one round. A no-op finds nothing to do; it has no rival."
     )
     command = f"python -m bench.end_to_end --rounds {arguments.rounds}"
+    command += f" --cases '{arguments.cases}'"
     print(write_section("End to end", command, rows, notes))
     return 0
 
 
-def _play(
-    directory: Path, case: Case, arguments: argparse.Namespace
-) -> tuple[int, Mapping[str, Played]]:
-    """Return the bytes of a table, and the runs by the name of each contender."""
+def _play(directory: Path, case: Case, arguments: argparse.Namespace) -> tuple[int, Played]:
+    """Return the bytes of a table, and the runs."""
     lake = Lake(directory)
     contenders = list(_contenders(lake, case, arguments.beside))
     size, tables = _tables(lake, case, arguments.rounds * len(contenders))
-    played: dict[str, Played] = {name: Played() for name, _, _ in contenders}
+    played: Played = {name: [] for name, _, _ in contenders}
     for turn in range(arguments.rounds):
         for name, command, environment in contenders:
             found = _spent(lake, [*command, tables.pop()], environment)
             text = f"{case.name}, {turn} {name}: {found[0]:.2f} s, {found[1]:.2f} CPU s"
             print(text, file=sys.stderr)
-            played[name].runs.append(found)
+            played[name].append(found)
     return size, played
 
 
@@ -176,18 +171,17 @@ def _contenders(
 
 def _spent(lake: Lake, command: list[str], environment: Mapping[str, str]) -> tuple[float, float]:
     """Run the command; return its seconds and CPU seconds, its children included."""
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    before, begun = cpu_seconds(), time.monotonic()
     lake.run(command, environment)
-    seconds, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.monotonic() - begun, cpu_seconds() - before
 
 
-def _rows(case: Case, size: int, played: Mapping[str, Played]) -> Iterable[list[str]]:
+def _rows(case: Case, size: int, played: Played) -> Iterable[list[str]]:
     for name, mine in played.items():
-        medians = [statistics.median(run[part] for run in mine.runs) for part in (0, 1)]
+        medians = [statistics.median(run[part] for run in mine) for part in (0, 1)]
         ratios: Sequence[str] = ("", "")
         if PROCEDURE in played and name != PROCEDURE:
-            pairs = list(zip(mine.runs, played[PROCEDURE].runs, strict=True))
+            pairs = list(zip(mine, played[PROCEDURE], strict=True))
             ratios = [f"{statistics.median(a[p] / b[p] for a, b in pairs):.2f}" for p in (0, 1)]
         what = f"{case.name} ({size / 1e6:,.1f} MB, {case.files} files): {name}"
         yield [what, *(f"{m:.1f}" for m in medians), *ratios]

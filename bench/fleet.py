@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.cpu import cpu_seconds
 from bench.results import write_section
 
 TABLES = 1000
@@ -102,13 +102,11 @@ def run(directory: Path, env: dict[str, str], *arguments: str) -> tuple[float, f
 def _timed(
     command: list[str], directory: Path, variables: dict[str, str]
 ) -> tuple[float, float, str]:
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    before, began = cpu_seconds(), time.perf_counter()
     done = subprocess.run(
         command, cwd=directory, env=variables, capture_output=True, text=True, check=True
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.perf_counter() - began, spent, done.stdout
+    return time.perf_counter() - began, cpu_seconds() - before, done.stdout
 
 
 PLAIN = """

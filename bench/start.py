@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from bench.cpu import cpu_seconds
 from bench.lake import Lake
 from bench.results import write_section
 
@@ -49,14 +49,11 @@ Found = dict[tuple[str, ...], list[list[Run]]]
 
 def started(lake: Lake, command: tuple[str, ...], checkout: Path) -> Run:
     """Run the command of a checkout in a process of its own."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    begun = time.perf_counter()
+    before, begun = cpu_seconds(), time.perf_counter()
     environment = {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": ""}
     ended = lake.run([sys.executable, "-c", RUN, *command], environment)
     wall = time.perf_counter() - begun
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return cpu, wall, ended.stderr.splitlines()[-1].split()[1:]
+    return cpu_seconds() - before, wall, ended.stderr.splitlines()[-1].split()[1:]
 
 
 def nothing_to_do(lake: Lake) -> tuple[str, ...]:

@@ -234,7 +234,7 @@ def _named(runs: Iterable[Mapping[str, Any]]) -> str:
 
 
 DEVIATIONS: Mapping[str, Protocol] = {
-    "as measured": Protocol(),
+    "protocol": Protocol(),
     "1: a batch lasts one day": Protocol(batch_ms=Protocol.batch_ms // 2),
     "1: a batch lasts four days": Protocol(batch_ms=Protocol.batch_ms * 2),
     "2: 36 files a month": Protocol(rows=7_200, files=36),
@@ -270,12 +270,13 @@ def loads(log: Log, seeds: Sequence[int], names: Sequence[str]) -> None:
     made: Mapping[str, Callable[[int], Load]] = {"DSB-like": dsb_like, "logs, 0.1 %": logs_like}
     rows = [["load", "policy", "seeds", "total", "thirds", "", "", "rewriting"]]
     for title, of in made.items():
+        first = of(seeds[0]).first
         for name in names:
             runs = [
                 log.run(title, name, seed, lambda n=name, s=seed, o=of: _of_load(o(s), n))
                 for seed in seeds
             ]
-            first, count = of(seeds[0]).first, len(runs[0]["read"])
+            count = len(runs[0]["read"])
             edges = np.linspace(first, count, 4).astype(int).tolist()
             spans = [(first, count), *pairwise(edges)]
             rows.append([title, name, _named(runs), *_periods(runs, spans)])

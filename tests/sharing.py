@@ -77,12 +77,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """What is made while tests are collected stays to the end: there is no garbage to look for."""
+    """Switch garbage collection off while tests are collected: what is made then stays."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """From now on there is some, but not among thousands of tests and their modules."""
+    """Switch it on again, without the thousands of objects that exist by now."""
     gc.freeze()
     gc.enable()
 

@@ -25,7 +25,7 @@ from reconciler.queries.demanded import demands as demands_of
 from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.rewrite_cost import KEY_TEXT
-from reconciler.queries.shape import MIN_SPAN_MS, Shape
+from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.left_to_spark import OTHER_FORMAT
@@ -390,10 +390,9 @@ def _foreseen(given: AdviceInput, view: TableView) -> Foreseen:
     read = list(zip(wanted, savings.readings, strict=True))
     horizon_reads = sum(float(demand.executions @ reading.cost) for demand, reading in read)
     window_reads = sum(float(demand.weight @ reading.cost) for demand, reading in read)
-    span = max(workload.until_ms - workload.since_ms, MIN_SPAN_MS)
     limited = settings.early_share is not None
     untouched = untouched_table(view, settings.replaced, settings.leads) if limited else None
-    yearly_mean = window_reads * YEAR_MS / span
+    yearly_mean = window_reads * YEAR_MS / workload.span_ms
     # The paper's window comes once more at no stated time: it has no rate.
     yearly = yearly_mean if settings.literal else horizon_reads * YEAR_MS / settings.horizon_ms
     return Foreseen(

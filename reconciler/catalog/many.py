@@ -92,8 +92,8 @@ def _taken(waiting: deque[tuple[Name, Future[Observation | ReconcilerError]]]) -
 
 
 def files_of(table: Table) -> int:
-    """Return the number of files of the current snapshot as its summary says; MOST_FILES if it does
-    not say."""
+    """Return the number of data and delete files of the current snapshot by its summary; a count
+    that it lacks is taken as MOST_FILES."""
     snapshot = table.current_snapshot()
     if snapshot is None:
         return 0

@@ -20,7 +20,6 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from reconciler.catalog.storage import storage_refusal
-from reconciler.errors import ReconcilerError
 
 MARGIN_SECONDS = 300.0
 """Keys are renewed this long before they expire, as Iceberg's Java client does."""
@@ -154,10 +153,7 @@ def renewed(old: Given, keys: Given) -> dict[str, Any]:
 
 def is_refusal(error: BaseException) -> bool:
     """Return whether a store refused the keys, as far as the error of Arrow's client says."""
-    if isinstance(error, PermissionError):
-        return True
-    found = storage_refusal(error, "")
-    return isinstance(found, ReconcilerError)
+    return isinstance(error, PermissionError) or storage_refusal(error, "") is not None
 
 
 class VendedFileIO(PyArrowFileIO):

@@ -201,7 +201,7 @@ def _rewrite(plan: PastPlan) -> FleetRewrite:
         at_ms=plan.at_ms,
         rewritten=plan.read_bytes,
         cost=plan.cost,
-        cpu_seconds=sum(entry.outcome.cpu_seconds for entry in plan.entries),
+        cpu_seconds=plan.cpu_seconds,
         saved=None if plan.measured is None else plan.measured.table_least,
         harm=plan.harm,
     )

@@ -105,9 +105,7 @@ def amounts_of(plan: PastPlan, prices: Prices) -> tuple[float, float | None]:
     shows it has run since."""
     from reconciler.plan.money import Usage, cost_of, reading
 
-    spent = Usage(
-        read_bytes=plan.read_bytes, cpu_seconds=sum(e.outcome.cpu_seconds for e in plan.entries)
-    )
+    spent = Usage(read_bytes=plan.read_bytes, cpu_seconds=plan.cpu_seconds)
     seen = plan.measured
     return cost_of(prices, spent), None if seen is None else cost_of(prices, reading(seen.least))
 
@@ -150,7 +148,7 @@ def _plan_row(plan: PastPlan) -> list[str]:
     from reconciler.plan.prediction import total
 
     predicted = total({e.outcome.action_id: e.predicted for e in plan.entries}.values())
-    spent = sum(e.outcome.cpu_seconds for e in plan.entries)
+    spent = plan.cpu_seconds
     return [
         f"{utc(plan.at_ms)} {plan.plan_id[:10]}", "", iec(plan.read_bytes),
         _cpu(predicted.cpu_seconds, spent),

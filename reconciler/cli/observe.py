@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,13 +56,15 @@ def register(app: typer.Typer) -> None:
 
         config, levels = _resolve(target, file or [], catalog)
         connection = connect(config, timeout)
-        seen_one = _look_at(connection, config, levels, timeout) if len(levels) > 1 else None
+        spaces = functools.cache(lambda: namespaces_of(connection, config, timeout))
+        seen_one = None
+        if len(levels) > 1:
+            seen_one = _look_at(connection, config, levels, spaces, timeout)
         if seen_one is not None:
             typer.echo(shown_table(seen_one, output), nl=False)
             return
-        spaces = namespaces_of(connection, config, timeout)
         names = names_under(
-            connection, config, levels, spaces, timeout, select or (), exclude or ()
+            connection, config, levels, spaces(), timeout, select or (), exclude or ()
         )
         failed: list[tuple[tuple[str, ...], ReconcilerError]] = []
         looks = looks_at(connection, config, names, cache_directory(), timeout, failed, quiet=quiet)
@@ -82,11 +85,14 @@ def _resolve(
 
 
 def _look_at(
-    connection: Any, config: CatalogConfig, levels: tuple[str, ...], timeout: float
+    connection: Any,
+    config: CatalogConfig,
+    levels: tuple[str, ...],
+    spaces: Callable[[], Collection[tuple[str, ...]]],
+    timeout: float,
 ) -> Observation | None:
     """Return a look at the table of that name; None if it is a namespace's. Otherwise raise with
-    similar names."""
-    from reconciler.catalog.load import list_namespaces
+    similar names. spaces: lists the catalog's namespaces."""
     from reconciler.catalog.observe import observe_loaded, observe_with
     from reconciler.state.state import cache_directory
 
@@ -96,9 +102,7 @@ def _look_at(
             lambda table: observe_loaded(table, config.name, levels, cache_directory()),
         )  # fmt: skip
     except ReconcilerError as error:
-        if error.exit_code == 1 and levels in map(
-            tuple, list_namespaces(connection, config, timeout)
-        ):
+        if error.exit_code == 1 and levels in spaces():
             return None
         raise
 
@@ -125,7 +129,7 @@ def _workload(seen: Observation) -> WorkloadSummary:
     """Return what was imported for the table: how many queries, which columns they filter on."""
     from reconciler.format import utc
     from reconciler.queries.predicate import fields_of
-    from reconciler.queries.shape import MIN_SPAN_MS, workload_of
+    from reconciler.queries.shape import workload_of
     from reconciler.render.observe_text import WorkloadSummary, filtered_columns
     from reconciler.state.state import StateStore, state_directory
     from reconciler.table.times import DAY_MS
@@ -139,9 +143,8 @@ def _workload(seen: Observation) -> WorkloadSummary:
         for field_id in fields_of(shape.predicate):
             name = seen.schema.name_of(field_id)
             shares[name] = shares.get(name, 0.0) + float(shape.weight.sum()) / total
-    until = workload.until_ms
-    per_day = total * DAY_MS / max(until - workload.since_ms, MIN_SPAN_MS)
-    return WorkloadSummary(total, utc(until), filtered_columns(shares), per_day)
+    per_day = total * DAY_MS / workload.span_ms
+    return WorkloadSummary(total, utc(workload.until_ms), filtered_columns(shares), per_day)
 
 
 def _many(

@@ -10,12 +10,14 @@ from reconciler.format import plural
 from reconciler.table.times import DAY_MS
 
 if TYPE_CHECKING:
+    from reconciler.api.prices import Prices
     from reconciler.cli.following import Given
     from reconciler.engines.choice import Chosen
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step, TableState
     from reconciler.plan.budget import BudgetState
     from reconciler.plan.gate import Gate
+    from reconciler.plan.prediction import Total
 
     Planned = tuple[Step, Proposal, Gate]
 
@@ -137,31 +139,28 @@ def lines(planned: list[Planned], *, wide: bool) -> str:
             converged += 1
             continue
         payback = evidence.get("cost", {}).get("paybackMillis")
-        left = total(a.predicted for a in proposal.pending)
+        left, saved = total(a.predicted for a in proposal.pending), saved_per_day(proposal)
         lines.append(
             TableLine(
                 name=proposal.observation.name,
                 actions=len(proposal.pending),
                 rewrite_bytes=left.bytes_in,
                 cpu_millis=left.cpu_millis,
-                saved_per_day=saved_per_day(proposal),
+                saved_per_day=saved,
                 payback_millis=payback if proposal.pending else None,
                 state=_state_text(state, proposal, waits),
-                **_amounts(proposal),
+                **_amounts(proposal.target.catalog.prices, left, saved),
             )
         )
     return render_lines(lines, converged, terminal.width())
 
 
-def _amounts(proposal: Proposal) -> dict[str, str]:
+def _amounts(prices: Prices | None, left: Total, saved: float) -> dict[str, str]:
     """Return what the work costs and a day's saving in money, as printed; {} without prices."""
     from reconciler.plan.money import carrying_out, cost_text, reading
-    from reconciler.plan.prediction import total
 
-    prices = proposal.target.catalog.prices
     if prices is None:
         return {}
-    left, saved = total(item.predicted for item in proposal.pending), saved_per_day(proposal)
     return {
         "cost": cost_text(prices, carrying_out(left)),
         "saved": cost_text(prices, reading(saved)) if saved > 0 else "",

@@ -53,7 +53,7 @@ def report(
     from reconciler.catalog.load import connect
     from reconciler.cli.fleet import Asked, look_at_fleet
     from reconciler.cli.many_tables import is_namespace, namespaces_of
-    from reconciler.cli.shared import actor_on, catalogs_under
+    from reconciler.cli.shared import actor_of, catalogs_under
     from reconciler.cli.targets import select
     from reconciler.errors import ReconcilerError, UserError
     from reconciler.render.fleet_html import render_fleet
@@ -73,9 +73,9 @@ def report(
         fleet, failed = look_at_fleet(asked, connection, spaces, deep=True, quiet=quiet)
         _write(out, render_fleet(fleet))
     else:
-        step = select(target, file or [], catalog, timeout=timeout).steps[0]
-        actor = actor_on(config, documents, timeout, shared)
-        _write(out, _page_of_table(step, actor, show_literals))
+        chosen = select(target, file or [], catalog, timeout=timeout)
+        actor = actor_of(chosen, timeout, shared)
+        _write(out, _page_of_table(chosen.steps[0], actor, show_literals))
     typer.echo(str(out))
     if failed:
         raise typer.Exit(max(error.exit_code for error in failed))
@@ -130,27 +130,29 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
 
 
 def _tree(proposal: Proposal, plans: Sequence[Plan]) -> Tree | None:
-    """Return the tree that is planned, else the one that was written last."""
-    for plan in (proposal.plan, *reversed(plans)):
-        for item in plan.actions:
-            for tree in item.action.trees:
-                return tree
+    """Return the tree that rows of the table are to be written by, else the one that they were
+    written by last."""
+    from reconciler.plan.actions.rewrite import as_rewrite
+
+    done = {(e.plan_id, e.outcome.action_id) for e in proposal.history.entries if e.committed}
+    written = (
+        item for plan in reversed(plans) for item in plan.actions if (plan.id, item.id) in done
+    )
+    for item in (*proposal.plan.actions, *written):
+        rewrite = as_rewrite(item.action)
+        if rewrite is not None and rewrite.ordering.tree is not None:
+            return rewrite.ordering.tree
     return None
 
 
 def _sample(proposal: Proposal, actor: LocalActor, tree: Tree) -> RowSample | None:
-    """Return the rows of the files whose sketch is stored; None without any, or if a column that
-    the tree cuts is in none."""
-    import numpy as np
+    """Return the rows of stored sketches; None if no file has a column that the tree cuts."""
+    from reconciler.state.sketch import stored_rows
 
     seen = proposal.observation
     if any(field not in seen.files.columns for field in tree.of_column):
         return None
-    known = actor.sketched(seen.uuid, [str(path) for path in seen.files.path])
-    files = np.flatnonzero([str(path) in known for path in seen.files.path])
-    if not len(files):
-        return None
-    return actor.sketch(proposal.target, seen, files, tuple(tree.of_column))
+    return stored_rows(actor.sketched_files(proposal.target, seen), tuple(tree.of_column))
 
 
 def _executed(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[Plan]:

@@ -24,7 +24,8 @@ from reconciler.catalog.discover import (
     resolve_table,
     unknown_catalogs,
 )
-from reconciler.catalog.load import connect, list_namespaces, list_tables
+from reconciler.catalog.load import connect, list_namespaces
+from reconciler.catalog.many import tables_in
 from reconciler.cli.system_namespace import is_state
 from reconciler.errors import UserError
 from reconciler.format import plural
@@ -188,9 +189,9 @@ def _tables(
 ) -> Iterable[tuple[str, ...]]:
     """Return every table except those of the reconciler's own shared state."""
     connection = connect(config, timeout)
-    for namespace in list_namespaces(connection, config, timeout):
-        if not is_state(config, documents.catalogs, tuple(namespace)):
-            yield from list_tables(connection, config, tuple(namespace), timeout)
+    every = map(tuple, list_namespaces(connection, config, timeout))
+    spaces = [one for one in every if not is_state(config, documents.catalogs, one)]
+    return tables_in(connection, config, spaces, timeout)
 
 
 def governing_policy(

@@ -225,16 +225,17 @@ def catalog_tables(
 ) -> CatalogTables:
     """Return the tables of the catalog except the reconciler's own. log_catalog: the catalog's name
     in the log, None if it is the same."""
-    from reconciler.catalog.load import connect, list_namespaces, list_tables
+    from reconciler.catalog.load import connect, list_namespaces
+    from reconciler.catalog.many import tables_in as listed
     from reconciler.cli.system_namespace import is_state
     from reconciler.workload_log.catalog_tables import tables_in
 
     catalog = connect(config, timeout)
+    every = map(tuple, list_namespaces(catalog, config, timeout))
+    spaces = [one for one in every if not is_state(config, documents, one)]
     names = {
         (log_catalog or config.name, *identifier): tuple(identifier)
-        for namespace in list_namespaces(catalog, config, timeout)
-        if not is_state(config, documents, tuple(namespace))
-        for identifier in list_tables(catalog, config, tuple(namespace), timeout)
+        for identifier in listed(catalog, config, spaces, timeout)
     }
     return tables_in(lambda: catalog, config, names, timeout, _left_out)
 

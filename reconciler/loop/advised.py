@@ -145,7 +145,9 @@ def _with_orphans(
     """
     search = orphan_search(policy.spec, seen)
     facts = seen.metadata
-    if search is None or _lost(seen) or facts.removes_nothing or facts.bounds.forbids((ORPHANS,)):
+    if search is None or _lost(seen) or facts.removes_nothing:
+        return seen, NO_ORPHANS
+    if facts.bounds.forbids((ORPHANS,)) or facts.bounds.keeps_orphans(search.age_ms, _ms(now)):
         return seen, NO_ORPHANS
     under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
     found = ports.orphans(target, seen.uuid, search, _ms(now), under_way)

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
 from reconciler.api.support import not_acted_on, unheld
-from reconciler.format import utc
 from reconciler.loop.decision_settings import budgets_of
 from reconciler.plan.budget import Spent
 from reconciler.plan.gate import AUTOMATIC_WINDOW, GateInput
@@ -120,14 +119,10 @@ def forbidden_by(bounds: CatalogBounds, actions: Iterable[PlannedAction], now: d
     """Return which policy of the catalog forbids one of the actions, "" if none does."""
     every = tuple(actions)
     why = bounds.forbids(kind for item in every for kind in item.action.bound_by)
-    before = bounds.orphans_before_ms
-    if why or before is None:
-        return why
     now_ms = int(now.timestamp() * 1000)
     ages = (item.action.orphan_age_ms for item in every)
-    if any(age is not None and now_ms - age > before for age in ages):
-        return f"the catalog's policy lets only files from before {utc(before)} be removed"
-    return ""
+    kept = (bounds.keeps_orphans(age, now_ms) for age in ages if age is not None)
+    return why or next(filter(None, kept), "")
 
 
 def doubtful_trial(plan: Plan) -> str:

@@ -41,11 +41,12 @@ class Evidence:
     """The known queries on a table."""
 
     workload: Workload
-    """They, by shape. What wants the first rows of an order is a range of the present files."""
+    """The queries by shape. A query for the first rows of an order counts as a range of values of
+    the present files."""
     coverage: Coverage
     """How much of the table's reading they explain."""
     recorded: Workload
-    """The queries as logged: what past rewrites saved is judged by them."""
+    """The queries as logged: past rewrites and replays are judged by them."""
 
 
 @dataclass(frozen=True, slots=True)

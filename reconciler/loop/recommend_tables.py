@@ -135,18 +135,17 @@ def _ranked(
 
 
 def _money(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the chosen layout saves over the horizon and what its rewrite costs; {} without
-    prices."""
+    """Return what the chosen layout saves over the horizon and what its first rewrite costs; {}
+    without prices."""
     today, chosen = (_layout(document, name).get("money") for name in ("today", document["chosen"]))
     if today is None or chosen is None:
         return {}
-    saved = today["readAhead"] - chosen["readAhead"]
-    kept = chosen["rewrite"] - today["rewrite"]
+    saved = today["readAhead"] - chosen["readAhead"] - chosen["rewrite"]
     return {
         "money": {
             "currency": chosen["currency"],
-            "netSaving": round(saved - kept, 6),
-            "rewrite": chosen["rewrite"],
+            "netSaving": round(saved, 6),
+            "rewrite": chosen["firstRewrite"],
         }
     }
 

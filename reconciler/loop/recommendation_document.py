@@ -152,10 +152,12 @@ def _what(layout: DeclaredLayout, made: Recommended) -> str:
     return words
 
 
-def _cpu_seconds(layout: DeclaredLayout, made: Recommended) -> float:
-    """Return the CPU seconds of the first rewrite."""
-    work, size = "sort" if layout.ordering.key else "pack", round(layout.first_rewrite_bytes)
-    return round(made.throughput.cpu_seconds(work, size, len(made.observation.files)), 1)
+def _cpu_seconds(layout: DeclaredLayout, made: Recommended, size: float) -> float:
+    """Return the CPU seconds of rewriting so many bytes into the layout."""
+    if not size:
+        return 0.0
+    work, files = "sort" if layout.ordering.key else "pack", len(made.observation.files)
+    return round(made.throughput.cpu_seconds(work, round(size), files), 1)
 
 
 def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
@@ -179,11 +181,11 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
         "rewrite": {
             "bytes": round(layout.rewrite_bytes),
             "firstBytes": round(layout.first_rewrite_bytes),
-            "cpuSeconds": 0.0 if today else _cpu_seconds(layout, made),
+            "cpuSeconds": _cpu_seconds(layout, made, layout.first_rewrite_bytes),
         },
         "paretoFront": layout.front or today,
         "worse": [_shape(number, layout, made) for number in layout.worse],
-        **_money(layout, made, 0.0 if today else _cpu_seconds(layout, made)),
+        **_money(layout, made),
     }
     if layout.row_group is not None:
         body["rowGroup"] = {
@@ -199,14 +201,16 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     return body
 
 
-def _money(layout: DeclaredLayout, made: Recommended, cpu_seconds: float) -> dict[str, Any]:
-    """Return what reading over the horizon and the rewrite cost; {} without prices."""
+def _money(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
+    """Return what reading and rewriting over the horizon cost, and the first rewrite, or {}."""
     prices = made.target.catalog.prices
     if prices is None:
         return {}
     ahead = cost_of(prices, reading(layout.ahead.bytes, layout.ahead.opened))
-    rewrite = cost_of(prices, Usage(layout.rewrite_bytes, 0.0, cpu_seconds))
-    amounts = {"readAhead": round(ahead, 6), "rewrite": round(rewrite, 6)}
+    amounts, first = {"readAhead": round(ahead, 6)}, layout.first_rewrite_bytes
+    for name, size in (("rewrite", layout.rewrite_bytes), ("firstRewrite", first)):
+        used = Usage(size, 0.0, _cpu_seconds(layout, made, size))
+        amounts[name] = round(cost_of(prices, used), 6)
     return {"money": {"currency": prices.currency, **amounts}}
 
 

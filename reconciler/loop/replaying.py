@@ -107,7 +107,7 @@ def _replayed(
     progress: Progress,
 ) -> Replayed:
     evidence, history = ports.evidence(seen), ports.history(seen.uuid)
-    workload = evidence.workload
+    workload = evidence.recorded  # first rows are a range of the present files alone
     _require_queries(seen, workload)
     settings = [_settings(rival.policy, seen, history, evidence, ports, now) for rival in rivals]
     table = _read(seen, target, workload, settings[0], ports)

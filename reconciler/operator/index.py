@@ -306,6 +306,12 @@ def table_of(layout: Mapping[str, Any]) -> tuple[str, ...]:
     return (*table["namespace"], table["name"])
 
 
+def table_names(layout: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the table's name by dots, without and with its catalog's name before it."""
+    name = ".".join(table_of(layout))
+    return name, f"{layout['spec']['catalogRef']['name']}.{name}"
+
+
 def _name(body: Mapping[str, Any]) -> Name:
     return body["metadata"].get("namespace") or "", body["metadata"]["name"]
 

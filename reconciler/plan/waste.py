@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.plan.small_files import auto_target_bytes, small_files
 from reconciler.queries.read_cost import read_shape
-from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
+from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import (
     OPEN_BYTES,
     TableView,
@@ -93,7 +93,7 @@ def waste_of(
         beyond, files = _of_shape(view, shape)
         read += beyond
         opened += files
-    days = max(workload.until_ms - workload.since_ms, MIN_SPAN_MS) / DAY_MS
+    days = workload.span_ms / DAY_MS
     return Waste(read / days, spare * opened / days, open_bytes, workload.queries / days)
 
 

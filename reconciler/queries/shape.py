@@ -263,6 +263,12 @@ class Workload:
         return float(sum(shape.weight.sum() for shape in self.shapes))
 
     @property
+    def span_ms(self) -> int:
+        """Return the time from its first to its last query in milliseconds; a day if that is
+        less."""
+        return max(self.until_ms - self.since_ms, MIN_SPAN_MS)
+
+    @property
     def empty(self) -> bool:
         return not self.shapes
 

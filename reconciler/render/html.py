@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from reconciler.format import count, cpu, duration, iec, percent, utc
+from reconciler.format import count, cpu, duration, iec, percent, plural, utc
 from reconciler.render import plots
 from reconciler.render.report_model import (
     CutCurve,
@@ -189,8 +189,8 @@ def _leaves(data: LeafMap) -> Section:
     share = float(data.bytes @ data.reads) / held if held else 0.0
     words = ", ".join(data.columns[:4]) + (" and others" if len(data.columns) > 4 else "")
     finding = (
-        f"If all files followed the tree, a query would read {percent(share)} of the bytes: those "
-        f"of the leaves that it cannot rule out, of {count(number)}"
+        f"If all files followed the tree, a query would read {percent(share)} of the bytes, in "
+        f"those of the {plural(number, 'leaf', 'leaves')} that it cannot rule out"
     )
     order = np.lexsort((np.arange(number), -data.bytes * data.reads))
     rows = [
@@ -203,10 +203,10 @@ def _leaves(data: LeafMap) -> Section:
     ]  # fmt: skip
     question = (
         f"What does the tree that cuts by {words} do? Each box is a leaf, as large as its bytes; "
-        "the darker it is, the more of the recorded queries read it. Numbers in the plot are the "
-        "table's."
+        "the darker it is, the more of the recorded queries read it. The plot names leaves by "
+        "their number in the table below."
     )
-    heads = ("Leaf", "Bytes", "Read by, of the queries", "Of all bytes read", "Rows sorted by")
+    heads = ("Leaf", "Bytes", "Queries that read it", "Of all bytes read", "Rows sorted by")
     return finding, question, plots.leaf_map(data), table(heads, rows, (0, 4))
 
 

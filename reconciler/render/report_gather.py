@@ -25,7 +25,7 @@ from reconciler.plan.prediction_interval import UNCALIBRATED
 from reconciler.plan.rejected import in_partitions, partitions_of
 from reconciler.plan.totals import Quantity, total_of
 from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of
-from reconciler.queries.shape import MIN_SPAN_MS, Shape, Workload
+from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.shape_text import marked_text
 from reconciler.render.leaf_boxes import leaf_map
 from reconciler.render.report_axis import Axis
@@ -289,7 +289,7 @@ def _first_reading(executed: Mapping[str, Document]) -> dict[str, float]:
 
 
 def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
-    span = max(sources.workload.until_ms - sources.workload.since_ms, MIN_SPAN_MS)
+    span = sources.workload.span_ms
     settings = sources.settings
     plans = past_plans(
         sources.entries, sources.checks, sources.saved, settings.rho.value, settings.open_bytes

@@ -307,11 +307,9 @@ class Scratch:
         if local_path(location) is not None or location in self._known:
             yield None
             return
-        from reconciler.catalog.vended import again
+        from reconciler.catalog.vended import again, is_refusal
 
-        known = self.directory / f"{next(self._numbers)}.bin"
-        with self._storing(location) as io:
-            held = [io.new_input(location).open()]
+        known, held = self.directory / f"{next(self._numbers)}.bin", list[Any]()
         with known.open("wb") as copy:
             copy.truncate(size)
 
@@ -319,13 +317,17 @@ class Scratch:
                 with self._storing(location) as io:
 
                     def part() -> None:
-                        source = held.pop() if held else io.new_input(location).open()
+                        fresh = not held
+                        source = io.new_input(location).open() if fresh else held.pop()
                         try:
                             _copy(source, copy, offset, length)
-                        except BaseException:
+                        except BaseException as error:
                             source.close()
-                            raise
+                            if fresh or not is_refusal(error):
+                                raise
+                            return part()  # opened with older keys than those of the moment
                         held.append(source)
+                        return None
 
                     again(io, part)
 

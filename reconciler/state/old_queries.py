@@ -7,12 +7,12 @@ state: each reads what it wrote itself, and this one also what the other wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from reconciler.queries.fragment_codec import ROW_TYPES, fragment_from_row
 from reconciler.state.query_rows import first_imports, numbers, rows_of
-from reconciler.state.state_tables import StateTables, matching, shard_of, version_of
+from reconciler.state.state_tables import StateTables, version_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,30 +33,28 @@ class OldRows:
         self._tables, self._table = tables, table
         self.version = version_of(table)
 
-    def of_tables(self, table_uuids: Sequence[str], oldest_ms: int) -> pa.Table:
-        """Return the queries of tables, imported since then, as rows of this version."""
+    def selected(self, where: Any) -> pa.Table:
+        """Return the queries that the filter selects, as rows of this version."""
         import pyarrow as pa
 
-        where = matching(
-            {"shard": tuple(map(shard_of, table_uuids)), "table_uuid": tuple(table_uuids)},
-            {"imported_ms": oldest_ms},
-        )
         parts = [_as_rows(part) for part in _batches(self._rows(where))]
         return pa.concat_tables(parts) if parts else rows_of(())
 
-    def missing(self, known: pa.Table | None, oldest_ms: int) -> Iterator[pa.Table]:
-        """Yield the queries imported since then that the known rows do not have, or have of a later
-        import: the first one counts."""
+    def missing(self, known: pa.Table | None, where: Any) -> Iterator[pa.Table]:
+        """Yield the queries that the filter selects and that the known rows do not have, or have of
+        a later import: the first one counts."""
         import numpy as np
 
         stored = {} if known is None else first_imports(known)
-        for part in _batches(self._rows(matching({}, {"imported_ms": oldest_ms}))):
+        for part in _batches(self._rows(where)):
             wanted = np.ones(len(part), dtype=np.bool_)
-            names = part.select(["table_uuid", "source"]).to_pylist()
-            owners = np.array([f"{one['table_uuid']} {one['source']}" for one in names])
+            names = (part.column(name).to_pylist() for name in ("table_uuid", "source"))
+            owned: dict[tuple[str, str], list[int]] = {}
+            for row, name in enumerate(zip(*names, strict=True)):
+                owned.setdefault(name, []).append(row)
             own, imported = (numbers(part.column(name)) for name in ("position", "imported_ms"))
-            for (table, source), (held, at) in stored.items():
-                rows = np.flatnonzero(owners == f"{table} {source}")
+            for name in owned.keys() & stored.keys():
+                rows, (held, at) = np.array(owned[name]), stored[name]
                 place = np.minimum(np.searchsorted(held, own[rows]), len(held) - 1)
                 there = (held[place] == own[rows]) & (at[place] <= imported[rows])
                 wanted[rows[there]] = False

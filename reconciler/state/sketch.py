@@ -74,9 +74,7 @@ def sample_rows(table: SketchedFiles, rows: Int64, columns: Sequence[int]) -> Ro
 
     A sampled row represents its file's rows divided by the rows sampled from it.
     """
-    files = table.files
-    fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]
-    fields = [field for field in fields if field.kind is not None]
+    files, fields = table.files, _ordered(table.files, columns)
     chosen = np.unique(np.asarray(rows, dtype=np.int64))
     chosen = chosen[files.parquet[chosen] & (files.records[chosen] > 0)]
     paths = [str(path) for path in files.path[chosen]]
@@ -93,6 +91,24 @@ def sample_rows(table: SketchedFiles, rows: Int64, columns: Sequence[int]) -> Ro
         sketches |= fresh
         table.keep(fresh)
     return pooled(files, chosen, [sketches[path] for path in paths] if fields else [], fields)
+
+
+def stored_rows(table: SketchedFiles, columns: Sequence[int]) -> RowSample:
+    """Return a pooled sample of the files whose stored sketch has all these `columns` with an
+    ordered domain. No data file is opened."""
+    files, fields = table.files, _ordered(table.files, columns)
+    chosen = np.flatnonzero(files.parquet & (files.records > 0))
+    paths = [str(path) for path in files.path[chosen]]
+    wanted = _wanted(files, chosen, SAMPLE_ROWS)
+    found = _stored(table.store, table.table_uuid, paths, fields, wanted)
+    known = np.array([path in found for path in paths], dtype=np.bool_)
+    return pooled(files, chosen[known], [found[path] for path in paths if path in found], fields)
+
+
+def _ordered(files: FileTable, columns: Sequence[int]) -> list[Field]:
+    """Return the fields of those columns that the table has, and that have an ordered domain."""
+    fields = (files.schema.by_id[i] for i in columns if i in files.schema.by_id)
+    return [field for field in fields if field.kind is not None]
 
 
 def _keep(store: Store, table_uuid: str, fresh: Mapping[str, Sketch]) -> None:

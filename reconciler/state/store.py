@@ -185,13 +185,14 @@ class Store(LedgerTables, ABC):
         """
         wanted = tuple(sorted(table_uuids))
         shards = tuple(sorted({shard_of(one) for one in wanted}))
-        oldest = self._oldest_ms()
-        where = matching({"shard": shards, "table_uuid": wanted}, {"imported_ms": oldest})
+        where = matching(
+            {"shard": shards, "table_uuid": wanted}, {"imported_ms": self._oldest_ms()}
+        )
         old = self._old_rows()
         if old is None:  # no name for the rows here: their memory goes as the shapes come
             return shapes_of(self._tables.scan(TABLE, where, READ, CODED))
         found = self._tables.scan(TABLE, where, NAMES)
-        rows = old.of_tables(wanted, oldest)
+        rows = old.selected(where)
         return shapes_of(rows if found is None else concatenated(found, rows))
 
     def queried(self) -> frozenset[str] | None:
@@ -233,7 +234,7 @@ class Store(LedgerTables, ABC):
         where = matching({}, {"imported_ms": self._oldest_ms()})
         names = ["table_uuid", "source", "position", "imported_ms"]
         known = self._tables.scan(TABLE, where, names)
-        for rows in old.missing(known, self._oldest_ms()):
+        for rows in old.missing(known, where):
             self._tables.append_table(TABLE, QUERIES, rows, self._merged)
         self.set_note(TAKEN_OVER, old.version)
 

@@ -14,19 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.format import utc
 from reconciler.table.orphans import Search
 from reconciler.table.retention import Retention
 from reconciler.table.times import DAY_MS
 
-COMPACTION, METADATA, EXPIRY, ORPHANS = "compaction", "metadata", "expiry", "orphans"
-"""What a policy of the catalog may forbid."""
-TYPES = {
-    "system.data-compaction": COMPACTION,
-    "system.metadata-compaction": METADATA,
-    "system.snapshot-expiry": EXPIRY,
-    "system.orphan-file-removal": ORPHANS,
-}
-"""What each predefined type of policies is about."""
+COMPACTION, METADATA = "data compaction", "metadata compaction"
+EXPIRY, ORPHANS = "snapshot expiry", "orphan file removal"
+TYPES = {f"system.{one.replace(' ', '-')}": one for one in (COMPACTION, METADATA, EXPIRY, ORPHANS)}
+"""What each predefined type of policies is about, and may forbid."""
 LEAST_TARGET, MOST_TARGET = 1 << 20, 16 << 30
 """Bytes that a file's target size may have: anything else is a mistake, and is not followed."""
 MOST_DAYS = 100_000
@@ -65,6 +61,13 @@ class CatalogBounds:
             least=max(asked.least, self.least_snapshots),
         )
 
+    def keeps_orphans(self, age_ms: int, now_ms: int) -> str:
+        """Return why orphan files of this age may not be removed now, "" if they may."""
+        before = self.orphans_before_ms
+        if before is None or now_ms - age_ms <= before:
+            return ""
+        return f"the catalog's policy lets only files from before {utc(before)} be removed"
+
     def search(self, asked: Search) -> Search:
         """Return the search that finds no younger file than either side removes."""
         return replace(asked, older_than_ms=max(asked.older_than_ms, self.orphan_age_ms))
@@ -93,16 +96,10 @@ def bounds_of(policies: Iterable[Any]) -> CatalogBounds:
         if content is None or not isinstance(enabled, bool):
             found = _with(found, about, f"{name} ({about}) cannot be read")
         elif not enabled:
-            found = _with(found, about, f"{name} disables {_WORDS[about]}")
+            found = _with(found, about, f"{name} disables {about}")
         else:
             found = _bounded(found, about, content, name)
     return found
-
-
-_WORDS = {
-    COMPACTION: "data compaction", METADATA: "metadata compaction", EXPIRY: "snapshot expiry",
-    ORPHANS: "orphan file removal",
-}  # fmt: skip
 
 
 def _with(found: CatalogBounds, about: str, why: str) -> CatalogBounds:
@@ -131,7 +128,8 @@ def _bounded(
 ) -> CatalogBounds:
     """Return the bounds with the settings of one policy. They stand in the document or in its map
     `config`, by the version of the schema. What keeps files and cannot be read forbids to remove
-    any; of two policies of one type the more careful one counts."""
+    any. Of two policies that keep files the more careful one counts; of two target sizes the last
+    one."""
     config = content.get("config")
     settings = {**(config if isinstance(config, Mapping) else {}), **content}
     if about == COMPACTION:

@@ -1,4 +1,4 @@
-"""Says whether a query may end before it has read all rows of a scan, because of a LIMIT."""
+"""Says what a LIMIT means for a scan: it may end early, or it wants the first rows of an order."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from reconciler.catalog.many import observe_many
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.policies import bounds_on
 from reconciler.errors import ReconcilerError, TableDamagedError, UnavailableError
-from reconciler.table.catalog_policies import NO_BOUNDS
+from reconciler.table.catalog_policies import COMPACTION, EXPIRY, NO_BOUNDS, ORPHANS
 from reconciler.table.observation import Observation
 from tests.commit.rest import RestCatalog
 from tests.commit.test_requests import Table
@@ -82,7 +82,7 @@ def test_all_pages_count_and_the_table_is_named(server: Server) -> None:
         [policy("snapshot-expiry", {"enable": True, "config": {"max_snapshot_age_days": 9}})],
     ]
     found = server.bounds()
-    assert "frozen" in found.forbids(("compaction",)) and not found.forbids(("expiry",))
+    assert "frozen" in found.forbids((COMPACTION,)) and not found.forbids((EXPIRY,))
     assert found.least_age_ms == 9 * 24 * 3_600_000
     assert server.rest.asked[0] == {"namespace": ["jobs"], "target-name": ["t"]}
     assert len(server.rest.asked) == 2
@@ -91,7 +91,7 @@ def test_all_pages_count_and_the_table_is_named(server: Server) -> None:
 def test_an_observed_table_has_its_bounds(server: Server, tmp_path: Path) -> None:
     server.rest.policies = [[policy("orphan-file-removal", {"enable": False})]]
     seen = observe_table(server.asked, TABLE, tmp_path / "cache")
-    assert seen.metadata.bounds.forbids(("orphans",))
+    assert seen.metadata.bounds.forbids((ORPHANS,))
 
 
 def test_a_look_that_decides_nothing_asks_for_no_policies(server: Server, tmp_path: Path) -> None:

@@ -251,6 +251,24 @@ def test_what_another_process_gets_renews_its_keys_itself(vending: Vending, stor
     assert "token" not in repr(opening)
 
 
+def test_a_stream_of_older_keys_is_opened_again_with_those_of_the_moment(
+    vending: Vending, store: Store
+) -> None:
+    """Another file has renewed the keys, and the catalog hands out no others."""
+    path, opening = a_file(vending), opening_of(vending.config, ("loop", "t"))
+    body = store.objects[path.partition("lake/")[2]]
+    with Scratch(opening) as scratch, scratch.in_parts(path, len(body)) as fetch:
+        assert fetch is not None
+        fetch(0, 4)
+        store.end_all()
+        keys = vars(opening.open(path).keys)
+        keys["_rests_until"] = 0.0
+        assert opening.open(path).new_input(path).exists()  # renews
+        keys["_rests_until"] = float("inf")
+        fetch(4, len(body) - 4)
+        assert scratch.path(path).read_bytes() == body
+
+
 def test_work_that_begins_gets_keys_that_last(vending: Vending) -> None:
     for seconds, left in ((3600.0, vended.MARGIN_SECONDS), (60.0, 30.0)):
         vending.seconds = seconds

@@ -134,7 +134,8 @@ def test_the_queries_of_all_tables_are_read_at_once_and_namespaces_are_listed_on
     assert scanned.count("queries") == 2  # who has queries, and the queries
     assert cli("observe")[0] == 0
     assert cli("report", "web", "--out", str(tmp_path / "r.html"))[0] == 0
-    assert len(walked) == 3  # once a command
+    assert cli("observe", "web.deep")[0] == 0
+    assert len(walked) == 4  # once a command
 
 
 def test_a_batch_ends_by_its_tables_or_by_their_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
+from pyiceberg.catalog import load_catalog
 
 from tests.cli.in_process import Cli, isolate, runner
+from tests.conftest import sqlite_catalog
 
 ROWS, FILES = 20_000, 8
 POLICY = """\
@@ -270,3 +272,31 @@ def test_what_cannot_be_replayed_is_refused(
     code, out, said = cli("replay", *arguments)
     assert (code, out) == (1, "")
     assert named in said
+
+
+def test_a_query_for_the_first_rows_reads_all_of_a_table_of_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Which rows come first is known of the present files alone, and those arrived one by one."""
+    config = sqlite_catalog(tmp_path)
+    catalog = load_catalog("rec", **config.properties)
+    catalog.create_namespace("d")
+    table = catalog.create_table("d.t", pa.schema([("k", pa.int64())]))
+    for number in range(4):
+        table.append(pa.table({"k": np.arange(500) + 500 * number}))
+    (tmp_path / ".pyiceberg.yaml").write_text(
+        yaml.safe_dump({"catalog": {"rec": dict(config.properties)}})
+    )
+    sql = "select k from d.t order by k desc limit 10"
+    lines = [{"sql": sql, "timestamp": f"2026-11-{7 + n:02d}T10:00:00Z"} for n in range(6)]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    isolate(monkeypatch, tmp_path, tmp_path, tmp_path / "state", tmp_path / "cache")
+    run = runner(monkeypatch, capsys)
+    logged = ("workload", "import", "log.jsonl", "--catalog", "rec", "--dialect", "duckdb")
+    assert run(*logged)[0] == 0
+    code, out, said = run("replay", "rec.d.t", "-o", "json")
+    assert code == 0, said
+    (none, *_) = json.loads(out)["policies"]
+    held = sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
+    read = [batch["readBytes"] for batch in none["batches"]]
+    assert len(read) == 6 and min(read) > 0.3 * held  # of one file in four it is a tenth

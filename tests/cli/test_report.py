@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import yaml
 from pyiceberg.catalog import load_catalog
 
+from reconciler.cli.report import _tree
+from reconciler.plan.actions.build_replica import BuildReplica
+from reconciler.table.cut_tree import Cut, made
 from tests.cli.in_process import isolate, runner
 from tests.conftest import sqlite_catalog
 
@@ -63,3 +67,12 @@ def test_the_leaves_of_a_planned_tree_are_drawn(tmp_path, monkeypatch, capsys) -
     assert sorted(map(int, leaves)) == list(range(tree["leaves"])) and tree["leaves"] > 3
     shares = [float(one) for one in re.findall(r"a query would read ([\d.]+) %", section)]
     assert len(shares) == 1 and shares[0] < 75.0
+
+
+def test_the_tree_of_a_replica_is_not_that_of_the_table() -> None:
+    tree = made((Cut(1, 5), None, None), [0, 0])
+    replica = SimpleNamespace(id="r", action=BuildReplica("copy", tree, 1, 1 << 30, 1000))
+    plan = SimpleNamespace(id="p", actions=[replica])
+    entry = SimpleNamespace(plan_id="p", committed=True, outcome=SimpleNamespace(action_id="r"))
+    proposal = SimpleNamespace(plan=plan, history=SimpleNamespace(entries=(entry,)))
+    assert _tree(proposal, [plan]) is None  # type: ignore[arg-type,list-item]

@@ -40,7 +40,7 @@ def copy_of(table: Deleted, path: str) -> WrittenFile:
         if entry.file.path == path
     )  # fmt: skip
     made = File({**file.values(), fields.PATH: f"{path}.copy"})
-    return WrittenFile(Added(0, made), made.path, made.records, made.size, (0, "()"))
+    return WrittenFile(Added(0, made), made.path, made.records, made.size, (0, "{}"))
 
 
 def test_files_are_replaced(table: Deleted) -> None:

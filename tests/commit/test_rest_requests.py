@@ -155,7 +155,7 @@ def replaced(server: Server) -> tuple[Sent, set[int]]:
     engine = EngineTable(server.live(), server.directory / "cache")
     head, change, before = head_of(engine), merged(engine.table), set(server.snapshots())
     added = [
-        WrittenFile(one, one.file.path, one.file.records, one.file.size, (0, "()"))
+        WrittenFile(one, one.file.path, one.file.records, one.file.size, (0, "{}"))
         for one in change.added
     ]
     tasks = engine.tasks(head, list(change.removed))

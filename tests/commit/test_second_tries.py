@@ -35,8 +35,8 @@ class FakePool:
 
 
 def reading(limit: int | None) -> Reading:
-    found = Reading(limit)
-    found.foresee(SIZE)
+    found = Reading()
+    found.foresee(SIZE, limit)
     return found
 
 

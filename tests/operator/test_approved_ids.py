@@ -33,3 +33,23 @@ def test_a_plan_of_the_table_is_found_among_many_of_others(monkeypatch: pytest.M
     approved = [f"p-{number}" for number in range(60)]
     assert look._approved_plan(actor, proposal, approved, NOW) == (None, None)
     assert read == ["p-39", "p-40"] and listed == ["u"]
+
+
+@pytest.mark.parametrize("why", ["", "the policy disables it"])
+def test_an_approved_plan_that_the_catalog_forbids_gives_way(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    plan = SimpleNamespace(policy_hash="h")
+    actor: Any = SimpleNamespace(
+        published_ids=lambda uuid: frozenset({"p-1"}), published=lambda uuid, plan_id: plan
+    )
+    seen = SimpleNamespace(uuid="u", metadata=SimpleNamespace(bounds=None))
+    proposal: Any = SimpleNamespace(observation=seen, plan=SimpleNamespace(policy_hash="h"))
+    monkeypatch.setattr(look, "head_of", lambda observation: None)
+    monkeypatch.setattr(look, "judge", lambda *_: SimpleNamespace(fallen=None))
+    monkeypatch.setattr(look, "judged", lambda *_: ({}, ()))
+    monkeypatch.setattr(look, "forbidden_by", lambda *_: why)
+    monkeypatch.setattr(look, "_difference", lambda *_: "another")
+    found, lost = look._approved_plan(actor, proposal, ["p-1"], NOW)
+    assert found is (None if why else plan)
+    assert (lost is not None) == bool(why)

@@ -35,6 +35,16 @@ def lines():
     logger.handlers.clear()
 
 
+def test_the_signature_in_an_address_is_in_no_line(lines):
+    logger, read = lines
+    try:
+        raise OSError("GET https://a.blob.example/c/f?sv=1&sig=aGlkZGVu%3D&se=2 failed")
+    except OSError:
+        logger.exception("could not read")
+    (line,) = read()
+    assert "aGlkZGVu" not in json.dumps(line) and "se=2" in json.dumps(line)
+
+
 def test_a_line_carries_what_it_is_about(lines):
     logger, read = lines
     with logs.about(table="sales.lineitem"), logs.about(plan="p-1"):

@@ -134,11 +134,11 @@ def test_markdown(said: Said) -> None:
 def test_the_money_of_a_ranked_table_is_net_of_its_rewrite_and_is_said() -> None:
     one = answer("w.a", 90 * GIB, 6 * GIB)
     today, best = one.document["layouts"]
-    today["money"] = {"currency": "EUR", "readAhead": 50.0, "rewrite": 0.5}
-    best["money"] = {"currency": "EUR", "readAhead": 20.0, "rewrite": 4.0}
+    today["money"] = {"currency": "EUR", "readAhead": 50.0, "rewrite": 0.0, "firstRewrite": 0.0}
+    best["money"] = {"currency": "EUR", "readAhead": 20.0, "rewrite": 3.5, "firstRewrite": 4.0}
     body = ranked([one], [], NOW)
     jsonschema.validate(body, RECOMMENDATIONS_SCHEMA)
-    money = {"currency": "EUR", "netSaving": 50.0 - 20.0 - (4.0 - 0.5), "rewrite": 4.0}
+    money = {"currency": "EUR", "netSaving": 50.0 - 20.0 - 3.5, "rewrite": 4.0}
     assert body["items"][0]["money"] == money
     for text in (
         recommend_tables_text.render(body, 200), recommend_tables_markdown.render(body)

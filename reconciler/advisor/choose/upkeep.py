@@ -14,7 +14,7 @@ import numpy as np
 from reconciler.advisor.advice import Rejected, ScoredAction
 from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import Situation
-from reconciler.format import plural, utc
+from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
@@ -180,9 +180,8 @@ def _orphans(situation: Situation, search: Search) -> Upkeep:
     found, table = situation.settings.orphans, situation.table
     if forbidden := _forbidden(situation.settings.metadata):
         return _not(situation, forbidden, "", ORPHAN_FILES)
-    before = situation.settings.metadata.bounds.orphans_before_ms
-    if before is not None and situation.settings.now_ms - search.age_ms > before:
-        why = f"the catalog's policy lets only files from before {utc(before)} be removed"
+    bounds = situation.settings.metadata.bounds
+    if why := bounds.keeps_orphans(search.age_ms, situation.settings.now_ms):
         return _not(situation, reasons.CATALOG_POLICY, why, ORPHAN_FILES)
     if found.refused:
         return _not(situation, reasons.NOT_PROVEN, found.refused, ORPHAN_FILES)

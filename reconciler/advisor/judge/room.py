@@ -20,7 +20,6 @@ from reconciler.advisor.measure.untouched import Asked
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading, read_layout, read_shape
-from reconciler.queries.shape import MIN_SPAN_MS
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Bool, Int64
 from reconciler.table.times import YEAR_MS
@@ -85,9 +84,7 @@ def promised(situation: Situation) -> float:
         read += asked.weight * each
         coming += _executions(situation, asked) * each
     so_far = max(read, settings.debt.realised)
-    workload = situation.given.workload
-    span = max(workload.until_ms - workload.since_ms, MIN_SPAN_MS)
-    yearly = read * YEAR_MS / span
+    yearly = read * YEAR_MS / situation.given.workload.span_ms
     if not settings.literal:  # the paper's window comes once more at no stated time
         yearly = min(coming * YEAR_MS / settings.horizon_ms, yearly)
     return min(settings.early_share * so_far, settings.debt_share * max(yearly, so_far))

@@ -38,6 +38,10 @@ class PastPlan:
         return sum(entry.outcome.read_bytes for entry in self.entries)
 
     @property
+    def cpu_seconds(self) -> float:
+        return sum(entry.outcome.cpu_seconds for entry in self.entries)
+
+    @property
     def cost(self) -> float:
         return self.rho * self.read_bytes
 

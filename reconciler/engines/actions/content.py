@@ -100,12 +100,15 @@ class ContentExecutor(Executor[SomeContent], ABC):
         read = sum(outcome.read_bytes for outcome in run.outcomes)
         cpu = sum(outcome.cpu_seconds for outcome in run.outcomes)
         limit, cpu_limit = run.request.bytes_limit, run.request.cpu_limit_seconds
-        over_bytes = limit is not None and read + wanted > limit
-        over_cpu = cpu_limit is not None and read > 0 and cpu * (1 + wanted / read) > cpu_limit
-        if over_bytes or over_cpu:
+        room = [] if limit is None else [limit]
+        if cpu_limit is not None and read > 0 and cpu > 0:
+            room.append(int(cpu_limit * read / cpu))
+        most = min(room, default=None)
+        over = most is not None and read + wanted > most
+        if over:
             run.say("stopped", "the budget does not cover another attempt on what is left")
-        run.reading.foresee(read + wanted)
-        return not (over_bytes or over_cpu)
+        run.reading.foresee(read + wanted, most)
+        return not over
 
     def _back_off(self, number: int, files: int) -> None:
         seconds = self.run.request.backoff_seconds * 2 ** (number - 1)

@@ -324,7 +324,8 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
         return MemoryExhaustedError(
             f"could not {doing}: there was too little memory for the rows of a row group",
             details=(failure.detail, LEFT_ALONE),
-            do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
+            do="free memory of the machine, raise spec.engine.executors.memory in a cluster, or "
+            "leave budget for a second try",
         )
     if failure.kind == STORAGE:
         return _of_storage(attempt.backend.errors, doing, failure.detail)

@@ -23,17 +23,10 @@ def opening_of(config: CatalogConfig, identifier: tuple[str, ...]) -> Opening:
         return Opening(_texts(catalog.properties), config.reach)
     if not isinstance(io, VendedFileIO):
         return Opening(_texts(io.properties), config.reach)
+    due = io.keys.due
+    lasts = due is not None and due > time.time()
     kept = _texts(handed_out(io))
-    return Opening(kept, config.reach, Vending(config, identifier), _due(kept))
-
-
-def _due(properties: Mapping[str, str]) -> float | None:
-    """Return when keys that came just now are to be asked for again."""
-    from reconciler.catalog.vended import due_at
-
-    now = time.time()
-    due = due_at(properties, now)
-    return due if due is not None and due > now else None
+    return Opening(kept, config.reach, Vending(config, identifier), due if lasts else None)
 
 
 def _texts(properties: Mapping[str, Any]) -> dict[str, str]:

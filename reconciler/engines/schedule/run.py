@@ -25,17 +25,19 @@ OnEvent = Callable[[Event], None]
 class Reading:
     """How many bytes a run may read, and will have read; may be used by several threads."""
 
-    def __init__(self, limit: int | None) -> None:
-        """limit: what the budgets leave in bytes, None without a budget."""
-        self._limit, self._foreseen, self._lock = limit, 0, threading.Lock()
+    def __init__(self) -> None:
+        self._limit: int | None = None
+        self._foreseen, self._lock = 0, threading.Lock()
 
-    def foresee(self, size: int) -> None:
-        """Count so many bytes as read once the present attempt ends, if nothing is read twice."""
+    def foresee(self, size: int, limit: int | None) -> None:
+        """Count so many bytes as read once the present attempt ends, if nothing is read twice.
+        limit: what the budgets leave in bytes, None without one."""
         with self._lock:
-            self._foreseen = size
+            self._foreseen, self._limit = size, limit
 
     def affords(self, size: int) -> bool:
-        """Whether the budgets cover reading so many bytes once more, which then count as read."""
+        """Whether the budgets cover reading so many bytes once more, which then count as read. What
+        a byte takes of a budget of CPU time is known from the second attempt on."""
         with self._lock:
             if self._limit is not None and self._foreseen + size > self._limit:
                 return False
@@ -83,7 +85,7 @@ class Run:
         self.conflicts = 0
         self.stopped = False
         self.lease_lost: Callable[[], str] = lambda: ""
-        self.reading = Reading(request.bytes_limit)
+        self.reading = Reading()
 
     def attempt_id(self) -> str:
         return attempt.new_id(self.request.plan_id, self.table)

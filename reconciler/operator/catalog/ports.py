@@ -19,8 +19,8 @@ from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 
 Identifier = tuple[str, ...]
 Run = tuple[tuple[LedgerEntry, ...], ReadCheck | None]
-"""What the run of a Job did, and settled of what others left of its plan; and what the recorded
-queries read afterwards, None where that was not measured."""
+"""The ledger's entries of a Job's run, with those that it settled for earlier runs of its plan; and
+what the recorded queries read afterwards, None if that was not measured."""
 
 EXPIRED = "it is older than spec.approval.planTTL"
 """Beginning of the difference of an approved plan that only time has voided."""

@@ -24,7 +24,7 @@ from reconciler.loop.engines import Place, asked_engine, needs_of
 from reconciler.loop.gating import forbidden_by
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
-from reconciler.loop.propose import Proposal, with_standing
+from reconciler.loop.propose import Proposal, judged, with_standing
 from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
 from reconciler.operator.catalog.ports import EXPIRED
@@ -120,6 +120,9 @@ def _approved_plan(
             why = "the policy asks for another layout now"
         elif found.fallen is not None:
             why = _fallen_text(found)
+        else:
+            _, pending = judged(plan, proposal.observation, now)
+            why = forbidden_by(proposal.observation.metadata.bounds, pending, now)
         if not why:
             return plan, None
         lost = lost or (plan_id, f"{why}; {_difference(plan, proposal)}")
@@ -169,7 +172,7 @@ def _summary_of(
         forbidden=forbidden_by(seen.metadata.bounds, pending, now),
         rests_on_workload=any(i.action.rests_on_workload for i in pending),
         rests=NOTHING_TO_DO if pending else _rests(proposal),
-        revisit=None if pending else _revisit(proposal, now),
+        revisit=_revisit(proposal, now),
         saving_per_byte=predicted.saving / predicted.bytes_in if predicted.bytes_in else 0.0,
         changed_from=changed,
         conflicting=proposal.history.conflicts.concern([item.action for item in pending]),
@@ -192,7 +195,9 @@ def _rests(proposal: Proposal) -> Rests:
 
 def _revisit(proposal: Proposal, now: dt.datetime) -> dt.datetime | None:
     """Return when another look may find work although the table has not changed; None for never."""
-    moment = ripens_ms(proposal.advice, proposal.observation, proposal.settings)
+    moment = None
+    if not proposal.pending:
+        moment = ripens_ms(proposal.advice, proposal.observation, proposal.settings)
     found = [] if moment is None else [dt.datetime.fromtimestamp(moment / 1000, dt.UTC)]
     if proposal.observation.metadata.bounds.forbidden:
         found.append(now + POLICIES_AGE)

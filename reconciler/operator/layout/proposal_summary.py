@@ -84,7 +84,8 @@ class ProposalSummary:
     @property
     def stands_until(self) -> dt.datetime | None:
         """Time from which another look is needed although nothing has changed; None for never."""
-        return self.plan.expires if self.plan is not None and self.pending else self.revisit
+        expires = self.plan.expires if self.plan is not None and self.pending else None
+        return min((one for one in (expires, self.revisit) if one is not None), default=None)
 
     def stands(self, fingerprint: str, now: dt.datetime) -> bool:
         """Whether another look now would give the same result."""

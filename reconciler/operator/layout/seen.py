@@ -52,13 +52,6 @@ def _job(job: Object, pods: Sequence[Object]) -> JobSeen:
     )
 
 
-def table_names(layout: Object) -> tuple[str, str]:
-    """Return the table's name by dots, without and with its catalog's name before it."""
-    table = layout["spec"]["table"]
-    name = ".".join((*table["namespace"], table["name"]))
-    return name, f"{layout['spec']['catalogRef']['name']}.{name}"
-
-
 def owner_uid(body: Object) -> str:
     """Return the uid of the TableLayout that owns it, "" if none does."""
     owners = body["metadata"].get("ownerReferences") or ()

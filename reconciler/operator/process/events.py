@@ -17,8 +17,7 @@ from reconciler.errors import UserError
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator.cloud_events import Refused, Secrets, key_of, told
 from reconciler.operator.due import LEAST_INTERVAL
-from reconciler.operator.index import Index
-from reconciler.operator.layout.seen import table_names
+from reconciler.operator.index import Index, table_names
 from reconciler.operator.work import Key, Work
 
 RATE, BURST = 20.0, 200.0

@@ -23,6 +23,7 @@ MAX_MESSAGE = 8000
 
 _PATTERNS = (
     re.compile(r"(?i)(?<=://)[^/\s:@]+(?::[^/\s@]*)?(?=@)"),
+    re.compile(r"(?i)[?&]sig=([^&\s\"']+)"),  # of Azure's addresses
     re.compile(r"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}"),
     re.compile(
         r"(?i)(?:[\w.-]*(?:password|passwd|secret|token|credential|access[-_.]?key|"

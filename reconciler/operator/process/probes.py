@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from reconciler.errors import UserError
+
+log = logging.getLogger(__name__)
 
 Page = Callable[[], tuple[int, str, bytes]]
 """Status, content type, body."""
@@ -50,7 +54,9 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a connection that ends early."""
+        """Say nothing of a connection that ends early; log what a page raised."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            log.exception("a request was not answered")
 
 
 class Pages:

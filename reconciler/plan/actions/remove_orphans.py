@@ -14,10 +14,12 @@ from reconciler.table.schema import PartitionSpec, Schema
 
 @dataclass(frozen=True, slots=True)
 class RemoveOrphans(Action):
-    """files: these and no others, sorted. older_than_ms: the age that they were chosen by."""
+    """Remove these files and no others."""
 
     files: tuple[str, ...] = ()
+    """Paths of the files, sorted."""
     older_than_ms: int = 0
+    """Age from which files were chosen, in milliseconds."""
 
     kind: ClassVar[str] = "RemoveOrphans"
     verb: ClassVar[str] = "remove orphans"

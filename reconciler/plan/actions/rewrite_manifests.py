@@ -13,9 +13,10 @@ from reconciler.table.schema import PartitionSpec, Schema
 
 @dataclass(frozen=True, slots=True)
 class RewriteManifests(ContentAction):
-    """inputs: manifests of data files. manifests: how many shall take their place."""
+    """Rewrite manifests of data files, which are its inputs."""
 
     manifests: int = 1
+    """How many manifests take their place."""
 
     kind: ClassVar[str] = "RewriteManifests"
     verb: ClassVar[str] = "rewrite manifests"

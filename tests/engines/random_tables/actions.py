@@ -247,7 +247,6 @@ class Draw:
         accepted = ("DynamicOverwrites", "EqualityDeletes")
         if wanted not in specs:
             made.append(AddSpec(wanted, fields, old, accepted))
-        assert self.live is None or len(self.live.files) >= 0
         if self.live is not None:
             by_spec: dict[int, set[str]] = {}
             for path, spec in zip(self.live.files.path, self.live.files.spec_id, strict=True):

@@ -133,7 +133,7 @@ class Reader:
             ids = {one.name: _id_of(one, names) for one in held}
             found = self._connection.execute(_QUERY.format("*", local(path))).fetch_arrow_table()
             columns = {
-                ids[name]: _values(found.column(n), held.field(name), names)
+                ids[name]: _values(found.column(n), held.field(name))
                 for n, name in enumerate(found.column_names) if ids[name] is not None
             }  # fmt: skip
             self._files[path] = [
@@ -163,7 +163,7 @@ def _id_of(field: Any, names: Any) -> int | None:
     return found[0].field_id if found else None
 
 
-def _values(column: Any, held: Any, names: Any) -> list[Any]:
+def _values(column: Any, held: Any) -> list[Any]:
     return [_value(one, held) for one in column.to_pylist()]
 
 

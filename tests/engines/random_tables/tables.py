@@ -125,7 +125,7 @@ class RandomTable:
     def _files(self, rows: Sequence[Row], schema: Schema, spec_id: int) -> list[Any]:
         """Write rows and return (spec id, entry) of each file; rows lose what is not written."""
         ids = self.ids or self.random.random() < 0.5
-        columns = writer.written_as(self.random, schema, ids)
+        columns = writer.written_as(self.random, schema)
         written = {one.field_id for one in columns}
         for row in rows:
             for key in [one for one in row if one not in written]:

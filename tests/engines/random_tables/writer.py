@@ -131,7 +131,7 @@ def commit(table: Any, change: Commit) -> None:
         _Foreign(change, transaction, table.io).commit()
 
 
-def written_as(random: Random, schema: Schema, ids: bool) -> list[t.NestedField]:
+def written_as(random: Random, schema: Schema) -> list[t.NestedField]:
     """The columns that a writer writes: in an order of its own, some optional ones not at all."""
     columns = [
         one for one in schema.fields if one.required or one.field_id == 1 or random.random() < 0.93
