@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 
 from reconciler.rewrite import arrow, spill
 from reconciler.rewrite.block_ids import Blocks
-from reconciler.rewrite.order import floats_of, numbers_of, sort_parts, stable_order
+from reconciler.rewrite.columns import Column
+from reconciler.rewrite.order import floats_of, numbers_of, sort_parts, stable_order, values_of
 from reconciler.table.cut_tree import Cut, Tree, file_units, row_group_units
 from reconciler.table.values import EXACT, encode_wide_decimal
 
@@ -22,6 +24,10 @@ Int64 = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
 """Whole numbers of any width."""
 
+Ways = Mapping[int, Sequence[Column]]
+"""The way to each column of a table, by field id (`Table.ways`)."""
+DENSE = 4
+"""Numbers of leaves, in rows, up to which all of them are counted in one array."""
 TABLE_BITS = 16
 """Numbers of a table by which codes are looked up, as a power of two."""
 
@@ -32,18 +38,49 @@ def leaf_of(tree: Tree, values: Mapping[int, pa.ChunkedArray], rows: int) -> Int
     return tree.leaf_of(codes, rows)
 
 
-def with_ids(table: pa.Table, blocks: Blocks | None, leaf: Int64) -> pa.Table:
-    """Return rows with their block ids, where they have such a column. leaf: of each row."""
-    if blocks is None or blocks.column.name not in table.schema.names:
-        return table
-    at = table.schema.names.index(blocks.column.name)
-    return table.set_column(at, table.schema.field(at), pa.chunked_array([ids_of(blocks, leaf)]))
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many rows there are of each leaf that has some."""
+
+    slots: Int64
+    """int64[leaves], ascending: each leaf, after all leaves of the partitions before its own."""
+    rows: Int64
+    """int64[leaves]: rows of each."""
+
+    @property
+    def total(self) -> int:
+        return int(self.rows.sum())
+
+    def of_partition(self, number: int, leaves: int) -> Int64:
+        """Return the rows of each leaf of a partition. leaves: of the tree."""
+        begin, end = np.searchsorted(self.slots, (number * leaves, (number + 1) * leaves))
+        return self.rows[begin:end]
 
 
-def ids_of(blocks: Blocks, leaf: Int64) -> pa.Array:
-    """Return the block id of each row. leaf: of each row."""
-    if blocks.tree is None:
-        return pa.nulls(len(leaf), pa.int32())
+def counted(slot: npt.NDArray[Any]) -> Counted:
+    """Return the rows of each leaf. slot: of each row, as in `Counted.slots`."""
+    if int(slot.max(initial=0)) <= DENSE * len(slot):
+        every = np.bincount(slot)
+        slots = np.flatnonzero(every)
+        return Counted(slots.astype(np.int64), every[slots].astype(np.int64))
+    slots, rows = np.unique(slot, return_counts=True)
+    return Counted(slots.astype(np.int64), rows.astype(np.int64))
+
+
+def ids_of(
+    table: pa.Table, blocks: Blocks, ways: Ways, leaf: npt.NDArray[Any] | None = None
+) -> pa.Array:
+    """Return the block id of each row of a table that has the columns which the ids' tree cuts.
+
+    leaf: of each row in this tree, None if that is not known yet.
+    """
+    tree = blocks.tree
+    if tree is None:
+        return pa.nulls(len(table), pa.int32())
+    if leaf is None:
+        fields = list(tree.of_column)
+        values = values_of(fields, ways, table)
+        leaf = leaf_of(tree, dict(zip(fields, values, strict=True)), len(table))
     return pa.array((leaf.astype(np.int64) + blocks.base).astype(np.int32))
 
 
@@ -52,11 +89,13 @@ def permutation(
 ) -> Int64:
     """Return the numbers of the rows in the order in which they are written.
 
-    values: of the tree's columns, by field id. leaf: of each row. first: numbers that come before
-    the leaf. Rows of one leaf that its column does not part stay in order of arrival.
+    values: of the columns that these leaves are sorted by, by field id. leaf: of each row. first:
+    numbers that come before the leaf. Rows of one leaf that its column does not part stay in order
+    of arrival.
     """
     order = stable_order([*first, leaf], len(leaf))
-    parts = {field: sort_parts(values[field], descending=False) for field in set(tree.inner) - {0}}
+    used = {tree.inner[one] for one in np.unique(leaf).tolist()} - {0}
+    parts = {field: sort_parts(values[field], descending=False) for field in used}
     new = np.zeros(len(order), dtype=bool)
     for number in (*first, leaf):
         new |= np.diff(number[order], prepend=-1) != 0

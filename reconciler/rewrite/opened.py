@@ -75,9 +75,12 @@ class Opened:
             if keep is not None:
                 yield np.flatnonzero(~keep) + at
 
-    def live(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
-        """Yield the live rows of each row group, in these columns of the table."""
-        for number, at, rows in self._row_groups():
+    def live(self, columns: Sequence[Column], wanted: Set[int] | None = None) -> Iterator[pa.Table]:
+        """Yield the live rows of each row group, in these columns of the table. wanted: numbers of
+        row groups among those that have rows; None for all of them."""
+        for place, (number, at, rows) in enumerate(self._row_groups()):
+            if wanted is not None and place not in wanted:
+                continue
             with decoding(self.file.path):
                 table = self._live(number, at, rows, columns)
             yield table

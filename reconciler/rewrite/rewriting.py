@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reconciler.rewrite import arrow, leaves, spill
+from reconciler.rewrite import arrow, leaf_runs, leaves, memory, spill
 from reconciler.rewrite import order as ordering
+from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.comparison import Check, Compared
+from reconciler.rewrite.cuts import Cut, files_of_leaves, files_of_rows
 from reconciler.rewrite.dictionaries import dictionary_columns
 from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import DataFile
@@ -35,18 +37,8 @@ from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.rewrite.task import Made, Output, Resources, Task
 from reconciler.rewrite.witness import compared
 from reconciler.rewrite.write import writing
-from reconciler.table.row_group_bytes import output_files
+from reconciler.table.cut_tree import Tree
 
-ROWS_FACTOR = 15
-"""Memory of decoded rows while they are sorted or gathered, in their stored bytes, where no footer
-says how much they decode to."""
-GATHERED_FACTOR = 2.5
-"""Memory of a task, in the bytes that its rows decode to, at most, as measured on tables of several
-kinds: one column is there twice, and the comparison of rows follows."""
-KEY_BYTES = 24
-"""Memory per row and key: its value, its number, and its place."""
-LIBRARIES = 40 << 20
-"""Memory that the smallest task takes: of buffers, and of what Arrow keeps for later."""
 WORTH_OPENING = 1 << 20
 """Bytes of a row group, before compression, that are worth opening its file for."""
 OWN_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
@@ -55,18 +47,6 @@ OWN_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, Runt
 DECODED_FACTOR = 2
 """Memory of decoded rows while they are arranged, in the bytes of Arrow's arrays: a dictionary of
 few long texts decodes to far more than is stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A file to write."""
-
-    groups: list[int]
-    """Rows of each row group."""
-    partition: tuple[Any, ...] = ()
-    """`Output.partition`."""
-    path: str = ""
-    """The partition's directory, where rows move."""
 
 
 class Failed(Exception):
@@ -129,28 +109,6 @@ def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scrat
     return compared(check, files, scratch, run.stopping)
 
 
-def in_one_pass(task: Task) -> int:
-    """Return the memory that the task's rows take while they are sorted, as predicted."""
-    stored, rows = sum(file.size for file in task.files), sum(file.rows for file in task.files)
-    keys = len(task.order.keys) + len(task.moves)
-    return gathered(task.decoded, stored) + KEY_BYTES * rows * keys
-
-
-def gathered(decoded: int, stored: int) -> int:
-    """Return the memory of rows while they are gathered and written: before, after, and encoded.
-    decoded, stored: their bytes, 0 decoded ones if that is not known."""
-    return int(GATHERED_FACTOR * decoded) + stored if decoded else ROWS_FACTOR * stored
-
-
-def peak(task: Task, least: int, most: int) -> int:
-    """Return the memory that the task takes at most, as predicted, besides that of the process.
-
-    least: with its rows on disk, of which it holds one row group. most: that it may use.
-    """
-    whole = 0 if not task.order.keys and not task.moves else in_one_pass(task)
-    return LIBRARIES + (max(least, whole) if whole <= most else least)
-
-
 def _placed(task: Task, output: Output) -> tuple[Placed, ...]:
     pairs = zip(task.moves, output.partition, strict=True)
     return tuple(Placed(f.source_id, f.type, f.transform, value) for f, value in pairs)
@@ -193,7 +151,7 @@ class _Run:
     def carried_out(self) -> tuple[list[Output], bool]:
         if not self.task.order.keys and not self.task.moves:
             return self._packed(), False
-        if in_one_pass(self.task) <= self.resources.memory_bytes:
+        if memory.in_one_pass(self.task) <= self.resources.memory_bytes:
             with contextlib.suppress(_TooLarge):
                 return self._sorted(), False
         return self._spilled(), True
@@ -215,17 +173,28 @@ class _Run:
             yield from self._live_of(file, columns, dictionaries)
             self.reader.scratch.forget(file.path)
 
-    def _without_ids(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Yield rows whose block ids, if they have any, are NULL."""
-        for table in tables:
-            yield leaves.with_ids(table, self.task.blocks, np.zeros(len(table), dtype=np.int64))
+    def _with_ids(self, table: pa.Table, leaf: Any = None) -> pa.Table:
+        """Return rows with their block ids, where they have such a column. leaf: of each row in the
+        tree that orders them."""
+        blocks = self.task.blocks
+        if blocks is None:
+            return table
+        at = table.schema.names.index(blocks.column.name)
+        return table.set_column(at, table.schema.field(at), self._ids(blocks, table, leaf))
+
+    def _ids(self, blocks: Blocks, table: pa.Table, leaf: Any) -> pa.ChunkedArray:
+        """Return the block ids of rows that have the columns which the ids' tree cuts."""
+        known = leaf if blocks.tree == self.task.order.tree else None
+        return pa.chunked_array([leaves.ids_of(table, blocks, self.task.table.ways, known)])
 
     def _live_of(
-        self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str] = ()
-    ) -> Iterator[pa.Table]:
+        self, file: DataFile, columns: Sequence[Column], dictionaries: Sequence[str] = (),
+        wanted: Set[int] | None = None,
+    ) -> Iterator[pa.Table]:  # fmt: skip
+        """Yield the live rows of a file. wanted: as `Opened.live` takes it."""
         with failing_at(file.path):
             opened = Opened(self.reader, file, dictionaries)
-            tables = opened.live(columns)
+            tables = opened.live(columns, wanted)
         try:
             while True:
                 with failing_at(file.path):
@@ -260,8 +229,8 @@ class _Run:
         """Write rows as they come: one row group of an output is in memory at a time."""
         rows = sum(self._live_rows(file) for file in self.task.files)
         rows_left = self._live(self.reader.columns, self._dictionaries())
-        rest = Rest(self._without_ids(rows_left))
-        return self._written(self._cut(rows, None), rest.take)
+        rest = Rest(map(self._with_ids, rows_left))
+        return self._written(files_of_rows(self.task, rows, None), rest.take)
 
     def _live_rows(self, file: DataFile) -> int:
         opened = Opened(self.reader, file)
@@ -281,59 +250,32 @@ class _Run:
                 made.write(take(count))
         return replace(made.output(place.location), partition=cut.partition)
 
-    def _cut(self, rows: int, partitions: Partitions | None) -> list[Cut]:
-        """Return the files to write, in order, with the rows of each of their row groups."""
-        task = self.task
-        if partitions is None:
-            return [Cut(own) for own in spill.row_groups(rows, len(task.paths), task.group_rows)]
-        cuts = []
-        for number, own in enumerate(partitions.rows.tolist()):
-            files = int(output_files(own, task.file_rows))
-            entry, path = partitions.entry(number), partitions.path(number)
-            groups = spill.row_groups(own, files, task.group_rows)
-            cuts += [Cut(each, entry, path) for each in groups]
-        return cuts
-
-    def _cut_at_leaves(
-        self, leaf: ordering.Int64, count: int, partitions: Partitions | None
-    ) -> list[Cut]:
-        """Return the same where files end at leaves. leaf: of each row; count: of all leaves."""
-        task = self.task
-
-        def cut(own: ordering.Int64) -> list[list[int]]:
-            rows = np.bincount(own, minlength=count).astype(np.int64)
-            return leaves.files_at(rows, task.file_rows, task.group_rows)
-
-        if partitions is None:
-            return [Cut(groups) for groups in cut(leaf)]
-        cuts = []
-        for number in range(len(partitions.rows)):
-            entry, path = partitions.entry(number), partitions.path(number)
-            own = leaf[partitions.of_row == number]
-            cuts += [Cut(groups, entry, path) for groups in cut(own)]
-        return cuts
-
     # In order of keys
 
-    def _ordered(self, table: pa.Table) -> tuple[ordering.Int64, list[Cut], ordering.Int64]:
-        """Return the order of the rows, the files to write, and the leaf of each row: 0 without a
-        tree. table: has the columns of keys."""
+    def _ordered(self, table: pa.Table) -> tuple[ordering.Int64, list[Cut], ordering.Int64 | None]:
+        """Return the order of the rows, the files to write, and the leaf of each row, None without
+        a tree. table: has the columns of keys."""
         task, ways = self.task, self.task.table.ways
         values = ordering.values_of([key.field_id for key in task.order.keys], ways, table)
-        partitions, first = None, []
-        if task.moves:
-            sources = ordering.values_of([one.source_id for one in task.moves], ways, table)
-            partitions = Partitions(task.moves, sources)
-            first = [partitions.of_row]
+        partitions = self._partitions(table)
+        first = [] if partitions is None else [partitions.of_row]
         tree = task.order.tree
-        if tree is not None:
-            of_field = dict(zip([key.field_id for key in task.order.keys], values, strict=True))
-            leaf = leaves.leaf_of(tree, of_field, len(table))
-            order = leaves.permutation(tree, of_field, leaf, first)
-            return order, self._cut_at_leaves(leaf, tree.leaves, partitions), leaf
-        order = ordering.permutation(task.order, values, len(table), first)
-        nowhere = np.zeros(len(table), dtype=np.int64)
-        return order, self._cut(len(table), partitions), nowhere
+        if tree is None:
+            order = ordering.permutation(task.order, values, len(table), first)
+            return order, files_of_rows(task, len(table), partitions), None
+        of_field = dict(zip([key.field_id for key in task.order.keys], values, strict=True))
+        leaf = leaves.leaf_of(tree, of_field, len(table))
+        order = leaves.permutation(tree, of_field, leaf, first)
+        slot = leaf if partitions is None else partitions.of_row * tree.leaves + leaf
+        return order, files_of_leaves(task, leaves.counted(slot), partitions), leaf
+
+    def _partitions(self, table: pa.Table) -> Partitions | None:
+        """Return the partitions that rows move to. table: has the columns of their fields."""
+        moves = self.task.moves
+        if not moves:
+            return None
+        ids = [one.source_id for one in moves]
+        return Partitions(moves, ordering.values_of(ids, self.task.table.ways, table))
 
     def _sorted(self) -> list[Output]:
         """Write rows that are all in memory: columns are read and brought into order one after
@@ -345,26 +287,28 @@ class _Run:
             return []
         del parts
         order, cuts, leaf = self._ordered(pa.concat_tables(tables))
-        at, blocks = pa.array(order), self.task.blocks
+        at = pa.array(order)
         found = dict(zip(tables[0].schema.names, _arranged(tables, at), strict=True))
-        if blocks is not None:
-            found[blocks.column.name] = pa.chunked_array([leaves.ids_of(blocks, leaf[order])])
 
         def rest(columns: Sequence[Column]) -> list[pa.ChunkedArray]:
             read = [own for file in self.task.files for own in self._held(file, columns, names)]
             return _arranged(read, at)
 
-        left = [one for one in self.reader.columns if one.name not in found]
+        blocks = self.task.blocks
+        block = "" if blocks is None else blocks.column.name  # not read: it is written anew
+        left = [c for c in self.reader.columns if c.name not in found and c.name != block]
         batches = self._batches(left)
         for columns, arrays in zip(batches, self._side_by_side(rest, batches), strict=True):
             found |= zip([one.name for one in columns], arrays, strict=True)
         for file in self.task.files:
             self.reader.scratch.forget(file.path)
+        if blocks is not None:
+            found[block] = self._ids(blocks, pa.table(found), None if leaf is None else leaf[order])
         table = pa.table({one.name: found.pop(one.name) for one in self.reader.columns})
-        ends = itertools.accumulate(sum(cut.groups) for cut in cuts)
+        ends = itertools.accumulate(cut.rows for cut in cuts)
         work = []
         for cut, end in zip(cuts, ends, strict=True):
-            own = table.slice(end - sum(cut.groups), sum(cut.groups))
+            own = table.slice(end - cut.rows, cut.rows)
             work.append((self._place(cut), cut, Rest(iter([own])).take))
         return self._side_by_side(lambda one: self._write(*one), work)
 
@@ -403,22 +347,81 @@ class _Run:
 
     def _spilled(self) -> list[Output]:
         """Write in two passes: the keys give each row its place, rows go through the disk."""
+        places, cuts, leaf = self._placed()
+        sizes = [count for cut in cuts for count in cut.groups]
+        rows = spill.Spill(self.reader.scratch.directory, places, sizes)
+        del places
+        done = 0
+        for table in self._live(self.reader.columns, self._dictionaries()):
+            own = None if leaf is None else leaf[done : done + len(table)]
+            done += len(table)
+            rows.add(self._with_ids(table, own))
+        parts = rows.parts()
+        return self._written(cuts, lambda _: next(parts))
+
+    def _placed(self) -> tuple[Any, list[Cut], Any]:
+        """Return the places of the rows, the files to write, and the leaf of each row, None without
+        a tree."""
+        tree = self.task.order.tree
+        if tree is not None:
+            return self._placed_by_runs(tree)
         columns = self._key_columns()
         keys = [own for file in self.task.files for own in self._live_of(file, columns)]
         if not keys:
-            return []
-        order, cuts, leaf = self._ordered(pa.concat_tables(keys))
-        del keys
-        sizes = [count for cut in cuts for count in cut.groups]
-        rows = spill.Spill(self.reader.scratch.directory, order, sizes)
-        del order
-        done = 0
-        for table in self._live(self.reader.columns, self._dictionaries()):
-            own = leaf[done : done + len(table)]
-            done += len(table)
-            rows.add(leaves.with_ids(table, self.task.blocks, own))
-        parts = rows.parts()
-        return self._written(cuts, lambda _: next(parts))
+            return [], [], None
+        order, cuts, _ = self._ordered(pa.concat_tables(keys))
+        return spill.places_of(order), cuts, None
+
+    def _placed_by_runs(self, tree: Tree) -> tuple[Any, list[Cut], Any]:
+        """Return the same along a tree."""
+        slot, pieces, partitions = self._slots(tree)
+        counted = leaves.counted(slot)
+        cuts = files_of_leaves(self.task, counted, partitions)
+        ends = list(itertools.accumulate(cut.rows for cut in cuts))
+        left = self.resources.memory_bytes - leaf_runs.PLACE_BYTES * len(slot)
+        runs = leaf_runs.runs_of(counted, ends, left // leaf_runs.RUN_BYTES)
+        places = leaf_runs.places(tree, slot, pieces, runs, self._rows_of)
+        return places, cuts, slot % tree.leaves
+
+    def _slots(
+        self, tree: Tree
+    ) -> tuple[leaf_runs.Numbers, list[leaf_runs.Piece], Partitions | None]:
+        """Return the leaf of each row after those of the partitions before its own, the row groups,
+        and the partitions."""
+        task, ways = self.task, self.task.table.ways
+        cut = list(tree.of_column) or list(tree.columns)
+        sources = ordering.columns_with([one.source_id for one in task.moves], ways)
+        columns = ordering.columns_with([*cut, *(one.source_id for one in task.moves)], ways)
+        found, moved, pieces, at = [], list[pa.Table](), list[leaf_runs.Piece](), 0
+        for number, file in enumerate(task.files):
+            for place, table in enumerate(self._live_of(file, columns)):
+                of_field = dict(zip(cut, ordering.values_of(cut, ways, table), strict=True))
+                leaf = leaves.leaf_of(tree, of_field, len(table))
+                found.append(leaf.astype(np.min_scalar_type(tree.leaves)))
+                pieces.append(leaf_runs.Piece(number, place, at, at + len(table)))
+                moved += [table.select([one.name for one in sources])] if sources else []
+                at += len(table)
+        slot = np.concatenate(found) if found else np.zeros(0, dtype=np.uint8)
+        partitions = self._partitions(pa.concat_tables(moved)) if moved else None
+        if partitions is not None:
+            slot = partitions.of_row * tree.leaves + slot
+        return slot, pieces, partitions
+
+    def _rows_of(
+        self, inside: Sequence[tuple[leaf_runs.Piece, ordering.Int64]], ids: Sequence[int]
+    ) -> dict[int, pa.ChunkedArray]:
+        """Return rows of some row groups, in columns of these field ids."""
+        ways = self.task.table.ways
+        columns, read = ordering.columns_with(ids, ways), list[pa.Table]()
+        for number, own in itertools.groupby(inside, lambda one: one[0].file):
+            rows = {piece.number: at for piece, at in own}
+            tables = self._live_of(self.task.files[number], columns, wanted=rows.keys())
+            read += [
+                arrow.Whole(table).take(at)
+                for table, at in zip(tables, rows.values(), strict=True)
+            ]  # fmt: skip
+        whole = pa.concat_tables(read)
+        return dict(zip(ids, ordering.values_of(ids, ways, whole), strict=True))
 
 
 def _arranged(tables: list[pa.Table], order: pa.Array) -> list[pa.ChunkedArray]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,14 +36,23 @@ def _even(rows: int, parts: int) -> list[int]:
     return [rows * (n + 1) // parts - rows * n // parts for n in range(parts)]
 
 
-class Spill:
-    """directory: is removed by its owner, with what is left there. order: the numbers of the rows,
-    in the order in which they are written. sizes: rows of each part."""
+def places_of(order: Int64) -> Int64:
+    """Return how many rows are written before each row. order: their numbers, as they are
+    written."""
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.arange(len(order), dtype=np.int64)
+    return found
 
-    def __init__(self, directory: Path, order: Int64, sizes: Sequence[int]) -> None:
+
+class Spill:
+    """directory: is removed by its owner, with what is left there. places: of the rows in the order
+    in which they are written. sizes: rows of each part."""
+
+    def __init__(
+        self, directory: Path, places: npt.NDArray[np.integer[Any]], sizes: Sequence[int]
+    ) -> None:
         self._directory, self._parts = directory, len(sizes)
-        self._ranks = np.empty(len(order), dtype=np.int64)
-        self._ranks[order] = np.arange(len(order), dtype=np.int64)
+        self._ranks = places
         self._ends = np.array(list(itertools.accumulate(sizes)), dtype=np.int64)
         self._at = 0
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.rewrite import decoded as decoding
-from reconciler.rewrite import rewriting
+from reconciler.rewrite import memory, rewriting
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.decoded import Decoded
 from reconciler.rewrite.files import DataFile
@@ -98,7 +98,7 @@ def test_a_sort_takes_no_more_than_is_predicted_and_spills_by_that(
     paths = (f"file:{tmp_path}/out-ATTEMPT.parquet",)
     decoded = _noted(files).of([file.path for file in files])
     task = Task(table, tuple(files), Order((Key(1),)), paths, FILES * ROWS, decoded=decoded)
-    predicted = rewriting.in_one_pass(task)
+    predicted = memory.in_one_pass(task)
     before = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(before)
     monkeypatch.setattr(rewriting, "_use_pool", lambda: pa.set_memory_pool(pool))

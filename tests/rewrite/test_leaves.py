@@ -153,6 +153,7 @@ def test_files_and_row_groups_are_those_of_the_leaves(tmp_path: Path, seed: int)
     for number in leaf_of.values():
         held[number] += 1
     written: list[int] = []
+    first_of_file: set[int] = set()
     for one in found.files:
         file = pq.ParquetFile(one.path.removeprefix("file:"))
         groups = [
@@ -166,12 +167,15 @@ def test_files_and_row_groups_are_those_of_the_leaves(tmp_path: Path, seed: int)
             inside = {leaf_of[number] for number in group}
             assert len(group) <= group_rows
             assert len(inside) == 1 or all(held[leaf] < group_rows for leaf in inside)
+        first_of_file.add(groups[0][0])
         written += [number for group in groups for number in group]
     assert [leaf_of[number] for number in written] == sorted(leaf_of.values())
     for before, after in itertools.pairwise(written):
         leaf = leaf_of[before]
         if leaf != leaf_of[after]:
             continue
+        if memory == LITTLE and after in first_of_file:
+            continue  # a leaf that no run of rows holds is sorted file by file
         field = inner[leaf]
         keys = [
             (
@@ -201,14 +205,17 @@ def test_codes_that_are_looked_up_are_those_that_are_counted(seed: int) -> None:
     assert np.array_equal(found, expected)
 
 
-def test_rows_that_move_lie_leaf_by_leaf_in_their_partitions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory", [PLENTY, LITTLE])
+def test_rows_that_move_lie_leaf_by_leaf_in_their_partitions(
+    tmp_path: Path, memory: Resources
+) -> None:
     columns = (Column(1, "a", "int"), Column(2, "b", "int"))
     chance = random.Random(1)
     rows = [[chance.randrange(3), chance.randrange(100)] for _ in range(300)]
     file = write(tmp_path / "in.parquet", columns, rows)
     tree = made((Cut(2, 50), None, None), [2, 0])
     found = _run(
-        tmp_path, [file], columns, tree, file_rows=40, group_rows=100, memory=PLENTY,
+        tmp_path, [file], columns, tree, file_rows=40, group_rows=100, memory=memory,
         moves=(Field(1, "a", "identity", "int"),),
     )  # fmt: skip
     assert seen(table_of(columns), files_of(found)) == seen(table_of(columns), [file])

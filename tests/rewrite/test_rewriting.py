@@ -24,6 +24,7 @@ from reconciler.rewrite.comparison import Work
 from reconciler.rewrite.deletes import Deletes
 from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
+from reconciler.rewrite.memory import ROWS_FACTOR
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.spill import row_groups
@@ -419,7 +420,7 @@ def test_few_long_texts_decode_to_more_than_is_stored(tmp_path: Path) -> None:
     rows: list[Row] = [[-i, "long" * 30_000 + str(i % 2)] for i in range(60)]
     file = write(tmp_path / "a.parquet", columns, rows, row_group_size=20)
     made = run(tmp_path, table_of(columns), [file], Order((Key(1),)), memory=Resources(4 << 20))
-    assert made.spilled and file.size * rewriting.ROWS_FACTOR < 4 << 20
+    assert made.spilled and file.size * ROWS_FACTOR < 4 << 20
     assert _numbers(made) == list(range(-59, 1))
 
 

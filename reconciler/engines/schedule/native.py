@@ -33,7 +33,7 @@ from reconciler.errors import (
     first_line,
 )
 from reconciler.format import iec
-from reconciler.rewrite import rewriting
+from reconciler.rewrite import memory, rewriting
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import leaves
 from reconciler.rewrite.comparison import Check, Work
@@ -135,8 +135,8 @@ def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Pl
     if opening is not None:
         limits = Limits.within(given.memory_bytes)
         check = Check(inputs, described.form_of(attempt), limits, blocks)
-    memory = rewriting.peak(task, needed, given.memory_bytes)
-    return Plan(task, opening, given, memory, check)
+    most = memory.peak(task, needed, given.memory_bytes)
+    return Plan(task, opening, given, most, check)
 
 
 def _writer(given: Mapping[str, str], group_rows: int) -> Writer:
@@ -237,19 +237,21 @@ def _needed(group: Group, rows: int, decoded: int) -> int:
 def _row_memory(group: Group, decoded: int) -> float:
     """Return the memory of a row while it is gathered and written. decoded: bytes of all rows."""
     stored = round(_stored_row(group) * group.rows)
-    return max(1, rewriting.gathered(decoded, stored)) / max(1, group.rows)
+    return max(1, memory.gathered(decoded, stored)) / max(1, group.rows)
 
 
 def _keys_bytes(group: Group) -> int:
-    keys = len(group.action.ordering.key) + len(group.action.moves_by or ())
-    return rewriting.KEY_BYTES * group.rows * keys
+    action, moves = group.action, len(group.action.moves_by or ())
+    if action.ordering.tree is not None:
+        return memory.of_leaves(group.rows, moves, group.target_bytes / _stored_row(group))
+    return memory.of_keys(group.rows, len(action.ordering.key) + moves)
 
 
-def fitting_rows(group: Group, rows: int, memory: int, decoded: int = 0) -> int:
-    """Return the most rows of a row group that is held in this memory, but no less than a quarter
-    of `rows`: what a table asks for is a size, and smaller row groups are read as well. decoded:
-    bytes of all rows in memory, 0 if that is not known."""
-    fit = (memory - _keys_bytes(group)) / _row_memory(group, decoded)
+def fitting_rows(group: Group, rows: int, given: int, decoded: int = 0) -> int:
+    """Return the most rows of a row group that is held in the given memory, but no less than a
+    quarter of `rows`: what a table asks for is a size, and smaller row groups are read as well.
+    decoded: bytes of all rows in memory, 0 if that is not known."""
+    fit = (given - _keys_bytes(group)) / _row_memory(group, decoded)
     return max(min(rows, int(fit)), -(-rows // SMALLER))
 
 

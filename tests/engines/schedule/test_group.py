@@ -13,7 +13,7 @@ from reconciler.engines.schedule.native import fitting_rows
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import BinPack, Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
-from reconciler.rewrite.rewriting import ROWS_FACTOR
+from reconciler.rewrite.memory import ROWS_FACTOR
 from reconciler.table.schema import SortColumn
 
 MIB = 1 << 20

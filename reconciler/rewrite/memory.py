@@ -1,0 +1,58 @@
+"""The memory that a task takes, as predicted before it runs."""
+
+from __future__ import annotations
+
+from reconciler.rewrite.leaf_runs import PLACE_BYTES, RUN_BYTES, RUNS
+from reconciler.rewrite.task import Task
+
+ROWS_FACTOR = 15
+"""Memory of decoded rows while they are sorted or gathered, in their stored bytes, where no footer
+says how much they decode to."""
+GATHERED_FACTOR = 2.5
+"""Memory of a task, in the bytes that its rows decode to, at most, as measured on tables of several
+kinds: one column is there twice, and the comparison of rows follows."""
+KEY_BYTES = 24
+"""Memory per row and key: its value, its number, and its place."""
+LARGEST_FILE = 1.5
+"""Rows of the largest file of a leaf, in those of a file of the target size: numbers of files are
+rounded."""
+LIBRARIES = 40 << 20
+"""Memory that the smallest task takes: of buffers, and of what Arrow keeps for later."""
+
+
+def in_one_pass(task: Task) -> int:
+    """Return the memory that the task's rows take while they are sorted, as predicted."""
+    stored, rows = sum(file.size for file in task.files), sum(file.rows for file in task.files)
+    keys = len(task.order.keys) + len(task.moves)
+    return gathered(task.decoded, stored) + KEY_BYTES * rows * keys
+
+
+def gathered(decoded: int, stored: int) -> int:
+    """Return the memory of rows while they are gathered and written: before, after, and encoded.
+    decoded, stored: their bytes, 0 decoded ones if that is not known."""
+    return int(GATHERED_FACTOR * decoded) + stored if decoded else ROWS_FACTOR * stored
+
+
+def of_keys(rows: int, keys: int) -> int:
+    """Return the memory of what tells the places of rows that are themselves on the disk. keys:
+    columns that they are ordered and moved by."""
+    return KEY_BYTES * rows * keys
+
+
+def of_leaves(rows: int, moves: int, file_rows: float) -> int:
+    """Return the same of rows along a tree of cuts: of its columns, one run of leaves is in memory.
+    moves: columns that rows are moved by. file_rows: of a file of the target size."""
+    run = min(rows, max(-(-rows // RUNS), int(LARGEST_FILE * file_rows)))
+    return rows * PLACE_BYTES + of_keys(rows, moves) + RUN_BYTES * run
+
+
+def peak(task: Task, least: int, most: int) -> int:
+    """Return the memory that the task takes at most, as predicted, besides that of the process.
+
+    least: with its rows on disk, of which it holds one row group. most: that it may use, which runs
+    of leaves fill.
+    """
+    whole = 0 if not task.order.keys and not task.moves else in_one_pass(task)
+    if whole <= most:
+        return LIBRARIES + max(least, whole)
+    return LIBRARIES + (least if task.order.tree is None else most)
