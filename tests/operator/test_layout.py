@@ -348,6 +348,18 @@ def test_a_job_that_is_stopped_before_it_was_adopted_is_settled() -> None:
     assert not world.layout(name)["metadata"]["finalizers"]
 
 
+def test_a_job_whose_record_was_lost_is_adopted_with_what_it_reserved() -> None:
+    world = World()
+    name = world.table("orders", GIB, GIB)
+    operator = world.operator()
+    world.started(operator)
+    launched = world.layout(name)["status"].pop("job")
+    operator.index.remove(TABLE_LAYOUT, world.layout(name))
+    world.turn(operator)
+    found = world.layout(name)["status"]["job"]
+    assert found["reserved"] == launched["reserved"] == {"rewriteBytes": "2Gi", "cpuTime": "3s"}
+
+
 def test_a_deletion_leaves_a_job_behind_that_does_not_end_in_ten_minutes() -> None:
     world = World()
     name = world.table("orders", GIB)
@@ -833,6 +845,24 @@ def test_one_that_does_not_lead_does_nothing() -> None:
     operator.leads = False
     world.turn(operator, 2)
     assert not world.jobs() and not operator.api.counted
+
+
+def test_one_that_loses_the_lease_during_a_reconcile_writes_nothing_and_does_not_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+
+    def lost(subject: object) -> bool:
+        operator.leads = False
+        return False
+
+    monkeypatch.setattr(operator.layouts.gatherer, "needs_server", lost)
+    before = copy.deepcopy(world.layout(name))
+    result = world.reconcile(operator, name)
+    assert result.due is not None and not result.failed
+    assert world.layout(name) == before and not world.jobs()
 
 
 def test_a_second_object_of_one_table_is_refused_and_starts_nothing() -> None:

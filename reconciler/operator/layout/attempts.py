@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from reconciler.kube.names import job_name
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
 from reconciler.operator.layout.job_record import JobRecord, Phase
+from reconciler.plan.budget import Charge
 
 
 def new_job(
@@ -48,6 +52,8 @@ def next_attempt(given: LayoutInput, plan_id: str) -> int:
     return max(used, default=0) + 1
 
 
-def whole_seconds(seconds: float) -> int:
-    """Round up, so that a reservation is never too small."""
-    return int(seconds) + (seconds > int(seconds))
+def reserved_for(charges: Sequence[Charge]) -> tuple[int, int]:
+    """Return the bytes and the CPU seconds that a job with these charges reserves: whole seconds,
+    rounded up, so that a reservation is never too small."""
+    size = sum(charge.rewrite_bytes for charge in charges)
+    return size, math.ceil(sum(charge.cpu_seconds for charge in charges))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from reconciler.api.conditions import Reason
-from reconciler.operator.layout.attempts import new_job, whole_seconds
+from reconciler.operator.layout.attempts import new_job, reserved_for
 from reconciler.operator.layout.facts import LayoutInput
 from reconciler.operator.layout.job_checks import (
     SOON,
@@ -104,10 +104,8 @@ def _start(given: LayoutInput) -> Launch:
     proposal = given.proposal
     assert proposal is not None  # table_is_not_planned answers without one
     admitted = proposal.charges[: given.gate.count]
-    size = sum(charge.rewrite_bytes for charge in admitted)
-    seconds = whole_seconds(sum(charge.cpu_seconds for charge in admitted))
     return Launch(
-        new_job(given, proposal.plan_id, proposal.digest, size, seconds),
+        new_job(given, proposal.plan_id, proposal.digest, *reserved_for(admitted)),
         actions=len(admitted),
         saving_per_byte=proposal.saving_per_byte,
         memory_factor=given.trouble.memory_factor,

@@ -17,7 +17,7 @@ from reconciler.kube.errors import Conflict, NotFound
 from reconciler.kube.kinds import JOB
 from reconciler.operator import due
 from reconciler.operator.layout import failures
-from reconciler.operator.layout.attempts import adopted
+from reconciler.operator.layout.attempts import adopted, reserved_for
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
 from reconciler.operator.layout.job_record import JobRecord, job_status, record_of
@@ -92,6 +92,8 @@ class Layouts:
         if not isinstance(decision, (Launch, Recommend)):
             self.offer(subject.key, None)
         match decision:
+            case Wait(until, ""):  # the lease was lost meanwhile: its next holder reports
+                return Result(due=until.timestamp())
             case Adopt(job):
                 return self._adopt(subject, job)
             case StopJob(job, why, message):
@@ -138,8 +140,7 @@ class Layouts:
         else:
             known = self.gatherer.proposals.get(subject.key)
             charges = known.charges if known is not None and known.plan_id == job.plan_id else ()
-            size = sum(charge.rewrite_bytes for charge in charges)
-            record = adopted(job, size, round(sum(charge.cpu_seconds for charge in charges)))
+            record = adopted(job, *reserved_for(charges))
         running = Wait(subject.now + BUSY, Reason.REWRITE_RUNNING, f"Job {job.name} runs")
         self.writer.hold(subject)
         if record.recommends:
