@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from bench.results import write_section
-from reconciler.kube.api import NAMESPACE, Api
+from reconciler.kube.api import Api
+from reconciler.kube.kinds import NAMESPACE
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
 from tests.operator.fuzz import fuzz

@@ -74,7 +74,8 @@ def _client(way: str, config: str) -> None:
 def _calls(way: str, config: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
     body = {"status": {"observedGeneration": 2}}
     if way.startswith("kube.api"):
-        from reconciler.kube.api import JOB, TABLE_LAYOUT, Api
+        from reconciler.kube.api import Api
+        from reconciler.kube.kinds import JOB, TABLE_LAYOUT
 
         api, kind = Api.from_environment(config), JOB if "Jobs" in way else TABLE_LAYOUT
         return lambda: api.list(kind, "lake"), lambda: api.patch(kind, "lake", "t0", body)

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from reconciler.kube.api import CATALOG, NAMESPACE, POLICY, TABLE_LAYOUT, Api
+from reconciler.kube.api import Api
+from reconciler.kube.kinds import CATALOG, NAMESPACE, POLICY, TABLE_LAYOUT
 from reconciler.operator.process.main import run
 from reconciler.operator.process.reconcilers import build
 from reconciler.operator.settings import OperatorSettings

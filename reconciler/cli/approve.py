@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 def _approve(place: Place, layout: Object, *, yes: bool) -> None:
     from reconciler.cli.in_cluster import confirmed, name_of, say, table_of
-    from reconciler.kube.api import CLI_MANAGER, TABLE_LAYOUT
+    from reconciler.kube.kinds import CLI_MANAGER, TABLE_LAYOUT
 
     plan = layout["status"]["plan"]
     identifier, table = plan["id"], table_of(layout)

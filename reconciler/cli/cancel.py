@@ -40,7 +40,8 @@ def register(app: typer.Typer) -> None:
 
 def _cancel(place: Place, layout: Object) -> list[str]:
     from reconciler.cli.in_cluster import name_of, table_of
-    from reconciler.kube.api import JOB, Conflict, NotFound
+    from reconciler.kube.errors import Conflict, NotFound
+    from reconciler.kube.kinds import JOB
     from reconciler.kube.pods import LAYOUT_LABEL
 
     lines = []

@@ -60,7 +60,9 @@ def connect(kubeconfig: str | None, namespace: str | None) -> Place:
     """Return the place. Raises UserError without a cluster, our kinds, or the right to read
     them."""
     from reconciler.errors import UserError
-    from reconciler.kube.api import CATALOG, POLICY, TABLE_LAYOUT, Api, NotFound
+    from reconciler.kube.api import Api
+    from reconciler.kube.errors import NotFound
+    from reconciler.kube.kinds import CATALOG, POLICY, TABLE_LAYOUT
 
     api = Api.from_environment(kubeconfig)
     where = namespace or api.namespace

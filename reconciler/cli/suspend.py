@@ -44,7 +44,7 @@ def _switch(target: str, namespace: str | None, kubeconfig: str | None, *, to: b
 def set_suspend(place: Place, body: Object, *, to: bool) -> list[str]:
     """Write spec.suspend if it differs; return lines that report what was done."""
     from reconciler.cli.in_cluster import name_of, table_of
-    from reconciler.kube.api import CLI_MANAGER, POLICY, TABLE_LAYOUT
+    from reconciler.kube.kinds import CLI_MANAGER, POLICY, TABLE_LAYOUT
 
     is_table = body["kind"] == "TableLayout"
     subject = table_of(body) if is_table else f"policy {name_of(body)}"

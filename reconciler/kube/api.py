@@ -16,61 +16,9 @@ from urllib.parse import urlencode
 from reconciler.errors import UserError
 from reconciler.kube.answers import APPLY, JSON, encoded, no_answer, refusal
 from reconciler.kube.connection import Connection
-from reconciler.kube.errors import (
-    AlreadyExists,
-    ApiError,
-    ApiUnavailable,
-    Conflict,
-    Forbidden,
-    Gone,
-    Invalid,
-    NotFound,
-    QuotaExceeded,
-    Unauthorized,
-)
+from reconciler.kube.errors import ApiError, ApiUnavailable, Gone, Unauthorized
 from reconciler.kube.events import EventLog
-from reconciler.kube.kinds import (
-    CATALOG,
-    CLI_MANAGER,
-    CONFIG_MAP,
-    EVENT,
-    JOB,
-    LEASE,
-    NAMESPACE,
-    OPERATOR_MANAGER,
-    POD,
-    POLICY,
-    SECRET,
-    TABLE_LAYOUT,
-    Kind,
-)
-
-__all__ = [
-    "CATALOG",
-    "CLI_MANAGER",
-    "CONFIG_MAP",
-    "EVENT",
-    "JOB",
-    "LEASE",
-    "NAMESPACE",
-    "OPERATOR_MANAGER",
-    "POD",
-    "POLICY",
-    "SECRET",
-    "TABLE_LAYOUT",
-    "AlreadyExists",
-    "Api",
-    "ApiError",
-    "ApiUnavailable",
-    "Conflict",
-    "Forbidden",
-    "Gone",
-    "Invalid",
-    "Kind",
-    "NotFound",
-    "QuotaExceeded",
-    "Unauthorized",
-]
+from reconciler.kube.kinds import EVENT, OPERATOR_MANAGER, Kind
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0

@@ -1,6 +1,6 @@
 """The API server's refusals: one class each, with the exit code of its base.
 
-Foreign exceptions and HTTP answers become these in `reconciler.kube.api` and nowhere else.
+Foreign exceptions and HTTP answers become these in `reconciler.kube.answers` and nowhere else.
 """
 
 from __future__ import annotations

@@ -15,14 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from reconciler.kube.api import (
-    LEASE,
-    AlreadyExists,
-    Api,
-    ApiError,
-    Conflict,
-    NotFound,
-)
+from reconciler.kube.api import Api
+from reconciler.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from reconciler.kube.kinds import LEASE
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The common parts of driver and executor pods: labels, security, writable places, placement.
 
-Pure. `reconciler.kube` builds the driver's Job from it, and the driver its executors' pod template.
+Pure. The operator builds the driver's Job from it, and the driver its executors' pod template.
 Both must agree, because live pods of a table are found by label.
 """
 

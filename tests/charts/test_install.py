@@ -17,7 +17,9 @@ import yaml
 from charts import sync
 from reconciler.api.schema import spec_schema
 from reconciler.api.version import API_VERSION
-from reconciler.kube.api import POD, POLICY, SECRET, TABLE_LAYOUT, Api, Forbidden
+from reconciler.kube.api import Api
+from reconciler.kube.errors import Forbidden
+from reconciler.kube.kinds import POD, POLICY, SECRET, TABLE_LAYOUT
 from reconciler.operator.index import REQUESTED_AT
 from reconciler.operator.settings import from_environment
 from tests.charts.conftest import Render, of_kind

@@ -12,7 +12,8 @@ import pytest
 
 from reconciler.api.load import load
 from reconciler.cli import main
-from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
+from reconciler.kube.api import Api
+from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
 from tests.cli.pull_requests import Pulls, checkout, git
 from tests.operator.cluster_objects import catalog, layout, policy
 

@@ -16,7 +16,8 @@ import pytest
 from reconciler.api.documents import Driver, Engine, Executors, Jobs
 from reconciler.api.pod_template import Reference
 from reconciler.api.run_document import RunDocument
-from reconciler.kube.api import JOB, POD, Api
+from reconciler.kube.api import Api
+from reconciler.kube.kinds import JOB, POD
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.launch.job_manifest import JobAttempt, Owner, job

@@ -9,16 +9,10 @@ import pytest
 from kubernetes.config import ConfigException
 
 from reconciler.errors import EXIT_BLOCKED, EXIT_UNAVAILABLE, EXIT_USER, UserError
-from reconciler.kube.api import (
-    CONFIG_MAP,
-    EVENT,
-    NAMESPACE,
-    POD,
-    POLICY,
-    SECRET,
-    TABLE_LAYOUT,
+from reconciler.kube.api import Api
+from reconciler.kube.connection import Connection, Source
+from reconciler.kube.errors import (
     AlreadyExists,
-    Api,
     ApiUnavailable,
     Conflict,
     Forbidden,
@@ -27,7 +21,7 @@ from reconciler.kube.api import (
     QuotaExceeded,
     Unauthorized,
 )
-from reconciler.kube.connection import Connection, Source
+from reconciler.kube.kinds import CONFIG_MAP, EVENT, NAMESPACE, POD, POLICY, SECRET, TABLE_LAYOUT
 from tests.operator.cluster_objects import layout, policy
 
 LAYOUT = "sales.lineitem-7k2m5qd4xz"

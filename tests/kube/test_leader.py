@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.kube.api import LEASE, AlreadyExists, Api, ApiUnavailable, Conflict, NotFound
+from reconciler.kube.api import Api
+from reconciler.kube.errors import AlreadyExists, ApiUnavailable, Conflict, NotFound
+from reconciler.kube.kinds import LEASE
 from reconciler.kube.leader import LeaderLease
 from tests.examples import examples
 from tests.operator.cluster_objects import until

@@ -21,7 +21,9 @@ from functools import partial
 from typing import Any
 
 from reconciler.api.schema import KINDS, spec_schema
-from reconciler.kube.api import CATALOG, POLICY, TABLE_LAYOUT, Api, ApiError, Kind
+from reconciler.kube.api import Api
+from reconciler.kube.errors import ApiError
+from reconciler.kube.kinds import CATALOG, POLICY, TABLE_LAYOUT, Kind
 from reconciler.operator.process.main import run
 from reconciler.operator.process.reconcilers import build
 from reconciler.operator.runtime import Runtime

@@ -29,8 +29,9 @@ import yaml
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.version import API_VERSION
-from reconciler.kube.api import JOB, LEASE, POD, TABLE_LAYOUT, Api, ApiError, NotFound
-from reconciler.kube.kinds import CATALOG, POLICY
+from reconciler.kube.api import Api
+from reconciler.kube.errors import ApiError, NotFound
+from reconciler.kube.kinds import CATALOG, JOB, LEASE, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.state.shared_state import SharedStore
 from tests.cluster import processes

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api, Kind
+from reconciler.kube.api import Api
+from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT, Kind
 from reconciler.operator.process.main import run
 from reconciler.operator.process.reconcilers import build
 from reconciler.operator.runtime import Runtime

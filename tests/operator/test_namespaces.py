@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from reconciler.kube.api import CATALOG, EVENT, JOB, POLICY, Api
+from reconciler.kube.api import Api
+from reconciler.kube.kinds import CATALOG, EVENT, JOB, POLICY
 from reconciler.operator.process.main import run
 from reconciler.operator.process.reconcilers import build
 from reconciler.operator.runtime import Runtime

@@ -13,7 +13,8 @@ import pytest
 from kopf._cogs.clients import watching
 
 from reconciler.errors import UserError
-from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
+from reconciler.kube.api import Api
+from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
 from reconciler.operator.process.main import run
 from reconciler.operator.process.probes import Pages
 from reconciler.operator.settings import OperatorSettings

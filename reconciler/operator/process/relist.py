@@ -10,8 +10,9 @@ import random
 import time
 from collections.abc import Callable, Iterable
 
-from reconciler.kube.api import CATALOG, POLICY, SECRET, TABLE_LAYOUT, Api, Forbidden, NotFound
-from reconciler.kube.kinds import Kind
+from reconciler.kube.api import Api
+from reconciler.kube.errors import Forbidden, NotFound
+from reconciler.kube.kinds import CATALOG, POLICY, SECRET, TABLE_LAYOUT, Kind
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.index import Index
 from reconciler.operator.process.places import Places
