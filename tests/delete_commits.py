@@ -16,9 +16,14 @@ from pyiceberg.manifest import (
     ManifestContent,
     ManifestWriterV2,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+
+_EQUALITY_IDS = 135
+"""Field of a manifest entry."""
 
 
 class _DeleteManifest(ManifestWriterV2):
@@ -28,6 +33,20 @@ class _DeleteManifest(ManifestWriterV2):
     @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "deletes"}
+
+    def _with_partition(self, format_version: Any) -> Schema:
+        """With ids of columns as ints, as the specification has them: pyiceberg 0.12 writes longs,
+        which Iceberg's Java library does not read."""
+        return Schema(*map(_with_int_keys, super()._with_partition(format_version).fields))
+
+
+def _with_int_keys(one: NestedField) -> NestedField:
+    kind = one.field_type
+    if one.field_id == _EQUALITY_IDS:
+        kind = ListType(_EQUALITY_IDS + 1, IntegerType(), element_required=True)
+    elif isinstance(kind, StructType):
+        kind = StructType(*map(_with_int_keys, kind.fields))
+    return one.model_copy(update={"field_type": kind})
 
 
 class _Deletes(_FastAppendFiles):

@@ -21,6 +21,7 @@ from reconciler.table.values import EXACT
 
 TIMES = ("timestamp", "timestamptz")
 UTC = "+00:00"
+_FRACTION = re.compile(r"(\.\d*[1-9])0+")
 EPOCH = dt.date(1970, 1, 1)
 CYCLE = 146_097
 """Days of 400 years."""
@@ -121,10 +122,38 @@ def _text(one: PartitionField, value: Any) -> str:
     if one.transform == "hour":
         days, hour = divmod(value, 24)
         return f"{_day(days)}-{hour:02d}"
-    if one.type in TIMES:
-        return str(to_json(one.type, value))
+    if one.type in TIMES:  # Java writes no zeros at the end of a fraction
+        return _FRACTION.sub(r"\1", str(to_json(one.type, value)))
+    if one.type == "time":
+        return _time(value)
+    if one.type in ("float", "double"):
+        return _number(value, one.type)
     held = _python(one.type, value)
     return str(parse_transform(one.transform).to_human_string(_type(one.type), held))
+
+
+def _time(micros: int) -> str:
+    """Return a time of day as Java's `LocalTime.toString` does: of the fewest parts that hold it, a
+    fraction of three or six digits."""
+    at = (dt.datetime.min + dt.timedelta(microseconds=micros)).time()
+    if at.microsecond:
+        return at.isoformat("microseconds" if at.microsecond % 1000 else "milliseconds")
+    return at.isoformat("seconds" if at.second else "minutes")
+
+
+def _number(value: float, kind: str) -> str:
+    """Return a number as Java's `Float.toString` and `Double.toString` do: of its shortest digits,
+    with an exponent below 10^-3 and from 10^7 on."""
+    import numpy as np
+
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+    shortest = Decimal(str(np.float32(value)) if kind == "float" else repr(value))
+    if value and not 1e-3 <= abs(value) < 1e7:
+        mantissa, _, exponent = f"{shortest.normalize():E}".partition("E")
+        return f"{mantissa}{'' if '.' in mantissa else '.0'}E{int(exponent)}"
+    text = f"{shortest.normalize():f}"
+    return text if "." in text else f"{text}.0"
 
 
 def _day(days: int) -> str:

@@ -60,6 +60,8 @@ class Counts:
             for key, counted in self._by_partition.items():
                 layout, file = self._example[key]
                 path = partitions.path(layout.partition, file.partition)
+                if not path:  # of an unpartitioned spec: Java has no field for it
+                    continue
                 text = ",".join(f"{name}={value}" for name, value in _positive(counted).items())
                 found[f"partitions.{path}"] = text
         return found

@@ -38,6 +38,8 @@ class Failure:
     with it, but the engine cannot rewrite it. BROKEN: the engine failed by an error of its own."""
     said: str = ""
     """What a decoder said, which may hold values of the table."""
+    number: int = 0
+    """The system's number of an error of a storage (`errno`), 0 if it has none."""
 
 
 class Stopped(Exception):

@@ -27,6 +27,11 @@ class Picture:
         body["metadata-log"] = len(body.get("metadata-log") or ())
         for key in ("statistics", "partition-statistics"):
             body[key] = body.get(key) or []
+        log = [one["snapshot-id"] for one in body.get("snapshot-log") or ()]
+        body["snapshot-log"] = [  # Java's way to hold a ref notes it once more
+            {"snapshot-id": one} for one, before in zip(log, [None, *log], strict=False)
+            if one != before
+        ]  # fmt: skip
         return self._plain(body)
 
     def _plain(self, body: Any, key: str = "") -> Any:
@@ -37,8 +42,9 @@ class Picture:
                 for name, value in body.items()
                 if name not in hidden and value is not None
             }
-            if kept.get("identifier-field-ids") == []:
-                del kept["identifier-field-ids"]
+            for name, default in ("identifier-field-ids", []), ("sequence-number", 0):
+                if kept.get(name) == default:
+                    del kept[name]
             return {name: self._plain(value, name) for name, value in kept.items()}
         if isinstance(body, list):
             return [self._plain(one) for one in body]
@@ -60,6 +66,7 @@ class Picture:
             key: value for key, value in entry.file.values().items()
             if value not in (None, {}, []) and key != fields.BLOCK_SIZE
         }  # fmt: skip
+        values[fields.PARTITION] = repr(values.get(fields.PARTITION))  # NaN is itself
         values[fields.PATH] = values[fields.PATH].replace(self._location, "$")
         return (
             entry.status, self._place.get(entry.snapshot_id, "gone"), entry.sequence,

@@ -55,7 +55,10 @@ class Twins:
             lists = [picture.manifests(head) for picture, head in
                      zip((other, one), reversed(heads), strict=True)]  # fmt: skip
             if not ordered:
-                lists = [sorted(some, key=repr) for some in lists]
+                lists = [
+                    sorted(((line, sorted(held, key=repr)) for line, held in some), key=repr)
+                    for some in lists
+                ]
             found |= differing(*lists, at=f"manifests of {branch}")
         return found
 

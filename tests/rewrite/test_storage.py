@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
+from reconciler.commit import errors as commit_errors
 from reconciler.engines.schedule import native
 from reconciler.errors import EXIT_UNAVAILABLE, ReconcilerError
 from reconciler.rewrite import hidden, read
 from reconciler.rewrite.deletes import Delete
+from reconciler.rewrite.failures import STORAGE, Failure
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.spark.session import translate
@@ -142,8 +144,21 @@ def test_a_full_scratch_is_named_and_unavailable(
     with Scratch(OPENING) as scratch, pytest.raises(OSError) as caught:
         scratch.path("s3://b/in")
     assert not scratch.directory.exists()
-    error = native._of_storage(translate, "rewrite sales.t", str(caught.value))
-    assert isinstance(error, ReconcilerError) and error.exit_code == EXIT_UNAVAILABLE
+    full_disk = Failure("", "", str(caught.value), STORAGE, number=caught.value.errno or 0)
+    for errors in (translate, commit_errors):
+        error = native._of_storage(errors, "rewrite sales.t", full_disk)
+        assert isinstance(error, ReconcilerError) and error.exit_code == EXIT_UNAVAILABLE
+        assert "no space" in str(error) or "No space" in str(error.details)
+
+
+def test_an_error_of_the_storage_that_nobody_knows_is_unavailable_and_told() -> None:
+    """Such as a name that is too long, of a partition of long texts."""
+    detail = "[Errno 36] File name too long"
+    failure = Failure("", "", detail, STORAGE, number=errno.ENAMETOOLONG)
+    for errors in (translate, commit_errors):
+        error = native._of_storage(errors, "rewrite sales.t", failure)
+        assert isinstance(error, ReconcilerError) and error.exit_code == EXIT_UNAVAILABLE
+        assert detail in str(error.details)
 
 
 @pytest.mark.parametrize("tail", [64 << 10, 64])

@@ -6,6 +6,7 @@ reason.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import uuid
@@ -28,6 +29,7 @@ from reconciler.engines.schedule.refused import DamagedInputError, EngineError
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.task_file import NO_DELETES
 from reconciler.errors import (
+    InternalError,
     MemoryExhaustedError,
     UnavailableError,
     first_line,
@@ -303,7 +305,8 @@ def guarded(work: Callable[[], T]) -> T | Failure:
     except MemoryError as error:
         return Failure("", "", first_line(error) or type(error).__name__, MEMORY)
     except OSError as error:
-        return Failure("", "", first_line(error) or type(error).__name__, STORAGE)
+        detail = first_line(error) or type(error).__name__
+        return Failure("", "", detail, STORAGE, number=error.errno or 0)
     except rewriting.Failed as failed:
         return _broken(failed.path, failed.__cause__ or failed)
     except rewriting.OWN_ERRORS as error:
@@ -330,7 +333,7 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
             "leave budget for a second try",
         )
     if failure.kind == STORAGE:
-        return _of_storage(attempt.backend.errors, doing, failure.detail)
+        return _of_storage(attempt.backend.errors, doing, failure)
     if failure.kind == BROKEN:
         return EngineError(doing, failure.path, failure.detail, failure.said)
     io = None if opening is None else opening.open(failure.path)
@@ -345,12 +348,13 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
     )
 
 
-def _of_storage(errors: Errors, doing: str, detail: str) -> Exception:
-    try:
-        return errors.translate(OSError(detail), doing)
-    except OSError:  # one that is not known
-        return UnavailableError(
-            f"could not {doing}: a file could not be read or written",
-            details=(detail, LEFT_ALONE),
-            do="check the storage, and the space in the temporary directory, then run it again",
-        )
+def _of_storage(errors: Errors, doing: str, failure: Failure) -> Exception:
+    with contextlib.suppress(OSError):
+        found = errors.translate(OSError(failure.number or None, failure.detail), doing)
+        if not isinstance(found, InternalError):
+            return found
+    return UnavailableError(  # an error that is not known, such as of a name that is too long
+        f"could not {doing}: a file could not be read or written",
+        details=(failure.detail, LEFT_ALONE),
+        do="check the storage, and the space in the temporary directory, then run it again",
+    )
