@@ -75,7 +75,9 @@ Fields = Annotated[
     typer.Option(
         "--map",
         metavar="sql=FIELD,timestamp=FIELD,...",
-        help="Names of the fields in a log of another kind.",
+        help="Names of the fields in a log of another kind: sql and timestamp, and where it has"
+        " them queryId, catalog, schema, session, engine, bytes, durationMs, weight, timezone,"
+        " application, state.",
     ),
 ]
 LogCatalog = Annotated[

@@ -276,6 +276,7 @@ def import_document(
         "skipped": dict(skipped.most_common()),
         "fullScans": dict(full_scans.most_common()),
         "examples": _examples(logs),
+        "withoutValues": sum(tally.valueless for tally in tallies),
         "timesWithoutZone": {"count": sum(t.zoneless for t in tallies), "readAs": timezone},
         "unknownColumns": [
             {"table": table, "column": column, "conditions": count}
@@ -287,11 +288,15 @@ def import_document(
 
 
 def _file_document(log: Imported) -> dict[str, Any]:
+    from reconciler.workload_log import skip_reasons
+
     tally = log.tally
     return {
         "path": log.name, "format": log.form, "read": tally.read, "kept": tally.kept,
         "skipped": sum(tally.skipped.values()),
         "earlier": tally.earlier, "repeated": tally.repeated, "fragments": tally.fragments,
+        "damaged": tally.skipped[skip_reasons.DAMAGED] > 0,
+        "otherFormats": dict(sorted(tally.others.items())),
         "skippedLines": {reason: tally.lines[reason] for reason in sorted(tally.lines)},
     }  # fmt: skip
 

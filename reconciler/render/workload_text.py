@@ -67,11 +67,30 @@ def _remarks(body: dict[str, Any], width: int) -> list[str]:
     if repeated:
         what = plural(repeated, "line is a further event", "lines are further events")
         found.append(f"{what} of queries that are counted once")
+    for item in body["files"]:
+        found += [_of_another(item, form, number) for form, number in item["otherFormats"].items()]
+        if item["damaged"]:
+            found.append(
+                f"{item['path']} is damaged from some place on: copy it and import it again;"
+                " what was recorded is not counted again"
+            )
+    if body["withoutValues"]:
+        what = plural(body["withoutValues"], "query has", "queries have")
+        found.append(
+            f"{what} placeholders instead of values, and only the columns count:"
+            " export the log with the values, if it may have them"
+        )
     times = body["timesWithoutZone"]
     if times["count"]:
         what = plural(times["count"], "time has", "times have")
         found.append(f"{what} no zone and were read as {times['readAs']} (--timezone)")
     return ["", *(line for text in found for line in wrapped(text, width))] if found else []
+
+
+def _of_another(item: dict[str, Any], form: str, number: int) -> str:
+    """Return how to read the records of a log that are of another system than the first."""
+    what = plural(number, f"record of {item['path']} is", f"records of {item['path']} are")
+    return f"{what} of the format {form}: --format {form} reads them from the same file"
 
 
 def _table_rows(tables: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:

@@ -306,6 +306,8 @@ _OF_MAP = {
     "schema": "schema", "session": "session", "engine": "engine", "bytes": "size",
     "weight": "weight", "timezone": "zone", "application": "agent", "state": "state",
 }  # fmt: skip
+NEEDED = ("sql", "timestamp")
+"""What a map has to name."""
 MAPPED = (*_OF_MAP, "durationMs")
 """What --map and `map` of a source give the name of a field for."""
 
@@ -332,10 +334,12 @@ def mapped(fields: Mapping[str, str], base: FieldMap | None = None) -> FieldMap:
             raise UserError(
                 f'"{key}" is not a value that can be mapped', do=f"one of {', '.join(MAPPED)}"
             )
-    if base is None and not {"sql", "timestamp"} <= fields.keys():
+    missing = [f'"{key}"' for key in NEEDED if key not in fields]
+    if base is None and missing:
         raise UserError(
-            "a map names the fields of the text and of the time",
-            do="for example: sql=query_text,timestamp=start_time",
+            f"the map does not name the field of {' and '.join(missing)}",
+            details=(f"It may also name those of {', '.join(MAPPED[len(NEEDED) :])}.",),
+            do="name it: sql=FIELD,timestamp=FIELD (the field that holds the time of the query)",
         )
     names: dict[str, Any] = {
         _OF_MAP[key]: (path,) for key, path in fields.items() if key in _OF_MAP

@@ -51,8 +51,6 @@ def translated(
     sql = statement_of(record) if kind.scan_report else _statement(record, kind)
     if not sql:
         return skip_reasons.NO_SQL
-    if len(sql) < 80 and _REDACTED.fullmatch(sql):
-        return skip_reasons.REDACTED
     found = {name: value_of(record, paths) for name, paths in _texts(kind)}
     found["sql"] = sql
     found["timestamp"] = _time(value_of(record, kind.time), kind)
@@ -65,6 +63,11 @@ def translated(
     found["tableBytes"] = _inputs(value_of(record, kind.inputs))
     found["weight"] = _number(value_of(record, kind.weight))
     return {name: value for name, value in found.items() if value is not None}
+
+
+def is_redacted(sql: str) -> bool:
+    """Whether a system put this text in the place of a statement."""
+    return len(sql) < 80 and _REDACTED.fullmatch(sql) is not None
 
 
 def _texts(kind: FieldMap) -> tuple[tuple[str, Paths], ...]:

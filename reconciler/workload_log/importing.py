@@ -81,6 +81,10 @@ class Tally:
     """By reason the numbers of the first skipped lines, if the log's lines are numbered."""
     zoneless: int = 0
     """Number of times without a zone."""
+    others: Counter[str] = field(default_factory=Counter)
+    """Number of skipped records of other systems than the log was read as, by format."""
+    valueless: int = 0
+    """Number of kept queries whose log has placeholders instead of values."""
     examples: dict[str, str] = field(default_factory=dict)
     """By reason, why one query could not be read, without its text."""
     since_ms: int | None = None

@@ -53,12 +53,17 @@ def kind_of(log: Log, form: str | None, fields: Mapping[str, str]) -> FieldMap:
     with open_log(log) as file:
         try:
             for line, _ in islice(lines_in(file, log), LOOKED_AT):
-                kind = recognised(_object(line or b"") or {})
+                kind = kind_of_line(line or b"")
                 if kind is not None:
                     return kind
         except Unreadable:
             pass
     return OWN
+
+
+def kind_of_line(line: bytes) -> FieldMap | None:
+    """Return the map that a record has, None if no known history has such records."""
+    return recognised(_object(line) or {})
 
 
 def complete_lines(path: Log) -> Iterator[bytes]:

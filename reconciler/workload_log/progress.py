@@ -54,9 +54,11 @@ class StartOfReading:
     parent: str
 
 
-def key_of(first_line: bytes) -> str:
-    """Return the cursor key of all streams that begin with this line."""
-    return "sql:" + hashlib.sha256(first_line).hexdigest()[:32]
+def key_of(first_line: bytes, form: str = "") -> str:
+    """Return the cursor key of all streams that begin with this line. form: the format they are
+    read as, if the line is of another one: a log is read once as each. "" if the line is of it."""
+    key = "sql:" + hashlib.sha256(first_line).hexdigest()[:32]
+    return f"{key}:{form}" if form else key
 
 
 class Running:

@@ -27,7 +27,7 @@ from reconciler.workload_log.dialects import (
     wrong_dialect,
 )
 from reconciler.workload_log.histories import OWN, FieldMap, recognised
-from reconciler.workload_log.history_lines import translated
+from reconciler.workload_log.history_lines import is_redacted, translated
 from reconciler.workload_log.identity import (
     Keys,
     Occurrences,
@@ -50,7 +50,13 @@ from reconciler.workload_log.line_fields import (
     number_of,
     session_name_of,
 )
-from reconciler.workload_log.log_lines import complete_lines, first_line, is_object, lines_in
+from reconciler.workload_log.log_lines import (
+    complete_lines,
+    first_line,
+    is_object,
+    kind_of_line,
+    lines_in,
+)
 from reconciler.workload_log.packing import Log, modified_ms, open_log
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
@@ -101,12 +107,18 @@ class SqlLogImport:
         first = first_line(path, tally)
         if first is None:
             return tally
-        key = key_of(first)
+        key = key_of(first, self._beside(first))
         streams = parse_streams(self.sink.cursor(key))
         place = place_in(streams, complete_lines(path)) if streams else StartOfReading(0, None, "")
         tally.earlier = place.lines
         self._import_from(path, place, key, streams, tally)
         return tally
+
+    def _beside(self, first: bytes) -> str:
+        """Return the name of the form if a log begins with a record of another one, else "": its
+        records of this form are read as well, once."""
+        kind = kind_of_line(first)
+        return self.form.name if self.form.marks and kind not in (None, self.form) else ""
 
     def _import_from(
         self, path: Log, place: StartOfReading, key: str, streams: list[Stream], tally: Tally
@@ -170,6 +182,9 @@ class SqlLogImport:
         record = skip_reasons.TOO_LONG if line is None else self.record(line)
         if isinstance(record, str):
             pending.skip(record, number)
+            other = kind_of_line(line or b"") if record == skip_reasons.OTHER_HISTORY else None
+            if other is not None:
+                pending.tally.others[other.name] += 1
             return
         pending.tally.zoneless += record.zoneless
         sql, reason = pending.prepared.running(record.sql, record.session_name)
@@ -212,6 +227,8 @@ class SqlLogImport:
         if not isinstance(sql, str) or not sql.strip():
             foreign = recognised(body) not in (None, self.form)
             return skip_reasons.OTHER_HISTORY if foreign else skip_reasons.NO_SQL
+        if is_redacted(sql):
+            return skip_reasons.REDACTED
         event_ms, zoneless = event_time(body.get("timestamp"), self.defaults.zone)
         if event_ms is None:
             return skip_reasons.NO_TIMESTAMP
@@ -364,6 +381,7 @@ class _Pending:
     def count(self, query: Read, fragments: list[Fragment]) -> None:
         names = [read.table.name for read in query.reads]
         self.tally.keep(names, len(fragments), query.record.event_ms, query.record.weight)
+        self.tally.valueless += any(read.fragment.unbound is not None for read in query.reads)
         for read in query.reads:
             self.tally.unknown_columns(read.table.name, read.unknown)
             if read.fragment.full_scan:

@@ -72,7 +72,8 @@ def why_unusable(
         return _redacted(name)
     records = [] if head.startswith(_MAGIC_OF_OTHERS) else _records(log)
     if records:
-        return _other_fields(name, form, records)
+        kind = next((other for other, _ in tally.others.most_common(1)), "")
+        return _other_fields(name, form, kind, records)
     return _not_text(name, head) or _not_lines(name, text)
 
 
@@ -152,13 +153,19 @@ def _csv_columns(lines: Sequence[str]) -> list[str]:
     return []
 
 
-def _other_fields(name: str, form: str, records: Sequence[dict[str, Any]]) -> UnusableLogError:
-    """Name the fields of records, and how to map them."""
+def _other_fields(
+    name: str, form: str, kind: str, records: Sequence[dict[str, Any]]
+) -> UnusableLogError:
+    """Name the fields of records, and how to map them. kind: the format that most records are of,
+    if it is known to be another one than they were read as."""
     fields = list(dict.fromkeys(field for record in records for field in _fields_of(record)))
     if "base_objects_accessed" in {field.lower() for field in fields}:
         return _access_history(name)
     of = f"The first record has: {_listed(list(_fields_of(records[0])))}."
     guess = _mapping(fields)
+    if form != OWN.name and kind not in ("", form):
+        what = f"{name} was read as {form}, and its records are of the format {kind}"
+        return UnusableLogError(what, details=(of,), do=f"read it as --format {kind}")
     if form != OWN.name:
         what = f"{name} was read as {form}, and no record has a text and a time that can be read"
         details = (of, "A time is ISO 8601, as 2026-11-20T08:15:00Z, or a number since 1970.")

@@ -405,10 +405,12 @@ def imported() -> dict[str, Any]:
             {"path": "trino/2026-11-19.jsonl.gz", "format": "sql",
              "read": 1204, "kept": 1166, "skipped": 38,
              "earlier": 0, "repeated": 12, "fragments": 1200,
+             "damaged": True, "otherFormats": {"snowflake": 3},
              "skippedLines": {"not valid JSON": [3, 17, 31, 801, 1002], "our own job": [7]}},
             {"path": "trino/2026-11-20.jsonl.gz", "format": "sql",
              "read": 12, "kept": 11, "skipped": 1,
              "earlier": 500, "repeated": 0, "fragments": 11,
+             "damaged": False, "otherFormats": {},
              "skippedLines": {"not valid JSON": [501]}},
         ],
         "tables": [
@@ -418,6 +420,7 @@ def imported() -> dict[str, Any]:
         "skipped": {"not valid JSON": 30, "our own job": 9},
         "fullScans": {"not parsable": 3},
         "examples": {"not parsable": "line 17: Expecting ) at line 1, column 40 of it"},
+        "withoutValues": 20,
         "timesWithoutZone": {"count": 1215, "readAs": "UTC"},
         "unknownColumns": [
             {"table": "warehouse.sales.lineitem", "column": "l_shipdat", "conditions": 12}

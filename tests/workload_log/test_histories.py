@@ -11,17 +11,19 @@ import datetime as dt
 import gzip
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from reconciler.api.schema import CATALOG, spec_schema
+from reconciler.cli import workload as workload_verb
 from reconciler.errors import UnusableLogError, UserError
 from reconciler.workload_log import containers, skip_reasons
 from reconciler.workload_log.histories import HISTORIES, MAPPED, NAMES, mapped
@@ -313,6 +315,34 @@ def test_records_of_another_system_are_told_apart(tmp_path: Path) -> None:
     path.write_bytes(lines([snowflake(0), trino(1), snowflake(2), own(3)]))
     tally = imported(path, MemorySink())
     assert (tally.kept, dict(tally.skipped)) == (2, {skip_reasons.OTHER_HISTORY: 2})
+    assert dict(tally.others) == {"trino": 1, "sql": 1}
+
+
+def test_a_log_of_two_systems_is_read_once_as_each(tmp_path: Path) -> None:
+    """A first reading does not hide the records of the other system, nor counts any twice."""
+    path = tmp_path / "mixed"
+    path.write_bytes(lines([snowflake(0), trino(1), snowflake(2), trino(3), trino(4)]))
+    sink = MemorySink()
+    kept = [imported(path, sink, form).kept for form in (None, "trino", None, "trino", "snowflake")]
+    assert kept == [2, 3, 0, 0, 0] and len(sink.fragments) == 5
+    with path.open("ab") as file:
+        file.write(lines([snowflake(5), trino(6)]))
+    assert [imported(path, sink, form).kept for form in ("trino", None)] == [1, 1]
+
+
+def test_a_log_that_is_read_as_another_format_names_its_own(tmp_path: Path) -> None:
+    for made, right, wrong in ((trino, "trino", "snowflake"), (own, "sql", "trino")):
+        path = tmp_path / right
+        path.write_bytes(lines([made(n) for n in range(9)]))
+        why = why_unusable(path, right, imported(path, MemorySink(), wrong), wrong)
+        assert why is not None and why.do is not None and why.do.endswith(f"--format {right}")
+
+
+def test_every_field_of_a_map_is_named_where_people_look() -> None:
+    page = (Path(__file__).parents[2] / "docs/concepts/query-histories.md").read_text()
+    options = get_type_hints(workload_verb.import_, include_extras=True)["fields"]
+    assert all(f"`{name}`" in page for name in MAPPED)
+    assert all(re.search(rf"\b{name}\b", str(options.__metadata__[0].help)) for name in MAPPED)
 
 
 def test_a_log_of_another_kind_is_read_by_named_fields(tmp_path: Path) -> None:
@@ -325,9 +355,27 @@ def test_a_log_of_another_kind_is_read_by_named_fields(tmp_path: Path) -> None:
     sink = MemorySink()
     tally = SqlLogImport(SqlReader("trino", TABLES), sink, Session(("rec",)), kind).run(path)
     assert tally.kept == 9 and {item.recorded_bytes for item in sink.fragments} == {9}
-    for bad in ({"sql": "a"}, {"sql": "a", "timestamp": "b", "colour": "c"}):
-        with pytest.raises(UserError):
+    for bad, named in (({"sql": "a"}, '"timestamp"'), ({"timestamp": "a"}, '"sql"'),
+                       ({"sql": "a", "timestamp": "b", "colour": "c"}, '"colour"')):  # fmt: skip
+        with pytest.raises(UserError) as refused:
             mapped(bad)
+        assert named in refused.value.what
+
+
+def test_own_records_with_redacted_texts_are_called_that(tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    path.write_bytes(lines([{**own(n), "sql": "<redacted>"} for n in range(9)]))
+    tally = imported(path, MemorySink())
+    assert dict(tally.skipped) == {skip_reasons.REDACTED: 9}
+    why = why_unusable(path, "own", tally)
+    assert why is not None and "redacted" in why.what
+
+
+def test_queries_with_placeholders_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    path.write_bytes(lines([own(0), {**own(3), "sql": "SELECT id FROM rec.lake.t WHERE id = ?"}]))
+    tally = imported(path, MemorySink())
+    assert (tally.kept, tally.valueless) == (2, 1)
 
 
 def test_access_history_alone_names_the_join(tmp_path: Path) -> None:
