@@ -32,7 +32,7 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from reconciler.api import served_properties as served
-from reconciler.catalog import blob_types, bounds
+from reconciler.catalog import blob_types, bounds, own_settings
 from reconciler.catalog.reached import reached
 from reconciler.errors import UnsupportedError
 
@@ -136,3 +136,4 @@ def guard_imports() -> None:
 
 
 guard_imports()
+own_settings.parse_once()

@@ -29,11 +29,11 @@ from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.described import delete_of
 from reconciler.engines.schedule.group_rewrite import GroupRewrite
-from reconciler.engines.schedule.native import Plan, carried_out, guarded
+from reconciler.engines.schedule.native import Plan
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import UnsupportedError
-from reconciler.rewrite import hidden
+from reconciler.rewrite import hidden, task_calls
 from reconciler.rewrite.comparison import Seen, Work
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import MEMORY, Failure, Stopped
@@ -107,7 +107,7 @@ class LocalBackend:
         """
         given = plan.resources
         try:
-            return self._in_process(attempt, given, carried_out, plan)
+            return self._in_process(attempt, given, task_calls.rewritten, *plan.work)
         except Killed as error:  # by the system for memory, for one; nobody says why
             why = str(error)
         if not attempt.repeats(name.rpartition("/")[0], sum(f.size for f in plan.task.files)):
@@ -115,9 +115,9 @@ class LocalBackend:
             return Failure("", "", text, MEMORY)
         self._say(f"{name}: {why}; it is done again with rows on disk")
         less = replace(given, memory_bytes=given.memory_bytes // SMALLER, threads=1)
-        again = functools.partial(carried_out, attempt="1")
+        again = functools.partial(task_calls.rewritten, attempt="1")
         try:
-            return self._in_process(attempt, given, again, replace(plan, resources=less))
+            return self._in_process(attempt, given, again, *replace(plan, resources=less).work)
         except OutOfMemory as error:
             return Failure("", "", str(error), MEMORY)
 
@@ -156,7 +156,7 @@ class LocalBackend:
 
         def one(task: hidden.Task) -> hidden.Found | Failure:
             try:
-                return self._in_process(attempt, given, _found, task, opening)
+                return self._in_process(attempt, given, task_calls.found, task, opening)
             except OutOfMemory as error:
                 return Failure("", "", str(error), MEMORY)
 
@@ -274,10 +274,6 @@ class LocalBackend:
 
     def refuse_left_out(self, run: Run, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:
         """Do nothing: equality deletes are applied by partition and sequence number alone."""
-
-
-def _found(task: hidden.Task, opening: Opening | None) -> hidden.Found | Failure:
-    return guarded(lambda: hidden.found(task, opening))
 
 
 def _needs_spark(name: str, why: str) -> UnsupportedError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -95,11 +95,11 @@ class DriverActor(LocalActor):
         """Do nothing: the operator has published the plan."""
 
     def record_start(
-        self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
+        self, plan: Plan, actions: Sequence[PlannedAction], files: FileTable, policy: str
     ) -> None:
         """Record the start once per action, however many attempts it takes."""
-        if self.store.old_zone_maps(plan.id, action.id) is None:
-            super().record_start(plan, action, files, policy)
+        fresh = [item for item in actions if self.store.old_zone_maps(plan.id, item.id) is None]
+        super().record_start(plan, fresh, files, policy)
 
     def reserve(self, reservation: Reservation) -> None:
         super().reserve(self._mine(reservation))

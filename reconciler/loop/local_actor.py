@@ -30,6 +30,7 @@ from reconciler.plan.plan import PlannedAction
 from reconciler.queries.rewrite_cost import run_times
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.observation import Observation
+from reconciler.table.paths import is_local
 from reconciler.table.schema import Field
 
 if TYPE_CHECKING:
@@ -84,15 +85,16 @@ class LocalActor(Reader):
         should_stop: Callable[[], bool],
     ) -> ExecutionResult:
         from reconciler.catalog.read_only import refuse_read_only
-        from reconciler.engines.schedule.execute import execute
 
         refuse_read_only(request.catalog)
         read = next((path for action in request.actions for path in action.inputs), "")
         starts = self.spark is None and request.engine is EngineType.SPARK
         began = time.monotonic()
         with self._backend(
-            request.engine, request.catalog, request.table[-1], read, on_event
+            request.engine, request.catalog, request.table[-1], read, on_event, works=bool(read)
         ) as backend:
+            from reconciler.engines.schedule.execute import execute  # while the pool starts
+
             start = time.monotonic() - began if starts else None
             done = execute(request, backend, self.store, self.store.lease(), on_event, should_stop)
         return replace(done, start_seconds=start)
@@ -105,19 +107,25 @@ class LocalActor(Reader):
         subject: str,
         path: str,
         on_event: Callable[[Event], None],
+        *,
+        works: bool = False,
     ) -> Iterator[Backend]:
-        """Provide the engine; path: of a file that it will read."""
+        """Provide the engine. path: of a file that it will read. works: whether it surely has tasks
+        to run."""
         if engine is EngineType.SPARK:
             from reconciler.spark.engine import JavaBackend
 
             yield JavaBackend(self.session(catalog, subject, path))
             return
-        from reconciler.commit.engine import LocalBackend
         from reconciler.engines.local import machine
         from reconciler.engines.local.pool import Pool
 
         here = machine.of_this("")
-        with Pool(here.slots) as pool:
+        with Pool(here.slots, remote=not is_local(path)) as pool:
+            if works:
+                pool.begin()
+            from reconciler.commit.engine import LocalBackend  # while the pool starts
+
             yield LocalBackend(pool, here, self.cache, lambda text: on_event(Event("retry", text)))
 
     def resume(

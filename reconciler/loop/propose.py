@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from reconciler.advisor.advice import Advice, Settings
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.loop.advised import Advised, advised, on_live_files, planned_row_groups
@@ -29,7 +27,6 @@ from reconciler.plan.plan import Basis, Plan, PlannedAction, freeze
 from reconciler.plan.standing import head_of, judge
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import OPEN_BYTES
-from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 from reconciler.table.sample import RowGroups
 from reconciler.table.times import DAY_MS
@@ -273,9 +270,3 @@ def _warn_if_stale(document: dict[str, Any], workload: Workload, now: dt.datetim
     if workload.stale(now_ms):
         days = (now_ms - workload.until_ms) // DAY_MS
         document["workload"]["warning"] = f"its last query is {days} days old"
-
-
-def files_of(plan_action: PlannedAction, files: FileTable) -> FileTable:
-    """Return the action's inputs as rows of the file table."""
-    wanted = set(plan_action.action.inputs)
-    return files.take(np.array([path in wanted for path in files.path], dtype=bool))

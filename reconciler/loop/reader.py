@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from reconciler.advisor.measure.credit import Credit, Price
 from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.catalog.claim import OWNER_PROPERTY
@@ -281,11 +283,17 @@ class Reader:
             self.store.settle(reservation)
 
     def record_start(
-        self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
+        self, plan: Plan, actions: Sequence[PlannedAction], files: FileTable, policy: str
     ) -> None:
-        self.store.record_prediction(plan.id, action.id, replace(action.predicted, policy=policy))
-        if len(files):
-            self.store.record_old_zone_maps(plan.id, action.id, files)
+        predicted = {item.id: replace(item.predicted, policy=policy) for item in actions}
+        self.store.record_predictions(plan.id, predicted)
+        row_of = {str(path): row for row, path in enumerate(files.path)}
+
+        def inputs(item: PlannedAction) -> FileTable:
+            rows = sorted(row_of[path] for path in item.action.inputs if path in row_of)
+            return files.take(np.array(rows, dtype=np.int64))
+
+        self.store.record_old_zone_maps(plan.id, ((item.id, inputs(item)) for item in actions))
 
     def record_written(self, observation: Observation) -> None:
         record_written(self.store, observation, now_ms())

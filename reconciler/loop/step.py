@@ -32,7 +32,7 @@ from reconciler.loop.gating import (
     policy_key,
 )
 from reconciler.loop.ports import Ports, Target
-from reconciler.loop.propose import PlanOnTable, PlanRequest, Proposal, files_of, propose
+from reconciler.loop.propose import PlanOnTable, PlanRequest, Proposal, propose
 from reconciler.loop.read_checks import read_check
 from reconciler.loop.reservations import Reserving, reservation_for, reserved
 from reconciler.loop.waiting import excepted, refused, waiting
@@ -77,9 +77,10 @@ class Actor(Ports, GateFacts, Reserving, Protocol):
         ...
 
     def record_start(
-        self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
+        self, plan: Plan, actions: Sequence[PlannedAction], files: FileTable, policy: str
     ) -> None:
-        """Record the prediction and the inputs' zone maps before the work starts."""
+        """Record the predictions and the inputs' zone maps before the work starts. files: all of
+        the table."""
         ...
 
     def resume(
@@ -328,9 +329,7 @@ def carry_out(
     """
     before, admitted, decision = work.before, work.actions, work.decision
     actor.put_plan(before.plan)
-    for item in admitted:
-        inputs = files_of(item, before.observation.files)
-        actor.record_start(before.plan, item, inputs, policy_key(step.policy))
+    actor.record_start(before.plan, admitted, before.observation.files, policy_key(step.policy))
     reservation = reservation_for(before, admitted, policy_key(step.policy))
     with reserved(actor, reservation):
         again = still(reservation.id)

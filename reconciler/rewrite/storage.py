@@ -245,11 +245,11 @@ class Scratch:
         Raises OSError unless the storage then has as many bytes. Nothing is left if this fails: a
         stream that is left by an error completes what it has so far.
         """
+        if local_path(location) is not None:
+            return
         from reconciler.catalog.network import on_behalf
         from reconciler.catalog.vended import again
 
-        if local_path(location) is not None:
-            return
         assert self._opening is not None
         with on_behalf(self._opening.reach):
             io, size = self._opening.open(location), file.stat().st_size

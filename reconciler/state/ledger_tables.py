@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -135,8 +135,11 @@ class LedgerTables:
         count as."""
         return reservations_of(self._ledger(table_uuid, (RESERVED, SETTLED, ENDED, OUTCOME)))
 
-    def record_prediction(self, plan_id: str, action_id: str, predicted: Prediction) -> None:
-        self._record([plain_row(PREDICTION, plan_id, action_id, predicted.document())])
+    def record_predictions(self, plan_id: str, predicted: Mapping[str, Prediction]) -> None:
+        """Store what a plan predicts of its actions, by action id."""
+        self._record(
+            [plain_row(PREDICTION, plan_id, key, one.document()) for key, one in predicted.items()]
+        )
 
     def record_read_check(self, table_uuid: str, check: ReadCheck) -> None:
         self._record([plain_row(READ_CHECK, check.plan_id, "", asdict(check), table_uuid)])
@@ -145,14 +148,24 @@ class LedgerTables:
         found = map(value_of, self._ledger(table_uuid, (READ_CHECK,)))
         return tuple(check for check in found if check is not None)
 
-    def record_old_zone_maps(self, plan_id: str, action_id: str, files: FileTable) -> None:
-        """Store the inputs of an action as they were, to measure its savings later.
+    def record_old_zone_maps(self, plan_id: str, inputs: Iterable[tuple[str, FileTable]]) -> None:
+        """Store the inputs of a plan's actions as they were, to measure their savings later.
 
-        Nothing is stored if they have more than MOST_BOUNDS bounds.
+        inputs: by action id. Nothing is stored of those with no file, or with more than MOST_BOUNDS
+        bounds, and no commit has more.
         """
-        if bounds_of(files) <= MOST_BOUNDS:
-            row = plain_row(INPUTS, plan_id, action_id, {"files": len(files)})
-            self._record([{**row, "blob": files_to_blob(files)}])
+        rows, held = list[dict[str, Any]](), 0
+        for key, files in inputs:
+            bounds = bounds_of(files)
+            if not len(files) or bounds > MOST_BOUNDS:
+                continue
+            if held + bounds > MOST_BOUNDS:
+                self._record(rows)
+                rows, held = [], 0
+            row = plain_row(INPUTS, plan_id, key, {"files": len(files)})
+            rows.append({**row, "blob": files_to_blob(files)})
+            held += bounds
+        self._record(rows)
 
     def old_zone_maps(self, plan_id: str, action_id: str) -> FileTable | None:
         """Return the inputs of an action before it ran, without delete load."""

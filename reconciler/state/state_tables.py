@@ -23,7 +23,7 @@ from reconciler.catalog.failures import said
 from reconciler.catalog.load import quiet_pyiceberg
 from reconciler.errors import StateError
 from reconciler.state.records import Records
-from reconciler.state.state_commit import commit_once
+from reconciler.state.state_commit import append, commit_once
 from reconciler.state.table_columns import Columns, add_missing, arrow_schema, unpartitioned
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class StateTables:
     def _append(self, name: str, columns: Columns, rows: pa.Table, keep: Keep | None) -> None:
         table = self._backend.load(name) or self._create(name, columns)
         add_missing(table, columns)
-        commit_once(table, lambda mark: table.append(rows, snapshot_properties=dict(mark)))
+        commit_once(table, functools.partial(append, table, rows))
         if _file_count(table) > MAX_FILES:
             self._merge(table, keep)
 
@@ -339,12 +339,12 @@ class LocalBackend:
 
     def _open(self) -> Any:
         if self._catalog is None:
-            from reconciler.catalog.border import GuardedSqlCatalog
+            from reconciler.state.state_catalog import StateCatalog
 
             quiet_pyiceberg()
             with self._records.transaction():
                 self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._catalog = GuardedSqlCatalog(
+                self._catalog = StateCatalog(
                     "layoutctl",
                     uri=f"sqlite:///{self.directory}/tables.db?timeout=30",
                     warehouse=f"file://{self.directory}",

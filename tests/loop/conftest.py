@@ -29,7 +29,7 @@ def one_pool() -> Iterator[None]:
     from reconciler.engines.local import machine, pool
 
     with pool.Pool(machine.cores()) as shared, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "Pool", lambda slots: contextlib.nullcontext(shared))
+        patch.setattr(pool, "Pool", lambda slots, **_: contextlib.nullcontext(shared))
         yield
 
 

@@ -164,7 +164,7 @@ class World:
         intent = Intent("u", ("t",), plan, attempt, 1, ("a01",), 1, "", tuple(names),
                         tuple(outputs))  # fmt: skip
         if keep:
-            self.store.record_old_zone_maps(plan, "a01", before)
+            self.store.record_old_zone_maps(plan, [("a01", before)])
         self.store.record_intent(intent)
         snapshot = self.commit("replace", attempt)
         done = Outcome(attempt, 1, "a01", COMMITTED, snapshot, 1, 1, 1, len(names), len(outputs),

@@ -328,7 +328,7 @@ def test_a_budget_holds_over_all_tables_of_its_policy(catalog_config, make_table
     proposal = steps["first"].propose(actor)
     action = proposal.plan.actions[0]
     files = proposal.observation.files
-    actor.record_start(proposal.plan, action, files, policy_key(steps["first"].policy))
+    actor.record_start(proposal.plan, [action], files, policy_key(steps["first"].policy))
     intent = Intent(
         proposal.observation.uuid, ("loop", "first"), proposal.plan.id, "attempt", 1, (action.id,),
         1, "", (), (),

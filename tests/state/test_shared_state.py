@@ -74,7 +74,7 @@ def test_an_unwritten_state_reads_as_empty_and_makes_nothing(store: SharedStore)
 def test_everything_comes_back_in_another_process_s_store(store: SharedStore) -> None:
     store.append_fragments([fragment(3), fragment(1), fragment(2, uuid="other")])
     store.put_sketches(UUID, {"file:/a": b"1"})
-    store.record_prediction("p-1", "a01", Prediction(kind="Cluster", policy="team/facts"))
+    store.record_predictions("p-1", {"a01": Prediction(kind="Cluster", policy="team/facts")})
     first = intent()
     store.record_intent(first)
     store.record_read_check(UUID, ReadCheck("p-1", 5, 100, 50, 52, True))
@@ -208,7 +208,7 @@ def test_the_ledger_is_read_once_while_its_snapshot_stands(
     config: CatalogConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SharedStore(config)
-    store.record_prediction("p-1", "a01", Prediction(policy="team/facts"))
+    store.record_predictions("p-1", {"a01": Prediction(policy="team/facts")})
     store.record_outcomes(intent(), (outcome(COMMITTED),))
     reads = [0]
     original = state_tables.StateTables.rows_of

@@ -24,7 +24,7 @@ from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Comparison, Ref
-from reconciler.state import ledger_tables, refusals, state_tables
+from reconciler.state import ledger_tables, refusals, state_commit, state_tables
 from reconciler.state.lease import SqliteLease, is_dead, this_process
 from reconciler.state.records import Records
 from reconciler.state.state import StateStore, cache_directory, state_directory
@@ -212,7 +212,7 @@ def test_intents_are_open_until_every_outcome_is_known(store: StateStore) -> Non
 
 
 def test_ledger_entries_carry_their_prediction(store: StateStore) -> None:
-    store.record_prediction("p-1", "a01", Prediction(kind="Cluster", cpu_millis=1200))
+    store.record_predictions("p-1", {"a01": Prediction(kind="Cluster", cpu_millis=1200)})
     store.record_outcomes(intent(), (outcome(COMMITTED), outcome(COMMITTED, "a02")))
     entries = {entry.outcome.action_id: entry for entry in store.ledger(UUID)}
     assert entries["a01"].predicted == Prediction(kind="Cluster", cpu_millis=1200)
@@ -431,7 +431,7 @@ def test_zone_maps_that_are_too_large_are_not_kept(
 
     files = small_file_table()
     monkeypatch.setattr(ledger_tables, "MOST_BOUNDS", len(files) * len(files.columns) - 1)
-    store.record_old_zone_maps("p-1", "a01", files)
+    store.record_old_zone_maps("p-1", [("a01", files)])
     assert store.old_zone_maps("p-1", "a01") is None
     assert store.old_zone_maps_of(["p-1"]) == {}
 
@@ -443,7 +443,7 @@ def test_old_zone_maps_come_back_equal(store: StateStore) -> None:
     dotted = Field(99, "a.b", "long", levels=("a.b",))  # one name, not a struct's field
     schema = replace(files.schema, fields=(*files.schema.fields, dotted))
     files = replace(files, schema=schema)
-    store.record_old_zone_maps("p-1", "a01", files)
+    store.record_old_zone_maps("p-1", [("a01", files)])
     back = store.old_zone_maps("p-1", "a01")
     assert back is not None
     assert store.old_zone_maps("p-1", "a02") is None
@@ -473,3 +473,62 @@ def test_the_tables_with_queries_are_known_by_one_scan(tmp_path: Path) -> None:
     store.append_fragments([fragment(1), fragment(2), fragment(3, uuid=OTHER)])
     assert store.queried() == {UUID, OTHER}
     assert all(store.shapes(uuid) for uuid in (UUID, OTHER)) and not store.shapes("none")
+
+
+def test_an_append_copies_the_metadata_a_few_times(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyiceberg does so for each look at it: twenty times, each copy as long as the history."""
+    from pyiceberg import table
+
+    store.record_predictions("p-1", {"a01": Prediction()})
+    copies, update = list[object](), table.update_table_metadata
+    monkeypatch.setattr(
+        table, "update_table_metadata", lambda *given: copies.append(given) or update(*given)
+    )
+    store.record_predictions("p-2", {"a01": Prediction()})
+    assert 1 <= len(copies) <= 2
+
+
+def test_metadata_is_read_once_per_commit(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.serializers import FromInputFile
+
+    read, parse = list[str](), FromInputFile.table_metadata
+    monkeypatch.setattr(
+        FromInputFile, "table_metadata", lambda file: read.append(file.location) or parse(file)
+    )
+    for number in range(3):
+        store.record_predictions(f"p-{number}", {"a01": Prediction()})
+        store.record_outcomes(intent(attempt=f"a-{number}"), (outcome(COMMITTED),))
+    for _ in range(3):
+        assert len(store.ledger(UUID)) == 3
+    assert len(read) == len(set(read)) <= 7
+
+
+def test_a_commit_of_another_store_is_seen(store: StateStore, tmp_path: Path) -> None:
+    other = StateStore(tmp_path / "state")
+    for one in (store, other, store):
+        one.record_predictions("p-1", {"a01": Prediction(cpu_millis=1)})
+        one.record_outcomes(intent(), (outcome(COMMITTED),))
+    assert store.ledger(UUID) == other.ledger(UUID)
+
+
+def test_inputs_of_many_actions_are_one_commit(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.catalog.tables import small_file_table
+
+    files, commits = small_file_table(), list[object]()
+    own = state_commit.append
+    monkeypatch.setattr(state_tables, "append", lambda *given: commits.append(given) or own(*given))
+    keys = [f"a{number:02d}" for number in range(5)]
+    store.record_predictions("p-1", dict.fromkeys(keys, Prediction()))
+    store.record_old_zone_maps("p-1", ((key, files) for key in keys))
+    assert len(commits) == 2
+    assert {key for _, key in store.old_zone_maps_of(["p-1"])} == set(keys)
+    monkeypatch.setattr(ledger_tables, "MOST_BOUNDS", 2 * len(files) * len(files.columns))
+    store.record_old_zone_maps("p-2", ((key, files) for key in keys))
+    assert len(commits) == 5
+    assert {key for _, key in store.old_zone_maps_of(["p-2"])} == set(keys)

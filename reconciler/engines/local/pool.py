@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
@@ -28,6 +28,8 @@ from reconciler.rewrite.storage import of_this_process
 T = TypeVar("T")
 PREFIX = "layout-pool-"
 """Begins the names of directories of pools."""
+OPENS_STORES = "reconciler.catalog.vended"
+"""A module by which a process opens files of another store: pyiceberg and the border to it."""
 LOOK_SECONDS = 0.1
 """Time between two looks at a process: whether it answered, is to stop, or takes too much."""
 START_SECONDS = 60.0
@@ -67,12 +69,15 @@ class Limit:
 class Pool:
     """Starts processes through one server; may be used by several threads."""
 
-    def __init__(self, slots: int) -> None:
-        """slots: how many processes may work at a time; a further one waits."""
+    def __init__(self, slots: int, *, remote: bool = False) -> None:
+        """slots: how many processes may work at a time; a further one waits. remote: whether files
+        are in another store, so that the server loads what opens them for all processes."""
         self._slots = threading.BoundedSemaphore(slots)
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
+        self._listens = False
         self._directory: Path | None = None
+        self._loads = (OPENS_STORES,) if remote else ()
 
     def __enter__(self) -> Pool:
         return self
@@ -85,15 +90,23 @@ class Pool:
         with self._lock:
             server, self._server = self._server, None
             directory, self._directory = self._directory, None
+            listens = self._listens
         if server is not None:
-            assert server.stdin is not None
+            assert server.stdin is not None and server.stdout is not None
             server.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(START_SECONDS)
+            if listens:  # another one has started no process
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    server.wait(START_SECONDS)
             server.kill()
             server.wait()
+            server.stdout.close()
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
+
+    def begin(self) -> None:
+        """Start the server; it loads what processes need while this one does other work."""
+        with self._lock:
+            self._launch()
 
     def run(
         self,
@@ -150,27 +163,39 @@ class Pool:
             if self._server is not None and self._server.poll() is not None:
                 shutil.rmtree(self._directory or "", ignore_errors=True)
                 self._server = self._directory = None
-            if self._directory is None:
-                within = Path(tempfile.gettempdir())
-                prefix = of_this_process(PREFIX, within)
-                self._directory = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
-                self._server = _server(self._directory / "socket")
-            return self._directory
+            server, directory = self._launch()
+            if not self._listens:
+                self._listens = _listening(server)
+            return directory
+
+    def _launch(self) -> tuple[subprocess.Popen[bytes], Path]:
+        """Return the server and the pool's directory; a server that is started here may not listen
+        yet."""
+        if self._server is None or self._directory is None:
+            within = Path(tempfile.gettempdir())
+            prefix = of_this_process(PREFIX, within)
+            self._directory = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
+            self._listens = False
+            self._server = _server(self._directory / "socket", self._loads)
+        return self._server, self._directory
 
 
-def _server(address: Path) -> subprocess.Popen[bytes]:
-    """Start the server, and wait until it listens."""
+def _server(address: Path, loads: Sequence[str]) -> subprocess.Popen[bytes]:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # no thread when it forks
-    command = (sys.executable, "-m", "reconciler.engines.local.server", str(address))
-    made = subprocess.Popen(
+    command = (sys.executable, "-m", "reconciler.engines.local.server", str(address), *loads)
+    return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, close_fds=True
     )
-    assert made.stdout is not None
-    if not made.stdout.readline():
-        made.kill()
-        raise Killed(f"the process that starts others ended with code {made.wait()}")
-    made.stdout.close()
-    return made
+
+
+def _listening(server: subprocess.Popen[bytes]) -> bool:
+    """Wait until the server listens. Raises Killed if it ended before."""
+    assert server.stdout is not None
+    if not server.stdout.readline():
+        server.kill()
+        raise Killed(f"the process that starts others ended with code {server.wait()}")
+    server.stdout.close()
+    return True
 
 
 def _begun(connection: Connection, call: tuple[str, bytes]) -> int:

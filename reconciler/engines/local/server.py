@@ -1,6 +1,7 @@
 """Makes a process for each piece of work: it has loaded what work needs, and forks itself.
 
-Run as `python -m reconciler.engines.local.server SOCKET`. It is a program of its own, and no fork
+Run as `python -m reconciler.engines.local.server SOCKET [MODULE...]`, the modules being loaded as
+well. It is a program of its own, and no fork
 of the process that plans: that one has threads, and a fork of it could hang in their locks. Loading
 Arrow and DuckDB takes half a second; a fork takes milliseconds.
 
@@ -12,10 +13,12 @@ started them does.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
@@ -25,9 +28,9 @@ SILENT = 40
 """Exit code of a child that could not answer."""
 
 
-def main(address: str) -> None:
+def main(address: str, *modules: str) -> None:
     """Serve until standard input ends."""
-    _load()
+    _load(modules)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets children that have ended
     with Listener(address, "AF_UNIX") as listener:
@@ -44,13 +47,16 @@ def main(address: str) -> None:
             connection.close()
 
 
-def _load() -> None:
+def _load(modules: Sequence[str]) -> None:
     """Import what work needs, once for all children."""
     import duckdb  # noqa: F401
     import pyarrow.parquet  # noqa: F401
 
-    import reconciler.rewrite.rewriting
+    import reconciler.rewrite.task_calls
     import reconciler.rewrite.witness  # noqa: F401
+
+    for name in modules:
+        importlib.import_module(name)
 
 
 def _watch_for_the_end(address: str) -> None:
@@ -110,4 +116,4 @@ def _end_with(connection: Connection) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

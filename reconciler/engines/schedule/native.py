@@ -7,12 +7,10 @@ reason.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from reconciler.api.served_properties import staged_properties
 from reconciler.api.task_memory import Limits
@@ -28,21 +26,15 @@ from reconciler.engines.schedule.inputs import types_of
 from reconciler.engines.schedule.refused import DamagedInputError, EngineError
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.task_file import NO_DELETES
-from reconciler.errors import (
-    InternalError,
-    MemoryExhaustedError,
-    UnavailableError,
-    first_line,
-)
+from reconciler.errors import InternalError, MemoryExhaustedError, UnavailableError
 from reconciler.format import iec
-from reconciler.rewrite import memory, rewriting
+from reconciler.rewrite import memory
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import leaves
 from reconciler.rewrite.comparison import Check, Work
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import BROKEN, MEMORY, MISSING, STORAGE, UNFIT, Failure
 from reconciler.rewrite.files import DataFile
-from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import (
     ATTEMPT,
@@ -71,13 +63,11 @@ from reconciler.table.left_to_spark import (
 from reconciler.table.refusals import DAMAGED, Refusal
 from reconciler.table.row_group_bytes import PAGE_ROWS, row_group_rows
 
-log = logging.getLogger(__name__)
 BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 """Most bytes of a Bloom filter, and its share of false positives, by default."""
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
-T = TypeVar("T")
 DEFAULT_ROW_GROUP = 128 << 20
 SMALLER = 4
 """The row groups of a task of little memory may be this many times smaller than asked for."""
@@ -98,6 +88,11 @@ class Plan:
     check: Check | None
     """How the task compares its files before it stores them; None for local ones, which it writes
     in place."""
+
+    @property
+    def work(self) -> tuple[Task, Opening | None, Resources, Check | None]:
+        """Return the arguments of `rewrite.task_calls.rewritten`, which an engine calls."""
+        return self.task, self.opening, self.resources, self.check
 
 
 def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Plan | str:
@@ -279,43 +274,6 @@ def written(attempt: Attempt, name: str, plan: Plan) -> Made:
     if isinstance(found, Failure):
         raise raised(attempt, found, plan.opening)
     return found
-
-
-def carried_out(
-    plan: Plan, stopping: Callable[[], bool] = lambda: False, attempt: str = "0"
-) -> Made | Failure:
-    """Return what a task made, or why it made nothing."""
-    return guarded(
-        lambda: rewriting.rewritten(
-            plan.task, plan.opening, plan.resources, stopping, attempt, plan.check
-        )
-    )
-
-
-def guarded(work: Callable[[], T]) -> T | Failure:
-    """Return what the engine's work does, or why it failed, as a value for another process."""
-    try:
-        return work()
-    except FileNotFoundError as error:
-        return Failure(str(error.filename), "", "the file does not exist", MISSING)
-    except Damaged as error:
-        return Failure(error.path, error.column, error.detail, said=error.said)
-    except Unfit as error:
-        return Failure("", "", str(error), UNFIT)
-    except MemoryError as error:
-        return Failure("", "", first_line(error) or type(error).__name__, MEMORY)
-    except OSError as error:
-        detail = first_line(error) or type(error).__name__
-        return Failure("", "", detail, STORAGE, number=error.errno or 0)
-    except rewriting.Failed as failed:
-        return _broken(failed.path, failed.__cause__ or failed)
-    except rewriting.OWN_ERRORS as error:
-        return _broken("", error)
-
-
-def _broken(path: str, error: BaseException) -> Failure:
-    log.error("the engine failed", exc_info=error)
-    return Failure(path, "", type(error).__name__, BROKEN, first_line(error))
 
 
 def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Exception:

@@ -15,11 +15,11 @@ from typing import Any
 from reconciler.engines.commit.cleanup import discard
 from reconciler.engines.commit.locations import DATA_PATH
 from reconciler.engines.delete_file import DeleteFile
-from reconciler.engines.schedule import described, native
+from reconciler.engines.schedule import described
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.errors import TableDamagedError, UnsupportedError
-from reconciler.rewrite import hidden
+from reconciler.rewrite import task_calls
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.hidden import Found, Task, Written
@@ -54,7 +54,7 @@ def find(
         stopping = attempt.cancelled.is_set
         threads = max(1, min(len(work), resources.driver_cores(spark_of(attempt))))
         with ThreadPoolExecutor(threads, thread_name_prefix="hidden") as pool:
-            return list(pool.map(lambda task: _found(task, opening, stopping), work))
+            return list(pool.map(lambda task: task_calls.found(task, opening, stopping), work))
     context = spark_of(attempt).sparkContext
     witness_work.use_this_python(context)
     context.setJobGroup(name, f"layoutctl deletes {attempt.name}")
@@ -62,20 +62,11 @@ def find(
     return list(tasks.map(_finding(opening)).collect())
 
 
-def _found(
-    task: Task,
-    opening: Opening | None,
-    stopping: Callable[[], bool] = lambda: False,
-    attempt: str = "0",
-) -> Found | Failure:
-    return native.guarded(lambda: hidden.found(task, opening, stopping, attempt))
-
-
 def _finding(opening: Opening | None) -> Callable[[Task], Found | Failure]:
     """Return the function of a Spark task; each attempt of it writes files of its own names."""
 
     def one(task: Task) -> Found | Failure:
-        return _found(task, opening, attempt=task_attempt())
+        return task_calls.found(task, opening, attempt=task_attempt())
 
     return one
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.engines.schedule.native import Plan, carried_out
+from reconciler.engines.schedule.native import Plan
+from reconciler.rewrite import task_calls
 from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Resources
@@ -19,7 +20,7 @@ from reconciler.spark.session import resources
 def run(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
     """Return what a task made, or why it made nothing. name: of the Spark job."""
     if by_driver(spark_of(attempt), plan.opening):
-        return carried_out(plan, attempt.cancelled.is_set)
+        return task_calls.rewritten(*plan.work, attempt.cancelled.is_set)
     return _on_executor(attempt, name, plan)
 
 
@@ -61,8 +62,10 @@ def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
 def _working(plan: Plan) -> Callable[[int], Made | Failure]:
     """Return the function of a Spark task; each attempt of it writes files of its own names."""
 
+    given = plan.work
+
     def work(_: int) -> Made | Failure:
-        return carried_out(plan, attempt=task_attempt())
+        return task_calls.rewritten(*given, attempt=task_attempt())
 
     return work
 

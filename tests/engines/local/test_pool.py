@@ -17,7 +17,11 @@ import pytest
 
 from reconciler.engines.local import pool
 from reconciler.engines.local.pool import Cancelled, Killed, Limit, OutOfMemory, Pool
+from reconciler.rewrite import task_calls
+from reconciler.rewrite.columns import Column
+from reconciler.rewrite.task import Key, Order, Resources, Task, Writer
 from tests.engines.local import work
+from tests.rewrite.model import table_of, write
 
 ROOMY = Limit(memory_bytes=512 << 20, base_bytes=256 << 20)
 PATIENCE = 30.0
@@ -95,6 +99,46 @@ def test_no_more_processes_work_than_slots() -> None:
         stop.set()
         first.join()
         assert one.run(work.product, 1, 1, limit=ROOMY) == 1
+
+
+def test_a_task_imports_nothing_of_who_planned_it(shared: Pool, tmp_path: Path) -> None:
+    """A process lives for one task: what it imports is paid for by each."""
+    columns = (Column(1, "k", "long"), Column(2, "s", "string"))
+    table, file = table_of(columns), write(tmp_path / "in.parquet", columns, [[2, "b"], [1, "a"]])
+    output = f"file:{tmp_path}/out.parquet"
+    task = Task(table, (file,), Order((Key(1),)), (output,), 10, Writer())
+    call = (task, None, Resources(64 << 20), None)
+    made, modules = shared.run(work.imported_by, task_calls.rewritten, *call, limit=ROOMY)
+    assert made.files[0].rows == 2
+    assert [one for one in modules if one.split(".")[0] in ("reconciler", "pyiceberg")] == []
+
+
+def test_a_pool_that_has_only_begun_leaves_nothing() -> None:
+    before = _directories(os.getpid())
+    with Pool(1) as made:
+        made.begin()
+        server = made._server
+        assert server is not None
+        assert server.poll() is None
+    assert server.poll() is not None
+    assert _directories(os.getpid()) - before == set()
+
+
+def test_what_was_begun_does_the_work() -> None:
+    with Pool(1) as made:
+        made.begin()
+        server = made._server
+        assert made.run(work.product, 6, 7, limit=ROOMY) == 42
+        assert made._server is server
+
+
+def test_a_server_that_ended_before_it_listened_is_started_again() -> None:
+    with Pool(1) as made:
+        made.begin()
+        assert made._server is not None
+        made._server.kill()
+        made._server.wait()
+        assert made.run(work.product, 6, 7, limit=ROOMY) == 42
 
 
 def test_a_closed_pool_leaves_nothing() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -63,3 +64,9 @@ def wait(note: str, *, child: bool = False) -> None:
 
 def wait_with_child(note: str) -> None:
     wait(note, child=True)
+
+
+def imported_by(work: Callable[..., object], *arguments: object) -> tuple[object, list[str]]:
+    """Return what the work returns, and the modules that the process imported for it."""
+    before = set(sys.modules)
+    return work(*arguments), sorted(set(sys.modules) - before)
