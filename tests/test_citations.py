@@ -11,14 +11,14 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from reconciler.operator.layout.job_record import Phase
+from tests.sources import PACKAGE, nodes, texts
 from tests.test_docs import PAGES, ROOT, _anchor
 
-PACKAGE = ROOT / "reconciler"
 FOLDERS = ("reconciler", "bench", "tests", "charts")
 GENERATED = {ROOT / "docs/reference/policy.md", ROOT / "docs/operations/conditions.md"}
 IN_DOCUMENTS = {"status", "spec", "evidence", "metadata", "metrics", "values", "TableLayout",
@@ -43,10 +43,10 @@ BARE = re.compile(r"(?<![\w./\"'`-])[a-z_]+(?:\.[A-Za-z_]\w*)+(?![\w/`\"'(-])")
 def modules() -> dict[str, frozenset[str]]:
     """The names that each module of the package defines, methods and fields included."""
     found = {}
-    for path in PACKAGE.rglob("*.py"):
+    for path, every in nodes().items():
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         names = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in every:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 names.add(node.name)
             elif isinstance(node, (ast.Name, ast.Attribute)):
@@ -74,7 +74,7 @@ def packages() -> frozenset[str]:
 @cache
 def literals() -> str:
     """All source texts: names of properties occur there in quotes."""
-    return "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    return "\n".join(texts().values())
 
 
 @cache
@@ -156,9 +156,9 @@ def broken(text: str, page: Path, *, prose: bool) -> Iterator[str]:
                 yield name
 
 
-def prose_of(source: str) -> Iterator[str]:
+def prose_of(every: Iterable[ast.AST], source: str) -> Iterator[str]:
     """The docstrings, the texts under fields and constants, and the comments."""
-    for node in ast.walk(ast.parse(source)):
+    for node in every:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield str(node.value.value)
     yield from re.findall(r"(?m)^\s*#(.*)$", source)
@@ -176,11 +176,13 @@ def test_what_pages_cite_exists() -> None:
 
 def test_what_docstrings_and_comments_cite_exists() -> None:
     found = set()
-    for folder in ("reconciler", "bench"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for text in prose_of(path.read_text(encoding="utf-8")):
-                names = broken(text, path, prose=True)
-                found |= {f"{path.relative_to(ROOT)}: {name}" for name in names}
+    benches = [(path, path.read_text(encoding="utf-8")) for path in (ROOT / "bench").rglob("*.py")]
+    read = [(path, list(ast.walk(ast.parse(source))), source) for path, source in benches]
+    read += [(path, every, texts()[path]) for path, every in nodes().items()]
+    for path, every, source in read:
+        for text in prose_of(every, source):
+            names = broken(text, path, prose=True)
+            found |= {f"{path.relative_to(ROOT)}: {name}" for name in names}
     assert found == set()
 
 
@@ -198,8 +200,8 @@ def test_modules_that_docstrings_name_by_one_word_exist() -> None:
         *modules().values(), EXAMPLES, (part for name in modules() for part in name.split("."))
     )
     found = set()
-    for path in PACKAGE.rglob("*.py"):
-        for text in prose_of(path.read_text(encoding="utf-8")):
+    for path, every in nodes().items():
+        for text in prose_of(every, texts()[path]):
             names = set(re.findall(r"`(_?[a-z]+_\w+)(?:\(\))?`", text)) - known
             found |= {f"{path.relative_to(ROOT)}: {name}" for name in names}
     assert found == set()

@@ -5,25 +5,24 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "reconciler"
+from tests.sources import PACKAGE, nodes, trees
+
 TIMES = "table/times.py"
 LENGTHS = {3_600_000, 86_400_000, 86_400_000_000}
 """Milliseconds of an hour and a day, microseconds of a day."""
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path, tree in trees().items():
         yield path.relative_to(PACKAGE).as_posix(), tree
 
 
 def test_the_length_of_a_day_or_an_hour_is_written_once() -> None:
     found = {
-        place
-        for place, tree in sources()
-        for node in ast.walk(tree)
+        place.relative_to(PACKAGE).as_posix()
+        for place, every in nodes().items()
+        for node in every
         if isinstance(node, ast.Constant) and node.value in LENGTHS
     }
     assert found - {TIMES} == set(), "import it from table/times.py"

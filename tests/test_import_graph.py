@@ -8,12 +8,14 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.sources import nodes, texts
+
 ROOT = Path(__file__).parents[1]
 
 
 def modules() -> dict[str, Path]:
     found = {}
-    for path in sorted((ROOT / "reconciler").rglob("*.py")):
+    for path in texts():
         parts = path.relative_to(ROOT).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
@@ -21,7 +23,7 @@ def modules() -> dict[str, Path]:
 
 def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
     """Modules of the package that a file imports, wherever in it the import stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes()[path]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module in known:
@@ -71,7 +73,7 @@ def test_each_base_dependency_is_imported() -> None:
     names = {re.split(r"[^a-z0-9-]", text)[0] for text in project["dependencies"]}
     tops = set()
     for path in modules().values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes()[path]:
             if isinstance(node, ast.Import):
                 tops |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -139,6 +140,24 @@ def test_a_lane_runs_with_the_settings_of_the_project(tmp_path: Path) -> None:
     process = start([*options("not spark", str(tmp_path)), *here])
     printed, _ = process.communicate()
     assert "configfile: pyproject.toml" in printed
+
+
+def test_what_a_lane_compiles_is_kept(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller's setting is not that of the lanes, nor of the processes that tests start."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    pytester.makepyfile(
+        "import subprocess, sys\n"
+        "ASKED = 'import sys; sys.exit(sys.dont_write_bytecode)'\n"
+        "def test_a():\n"
+        "    assert not sys.dont_write_bytecode\n"
+        "    assert subprocess.run([sys.executable, '-c', ASKED]).returncode == 0\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]))
+    process = start(["-p", "tests.cluster.fixtures", "test_what_a_lane_compiles_is_kept.py"])
+    printed, _ = process.communicate()
+    assert process.returncode == 0, printed
 
 
 def test_what_tests_write_is_in_memory_where_there_is_room(tmp_path: Path) -> None:

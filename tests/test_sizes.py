@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.test_docs import ROOT
+from tests.sources import PACKAGE, nodes, texts
 
-PACKAGE = ROOT / "reconciler"
 MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 450, 45, 7
 LARGER = {
     "advisor/advice.py": "the values that a decision takes and gives, each field explained",
@@ -39,8 +38,8 @@ COMMANDS = {
 
 def _functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Yield the functions of the package by file and name, nested ones included."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, every in nodes().items():
+        for node in every:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{path.relative_to(PACKAGE)}: {node.name}", node
 
@@ -56,8 +55,8 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_files_have_at_most_450_lines() -> None:
     larger = {
         str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if path.read_text(encoding="utf-8").count("\n") > MOST_LINES
+        for path, text in texts().items()
+        if text.count("\n") > MOST_LINES
     }
     assert larger == LARGER.keys()
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tests.sources import PACKAGE, nodes, texts
 from tests.test_citations import prose_of
 from tests.test_docs import PAGES, ROOT
 
-PACKAGE = ROOT / "reconciler"
 WORDS = {
     "foretold": "predicted",
     "foretell": "predict",
@@ -32,9 +32,9 @@ WORDS = {
 FOUND = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
 
 
-def printed(source: str) -> Iterator[str]:
+def printed(every: Iterable[ast.AST]) -> Iterator[str]:
     """The texts of a module that may be printed: its string constants and parts of f-strings."""
-    for node in ast.walk(ast.parse(source)):
+    for node in every:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.value
 
@@ -50,9 +50,9 @@ def test_pages_use_the_terms_of_the_field() -> None:
 
 def test_code_uses_the_terms_of_the_field() -> None:
     found: set[str] = set()
-    for path in PACKAGE.rglob("*.py"):
-        source = path.read_text(encoding="utf-8")
-        words = (w for text in (*prose_of(source), *printed(source)) for w in FOUND.findall(text))
+    for path, every in nodes().items():
+        said = (*prose_of(every, texts()[path]), *printed(every))
+        words = (w for text in said for w in FOUND.findall(text))
         found.update(f"{path.relative_to(PACKAGE)}: {word}" for word in words)
     assert found == set()
 

@@ -7,25 +7,23 @@ import dataclasses
 import inspect
 import textwrap
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-import reconciler
 from reconciler.api.document_codec import document_fields
 from reconciler.api.documents import CatalogSpec, PolicySpec, TableLayoutSpec
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT
 from reconciler.api.support import OPERATORS, instead
 from reconciler.cli.main import build
 from reconciler.operator.settings import OPTIONS
+from tests.sources import PACKAGE, nodes, trees
 
-SOURCES = Path(reconciler.__file__).parent
-PARSING = (SOURCES / "api", SOURCES / "operator" / "settings.py")
-ACTING = (SOURCES / "api" / "table_patterns.py",)
+PARSING = (PACKAGE / "api", PACKAGE / "operator" / "settings.py")
+ACTING = (PACKAGE / "api" / "table_patterns.py",)
 SPECS = ((POLICY, PolicySpec), (TABLE_LAYOUT, TableLayoutSpec), (CATALOG, CatalogSpec))
 
 
@@ -34,14 +32,14 @@ def read_by_code() -> frozenset[str]:
     """Names that some module reads, outside of those that parse and check documents: attributes,
     alone and behind the last name before them, and keys of documents as texts."""
     found: set[str] = set()
-    for path in SOURCES.rglob("*.py"):
+    for path, every in nodes().items():
         if path in ACTING or not any(path.is_relative_to(place) for place in PARSING):
-            found.update(names_read(ast.parse(path.read_text())))
+            found.update(names_read(every))
     return frozenset(found)
 
 
-def names_read(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def names_read(every: Iterable[ast.AST]) -> Iterator[str]:
+    for node in every:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield node.attr
             owner = node.value
@@ -110,16 +108,15 @@ def test_a_parameter_of_a_command_is_used() -> None:
 
 
 def test_public_functions_of_the_operator_have_a_caller() -> None:
-    modules = {path: ast.parse(path.read_text()) for path in SOURCES.rglob("*.py")}
     used = {
         node.attr if isinstance(node, ast.Attribute) else node.id
-        for tree in modules.values()
-        for node in ast.walk(tree)
+        for every in nodes().values()
+        for node in every
         if isinstance(node, (ast.Attribute, ast.Name))
     }
     uncalled = [
         f"{path.name}:{node.name}"
-        for path, tree in modules.items()
+        for path, tree in trees().items()
         for node in tree.body
         if path.parent.name == "operator" and isinstance(node, ast.FunctionDef)
         if not node.name.startswith("_") and node.name not in used
