@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from reconciler.operator.layout.job_record import Phase
+from reconciler.operator.job_record import Phase
 from tests.sources import PACKAGE, nodes, texts
 from tests.test_docs import PAGES, ROOT, _anchor
 

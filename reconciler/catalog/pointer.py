@@ -14,15 +14,13 @@ from reconciler.table.others import paused_because
 class Pointer:
     """The result of one call to the catalog."""
 
-    table_uuid: str
+    uuid: str
     """UUID of the table."""
     metadata_location: str
     """Path of the metadata file, which changes with every commit."""
-    snapshot_id: int | None
-    """The head of main; None for an empty table."""
     owner: str
     """Who claims the table, "" if no one does."""
-    paused: str
+    paused: str = ""
     """Why the table itself stops all work on it, "" if it does not."""
 
 
@@ -39,7 +37,6 @@ def pointer_of(catalog: Any, identifier: tuple[str, ...]) -> Pointer | None:
     return Pointer(
         str(found.table_uuid),
         table.metadata_location,
-        found.current_snapshot_id,
         found.properties.get(OWNER_PROPERTY, ""),
         paused_because(found.properties),
     )

@@ -14,7 +14,8 @@ import typer
 def register(app: typer.Typer) -> None:
     def operator(**flags: str | None) -> None:
         """Run the Kubernetes operator in this process until SIGTERM."""
-        from reconciler.operator.process import ambient, logs
+        from reconciler.operator import logs
+        from reconciler.operator.process import ambient
         from reconciler.operator.process.main import run
         from reconciler.operator.process.reconcilers import build
         from reconciler.operator.settings import from_environment

@@ -6,6 +6,7 @@ Both must agree, because live pods of a table are found by label.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.pod_template import PodMetadata, PodSpec, PodTemplate, Toleration, Variable
@@ -28,6 +29,11 @@ WORK_DIRECTORY = "/scratch"
 EXECUTOR = "executor"
 USER = 185
 """The user of the job image, as in Spark's own images."""
+
+
+def ended(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod's containers have ended and will not restart."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def pod_security() -> dict[str, Any]:

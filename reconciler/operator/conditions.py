@@ -65,6 +65,14 @@ def condition_of(status: Mapping[str, Any] | None, kind: ConditionType) -> Body:
     return {}
 
 
+def known_condition(status: Mapping[str, Any] | None, kind: ConditionType) -> Condition | None:
+    """Return the stored condition of a type as a value, None if there is none."""
+    found = condition_of(status, kind)
+    if not found:
+        return None
+    return Condition(kind, Truth(found["status"]), found["reason"], found["message"])
+
+
 def explanation_of(reason: str) -> Explanation | None:
     """Return what is documented of a reason; None for one of another version."""
     return next((entry for known, entry in EXPLANATIONS.items() if known == reason), None)

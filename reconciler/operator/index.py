@@ -15,6 +15,7 @@ from typing import Any
 from reconciler.api.version import GROUP
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT, Kind
 from reconciler.kube.pods import LAYOUT_LABEL
+from reconciler.operator.job_record import OPEN, phase_of
 
 Object = dict[str, Any]
 Name = tuple[str, str]
@@ -39,7 +40,6 @@ _METADATA = (
 WITH_JOB: Name = ("", "job/")
 """Group of the TableLayouts whose status.job is not settled; no namespace has this name."""
 
-_OVER = ("Succeeded", "Failed", "Dropped")
 _POD_STATUS = ("phase", "reason", "message", "startTime", "containerStatuses")
 
 
@@ -329,8 +329,7 @@ def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[Name]:
     else:
         yield from _reference(namespace, "policy/", {"name": policy_of({**body, "spec": spec})})
         yield from _reference(namespace, "catalog/", spec.get("catalogRef"))
-        job = (body.get("status") or {}).get("job")
-        if isinstance(job, Mapping) and job.get("phase") not in _OVER:
+        if phase_of(body.get("status")) in OPEN:
             yield WITH_JOB
 
 

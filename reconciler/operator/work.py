@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Work(StrEnum):
@@ -26,6 +27,23 @@ class Key(NamedTuple):
 
 
 LAUNCH_KEY = Key(Work.LAUNCH, "", "")
+
+GATHER_SECONDS = 2.0
+"""A policy is summarised this long after a change of one of its tables: many change together."""
+SPREAD_PER_KEY = 0.02
+"""Keys that become due by one cause (a catalog is reachable again) are spread out at 50 per
+second."""
+
+Trigger = tuple[Key, float]
+"""A key, and the seconds until it is due."""
+
+
+def spread(kind: Work, bodies: Sequence[Mapping[str, Any]]) -> Iterator[Trigger]:
+    """Yield keys of many objects that one cause made due: not all at once."""
+    within = len(bodies) * SPREAD_PER_KEY
+    for body in bodies:
+        meta = body["metadata"]
+        yield Key(kind, meta.get("namespace", ""), meta["name"]), random.uniform(0, within)
 
 
 @dataclass(frozen=True, slots=True)

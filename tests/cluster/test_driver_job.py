@@ -20,8 +20,8 @@ from reconciler.kube.api import Api
 from reconciler.kube.kinds import JOB, POD
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL
+from reconciler.operator.job_record import JobRecord, Phase
 from reconciler.operator.launch.job_manifest import JobAttempt, Owner, job
-from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.settings import OperatorSettings
 from reconciler.spark.session import class_archive
 from tests.cluster.cluster import Cluster

@@ -155,7 +155,7 @@ def test_a_pointer_costs_one_catalog_call_and_moves_with_the_table(
     target = Target(config, ("loop", "events"))
     first = world.actor.pointer(target)
     assert first is not None
-    assert first.table_uuid == str(table.metadata.table_uuid)
+    assert first.uuid == str(table.metadata.table_uuid)
     calls = []
     original = SqlCatalog.load_table
     monkeypatch.setattr(

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.catalog.pointer import Pointer
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
-from reconciler.operator.catalog.ports import Glance, Identifier, Run
-from reconciler.operator.layout.job_record import JobRecord
+from reconciler.operator.job_record import JobRecord
 from reconciler.operator.layout.plan_status import plan_status
-from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
+from reconciler.operator.ports import Identifier, Run
+from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
@@ -61,11 +62,11 @@ class SimulatedHandle(LiveHandle):
         self.lake.calls["listing"] += 1
         return sorted(self.lake.tables)
 
-    def glance(self, table: Identifier) -> Glance | None:
+    def glance(self, table: Identifier) -> Pointer | None:
         self.lake.calls["glance"] += 1
         if table not in self.lake.tables:
             return None
-        return Glance(_uuid(table), f"s3://lake/{table}/{table in self.lake.done}", "")
+        return Pointer(_uuid(table), f"s3://lake/{table}/{table in self.lake.done}", "")
 
     def evidence_version(self, uuid: str, max_age: float) -> str:
         return ""

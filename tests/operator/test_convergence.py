@@ -15,8 +15,8 @@ from reconciler.api.run_document import RecommendRun, read_job
 from reconciler.errors import UnavailableError
 from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.catalog.ports import CatalogProblem, Identifier
 from reconciler.operator.policy.reconcile import Policies
+from reconciler.operator.ports import CatalogProblem, Identifier
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from tests.examples import examples

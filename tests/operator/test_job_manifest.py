@@ -26,8 +26,8 @@ from reconciler.api.pod_template import (
 from reconciler.api.task_memory import driver_pod
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL, executor_template
+from reconciler.operator.job_record import JobRecord, Phase
 from reconciler.operator.launch.job_manifest import JobAttempt, Owner, job
-from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.settings import OperatorSettings
 from tests.api.test_run_document import document, run_document
 from tests.said import WRITING

@@ -14,9 +14,9 @@ from reconciler.errors import UnavailableError
 from reconciler.kube.errors import Forbidden, QuotaExceeded
 from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.conditions import condition_of
 from reconciler.operator.layout.subject import FINALIZER
+from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.plan.execution import WAITING
 from reconciler.plan.ledger import ReadCheck

@@ -20,7 +20,7 @@ from reconciler.kube.pods import PLAN_LABEL
 from reconciler.loop.driver_job import load_plan
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
-from reconciler.operator.layout.job_record import JobRecord, Phase
+from reconciler.operator.job_record import JobRecord, Phase
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.process.reconcilers import build
 from reconciler.operator.settings import OperatorSettings

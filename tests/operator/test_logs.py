@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from reconciler.api.reach import Reach, networks
+from reconciler.operator import logs
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
-from reconciler.operator.process import logs
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import StoredDocuments
 

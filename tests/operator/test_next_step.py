@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.conditions import Reason
-from reconciler.operator.catalog.ports import CutShort
+from reconciler.operator.job_record import JobRecord, Phase
 from reconciler.operator.layout.facts import JobSeen, LayoutInput, PodSeen, Trouble
-from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.layout.next_step import next_step
-from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.operator.layout.steps import (
     Adopt,
     CreateAgain,
@@ -28,6 +26,8 @@ from reconciler.operator.layout.steps import (
     StopJob,
     Wait,
 )
+from reconciler.operator.ports import CutShort
+from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.gate import Gate
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction

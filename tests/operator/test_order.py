@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from reconciler.operator.layout.job_record import JobRecord, Phase
+from reconciler.operator.job_record import JobRecord, Phase
 from reconciler.operator.layout.steps import Launch
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from tests.operator.worlds import GIB, NAMESPACE, START, World

@@ -9,10 +9,10 @@ import pytest
 
 from reconciler.kube.errors import Invalid
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
-from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.catalog.reconcile import MISSES, Listing, _missing
 from reconciler.operator.index import trim
 from reconciler.operator.policy.reconcile import Policies
+from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.process.watch import triggers
 from reconciler.operator.work import Key, Work
 from tests.operator.worlds import GIB, NAMESPACE, Operator, World

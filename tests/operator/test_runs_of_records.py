@@ -9,9 +9,9 @@ import pytest
 from reconciler.api.run_document import RunDocument, read_job
 from reconciler.kube.kinds import JOB, POD, POLICY
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.launch.reservations import held
-from reconciler.operator.layout.job_record import JobRecord, Phase, began
+from reconciler.operator.job_record import JobRecord, Phase, began
 from reconciler.operator.policy.reconcile import Policies
+from reconciler.operator.spending.reservations import held
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from reconciler.plan.budget import Budget, Charge, admit
 from reconciler.plan.ledger import Reservation, charged

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.operator.launch import charges, shares
-from reconciler.operator.launch.charges import LAPSE, AdmittedJob, Book
-from reconciler.operator.launch.shares import Known, Limits
+from reconciler.operator.spending import charges, shares
+from reconciler.operator.spending.charges import LAPSE, AdmittedJob, Book
+from reconciler.operator.spending.shares import Known, Limits
 from reconciler.plan.budget import Charge, admit
 
 START = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)

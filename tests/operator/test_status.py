@@ -18,7 +18,7 @@ from reconciler.api.conditions import Status as Truth
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT, structural_schema
 from reconciler.operator.catalog.status import CatalogView, catalog_status
 from reconciler.operator.conditions import Condition, condition_of, merged
-from reconciler.operator.layout.job_record import JobRecord, Phase, job_status, record_of
+from reconciler.operator.job_record import JobRecord, Phase, job_status, record_of
 from reconciler.operator.layout.plan_status import plan_lines, plan_status
 from reconciler.operator.layout.status import (
     accepted,
@@ -28,7 +28,6 @@ from reconciler.operator.layout.status import (
     with_history,
 )
 from reconciler.operator.layout.steps import Stall, Wait
-from reconciler.operator.layout.verdict import GateVerdict
 from reconciler.operator.policy.status import PolicyView, policy_status
 from reconciler.operator.status_text import parse_time, short_bytes, short_duration
 from reconciler.plan.actions.base import Action
@@ -77,7 +76,7 @@ def layout(name: str, status: dict[str, Any], generation: int = 1) -> dict[str, 
 
 
 def layout_of(name: str, decision: Any, **status: Any) -> dict[str, Any]:
-    conditions = merged((), layout_conditions(decision, GateVerdict(), known=True), 1, NOW)
+    conditions = merged((), layout_conditions(decision, (), known=True), 1, NOW)
     return layout(name, {"conditions": conditions, **status})
 
 

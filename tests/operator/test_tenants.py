@@ -13,7 +13,7 @@ from reconciler.api.run_document import RunDocument, read_job
 from reconciler.kube.errors import ApiError, ApiUnavailable, Conflict, Forbidden
 from reconciler.kube.kinds import CONFIG_MAP, JOB, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.launch import charges
+from reconciler.operator.spending import charges
 from reconciler.operator.work import LAUNCH_KEY
 from reconciler.plan.ledger import Reservation
 from tests.examples import seeds
@@ -58,6 +58,18 @@ def test_a_ledger_of_garbage_stops_its_own_namespace_only(error: Exception) -> N
         world.reconcile(operator, mine)
         operator.launcher.reconcile(LAUNCH_KEY)
     assert namespaces(world.jobs()) == {NAMESPACE}
+
+
+@pytest.mark.parametrize("field", ["rewriteBytes", "cpuTime"])
+def test_a_record_of_a_job_that_somebody_edited_stops_nobody(field: str) -> None:
+    world, mine, theirs = two_tenants()
+    forged = {"name": "tl-x", "planId": "p-x", "uid": "u", "reserved": {field: "lots"}}
+    world.layout(theirs, OTHER)["status"]["job"] = forged
+    world.turn(world.operator(), 2)
+    assert namespaces(world.jobs()) == {NAMESPACE, OTHER}
+    for layout, namespace in ((mine, NAMESPACE), (theirs, OTHER)):
+        job = world.layout(layout, namespace)["status"]["job"]
+        assert job["reserved"]["rewriteBytes"] == "1Gi"
 
 
 def test_a_ledger_that_gets_bad_between_look_and_launch_stops_nobody_else() -> None:

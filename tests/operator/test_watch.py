@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.operator.index import REQUESTED_AT, Index
-from reconciler.operator.process.watch import GATHER_SECONDS, triggers
-from reconciler.operator.work import LAUNCH_KEY, Key, Work
+from reconciler.operator.process.watch import triggers
+from reconciler.operator.work import GATHER_SECONDS, LAUNCH_KEY, Key, Work
 
 LABELS = {"layout.lakehouse.dev/layout": "t"}
 

@@ -11,27 +11,23 @@ from types import SimpleNamespace
 from typing import Any
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
-from reconciler.api.run_document import (
-    RecommendRun,
-    RunDocument,
-    read_job,
-    read_recommend_run,
-)
+from reconciler.api.run_document import RecommendRun, RunDocument, read_job, read_recommend_run
+from reconciler.catalog.pointer import Pointer
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.catalog.ports import CatalogProblem, CutShort, Glance, Run
 from reconciler.operator.index import Index
+from reconciler.operator.job_record import JobRecord, began, own_reservation
 from reconciler.operator.launch.launcher import Launcher
-from reconciler.operator.launch.spending import Spending
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.gathering import Gatherer
-from reconciler.operator.layout.job_record import JobRecord, began, own_reservation
 from reconciler.operator.layout.plan_status import plan_status
-from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.operator.layout.reconcile import Layouts
 from reconciler.operator.layout.writer import LayoutWriter
+from reconciler.operator.ports import CatalogProblem, CutShort, Run
 from reconciler.operator.process.metrics import Metrics
+from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary
+from reconciler.operator.spending.stored_book import Spending
 from reconciler.operator.status_text import parse_time, utc
 from reconciler.operator.stored import StoredDocuments, read_stored
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
@@ -102,14 +98,14 @@ class FakeCatalog:
         self._answer()
         return sorted(self.tables)
 
-    def glance(self, table: tuple[str, ...]) -> Glance | None:
+    def glance(self, table: tuple[str, ...]) -> Pointer | None:
         self._answer()
         self.glances += 1
         found = self.tables.get(table)
         return (
             None
             if found is None
-            else Glance(found.uuid, f"v{found.version}", found.owner, found.paused)
+            else Pointer(found.uuid, f"v{found.version}", found.owner, found.paused)
         )
 
     def evidence_version(self, uuid: str, max_age: float) -> str:

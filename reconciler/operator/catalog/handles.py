@@ -11,7 +11,7 @@ import binascii
 import datetime as dt
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,25 +24,19 @@ from reconciler.catalog.calls import Lane, in_lane
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect, list_namespaces, list_tables
 from reconciler.catalog.mounted import catalog_config, refuse_places
+from reconciler.catalog.pointer import Pointer
 from reconciler.catalog.properties import secret_values
 from reconciler.errors import RefusedAddressError, UserError
 from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.kinds import SECRET
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
-from reconciler.operator.catalog.ports import (
-    CatalogHandle,
-    CatalogProblem,
-    CutShort,
-    Glance,
-    Identifier,
-    Run,
-)
+from reconciler.operator import logs
 from reconciler.operator.index import Index
-from reconciler.operator.layout.job_record import JobRecord, began, own_reservation
+from reconciler.operator.job_record import JobRecord, began, own_reservation
 from reconciler.operator.layout.look import look_at
-from reconciler.operator.layout.proposal_summary import ProposalSummary
-from reconciler.operator.process import logs
+from reconciler.operator.ports import CatalogHandle, CatalogProblem, CutShort, Identifier, Run
+from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.plan.budget import Spent
@@ -101,12 +95,11 @@ class LiveHandle:
                 found += list_tables(catalog, self.config, tuple(namespace), self.timeout)
         return found
 
-    def glance(self, table: Identifier) -> Glance | None:
+    def glance(self, table: Identifier) -> Pointer | None:
         found = self.call(lambda: self.actor.pointer(Target(self.config, table)))
         if found is None:
             return None
-        owner = "" if found.owner == self.take_over else found.owner
-        return Glance(found.table_uuid, found.metadata_location, owner, found.paused)
+        return replace(found, owner="") if found.owner == self.take_over else found
 
     def evidence_version(self, uuid: str, max_age: float) -> str:
         def versions() -> str:

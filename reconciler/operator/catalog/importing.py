@@ -23,8 +23,8 @@ from reconciler.api.documents import WorkloadSource
 from reconciler.catalog.calls import in_lane
 from reconciler.errors import ReconcilerError, UnusableLogError
 from reconciler.operator.catalog.handles import LiveHandle
-from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.catalog.turns import Turns
+from reconciler.operator.ports import CatalogHandle, CatalogProblem
 from reconciler.queries.shape import STALE_MS, workload_of
 from reconciler.workload_log.catalog_tables import ExcludingSink, tables_in
 from reconciler.workload_log.stores import OutOfTime, StoredLog, remote_log, stored_logs

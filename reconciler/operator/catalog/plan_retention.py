@@ -14,6 +14,7 @@ from typing import Any
 
 from reconciler.errors import ReconcilerError
 from reconciler.operator.catalog.handles import LiveHandle
+from reconciler.operator.job_record import record_of
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,8 @@ def plans_in_use(
         status = body.get("status") or {}
         found.add(str(body["spec"].get("approvedPlan") or ""))
         found.add(str((status.get("plan") or {}).get("id") or ""))
-        found.add(str((status.get("job") or {}).get("planId") or ""))
+        record = record_of(status)
+        found.add("" if record is None else record.plan_id)
         found.add(str((status.get("recommendation") or {}).get("id") or ""))
     for body in policies:
         found.update((body["spec"].get("approval") or {}).get("approvedPlans") or ())

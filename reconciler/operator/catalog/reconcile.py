@@ -28,13 +28,12 @@ from reconciler.operator import due
 from reconciler.operator.catalog.handles import LiveCatalogs, LiveHandle
 from reconciler.operator.catalog.importing import Imports
 from reconciler.operator.catalog.plan_retention import PlanRetention, plans_in_use
-from reconciler.operator.catalog.ports import CatalogProblem, Identifier
 from reconciler.operator.catalog.status import CatalogView, catalog_status
 from reconciler.operator.index import table_of
 from reconciler.operator.layout.status import changed
-from reconciler.operator.process.watch import spread
+from reconciler.operator.ports import CatalogProblem, Identifier
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.work import Key, Result, Work
+from reconciler.operator.work import Key, Result, Work, spread
 
 MISSES = 3
 """Complete listings in a row without a table before it is looked up directly."""

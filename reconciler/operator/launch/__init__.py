@@ -1,1 +1,1 @@
-"""The start of jobs: whether one more fits, how namespaces share slots, and the Job itself."""
+"""The start of jobs: which table is next, whether its job fits, and the Job itself."""

@@ -2,7 +2,7 @@
 
 Budgets and jobs of one policy are compared with the TableLayouts of its own namespace and with the
 ledger of its own catalog. What all namespaces share is decided from the operator's own book
-(`spending`), so that what a tenant writes counts for that tenant only.
+(`stored_book`), so that what a tenant writes counts for that tenant only.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from reconciler.api.conditions import Reason
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator import due
 from reconciler.operator.index import policy_key_of
-from reconciler.operator.launch import shares
-from reconciler.operator.launch.charges import Book
-from reconciler.operator.launch.reservations import held, unsettled
-from reconciler.operator.launch.shares import Slots
+from reconciler.operator.job_record import unsettled_of, uuid_of
 from reconciler.operator.layout.gathering import Gatherer
-from reconciler.operator.layout.job_record import unsettled_of, uuid_of
 from reconciler.operator.layout.steps import Launch, Recommend, Wait
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.runtime import Runtime
+from reconciler.operator.spending import shares
+from reconciler.operator.spending.charges import Book
+from reconciler.operator.spending.reservations import held, unsettled
+from reconciler.operator.spending.shares import Slots
 from reconciler.plan.budget import Budget, Charge, Spent, admit
 
 FULL = "this policy runs as many jobs as spec.engine.maxConcurrentJobs allows"

@@ -36,8 +36,8 @@ from reconciler.kube.pods import (
     work_mounts,
     work_volumes,
 )
+from reconciler.operator.job_record import JobRecord
 from reconciler.operator.launch.run_documents import run_document
-from reconciler.operator.layout.job_record import JobRecord
 from reconciler.operator.layout.subject import Subject, catalog_version
 from reconciler.operator.settings import OperatorSettings
 

@@ -4,7 +4,7 @@ Candidates come from the layouts' reconciles. The next slot goes to the namespac
 jobs (`shares`), there to the table with the most saving per byte, which grows with each hour of
 waiting. Each launch is decided again from the API server's objects, written ahead into status.job
 under the version that was read, checked once more against the namespace's other reservations,
-written into the operator's own book (`spending`), and only then becomes a Job. Of two operators
+written into the operator's own book (`stored_book`), and only then becomes a Job. Of two operators
 that both believe they lead one gets a conflict there.
 """
 
@@ -20,20 +20,13 @@ from typing import Any
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import ReconcilerError, UserError
-from reconciler.kube.errors import (
-    AlreadyExists,
-    ApiError,
-    ApiUnavailable,
-    Conflict,
-    NotFound,
-)
+from reconciler.kube.errors import AlreadyExists, ApiError, ApiUnavailable, Conflict, NotFound
 from reconciler.kube.kinds import JOB, POLICY, TABLE_LAYOUT
 from reconciler.kube.pods import DIGEST_ANNOTATION
 from reconciler.kube.termination_message import Cause
 from reconciler.operator.index import policy_key_of, policy_of
-from reconciler.operator.launch import shares
+from reconciler.operator.job_record import JobRecord, job_status, unsettled_of
 from reconciler.operator.launch.admission import FULL, RETRY, Admission
-from reconciler.operator.launch.charges import Book
 from reconciler.operator.launch.job_manifest import attempt_of, job
 from reconciler.operator.launch.queued import (
     Queued,
@@ -42,13 +35,14 @@ from reconciler.operator.launch.queued import (
     saving_of,
     still_refused,
 )
-from reconciler.operator.launch.spending import admitted
 from reconciler.operator.layout import failures
 from reconciler.operator.layout.endings import Endings
-from reconciler.operator.layout.job_record import JobRecord, job_status, unsettled_of
 from reconciler.operator.layout.seen import owner_uid
 from reconciler.operator.layout.steps import CreateAgain, Launch, Recommend, Stall, Wait
 from reconciler.operator.layout.subject import Subject, layout_hash, shown_error
+from reconciler.operator.spending import shares
+from reconciler.operator.spending.charges import Book
+from reconciler.operator.spending.stored_book import admitted
 from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
 from reconciler.plan.budget import Charge

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.api.conditions import Reason
+from reconciler.operator.job_record import JobRecord
 from reconciler.operator.launch.admission import FULL, REFUSED, RETRY
-from reconciler.operator.launch.shares import Known, Limits, Slots, refusal
-from reconciler.operator.layout.job_record import JobRecord
 from reconciler.operator.layout.steps import Launch, Recommend, Wait
+from reconciler.operator.spending.shares import Known, Limits, Slots, refusal
 
 LEAST_SAVING = 0.01
 """Saving per byte of declared work, so that its priority grows like any other's; a hundredth of it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.api.run_document import RecommendRun, RunDocument
-from reconciler.operator.layout.job_record import JobRecord
+from reconciler.operator.job_record import JobRecord
 from reconciler.operator.layout.subject import Subject
 
 

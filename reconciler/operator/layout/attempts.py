@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from reconciler.kube.names import job_name
+from reconciler.operator.job_record import JobRecord, Phase
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
-from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.plan.budget import Charge
 
 

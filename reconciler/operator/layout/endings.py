@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from reconciler.api.conditions import Reason
 from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator.catalog.ports import CatalogProblem
 from reconciler.operator.conditions import Body
+from reconciler.operator.job_record import JobRecord, Phase, ended, job_status, uuid_of
 from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import JobSeen
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.job_checks import CATALOG_CHANGED
-from reconciler.operator.layout.job_record import JobRecord, Phase, ended, job_status, uuid_of
 from reconciler.operator.layout.seen import Object, pods_of
 from reconciler.operator.layout.status import failures_body, with_history
 from reconciler.operator.layout.subject import Subject
 from reconciler.operator.layout.writer import LayoutWriter
+from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.work import Result
 from reconciler.plan.execution import WAITING

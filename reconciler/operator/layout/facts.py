@@ -6,9 +6,9 @@ import datetime as dt
 from dataclasses import dataclass, field
 
 from reconciler.kube.names import RECOMMENDATION
-from reconciler.operator.catalog.ports import CutShort
-from reconciler.operator.layout.job_record import OPEN, JobRecord, Phase
-from reconciler.operator.layout.proposal_summary import ProposalSummary
+from reconciler.operator.job_record import OPEN, JobRecord, Phase
+from reconciler.operator.ports import CutShort
+from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.plan.gate import Gate
 
 

@@ -20,17 +20,13 @@ from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.loop.decision_settings import budgets_of
 from reconciler.loop.gating import Approvals, PendingWork, approved_ids, gate_input
 from reconciler.operator import due
-from reconciler.operator.catalog.ports import CatalogProblem, Catalogs, CutShort
 from reconciler.operator.conditions import Body
 from reconciler.operator.index import REQUESTED_AT, policy_of
-from reconciler.operator.launch.reservations import Recorded, held, unsettled
-from reconciler.operator.launch.spending import Spending
+from reconciler.operator.job_record import Phase, record_of, unsettled_of
 from reconciler.operator.layout import failures, recommending
 from reconciler.operator.layout.facts import LayoutInput
 from reconciler.operator.layout.failures import Scopes, scope
-from reconciler.operator.layout.job_record import Phase, record_of, unsettled_of
 from reconciler.operator.layout.next_step import next_step
-from reconciler.operator.layout.proposal_summary import ProposalSummary, at_rest_by
 from reconciler.operator.layout.seen import jobs_seen, pods_seen
 from reconciler.operator.layout.steps import Decision, Propose
 from reconciler.operator.layout.subject import (
@@ -45,7 +41,11 @@ from reconciler.operator.layout.subject import (
     suspended_by,
     unreachable_because,
 )
+from reconciler.operator.ports import CatalogProblem, Catalogs, CutShort
+from reconciler.operator.proposal_summary import ProposalSummary, at_rest_by
 from reconciler.operator.runtime import Runtime
+from reconciler.operator.spending.reservations import Recorded, held, unsettled
+from reconciler.operator.spending.stored_book import Spending
 from reconciler.operator.status_text import parse_time
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import Key

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 from reconciler.api.conditions import Reason
+from reconciler.operator.job_record import JobRecord, Phase
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
-from reconciler.operator.layout.job_record import JobRecord, Phase
 from reconciler.operator.layout.steps import (
     Adopt,
     CreateAgain,

@@ -27,10 +27,10 @@ from reconciler.loop.ports import Target
 from reconciler.loop.propose import Proposal, judged, with_standing
 from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
-from reconciler.operator.catalog.ports import EXPIRED
 from reconciler.operator.layout.deletes_status import deletes_status
 from reconciler.operator.layout.plan_status import plan_status, plan_summary
-from reconciler.operator.layout.proposal_summary import NOTHING_TO_DO, ProposalSummary, Rests
+from reconciler.operator.ports import EXPIRED
+from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary, Rests
 from reconciler.operator.status_text import short_bytes
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total

@@ -16,11 +16,11 @@ from reconciler.api.conditions import Reason
 from reconciler.kube.errors import Conflict, NotFound
 from reconciler.kube.kinds import JOB
 from reconciler.operator import due
+from reconciler.operator.job_record import JobRecord, job_status, record_of
 from reconciler.operator.layout import failures
 from reconciler.operator.layout.attempts import adopted, reserved_for
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
-from reconciler.operator.layout.job_record import JobRecord, job_status, record_of
 from reconciler.operator.layout.next_step import RECOMMEND_CPU_SECONDS
 from reconciler.operator.layout.steps import (
     Adopt,

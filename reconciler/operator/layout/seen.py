@@ -6,10 +6,16 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reconciler.kube.pods import ATTEMPT_LABEL, CATALOG_ANNOTATION, DIGEST_ANNOTATION, PLAN_LABEL
+from reconciler.kube.pods import (
+    ATTEMPT_LABEL,
+    CATALOG_ANNOTATION,
+    DIGEST_ANNOTATION,
+    PLAN_LABEL,
+    ended,
+)
+from reconciler.operator.job_record import Phase
 from reconciler.operator.layout.facts import JobSeen, PodSeen
 from reconciler.operator.layout.failures import refused, waiting_for
-from reconciler.operator.layout.job_record import Phase
 from reconciler.operator.status_text import parse_time
 
 Object = Mapping[str, Any]
@@ -21,13 +27,7 @@ def jobs_seen(jobs: Iterable[Object], pods: Sequence[Object]) -> tuple[JobSeen, 
 
 
 def pods_seen(pods: Iterable[Object]) -> tuple[PodSeen, ...]:
-    return tuple(
-        PodSeen(
-            pod["metadata"]["name"],
-            (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
-        )
-        for pod in pods
-    )
+    return tuple(PodSeen(pod["metadata"]["name"], ended(pod)) for pod in pods)
 
 
 def _job(job: Object, pods: Sequence[Object]) -> JobSeen:

@@ -18,11 +18,11 @@ from reconciler.operator.conditions import (
     condition_of,
     explained,
     explanation_of,
+    known_condition,
     merged,
 )
 from reconciler.operator.layout.failures import Failures
 from reconciler.operator.layout.steps import Decision, Launch, Propose, Retire, Stall, Wait
-from reconciler.operator.layout.verdict import GateVerdict
 
 MOST_HISTORY = 5
 
@@ -64,11 +64,9 @@ def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime
         Condition(ConditionType.RECONCILING, Truth.TRUE, reason, message),
         Condition(ConditionType.CONVERGED, Truth.UNKNOWN, reason, message),
     ]
-    better = condition_of(old, ConditionType.BETTER_LAYOUT_KNOWN)
-    if better:  # a recommendation is of the table, not of the generation
-        truth = Truth(better["status"])
-        kind = ConditionType.BETTER_LAYOUT_KNOWN
-        conditions.append(Condition(kind, truth, better["reason"], better["message"]))
+    better = known_condition(old, ConditionType.BETTER_LAYOUT_KNOWN)
+    # A recommendation is of the table, not of the generation.
+    conditions += [] if better is None else [better]
     stored = merged(old.get("conditions"), conditions, generation, now)
     return {**old, "observedGeneration": generation, "conditions": stored}
 
@@ -78,12 +76,13 @@ def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime
 
 def layout_conditions(
     decision: Decision,
-    verdict: GateVerdict,
+    verdict: Sequence[Condition],
     *,
     known: bool,
     ready_now: tuple[str, str] | None = None,
 ) -> list[Condition]:
-    """Return the conditions of a TableLayout. known: the table was observed at some time.
+    """Return the conditions of a TableLayout. known: the table was observed at some time. verdict:
+    Approved and WithinBudget.
 
     ready_now: (reason, message) of what prevents Ready although it does not stall.
     """
@@ -91,16 +90,7 @@ def layout_conditions(
     if isinstance(decision, Stall):
         text = explained(decision.reason, decision.message)
         conditions.append(Condition(ConditionType.STALLED, Truth.TRUE, decision.reason, text))
-    conditions.append(_layout_converged(decision))
-    for kind, answer in (
-        (ConditionType.APPROVED, verdict.approved),
-        (ConditionType.WITHIN_BUDGET, verdict.within_budget),
-    ):
-        if answer is not None:
-            good, reason, message = answer
-            truth = Truth.TRUE if good else Truth.FALSE
-            conditions.append(Condition(kind, truth, reason, message))
-    return conditions
+    return [*conditions, _layout_converged(decision), *verdict]
 
 
 def _layout_ready(decision: Decision, known: bool, ready_now: tuple[str, str] | None) -> Condition:

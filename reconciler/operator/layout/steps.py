@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
+from reconciler.operator.job_record import JobRecord
 from reconciler.operator.layout.facts import JobSeen
-from reconciler.operator.layout.job_record import JobRecord
 
 
 @dataclass(frozen=True, slots=True)

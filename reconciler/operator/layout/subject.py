@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.prices import Prices
+from reconciler.catalog.pointer import Pointer
 from reconciler.errors import ReconcilerError
 from reconciler.kube.names import table_layout_name
-from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, CutShort, Glance
 from reconciler.operator.conditions import Body
 from reconciler.operator.index import policy_key_of, policy_of, table_of
+from reconciler.operator.job_record import Phase, record_of
 from reconciler.operator.layout.failures import scope
-from reconciler.operator.layout.job_record import Phase, record_of
-from reconciler.operator.layout.proposal_summary import ProposalSummary
+from reconciler.operator.ports import CatalogHandle, CatalogProblem, CutShort
+from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.operator.stored import Refusal
 from reconciler.operator.work import Key, Work
 from reconciler.plan.budget import Budget, closed_by
@@ -42,7 +43,7 @@ class Subject:
     """Time of the reconcile."""
     proposal: ProposalSummary | None = None
     """The result of planning; None if the table was not planned."""
-    glance: Glance | None = None
+    glance: Pointer | None = None
     """What the catalog says of the table without reading its metadata; None if it was not asked."""
     gone: bool = False
     """Whether the table has gone from the catalog."""
@@ -166,12 +167,11 @@ def stop_because(subject: Subject) -> tuple[str, str] | None:
 
 
 def known_plans_of(status: Body) -> dict[str, str]:
-    found = {}
-    for part in (status.get("plan") or {}, status.get("job") or {}):
-        plan_id = part.get("id") or part.get("planId")
-        if plan_id and part.get("digest"):
-            found[plan_id] = part["digest"]
-    return found
+    plan, record = status.get("plan") or {}, record_of(status)
+    found = {str(plan.get("id", "")): str(plan.get("digest", ""))}
+    if record is not None:
+        found[record.plan_id] = record.digest
+    return {plan_id: digest for plan_id, digest in found.items() if plan_id and digest}
 
 
 def last_job_failed(subject: Subject) -> bool:

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from reconciler.api.conditions import ConditionType, Reason
+from reconciler.api.conditions import Status as Truth
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.operator.catalog.ports import EXPIRED
-from reconciler.operator.conditions import Body, condition_of
-from reconciler.operator.layout.proposal_summary import ProposalSummary
+from reconciler.operator.conditions import Body, Condition, known_condition
 from reconciler.operator.layout.steps import Decision, Wait
+from reconciler.operator.ports import EXPIRED
+from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.plan.actions.base import Consent
 from reconciler.plan.budget import admitted_by
 from reconciler.plan.gate import Gate
 
 BUDGETS = (Reason.OUTSIDE_WINDOW, Reason.OVER_BUDGET)
-
-Answer = tuple[bool, str, str]
-"""Whether it holds, with a condition's reason and message."""
-
-
-@dataclass(frozen=True, slots=True)
-class GateVerdict:
-    """The result of approval and budgets for the pending work; None if nothing is pending.
-
-    approved is None, too, if another check refused first, or if the work needs no approval.
-    """
-
-    approved: Answer | None = None
-    within_budget: Answer | None = None
 
 
 def verdict(
@@ -37,32 +22,35 @@ def verdict(
     proposal: ProposalSummary,
     answer: Gate,
     decision: Decision,
-) -> GateVerdict:
+) -> list[Condition]:
     """Return Approved and WithinBudget, from the gate's answer to pending work.
 
+    There is no Approved if another check refused first, or if the work needs no approval.
     decision: what becomes of it; a launch may have been refused by what other jobs hold since.
     """
     approved = _approved(own_approval, policy, proposal, answer)
-    return GateVerdict(approved, _within_budget(proposal, answer, decision))
+    within = _within_budget(proposal, answer, decision)
+    return [within] if approved is None else [approved, within]
 
 
-def _within_budget(proposal: ProposalSummary, answer: Gate, decision: Decision) -> Answer:
+def _within_budget(proposal: ProposalSummary, answer: Gate, decision: Decision) -> Condition:
     """Return whether all of the work fits the budgets, whatever check of the gate decided."""
-    found = admitted_by(proposal.charges, answer.budgets)
+    kind, found = ConditionType.WITHIN_BUDGET, admitted_by(proposal.charges, answer.budgets)
     if found.reason:
         invalid = any(state.error for state in answer.budgets)
-        return False, Reason.INVALID_BUDGET.value if invalid else found.reason, found.message
+        reason = Reason.INVALID_BUDGET if invalid else found.reason
+        return Condition(kind, Truth.FALSE, reason, found.message)
     if isinstance(decision, Wait) and decision.reason in BUDGETS:
-        return False, decision.reason, decision.message
-    return True, Reason.FITS.value, "the plan fits all active budgets"
+        return Condition(kind, Truth.FALSE, decision.reason, decision.message)
+    return Condition(kind, Truth.TRUE, Reason.FITS, "the plan fits all active budgets")
 
 
 def _approved(
     own_approval: str | None, policy: TableLayoutPolicy, proposal: ProposalSummary, answer: Gate
-) -> Answer | None:
+) -> Condition | None:
     approval, plan = policy.spec.approval, proposal.plan_id
     if answer.reason == Reason.AWAITING_APPROVAL:
-        return _unapproved(proposal, answer)
+        return Condition(ConditionType.APPROVED, Truth.FALSE, *_unapproved(proposal, answer))
     asked = answer.reason == "" or answer.reason in BUDGETS
     if not asked or {item.action.consent for item in proposal.pending} == {Consent.NOBODY}:
         return None
@@ -76,23 +64,20 @@ def _approved(
         why = (Reason.APPROVED_BY_SIZE, f"{plan} is below spec.approval.automaticUpTo")
     else:
         why = (Reason.APPROVED_BY_PERSON, f"{plan} was approved in the shared state")
-    return True, why[0].value, why[1]
+    return Condition(ConditionType.APPROVED, Truth.TRUE, *why)
 
 
-def _unapproved(proposal: ProposalSummary, answer: Gate) -> Answer:
+def _unapproved(proposal: ProposalSummary, answer: Gate) -> tuple[Reason, str]:
+    """Return the reason and the message of work that waits for its approval."""
     if proposal.changed_from is None:
-        return False, Reason.AWAITING_APPROVAL.value, answer.message
+        return Reason.AWAITING_APPROVAL, answer.message
     old, difference = proposal.changed_from
     text = f"{old} is no longer valid; {proposal.plan_id} is proposed: {difference}"
     expired = difference.startswith(EXPIRED)
-    return False, (Reason.PLAN_EXPIRED if expired else Reason.PLAN_CHANGED).value, text
+    return Reason.PLAN_EXPIRED if expired else Reason.PLAN_CHANGED, text
 
 
-def stored_verdict(status: Body) -> GateVerdict:
+def stored_verdict(status: Body) -> list[Condition]:
     """Return the verdict stored when the job was started; it applies while the job runs."""
-
-    def answer(kind: ConditionType) -> Answer | None:
-        found = condition_of(status, kind)
-        return (found["status"] == "True", found["reason"], found["message"]) if found else None
-
-    return GateVerdict(answer(ConditionType.APPROVED), answer(ConditionType.WITHIN_BUDGET))
+    kinds = (ConditionType.APPROVED, ConditionType.WITHIN_BUDGET)
+    return [found for kind in kinds if (found := known_condition(status, kind)) is not None]

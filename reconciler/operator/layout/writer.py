@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.kube.kinds import TABLE_LAYOUT
-from reconciler.operator.conditions import Body, merged
+from reconciler.operator.conditions import Body, Condition, merged
 from reconciler.operator.index import policy_of
+from reconciler.operator.job_record import unsettled_of
 from reconciler.operator.layout.gathering import Gatherer
-from reconciler.operator.layout.job_record import unsettled_of
 from reconciler.operator.layout.recommending import better_layout_known
 from reconciler.operator.layout.status import (
     accepted,
@@ -21,10 +21,9 @@ from reconciler.operator.layout.status import (
 )
 from reconciler.operator.layout.steps import Decision
 from reconciler.operator.layout.subject import FINALIZER, Subject, unready_because
-from reconciler.operator.layout.verdict import GateVerdict, stored_verdict, verdict
-from reconciler.operator.process.watch import GATHER_SECONDS
+from reconciler.operator.layout.verdict import stored_verdict, verdict
 from reconciler.operator.status_text import utc
-from reconciler.operator.work import LAUNCH_KEY, Key, Result, Work
+from reconciler.operator.work import GATHER_SECONDS, LAUNCH_KEY, Key, Result, Work
 
 log = logging.getLogger(__name__)
 
@@ -93,12 +92,12 @@ class LayoutWriter:
         """Write parts of the status that say nothing of the table's state; conditions stay."""
         self.put(subject, {**subject.status, **changes})
 
-    def _verdict(self, subject: Subject, decision: Decision) -> GateVerdict:
+    def _verdict(self, subject: Subject, decision: Decision) -> list[Condition]:
         proposal, answer = subject.proposal, subject.gate
         if proposal is None and unsettled_of(subject.status) is not None:
             return stored_verdict(subject.status)
         if proposal is None or answer is None or not proposal.pending:
-            return GateVerdict()
+            return []
         approved, (policy, _) = subject.body["spec"].get("approvedPlan"), subject.usable
         return verdict(approved, policy, proposal, answer, decision)
 

@@ -25,14 +25,14 @@ from reconciler.kube.names import table_layout_name
 from reconciler.loop.decision_settings import budgets_of
 from reconciler.loop.gating import policy_key
 from reconciler.operator import due
-from reconciler.operator.catalog.ports import CatalogHandle, CatalogProblem, Catalogs, Identifier
 from reconciler.operator.index import REQUESTED_AT, policy_of, table_of
-from reconciler.operator.launch.reservations import held, unsettled
 from reconciler.operator.layout.status import accepted, changed
 from reconciler.operator.layout.subject import layout_hash
 from reconciler.operator.policy.selection import Selections
 from reconciler.operator.policy.status import PolicyView, policy_status
+from reconciler.operator.ports import CatalogHandle, CatalogProblem, Catalogs, Identifier
 from reconciler.operator.runtime import Runtime
+from reconciler.operator.spending.reservations import held, unsettled
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.operator.work import Key, Result, Work
 from reconciler.plan.budget import BudgetState

@@ -16,8 +16,8 @@ from typing import Any
 
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.table_patterns import literal_beginning, selects
-from reconciler.operator.catalog.ports import Identifier
 from reconciler.operator.index import Index, Name
+from reconciler.operator.ports import Identifier
 from reconciler.operator.stored import StoredDocuments
 
 SEPARATOR = "\x00"

@@ -24,8 +24,9 @@ from reconciler.kube.api import Api
 from reconciler.kube.errors import Forbidden
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT, Kind
 from reconciler.kube.leader import LeaderLease
+from reconciler.operator import logs
 from reconciler.operator.index import Index
-from reconciler.operator.process import logs, probes
+from reconciler.operator.process import probes
 from reconciler.operator.process.events import Events, SecretFiles
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.process.notices import Notices

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.api.conditions import ConditionType, Reason
 from reconciler.api.quantities import parse_bytes, parse_duration
 from reconciler.operator.conditions import condition_of
+from reconciler.operator.job_record import OPEN, phase_of
 from reconciler.operator.work import Work
 from reconciler.plan.money import Usage, cost_of, reading
 
@@ -254,9 +255,9 @@ def _tables(layouts: list[Object]) -> Iterator[Metric]:
 def _jobs(layouts: list[Object]) -> Iterator[Metric]:
     family = _gauge("layout_jobs", "Jobs that are pending or running.", ("namespace", "phase"))
     tally = Tally(
-        (layout["metadata"].get("namespace", ""), job["phase"])
+        (layout["metadata"].get("namespace", ""), phase.value)
         for layout in layouts
-        if (job := layout["status"].get("job") or {}).get("phase") in ("Pending", "Running")
+        if (phase := phase_of(layout["status"])) in OPEN and phase is not None
     )
     for labels, count in sorted(tally.items()):
         family.add_metric(labels, count)

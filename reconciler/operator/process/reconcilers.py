@@ -10,13 +10,13 @@ from reconciler.operator.catalog.handles import LiveCatalogs
 from reconciler.operator.catalog.importing import Imports
 from reconciler.operator.catalog.reconcile import CatalogReconciler
 from reconciler.operator.launch.launcher import Launcher
-from reconciler.operator.launch.spending import Spending
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.gathering import Gatherer
 from reconciler.operator.layout.reconcile import Layouts
 from reconciler.operator.layout.writer import LayoutWriter
 from reconciler.operator.policy.reconcile import Policies
 from reconciler.operator.runtime import Runtime
+from reconciler.operator.spending.stored_book import Spending
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import Reconcilers
 

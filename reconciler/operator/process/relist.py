@@ -16,15 +16,8 @@ from reconciler.kube.kinds import CATALOG, POLICY, SECRET, TABLE_LAYOUT, Kind
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.index import Index
 from reconciler.operator.process.places import Places
-from reconciler.operator.process.watch import (
-    LABELLED,
-    SPREAD_PER_KEY,
-    WATCHED,
-    Enqueue,
-    dependents,
-    triggers,
-)
-from reconciler.operator.work import LAUNCH_KEY, Key, Work
+from reconciler.operator.process.watch import LABELLED, WATCHED, Enqueue, dependents, triggers
+from reconciler.operator.work import LAUNCH_KEY, SPREAD_PER_KEY, Key, Work
 
 WORK_OF = {CATALOG: Work.CATALOG, POLICY: Work.POLICY, TABLE_LAYOUT: Work.LAYOUT}
 """What reconciles the objects of a kind."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from reconciler.api.conditions import ConditionType
 from reconciler.api.version import GROUP
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT, Kind
-from reconciler.kube.pods import LAYOUT_LABEL
+from reconciler.kube.pods import LAYOUT_LABEL, ended
 from reconciler.operator.conditions import condition_of
 from reconciler.operator.index import REQUESTED_AT, Index, Object, policy_of
 from reconciler.operator.process.listing import Pace, paced
-from reconciler.operator.work import LAUNCH_KEY, Key, Work
+from reconciler.operator.work import GATHER_SECONDS, LAUNCH_KEY, Key, Trigger, Work, spread
 
 if TYPE_CHECKING:
     from kopf._cogs.structs.references import Insights
@@ -37,11 +36,6 @@ KINDS = {kind.kind: kind for kind in WATCHED}
 LABELLED = (JOB, POD)
 """Kinds of which only objects with a layout's label are listed and watched."""
 
-GATHER_SECONDS = 2.0
-"""A policy is summarised this long after a change of one of its tables: many change together."""
-SPREAD_PER_KEY = 0.02
-"""Keys that become due by one cause (a catalog is reachable again) are spread out at 50 per
-second."""
 SERVER_SECONDS = 300
 WORKERS = 64
 LISTING_SECONDS = 60.0
@@ -50,8 +44,6 @@ LOGIN_SECONDS = 5.0
 """Seconds between two logins of the watches, and between two attempts at one."""
 RESTART_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
-Trigger = tuple[Key, float]
-"""A key, and the seconds until it is due."""
 Enqueue = Callable[[Key, float | None], None]
 
 
@@ -118,14 +110,6 @@ def dependents(namespace: str, catalog: str, index: Index) -> Iterator[Trigger]:
     yield from spread(Work.LAYOUT, index.layouts_of_catalog(namespace, catalog))
 
 
-def spread(kind: Work, bodies: Sequence[Object]) -> Iterator[Trigger]:
-    """Yield keys of many objects that one cause made due: not all at once."""
-    within = len(bodies) * SPREAD_PER_KEY
-    for body in bodies:
-        meta = body["metadata"]
-        yield Key(kind, meta.get("namespace", ""), meta["name"]), random.uniform(0, within)
-
-
 def _asked(before: Object | None, now: Object | None) -> bool:
     """Whether it is new, deleted, being deleted, of a new generation, or requested by a person."""
     if before is None or now is None:
@@ -155,16 +139,12 @@ def _moved(kind: Kind, before: Object | None, now: Object | None) -> bool:
     Executor pods come and go by the dozen.
     """
     if before is None or now is None:
-        return kind == JOB or now is None or _over(now)
+        return kind == JOB or now is None or ended(now)
     if before["metadata"].get("deletionTimestamp") != now["metadata"].get("deletionTimestamp"):
         return True
     if kind == JOB:
         return bool(before["status"] != now["status"])
-    return _over(now) and not _over(before)
-
-
-def _over(pod: Object) -> bool:
-    return str(pod["status"].get("phase")) in ("Succeeded", "Failed")
+    return ended(now) and not ended(before)
 
 
 class Watch:

@@ -23,7 +23,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.operator.launch.charges import AdmittedJob, Book
+from reconciler.operator.spending.charges import AdmittedJob, Book
 from reconciler.operator.status_text import short_bytes
 from reconciler.plan.budget import Budget, Spent
 

@@ -104,14 +104,27 @@ def ended(record: JobRecord, phase: Phase, committed: int | None = None) -> JobR
     return replace(record, phase=phase, committed=known, stopped="")
 
 
-def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
-    """Return status.job as a value; None if there is none. An unknown phase counts as unsettled."""
+def phase_of(status: Mapping[str, Any] | None) -> Phase | None:
+    """Return the phase of status.job, None if there is none. An unknown one counts as Running."""
     body = (status or {}).get("job")
-    if not body or not body.get("name") or not body.get("planId"):
+    if not isinstance(body, Mapping) or not body:
         return None
-    reserved = body.get("reserved") or {}
     known = {phase.value for phase in Phase}
-    phase = Phase(body["phase"]) if body.get("phase") in known else Phase.RUNNING
+    return Phase(body["phase"]) if body.get("phase") in known else Phase.RUNNING
+
+
+def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
+    """Return status.job as a value; None if there is none, or somebody else made it unreadable: a
+    Job that lives is then adopted, and nothing that all namespaces share waits for one of them."""
+    body, phase = (status or {}).get("job"), phase_of(status)
+    if not body or phase is None or not body.get("name") or not body.get("planId"):
+        return None
+    try:
+        reserved = body.get("reserved") or {}
+        size = parse_bytes(reserved.get("rewriteBytes", "0"))
+        seconds = parse_duration(reserved.get("cpuTime", "0s"))
+    except ValueError:
+        return None
     written = parse_time(body.get("startedAt")) or dt.datetime.fromtimestamp(0, dt.UTC)
     return JobRecord(
         name=body["name"],
@@ -121,8 +134,8 @@ def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
         attempt=int(body.get("attempt", 1)),
         phase=phase,
         written=written,
-        rewrite_bytes=parse_bytes(reserved.get("rewriteBytes", "0")),
-        cpu_seconds=parse_duration(reserved.get("cpuTime", "0s")),
+        rewrite_bytes=size,
+        cpu_seconds=seconds,
         total=body.get("actionsTotal"),
         committed=body.get("actionsCommitted"),
         layout_hash=body.get("layoutHash", ""),

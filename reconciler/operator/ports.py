@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
-from reconciler.operator.layout.job_record import JobRecord
-from reconciler.operator.layout.proposal_summary import ProposalSummary
+from reconciler.catalog.pointer import Pointer
+from reconciler.operator.job_record import JobRecord
+from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 
@@ -24,17 +25,6 @@ what the recorded queries read afterwards, None if that was not measured."""
 
 EXPIRED = "it is older than spec.approval.planTTL"
 """Beginning of the difference of an approved plan that only time has voided."""
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """The result of one load of a table's metadata. owner: the claim in its properties, "" if
-    none. paused: why the table stops all work on it, "" if it does not."""
-
-    uuid: str
-    metadata_location: str
-    owner: str
-    paused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +65,7 @@ class CatalogHandle(Protocol):
         list."""
         ...
 
-    def glance(self, table: Identifier) -> Glance | None:
+    def glance(self, table: Identifier) -> Pointer | None:
         """Load the table once; None if it does not exist."""
         ...
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.operator.catalog.ports import CatalogHandle
-from reconciler.operator.layout.job_record import JobRecord, own_reservation, unsettled_of, uuid_of
+from reconciler.operator.job_record import JobRecord, own_reservation, unsettled_of, uuid_of
+from reconciler.operator.ports import CatalogHandle
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import Reservation
 

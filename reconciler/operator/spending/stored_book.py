@@ -17,13 +17,12 @@ from typing import Any
 
 from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.kinds import CONFIG_MAP, JOB, POD, POLICY
-from reconciler.kube.pods import LAYOUT_LABEL
-from reconciler.operator.launch import charges
-from reconciler.operator.launch.charges import AdmittedJob, Book, JobKey
-from reconciler.operator.launch.shares import Known, Limits
-from reconciler.operator.layout.job_record import JobRecord, Phase, record_of, unsettled_of
-from reconciler.operator.layout.seen import pods_seen
+from reconciler.kube.pods import LAYOUT_LABEL, ended
+from reconciler.operator.job_record import JobRecord, Phase, record_of, unsettled_of
 from reconciler.operator.runtime import Runtime
+from reconciler.operator.spending import charges
+from reconciler.operator.spending.charges import AdmittedJob, Book, JobKey
+from reconciler.operator.spending.shares import Known, Limits
 from reconciler.operator.status_text import parse_time
 from reconciler.plan.ledger import LONGEST_RUN
 
@@ -155,7 +154,7 @@ class Spending:
         except ApiError:
             return False
         named = any(item["metadata"]["name"] == job.job for item in jobs)
-        return not named and all(pod.ended for pod in pods_seen(pods))
+        return not named and all(map(ended, pods))
 
     def _update(self, next_of: Callable[[Book], Book]) -> None:
         def answer(book: Book) -> tuple[Book, str]:
@@ -244,8 +243,5 @@ def _ended(body: Mapping[str, Any]) -> Iterator[tuple[str, dt.datetime, int]]:
         for entry in status.get("history") or ()
         if entry.get("planId") == record.plan_id
     ]
-    yield (
-        body["metadata"]["namespace"],
-        ends[0] if ends and ends[0] else record.written,
-        (record.rewrite_bytes),
-    )
+    end = next(filter(None, ends), record.written)
+    yield body["metadata"]["namespace"], end, record.rewrite_bytes

@@ -1,0 +1,1 @@
+"""What was admitted: the operator's book, what live jobs hold, how namespaces share."""
