@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.task_memory import LEAST_TASK, PYTHON, Limits
+from reconciler.api.task_memory import PYTHON, Limits
 from reconciler.commit import errors, fields, manifest, partitions, positions
 from reconciler.commit.backend import LiveTasks
 from reconciler.commit.engine_table import EngineTable
@@ -44,9 +44,6 @@ from reconciler.rewrite.witness import witnessed
 from reconciler.table.paths import is_local
 
 T = TypeVar("T")
-FREE_SHARE = 0.5
-"""Share of the free memory that all tasks may use together: the plan has some too, and files that
-the system keeps in memory make reading fast."""
 SMALLER = 4
 """A task that was killed for its memory is done again with so much less of it: it then keeps its
 rows on disk."""
@@ -92,8 +89,7 @@ class LocalBackend:
     # Tasks
 
     def resources(self, opening: Opening | None, threads: int) -> Resources:
-        share = int(self._machine.memory_bytes * FREE_SHARE) * threads // self.cores
-        return Resources(max(LEAST_TASK, share - PYTHON), threads)
+        return Resources(self._machine.task_bytes(threads), threads)
 
     def more(self, opening: Opening | None, given: Resources, needed: int) -> Resources:
         """Return what was given: the other processes have the rest."""

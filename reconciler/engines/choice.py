@@ -18,6 +18,9 @@ COPIES = 2
 """Copies of a group's bytes in scratch where files are of another store: its inputs and outputs."""
 UNEVEN = 1.5
 """Bytes of a large group per byte of an average one: groups end where ranges of keys do."""
+FREE_SHARE = 0.5
+"""Share of the free memory that all tasks may use together: the plan has some too, and files that
+the system keeps in memory make reading fast."""
 LONGEST_SECONDS = 4 * 3600
 """A plan that takes longer on this machine is one for a cluster."""
 
@@ -34,6 +37,10 @@ class Needs:
     """Whether its files are of another store, so that they are fetched first."""
     seconds: float = 0.0
     """Predicted time of all its actions."""
+    groups: int = 1
+    """How many groups all its actions have."""
+    task_bytes: int = 0
+    """Memory that the task of a large group takes at least, with its rows on disk."""
 
     def disk_bytes(self, tasks: int) -> int:
         """Return the scratch space of so many groups at a time, some larger than average."""
@@ -58,6 +65,11 @@ class Machine:
     def slots(self) -> int:
         """Processes that may work at a time, each with the least memory of a task."""
         return max(1, min(self.cores, self.memory_bytes // (PYTHON + LEAST_TASK)))
+
+    def task_bytes(self, threads: int) -> int:
+        """Return the memory that a task may use. threads: the cores that it has, of `slots`."""
+        share = int(self.memory_bytes * FREE_SHARE) * threads // self.slots
+        return max(LEAST_TASK, share - PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +122,11 @@ def _short_of(needs: Needs, machine: Machine) -> str:
         return f"it may need {iec(disk)} of temporary space, and {free} are free"
     if machine.memory_bytes < PYTHON + LEAST_TASK:
         return f"{iec(machine.memory_bytes)} of memory are free"
+    most = machine.task_bytes(max(1, machine.slots // max(1, needs.groups)))
+    if needs.task_bytes > most:
+        return (
+            f"a group of it may need {iec(needs.task_bytes)} of memory, and a task has {iec(most)}"
+        )
     if needs.seconds > LONGEST_SECONDS:
         return f"it would take about {duration(needs.seconds)} on this machine"
     return ""

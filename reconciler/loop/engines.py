@@ -16,12 +16,14 @@ from reconciler.api.choices import EngineType, PolicyEngineType
 from reconciler.api.documents import Safety
 from reconciler.catalog import s3_uploads
 from reconciler.commit.metadata import NEWEST_VERSION
-from reconciler.engines.choice import Chosen, Needs, choose
+from reconciler.engines.choice import UNEVEN, Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
+from reconciler.table.left_to_spark import ROW_GROUP
 from reconciler.table.observation import Observation
 from reconciler.table.paths import is_local
+from reconciler.table.row_group_bytes import row_group_rows
 
 CATALOGS = ("sql", "rest")
 """Types of catalogs to which the local engine commits."""
@@ -91,7 +93,32 @@ def needs_of(place: Place, observation: Observation, items: Sequence[PlannedActi
         max(groups, default=0),
         not is_local(observation.location),
         total(item.predicted for item in items).millis / 1000,
+        sum(item.predicted.groups or 1 for item in items if item.action.inputs),
+        max((_task_bytes(observation, item) for item in items), default=0),
     )
+
+
+def _task_bytes(observation: Observation, item: PlannedAction) -> int:
+    """Return the memory that the task of a large group takes at least: what tells the places of its
+    rows, and one row group, of the least size that the engine writes.
+
+    What rows decode to is not known here: 8 bytes for each column, and their texts.
+    """
+    from reconciler.engines.schedule.native import DEFAULT_ROW_GROUP, SMALLER
+    from reconciler.rewrite import memory
+
+    one = item.predicted
+    if not one.rows or not one.bytes_out or not one.columns:
+        return 0
+    in_group = int(UNEVEN * one.rows / max(1, one.groups or 1))
+    decoded = 8 * one.columns * one.rows + max(0, one.text_bytes or 0)
+    configured = int(observation.properties.get(ROW_GROUP) or DEFAULT_ROW_GROUP)
+    held = min(in_group, row_group_rows(configured, one.bytes_out / one.rows) // SMALLER)
+    row = memory.gathered(decoded, one.bytes_out) / one.rows
+    keys = memory.of_keys(in_group, item.action.ordered_columns)
+    if item.action.trees:
+        keys = memory.of_leaves(in_group, 0, 0.0)
+    return int(held * row) + keys
 
 
 def _unsupported(place: Place, observation: Observation, items: Sequence[PlannedAction]) -> str:

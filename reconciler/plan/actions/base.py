@@ -67,6 +67,11 @@ class Action(ABC):
         return ()
 
     @property
+    def ordered_columns(self) -> int:
+        """How many columns its rows are ordered by, and moved to their partitions by."""
+        return 0
+
+    @property
     def orphan_age_ms(self) -> int | None:
         """Age from which it removes files that nobody refers to; None if it removes none."""
         return None

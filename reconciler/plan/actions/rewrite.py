@@ -53,6 +53,10 @@ class Rewrite(PartitionAction, ABC):
         return None
 
     @property
+    def ordered_columns(self) -> int:
+        return len(self.ordering.key) + len(self.moves_by or ())
+
+    @property
     def trees(self) -> tuple[Tree, ...]:
         return () if self.ordering.tree is None else (self.ordering.tree,)
 

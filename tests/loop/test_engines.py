@@ -1,0 +1,64 @@
+"""Auto looks at what a real plan needs of the machine, and says what of it is too little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.choices import EngineType
+from reconciler.engines.choice import LONGEST_SECONDS, Machine
+from reconciler.engines.local import machine
+from reconciler.format import duration, iec
+from reconciler.loop import engines
+from reconciler.loop.engines import Place, engine_for, needs_of
+from tests.loop.test_step import DECLARED, step_of
+
+GIB = 1 << 30
+HERE = Machine(cores=2, memory_bytes=8 * GIB, disk_bytes=100 * GIB)
+NO_SPARK = "pyspark is not installed (pip install ...)"
+
+
+def test_auto_says_what_of_this_machine_a_plan_does_not_fit(
+    catalog_config, make_table, actor, monkeypatch
+):
+    make_table("too_large", files=3)
+    step = step_of(catalog_config, "too_large", **DECLARED)
+    proposal = step.propose(actor)
+    place = Place.of(step.target.catalog, step.policy.spec.safety)
+    (item,) = proposal.pending
+    million = replace(
+        item.predicted, rows=3 * 10**9, bytes_in=60 * GIB, bytes_out=60 * GIB, groups=3, columns=8,
+        text_bytes=0,
+    )  # fmt: skip
+    wide = replace(item, predicted=million)
+    slow = replace(item, predicted=replace(item.predicted, millis=(LONGEST_SECONDS + 1) * 1000))
+
+    def taken(one, here, why_not=""):
+        monkeypatch.setattr(machine, "of_this", lambda spark: replace(here, spark=spark))
+        monkeypatch.setattr(engines, "why_no_spark", lambda: why_not)
+        return engine_for(EngineType.AUTO, place, proposal.observation, [one])
+
+    assert taken(item, HERE).engine is EngineType.LOCAL
+    needs = needs_of(place, proposal.observation, [wide])
+    keys = 24 * 1_500_000_000  # of the largest of three groups, one key
+    assert keys < needs.task_bytes < 2 * keys
+    for one, here, number in (
+        (item, replace(HERE, disk_bytes=1), iec(1)),
+        (item, replace(HERE, memory_bytes=1 << 20), iec(1 << 20)),
+        (wide, replace(HERE, disk_bytes=1000 * GIB), iec(needs.task_bytes)),
+        (slow, HERE, duration(LONGEST_SECONDS + 1)),
+    ):
+        found = taken(one, here)
+        assert (found.engine, found.refused) == (EngineType.SPARK, False)
+        assert number in found.why
+        without = taken(one, here, NO_SPARK)
+        assert (without.engine, without.refused) == (EngineType.LOCAL, False)
+        assert number in without.why
+        assert NO_SPARK in without.why
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5])
+def test_a_task_has_what_the_local_engine_gives_it(groups: int) -> None:
+    threads = max(1, HERE.slots // groups)
+    assert HERE.task_bytes(threads) * (2 // threads) <= HERE.memory_bytes // 2
