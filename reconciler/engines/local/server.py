@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
@@ -26,13 +27,15 @@ from reconciler.engines.local.messages import Raised, Returned
 
 SILENT = 40
 """Exit code of a child that could not answer."""
+LAST_SECONDS = 1.0
+"""For which children may end once nobody waits for them: they do so by themselves."""
 
 
 def main(address: str, *modules: str) -> None:
     """Serve until standard input ends."""
     _load(modules)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets children that have ended
+    signal.signal(signal.SIGCHLD, _reap)  # so that their CPU counts as this process's
     with Listener(address, "AF_UNIX") as listener:
         os.write(1, b"\n")  # it listens
         _watch_for_the_end(address)
@@ -59,6 +62,13 @@ def _load(modules: Sequence[str]) -> None:
         importlib.import_module(name)
 
 
+def _reap(*_: object) -> None:
+    """Forget the children that have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def _watch_for_the_end(address: str) -> None:
     """End the server, and with it what children wait for, once its starter is gone.
 
@@ -70,6 +80,11 @@ def _watch_for_the_end(address: str) -> None:
             pass
         with contextlib.suppress(OSError):
             Path(address).unlink()
+        last = time.monotonic() + LAST_SECONDS
+        with contextlib.suppress(ChildProcessError):
+            while time.monotonic() < last:
+                if not os.waitpid(-1, os.WNOHANG)[0]:
+                    time.sleep(0.005)
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -113,6 +113,22 @@ def test_a_task_imports_nothing_of_who_planned_it(shared: Pool, tmp_path: Path) 
     assert [one for one in modules if one.split(".")[0] in ("reconciler", "pyiceberg")] == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+def test_what_processes_use_counts_as_the_servers(shared: Pool) -> None:
+    """A user sees it in `time`, and benches add it up."""
+    assert shared._server is not None
+    server = shared._server.pid
+    before = _of_children(server)
+    used = shared.run(work.burn, 0.3, limit=ROOMY)
+    _until(lambda: _of_children(server) - before > used - 0.1)
+
+
+def _of_children(process: int) -> float:
+    """CPU seconds of the process's children that have ended (proc(5), stat: cutime, cstime)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_a_pool_that_has_only_begun_leaves_nothing() -> None:
     before = _directories(os.getpid())
     with Pool(1) as made:

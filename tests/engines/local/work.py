@@ -70,3 +70,10 @@ def imported_by(work: Callable[..., object], *arguments: object) -> tuple[object
     """Return what the work returns, and the modules that the process imported for it."""
     before = set(sys.modules)
     return work(*arguments), sorted(set(sys.modules) - before)
+
+
+def burn(seconds: float) -> float:
+    """Use so much CPU; return what the process used."""
+    while time.process_time() < seconds:
+        pass
+    return time.process_time()
