@@ -1,4 +1,8 @@
-"""The demo from its first line to its last, on little data: the real verbs, Spark and files."""
+"""The demo from its first line to its last, on little data: the real verbs, engines and files.
+
+The verbs are the same for both teams. What is Spark's alone is in `test_spark_team`, with a real
+round; the whole demo with it is three JVMs, and a test of `make soak`.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,16 @@ from reconciler.demo import data, script, tpch
 from reconciler.demo.duckdb_team import DuckDbTeam
 from reconciler.demo.spark_team import SparkTeam
 
-pytestmark = pytest.mark.jvm
 SCALE = data.Scale(scale_factor=0.02, parts=24, late_parts=2, target_bytes=512 << 10)
 ROUND_ONE = tuple((name, 2 if name == "Q14" else 1) for name, _ in tpch.ROUND_ONE)
 ROUND_TWO = tuple((name, min(times, 4)) for name, times in tpch.ROUND_TWO)
 """The demo's queries, fewer times each: 15 of them are carried out instead of 29."""
 
 
-@pytest.fixture(scope="module", params=[SparkTeam, DuckDbTeam])
+@pytest.fixture(
+    scope="module",
+    params=[DuckDbTeam, pytest.param(SparkTeam, marks=[pytest.mark.jvm, pytest.mark.soak])],
+)
 def ran(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Mapping[str, Any], str, Path]:

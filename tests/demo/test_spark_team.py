@@ -1,4 +1,4 @@
-"""What is read out of Spark's event log, and what counts as the same result."""
+"""A round in a real Spark, its event log, and what counts as the same result."""
 
 from __future__ import annotations
 
@@ -6,9 +6,34 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reconciler.demo import spark_team
+import pytest
+
+from reconciler.demo import data, script, spark_team, tpch
+from reconciler.demo.duckdb_team import DuckDbTeam
 
 SQL = "org.apache.spark.sql.execution.ui."
+SCALE = data.Scale(scale_factor=0.001, parts=4, late_parts=1, target_bytes=1 << 20)
+QUERIES = tpch.draw((("Q6", 1), ("Q12", 1), ("order lookup", 1)), 1, SCALE.largest_order)
+
+
+@pytest.mark.jvm
+def test_a_round_opens_the_files_that_duckdb_opens_and_then_sorts_the_copy(tmp_path: Path) -> None:
+    place = data.prepare(tmp_path)
+    generated, catalog = data.generate(place, SCALE), data.open_catalog(place)
+    data.create_tables(catalog, generated)
+    data.arrive(catalog, generated, SCALE.first_parts)
+    data.copy_of(catalog, "lineitem", script.ICEBERG_SORT)
+    copy = (data.NAMESPACE, script.ICEBERG_SORT)
+    team = spark_team.SparkTeam(place)
+    runs, events = team.run_round(QUERIES, team.iceberg_sort(".".join(copy), SCALE.target_bytes))
+    by_duckdb, _ = DuckDbTeam(place).run_round(QUERIES)
+    assert [run.label for run in runs] == [query.label for query in QUERIES]
+    assert [run.files for run in runs] == [run.files for run in by_duckdb]
+    assert all(run.bytes and run.scanned >= run.files for run in runs)
+    assert events.stat().st_size and len({run.checksum for run in runs}) == len(runs)
+    sorted_copy = catalog.load_table(copy).current_snapshot()
+    assert sorted_copy.summary.operation.value == "replace"
+    assert int(sorted_copy.summary["total-data-files"]) == 1
 
 
 def scan(table: str, first: int) -> dict[str, Any]:

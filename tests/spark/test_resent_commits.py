@@ -186,8 +186,17 @@ def _with_deletes(bench: Bench, kind: str) -> tuple[str, Any]:
     return name, RemoveDanglingDeletes(inputs=deletes)
 
 
-@pytest.mark.parametrize("kind", ["compact", "convert", "drop"])
-@pytest.mark.parametrize("fault", [TWICE, LATE])
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("compact", TWICE),
+        ("convert", LATE),
+        ("drop", TWICE),
+        pytest.param("compact", LATE, marks=pytest.mark.soak),
+        pytest.param("convert", TWICE, marks=pytest.mark.soak),
+        pytest.param("drop", LATE, marks=pytest.mark.soak),
+    ],
+)
 def test_maintenance_of_deletes_is_done_once_whenever_it_arrives(
     gateway_bench: Bench,
     gateway: Gateway,
@@ -218,7 +227,9 @@ def _snapshots(bench: Bench, name: str) -> list[Any]:
     return [one.summary() for one in iceberg.each(bench.table(name).snapshots())]
 
 
-@pytest.mark.parametrize("fault", ARRIVES)
+@pytest.mark.parametrize(
+    "fault", [TWICE, *(pytest.param(f, marks=pytest.mark.soak) for f in ARRIVES[1:])]
+)
 def test_changed_metadata_is_committed_and_recorded_once(
     gateway_bench: Bench, gateway: Gateway, fault: str
 ) -> None:
@@ -238,7 +249,9 @@ def test_changed_metadata_is_committed_and_recorded_once(
     assert [event.phase for event in bench.events] == ["property", "property"]
 
 
-@pytest.mark.parametrize(("fault", "retries"), [(TWICE, 4), (TWICE, 0), (DROPPED, 4)])
+@pytest.mark.parametrize(
+    ("fault", "retries"), [pytest.param(TWICE, 4, marks=pytest.mark.soak), (TWICE, 0), (DROPPED, 4)]
+)
 def test_a_fence_that_is_sent_again_keeps_what_others_committed(
     gateway_bench: Bench, gateway: Gateway, fault: str, retries: int
 ) -> None:
