@@ -107,9 +107,14 @@ def text_of(partition: Sequence[PartitionField], values: Iterable[Any]) -> str:
 def path(partition: Sequence[PartitionField], values: Mapping[int, Any]) -> str:
     """Return the name of a partition as summaries and directories have it."""
     return "/".join(
-        f"{quote_plus(one.name)}={quote_plus(_text(one, values.get(one.field_id)))}"
+        f"{_escaped(one.name)}={_escaped(_text(one, values.get(one.field_id)))}"
         for one in partition
     )
+
+
+def _escaped(text: str) -> str:
+    """Return a text as Java's `URLEncoder` writes it, which keeps "*" and not "~"."""
+    return quote_plus(text, safe="*").replace("~", "%7E")
 
 
 def _text(one: PartitionField, value: Any) -> str:

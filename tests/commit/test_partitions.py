@@ -91,3 +91,7 @@ def test_times_are_named_as_java_writes_them(micros: int, time: str, moment: str
     assert text("time", "identity", micros) == f"p={quote_plus(time)}"
     at = text("timestamptz", "identity", DAY + micros)
     assert at == f"p={quote_plus(f'1970-01-02T{moment}+00:00')}"
+
+
+def test_signs_are_escaped_as_java_does() -> None:
+    assert text("string", "identity", "a*b~c d/e=\u00fc-_.") == "p=a*b%7Ec+d%2Fe%3D%C3%BC-_."

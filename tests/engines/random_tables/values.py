@@ -16,7 +16,7 @@ from pyiceberg import types as t
 
 Random = random.Random
 EPOCH = dt.datetime(1970, 1, 1)
-TEXTS = ["", "a", "a b", "ü/=", "x" * 40, "a\u0000b", "zz", "0", "\U0001f600", "A"]
+TEXTS = ["", "a", "a b", "ü/=", "x" * 40, "a\u0000b", "zz", "*~0", "\U0001f600", "A"]
 
 
 def _decimal(random: Random, digits: int, scale: int) -> Decimal:
