@@ -12,9 +12,9 @@ import os
 
 from hypothesis import Phase, settings
 
-SHARE = 0.15
-LEAST = 10
-SEEDS = 0.25
+SHARE = 0.1
+LEAST = 6
+SEEDS = 0.15
 """Share of the seeds of a test that draws its cases itself, of which each is a whole case."""
 LEAST_SEEDS = 2
 TIMES = int(os.environ.get("LAYOUTCTL_EXAMPLES") or 0)

@@ -55,7 +55,6 @@ LONGEST = (
     "tests/rewrite/test_moves.py",
     "tests/operator/test_tenants.py",
     "tests/operator/test_convergence.py",
-    "tests/api/test_promises.py",
     "tests/advisor/test_lineitem.py",
     "tests/render/test_html.py",
     "tests/catalog/test_observe.py",

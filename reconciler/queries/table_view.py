@@ -103,6 +103,11 @@ class TableView:
         return {}
 
     @cached_property
+    def derived(self) -> dict[str, Any]:
+        """What others computed from the view, by its name: a view does not change."""
+        return {}
+
+    @cached_property
     def known(self) -> FileTable:
         """The files, with bounds from footers where manifests have none: they show what rows hold,
         but no engine skips a file by them."""

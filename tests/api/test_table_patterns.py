@@ -27,6 +27,7 @@ from reconciler.api.table_patterns import (
 )
 from reconciler.api.version import API_VERSION
 from reconciler.errors import UserError
+from tests.examples import examples
 from tests.said import Said
 
 
@@ -238,7 +239,7 @@ odd_patterns = st.tuples(
 
 
 @given(odd_patterns, st.lists(st.sampled_from(["a" * 40, "ab" * 40, "b"]), min_size=1, max_size=40))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_pattern_is_matched_in_steps_linear_in_pattern_and_name(
     pattern: str, table: list[str]
 ) -> None:

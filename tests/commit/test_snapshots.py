@@ -28,6 +28,7 @@ from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from tests.commit.committing import commit
 from tests.conftest import sqlite_catalog
+from tests.examples import examples
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -144,7 +145,7 @@ def _comparable(value: Any) -> Any:
     return Decimal(value) if isinstance(value, Decimal) else value
 
 
-@settings(max_examples=25, derandomize=True, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_histories(data: st.DataObject) -> None:
     version = data.draw(st.sampled_from([1, 2]))

@@ -121,7 +121,7 @@ def people():
     asking = People(
         np.full(6, 1 / 6), {field: np.sort(column) for field, column in table.values.items()}
     )
-    return table, batch_fragments(asking.sessions(random, 0, 2))
+    return table, batch_fragments(asking.sessions(random, 0, 1))
 
 
 def settings_of(table, episodes: int) -> Settings:

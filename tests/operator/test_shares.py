@@ -15,6 +15,7 @@ from reconciler.operator.spending import charges, shares
 from reconciler.operator.spending.charges import LAPSE, AdmittedJob, Book
 from reconciler.operator.spending.shares import Known, Limits
 from reconciler.plan.budget import Charge, admit
+from tests.examples import examples
 
 START = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)
@@ -117,7 +118,7 @@ TENANTS = st.lists(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(TENANTS, st.integers(1, 6), st.sampled_from([0.0, 0.25, 0.5]))
 def test_no_namespace_waits_longer_than_its_turns_whatever_the_others_do(
     tenants: list[tuple[int, int, int]], slots: int, kept: float
@@ -161,7 +162,7 @@ def test_free_slots_go_to_those_with_the_fewest_jobs() -> None:
     assert cluster.book.jobs() == {"a": 3, "b": 3, "c": 3}
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=6), st.sampled_from([0.0, 0.25, 0.5]),
        st.integers(0, 2**16))  # fmt: skip
 def test_the_cap_is_never_exceeded_and_each_namespace_gets_its_part(

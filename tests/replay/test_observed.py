@@ -35,6 +35,7 @@ from tests.advisor.worlds import (
     range_workload,
     workload,
 )
+from tests.examples import examples
 
 BY_PART = Lexicographic((SortColumn(PART),))
 CURVE = Hilbert((SortColumn(PART), SortColumn(DATE)))
@@ -57,7 +58,7 @@ def rewrite(paths: Sequence[str], ordering: Ordering) -> Action:
 
 
 @pytest.mark.parametrize("ordering", [BY_PART, CURVE, ARRIVAL], ids=["column", "curve", "merge"])
-@bounded(max_examples=8, deadline=None, derandomize=True)
+@bounded(max_examples=examples(8), deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_what_is_read_after_rewrites_is_what_exact_rows_show(ordering: Ordering, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -116,7 +116,7 @@ def test_few_unreadable_plans_are_kept_and_little_of_each(tmp_path: Path) -> Non
     store = StateStore(tmp_path)
     for number in range(MOST_SET_ASIDE + 5):
         store.put_plan(plan(number))
-        damage(store, plan(number).id, "x" * 3_000_000)
+        damage(store, plan(number).id, "x" * ((1 << 20) + 1))
         assert store.get_plan(plan(number).id) is None
     with sqlite3.connect(tmp_path / "state.db") as db:
         sizes = [size for (size,) in db.execute("SELECT length(body) FROM set_aside")]

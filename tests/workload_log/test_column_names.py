@@ -17,6 +17,7 @@ from reconciler.workload_log.spark_filters import read_filters
 from reconciler.workload_log.sql import SqlReader, TableRead
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 from reconciler.workload_log.unknown_columns import unknown_columns
+from tests.examples import examples
 
 QUOTES = {
     **dict.fromkeys(("trino", "duckdb", "snowflake", "postgres", "redshift", "presto"), ('"', '"')),
@@ -59,7 +60,7 @@ PREDICATES = ["{c} = 7", "{c} >= 3 AND {c} < 9", "{c} IN (1, 2)", "{c} IS NULL",
               "{c} BETWEEN 1 AND 2 OR {c} = 9", "NOT {c} = 1"]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(names, st.sampled_from(sorted(QUOTES)), st.sampled_from(PREDICATES), st.booleans())
 @example("service.name", "trino", "{c} = 7", False)
 @example("service.name", "spark", "{c} = 7", True)
@@ -118,7 +119,7 @@ def test_a_column_with_a_dot_and_a_field_of_a_struct_are_different(
     assert named == ([] if field is None else [field])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(names, st.sampled_from(["{c} = 7", "({c} >= 3 AND {c} < 9)", "{c} IS NULL", "{c} IN (1, 2)",
                                "NOT ({c} = 4)", "{c} IS NOT NULL, {c} > 1"]))  # fmt: skip
 def test_a_filter_of_an_event_log_reaches_the_column_of_its_name(name: str, text: str) -> None:

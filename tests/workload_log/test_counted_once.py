@@ -23,6 +23,7 @@ from reconciler.workload_log.identity import Occurrences, identity_of
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
+from tests.examples import examples
 from tests.queries.single import recorded
 from tests.workload_log.sinks import MemorySink
 from tests.workload_log.test_sql_log import BY_NAME, entry, run, write
@@ -124,7 +125,7 @@ def file_of(draw: random.Random, directory: Path, name: str, lines: Sequence[str
     return path
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_whatever_parts_of_a_log_are_imported_each_query_counts_once(seed: int) -> None:
     draw = random.Random(seed)

@@ -92,7 +92,17 @@ class Stored:
 
 
 def stored_columns(view: TableView) -> Stored:
-    """Return every column of the view with known sizes and known dictionary sizes."""
+    """Return every column of the view with known sizes and known dictionary sizes.
+
+    The view keeps the answer: each candidate layout of a table asks for it.
+    """
+    if "stored" not in view.derived:
+        view.derived["stored"] = _stored_columns(view)
+    found: Stored = view.derived["stored"]
+    return found
+
+
+def _stored_columns(view: TableView) -> Stored:
     columns: dict[int, StoredColumn] = {}
     domain: dict[int, float] = {}
     spans: dict[int, Spans] = {}
