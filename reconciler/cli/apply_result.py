@@ -172,6 +172,7 @@ def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySum
     return ApplySummary(
         ran=bool(done),
         stopped=interrupted,
+        declined=run.declined and not done,
         seconds=time.monotonic() - run.started,
         executed_seconds=sum(r.seconds + (r.start_seconds or 0.0) for _, r in done),
         started=any(r.start_seconds is not None for _, r in done),

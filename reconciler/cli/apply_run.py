@@ -44,6 +44,8 @@ class ApplyRun:
     """The results of the steps so far."""
     done_before: bool = False
     """Whether the saved plan was done already."""
+    declined: bool = False
+    """Whether the person who was asked did not say yes."""
 
     def say(self, text: str) -> None:
         sys.stderr.write(text + "\n")
@@ -136,6 +138,8 @@ class ApplyRun:
         asks = decision.reason == "AwaitingApproval" and not agreed and sys.stdin.isatty()
         if asks and _confirmed(proposal):
             given = Approvals(proposal.plan.id)
+        elif asks:
+            self.declined = True
         if given.plan_id == proposal.plan.id:
             self.actor.put_plan(proposal.plan)
             self.actor.store.approve(proposal.plan.id, policy_key(self.step.policy))
@@ -163,14 +167,26 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
 
 def _made_under_another(proposal: Proposal, step: Step) -> str:
     """Return a note if the plan was made under other budgets: its id does not include them."""
+    from reconciler.cli.targets import BUILT_IN
     from reconciler.loop.gating import plan_policy_key, policy_key
 
     made = plan_policy_key(proposal.plan)
     if not proposal.pending or made in (None, policy_key(step.policy)):
         return ""
+    made_by, now = proposal.plan.policy, step.policy_name
+    if made_by == BUILT_IN:
+        return (
+            f"This plan was made before {now} selected this table, by the built-in policy. "
+            "Plan again, so that the approval and the budgets of your policy hold."
+        )
+    if now == BUILT_IN:
+        return (
+            f"This plan was made under the policy {made_by}, whose approval, budgets, windows and "
+            "suspension do not apply without it: give its file with -f."
+        )
     return (
-        f"this plan was made under the policy {proposal.plan.policy}: its approval, budgets, "
-        f"windows and suspension do not apply under {step.policy_name} (give its file with -f)"
+        f"This plan was made under the policy {made_by}, and {now} selects this table now. "
+        "Plan again."
     )
 
 

@@ -25,6 +25,7 @@ from reconciler.cli.options import (
 
 if TYPE_CHECKING:
     from reconciler.advisor.advice import Advice
+    from reconciler.api.prices import Prices
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.ports import Target
     from reconciler.loop.propose import Proposal
@@ -109,8 +110,25 @@ def query_document(
 
     seen = proposal.observation
     scans = explain_sql(target, seen, actor, sql, dialect, show_literals=show_literals)
+    prices = target.catalog.prices
     known = {scan["shapeId"] for scan in scans}
-    return {"query": scans, "shapes": shapes_of(proposal, known)}
+    priced = [scan | _money(prices, scan["readBytes"], scan["filesRead"]) for scan in scans]
+    return {"query": priced, "shapes": shapes_of(proposal, known)}
+
+
+def _money(
+    prices: Prices | None, size: float, openings: float, after: tuple[float, float] | None = None
+) -> dict[str, Any]:
+    """Return what a reading costs in money, and with `after` (bytes, openings) also that after the
+    plan; {} without prices."""
+    from reconciler.plan.money import cost_of, reading
+
+    if prices is None:
+        return {}
+    used = {"reading": reading(size, openings)}
+    used |= {} if after is None else {"readingAfter": reading(*after)}
+    amounts = {name: round(cost_of(prices, one), 9) for name, one in used.items()}
+    return {"money": {"currency": prices.currency, **amounts}}
 
 
 def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose: bool) -> None:
@@ -131,6 +149,7 @@ def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose
 def table_document(proposal: Proposal) -> dict[str, Any]:
     """Return the head of every explanation: each candidate with its numbers, chosen or rejected."""
     from reconciler.advisor.deletes.mode_document import modes_document
+    from reconciler.cli.plan_lines import money_of
 
     seen = proposal.observation
     return {
@@ -145,6 +164,7 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
         "rates": (proposal.plan.evidence.get("workload") or {}).get("rates") or {},
         "writeModes": modes_document(proposal.advice.modes, proposal.advice.notes) or None,
         **candidates(seen.files, proposal.advice),
+        **money_of(proposal),
     }
 
 
@@ -262,7 +282,8 @@ def _decision(advice: Advice, path: str) -> dict[str, Any]:
 def shapes_of(proposal: Proposal, known: Collection[str]) -> list[dict[str, Any]]:
     """Return the recorded shapes among those, by their ids."""
     shapes = proposal.plan.evidence.get("shapes", [])
-    return [shape_document(shape) for shape in shapes if shape["shapeId"] in known]
+    prices = proposal.target.catalog.prices
+    return [shape_document(shape, prices) for shape in shapes if shape["shapeId"] in known]
 
 
 def recorded_shapes(
@@ -276,7 +297,7 @@ def recorded_shapes(
     batches = {batch.shape_id: batch for batch in proposal.evidence.workload.shapes}
     found = matching_shapes(proposal.plan.evidence.get("shapes", []), wanted, seen.name)
     return [
-        shape_document(shape)
+        shape_document(shape, proposal.target.catalog.prices)
         | {"medianQuery": median_query(seen, batches[shape["shapeId"]], show_literals)}
         for shape in found
     ]
@@ -307,9 +328,14 @@ def matching_shapes(
     )
 
 
-def shape_document(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what one query of the shape reads on average, now and after the plan."""
+def shape_document(shape: Mapping[str, Any], prices: Prices | None = None) -> dict[str, Any]:
+    """Return what one query of the shape reads on average, now and after the plan; with prices also
+    what all of its recorded queries cost."""
     queries = max(1, shape["queries"])
+    now, after = (
+        (shape[f"bytes{when}"], shape[f"files{when}Milli"] / 1000 * shape["queries"])
+        for when in ("Now", "After")
+    )
     return {
         "shapeId": shape["shapeId"],
         "text": shape["text"],
@@ -319,4 +345,5 @@ def shape_document(shape: Mapping[str, Any]) -> dict[str, Any]:
         "filesPerQuery": shape["filesNowMilli"] / 1000,
         "filesPerQueryAfter": shape["filesAfterMilli"] / 1000,
         "worse": shape["worse"],
+        **_money(prices, *now, after),
     }

@@ -304,7 +304,7 @@ def show(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Shown) -
         typer.echo("\n\n".join(texts))
     elif planned:
         typer.echo(lines(planned, wide=output is Output.WIDE))
-        for line in _published_lines(planned, uris):
+        for line in (*_published_lines(planned, uris), *_first_of(planned, shown)):
             typer.echo(line)
     if output not in (Output.JSON, Output.YAML):
         for step, error in failed:
@@ -329,6 +329,20 @@ def _markdown(planned: list[Planned], failed: list[tuple[Step, Any]], shown: Sho
 def _engine(shown: Shown, proposal: Proposal) -> dict[str, Any]:
     chosen = shown.engines.get(proposal.plan.id)
     return {} if chosen is None else {"engine": {"type": chosen.engine.value, "why": chosen.why}}
+
+
+def _first_of(planned: list[Planned], shown: Shown) -> list[str]:
+    """Return the command that shows the table with most to save, of those with work."""
+    from reconciler.cli.following import plan_command
+    from reconciler.cli.plan_lines import saved_per_day
+    from reconciler.render import terminal
+    from reconciler.render.terminal import commands
+
+    pending = [proposal for _, proposal, _ in planned if proposal.pending]
+    if not pending:
+        return []
+    first = max(pending, key=saved_per_day)
+    return commands([plan_command(first.observation.name, shown.options)], terminal.width())
 
 
 def _published_lines(planned: list[Planned], uris: Mapping[str, str]) -> list[str]:

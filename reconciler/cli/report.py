@@ -124,6 +124,7 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
         now_ms=now_ms,
         saved=history.credits,
         show_literals=show_literals,
+        prices=proposal.target.catalog.prices,
         tree=tree,
         sample=None if tree is None else _sample(proposal, actor, tree),
     )

@@ -194,6 +194,10 @@ def _tables(
     return tables_in(connection, config, spaces, timeout)
 
 
+BUILT_IN = "built-in defaults"
+"""Name of the policy of a table that none selects, as plans carry and print it."""
+
+
 def governing_policy(
     documents: Documents, config: CatalogConfig, identifier: tuple[str, ...]
 ) -> TableLayoutPolicy | None:
@@ -211,7 +215,7 @@ def step_for(target: Target, documents: Documents) -> Step:
     policy = governing_policy(documents, target.catalog, target.identifier)
     if policy is None:
         policy = builtin_policy(target.identifier, target.catalog.name)
-        name = "built-in defaults"
+        name = BUILT_IN
     else:
         name = f"{policy.name} ({policy.origin})"
     return step_under(target, policy, name)

@@ -6,7 +6,9 @@ has a cost in money, and nothing is printed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from reconciler.api.prices import Prices
 from reconciler.plan.prediction import Total
@@ -86,6 +88,17 @@ def plan_money(prices: Prices, work: Total, open_bytes: int) -> dict[str, str | 
         "cost": round(cost_of(prices, carrying_out(work)), 6),
         "saves": round(cost_of(prices, saved_by(work, open_bytes)), 6),
     }
+
+
+def plan_money_text(money: Mapping[str, Any]) -> str:
+    """`0.12 EUR to carry out; saves 3.40 EUR in 7 days`. money: of `plan_money`."""
+    cost, saves = (money_text(money[key], money["currency"]) for key in ("cost", "saves"))
+    return f"{cost} to carry out; saves {saves} in 7 days"
+
+
+def read_money(prices: Prices | None, size: float, openings: float = 0.0) -> str:
+    """Return what it costs queries to read `size` bytes, as printed; "" without prices."""
+    return "" if prices is None else cost_text(prices, reading(size, openings))
 
 
 def status_money(

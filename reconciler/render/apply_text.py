@@ -88,6 +88,8 @@ class ApplySummary:
     """Why the table is in that state."""
     following: Sequence[str] = ()
     """Commands to run next."""
+    declined: bool = False
+    """Whether the person who was asked did not approve, so that nothing ran."""
     money: Mapping[str, Any] | None = None
     """What carrying it out was predicted to cost and has cost (`plan.money.run_money`); None
     without prices."""
@@ -115,6 +117,8 @@ def render_summary(summary: ApplySummary, width: int = WIDEST) -> str:
         )
         lines += _comparison(summary, width)
         lines += _harm(summary, width)
+    elif summary.declined:
+        lines = ["You did not approve. Nothing was done."]
     else:
         end = "Stopped before anything was done" if summary.stopped else "Nothing was done"
         lines = wrapped(f"{end}: {summary.message}. {summary.state}.", width)

@@ -18,11 +18,15 @@ from reconciler.render.terminal import tabulate, wrapped
 from reconciler.table.damage import damage_of
 from reconciler.table.deletes import DeleteTable, Scope, live_rows
 from reconciler.table.observation import Observation
-from reconciler.table.operations import KindSummary, Operations
+from reconciler.table.operations import Encoding, Kind, KindSummary, Operations
 from reconciler.table.times import DAY_MS
 
 WHOLE = (
     "Each imported query counts as a reading of the whole table here; plan counts what it reads."
+)
+UPSERTS = (
+    "A copy-on-write delete without an engine's name may be an upsert of pyiceberg, which commits "
+    "it as a delete and an append."
 )
 MAX_KINDS = 6
 """Maximum lines of OPERATIONS."""
@@ -106,7 +110,15 @@ def operations_section(seen: Observation, queries_per_day: float | None, width: 
     return [
         *tabulate(rows, "lrrrrrl", width, gap="  "),
         *wrapped(_span(operations, queries_per_day), width),
+        *(wrapped(UPSERTS, width) if _may_be_upserts(operations) else []),
     ]
+
+
+def _may_be_upserts(operations: Operations) -> bool:
+    return any(
+        one.kind is Kind.DELETE and one.encoding is Encoding.COPY_ON_WRITE and not one.engine
+        for one in operations.every
+    )
 
 
 def _operation_row(one: KindSummary, stored: int) -> list[str]:

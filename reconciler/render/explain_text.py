@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.format import count, iec, plural
+from reconciler.plan.money import beside, money_text, plan_money_text
 from reconciler.plan.rejected import merged
 from reconciler.render.modes_text import modes_section
 from reconciler.render.plan_text import opening_price
@@ -87,6 +88,8 @@ def render_table(body: Document, width: int) -> str:
         "Cost and savings cover 7 days at the query rates of the workload's end, in bytes read; "
         f"{opening_price(body)}."
     )
+    if money := body.get("money"):
+        unit += f" The plan: {plan_money_text(money)}, by the prices of the catalog."
     return "\n".join([*lines, *wrapped(unit, width)])
 
 
@@ -138,6 +141,7 @@ def render_shapes(shapes: Sequence[Document], files: int, width: int) -> str:
             f"{iec(shape['bytesPerQueryAfter'])} after the plan",
             f"{shape['filesPerQuery']:,.1f} of {plural(files, 'file')} each now, "
             f"{shape['filesPerQueryAfter']:,.1f} after",
+            _shape_money(shape),
             "the plan makes it slower" if shape["worse"] else "",
         ]
         lines = wrapped(shape["text"], width, indent="    ")
@@ -152,6 +156,14 @@ def render_shapes(shapes: Sequence[Document], files: int, width: int) -> str:
     return "\n".join(
         line for number, lines in enumerate(blocks) for line in [*(gap if number else []), *lines]
     )
+
+
+def _shape_money(shape: Document) -> str:
+    money = shape.get("money")
+    if money is None:
+        return ""
+    now, after = (money_text(money[key], money["currency"]) for key in ("reading", "readingAfter"))
+    return f"{now} for all of them now, {after} after"
 
 
 def _median(scan: Document, files: int, width: int) -> list[str]:
@@ -177,9 +189,11 @@ def render_scan(
     exact = scan["estimate"] == "exact"
     source = "exact, from footers" if exact else "at most, from file bounds"
     lines = wrapped(f"{name}   {shown}", width, indent="    ")
+    money = scan.get("money")
+    cost = money_text(money["reading"], money["currency"]) if money else ""
     facts = [
         f"reads {count(scan['filesRead'])} of {plural(files, 'file')}",
-        f"{iec(scan['readBytes'])} of the projected columns ({source})",
+        f"{beside(iec(scan['readBytes']), cost)} of the projected columns ({source})",
         f"shape {scan['shapeId']}",
     ]
     lines += [f"  {line}" for line in flow(facts, width - 2)]

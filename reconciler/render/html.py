@@ -9,12 +9,15 @@ listed in a box of its own. The page loads nothing and holds no values of the ta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from html import escape
 from typing import Any, TypeVar
 
 import numpy as np
 
+from reconciler.api.prices import Prices
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
+from reconciler.plan.money import beside, read_money
 from reconciler.render import plots
 from reconciler.render.report_model import (
     CutCurve,
@@ -76,10 +79,16 @@ def _sections(data: ReportData) -> list[Section | None]:
         *(_key_files(item) for item in data.key_files),
         _if(data.leaves, _leaves),
         _if(data.sizes, _sizes),
-        _if(data.queries if data.queries and data.queries.shapes else None, _queries),
-        _if(data.payoff if data.payoff and data.payoff.investments else None, _payoff),
+        _if(
+            data.queries if data.queries and data.queries.shapes else None,
+            partial(_queries, prices=data.prices),
+        ),
+        _if(
+            data.payoff if data.payoff and data.payoff.investments else None,
+            partial(_payoff, prices=data.prices),
+        ),
         _if(data.forecasts or None, _forecasts),
-        _if(data.cut, _cut),
+        _if(data.cut, partial(_cut, prices=data.prices)),
     ]
 
 
@@ -233,13 +242,21 @@ def _sizes(data: FileSizes) -> Section:
     return finding, question, plots.file_sizes(data), table(("Size", "Before", "Now"), rows)
 
 
-def _queries(data: QueryBytes) -> Section:
+def _read(prices: Prices | None, size: float) -> str:
+    """Return bytes of reading with their money beside them, where there are prices."""
+    return beside(iec(size), read_money(prices, size))
+
+
+def _queries(data: QueryBytes, prices: Prices | None) -> Section:
     shapes = sorted(data.shapes, key=lambda shape: (shape.before - shape.after, shape.text))
     worse = sum(shape.after > shape.before * 1.01 for shape in shapes)
     before, after = sum(s.before for s in shapes), sum(s.after for s in shapes)
     change = f" ({(after - before) / before * 100:+.0f} %)" if before else ""
     losers = "none reads more" if not worse else f"{count(worse)} of {count(len(shapes))} read more"
-    finding = f"Recorded queries read {iec(after)} instead of {iec(before)}{change}; {losers}"
+    finding = (
+        f"Recorded queries read {_read(prices, after)} instead of {_read(prices, before)}{change}; "
+        f"{losers}"
+    )
     listed = QueryBytes(tuple(reversed(shapes)), data.label)
     rows = [
         [
@@ -263,7 +280,7 @@ def _verdict(shape: ShapeBytes) -> str:
     return "better" if shape.after < shape.before * 0.99 else "same"
 
 
-def _payoff(data: Payoff) -> Section:
+def _payoff(data: Payoff, prices: Prices | None) -> Section:
     even = plots.break_even_ms(data)
     start = data.investments[0].at_ms
     if even is None:
@@ -277,9 +294,9 @@ def _payoff(data: Payoff) -> Section:
         finding = f"HARM: after {of} the queries cost more than before. {finding}"
     rows = [
         [
-            item.plan_id, utc(item.at_ms), iec(item.cost),
-            f"HARM: {iec(-item.saving_per_ms * DAY_MS)} more" if item.harm
-            else iec(item.saving_per_ms * DAY_MS),
+            item.plan_id, utc(item.at_ms), _read(prices, item.cost),
+            f"HARM: {_read(prices, -item.saving_per_ms * DAY_MS)} more" if item.harm
+            else _read(prices, item.saving_per_ms * DAY_MS),
             item.saved,
         ]
         for item in data.investments
@@ -319,7 +336,7 @@ def _amount(item: Forecast, value: float) -> str:
     return {"bytes": iec, "count": count, "seconds": duration, "cpu": cpu}[item.unit](value)
 
 
-def _cut(data: CutCurve) -> Section:
+def _cut(data: CutCurve, prices: Prices | None) -> Section:
     ordered = plots.by_saving_per_cost(data.candidates)
     finding = (
         f"{count(data.chosen)} of {count(data.files)} files could save more than they cost; "
@@ -327,7 +344,8 @@ def _cut(data: CutCurve) -> Section:
     )
     rows = [
         [
-            item.label, count(item.files), iec(max(0.0, item.saving)), iec(item.cost),
+            item.label, count(item.files), _read(prices, max(0.0, item.saving)),
+            _read(prices, item.cost),
             f"{item.saving / item.cost:.1f}x" if item.cost > 0 else "-",
             "chosen" if item.chosen else "not done",
         ]

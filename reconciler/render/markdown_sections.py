@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.format import count, cpu, duration, iec, percent, plural
+from reconciler.plan.money import plan_money_text
 from reconciler.plan.prediction import Total, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, harm_of, total_of
@@ -21,7 +22,6 @@ from reconciler.render.plan_text import (
     files_per_query,
     harm_text,
     opening_price,
-    plan_money_text,
 )
 from reconciler.render.totals_text import total_text, without_rewrite
 
@@ -181,7 +181,7 @@ def _cost(document: Document) -> str:
     saved_by = sums_of(document).saved_by
     text = f"{text} Saves {by_parts(saved_by)}." if saved_by else text
     if money := evidence.get("money"):
-        text += f" **Money** {plan_money_text(money)}."
+        text += f" **Money** {plan_money_text(money)}, by the prices of the catalog."
     harm = harm_of(evidence)
     return f"{text} **HARM**: {harm_text(harm)}." if harm else text
 

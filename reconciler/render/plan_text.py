@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
-from reconciler.plan.money import beside, money_text
+from reconciler.plan.money import beside, plan_money_text
 from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
 from reconciler.plan.reasons import MIGRATION_REFUSED, REFUSED_FILES
 from reconciler.plan.rejected import Line, merged
@@ -277,7 +277,7 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
     if saved_by:
         rows.append(("Saves", by_parts(saved_by)))
     if money := evidence.get("money"):
-        rows.append(("Money", plan_money_text(money)))
+        rows.append(("Money", f"{plan_money_text(money)}, by the prices of the catalog"))
     if harm := harm_of(evidence):
         rows.append(("HARM", harm_text(harm)))
     rows += [("Budget", str(line)) for line in evidence.get("budgets", ())]
@@ -293,12 +293,6 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
         lines += wrapped(text, width, first=first, indent=" " * 7)
         before = title
     return lines
-
-
-def plan_money_text(money: Mapping[str, Any]) -> str:
-    """`0.12 EUR to carry out; saves 3.40 EUR in 7 days`, by the catalog's prices."""
-    cost, saves = (money_text(money[key], money["currency"]) for key in ("cost", "saves"))
-    return f"{cost} to carry out; saves {saves} in 7 days, by the prices of the catalog"
 
 
 def harm_text(harm: int) -> str:
@@ -390,6 +384,12 @@ def _empty_because(evidence: Mapping[str, Any]) -> str:
     return evidence.get("emptyBecause") or "Nothing is above threshold."
 
 
+PAYBACK = (
+    "payback = until queries have saved what the rewrite costs; it counts opened files, too, which "
+    "read/day does not"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TableLine:
     """The plan of one table in a list of many."""
@@ -424,6 +424,8 @@ def render_lines(lines: Sequence[TableLine], converged: int, width: int = WIDEST
         size = iec(sum(line.rewrite_bytes for line in lines))
         actions = plural(sum(line.actions for line in lines), "action")
         text += wrapped(f"{plural(len(lines), 'table')}, {actions}, {size} to rewrite.", width)
+    if any(line.payback_millis is not None for line in lines):
+        text += wrapped(PAYBACK, width)
     if converged:
         text.append(f"{plural(converged, 'table is', 'tables are')} converged.")
     return "\n".join(text)

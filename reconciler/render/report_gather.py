@@ -18,6 +18,7 @@ from reconciler.advisor.measure.credit import Credit
 from reconciler.advisor.measure.past_plan import PastPlan, past_plans
 from reconciler.advisor.situation import look
 from reconciler.advisor.wair.cut import cut
+from reconciler.api.prices import Prices
 from reconciler.format import count, iec, saved_text, utc
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import label_of, predictions_of, total
@@ -83,6 +84,8 @@ class Sources:
     tree: Tree | None = None
     """The tree of cuts that is planned, else the one that was written last; None if there is
     neither."""
+    prices: Prices | None = None
+    """Prices of the catalog; None without any."""
     sample: RowSample | None = None
     """Rows of the table over the columns that the tree cuts; None without any."""
 
@@ -97,6 +100,7 @@ def gather(sources: Sources) -> ReportData:
         key_files=_key_files(sources, before, missing),
         sizes=_sizes(sources, before, missing),
         queries=_queries(sources, missing),
+        prices=sources.prices,
         payoff=_payoff(sources, missing),
         forecasts=_forecasts(sources, missing),
         cut=_cut(sources, missing),

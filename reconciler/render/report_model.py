@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from reconciler.api.prices import Prices
 from reconciler.table.filetable import Float64, Int64
 
 
@@ -203,6 +204,8 @@ class ReportData:
     """Predictions with the actual values."""
     cut: CutCurve | None = None
     """Cumulative net saving of the files, best first, and where the choice ends."""
+    prices: Prices | None = None
+    """Prices of the catalog, by which bytes of reading have money beside them; None without any."""
     leaves: LeafMap | None = None
     """The leaves of the tree of cuts that is planned, else of the one written last."""
     missing: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ import yaml
 
 from reconciler.catalog import load
 from reconciler.cli import fleet
-from reconciler.errors import EXIT_USER
+from reconciler.errors import EXIT_BLOCKED, EXIT_USER
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import TRUE, Comparison, Ref
 from reconciler.state.shared_state import SharedStore
@@ -23,6 +23,7 @@ from reconciler.state.state_tables import StateTables
 from tests.cli.in_process import Cli, isolate, runner
 from tests.conftest import sqlite_catalog
 from tests.render.test_fleet_html import Page, names
+from tests.said import Said
 from tests.state.test_shared_state import new_catalog
 
 APPENDS = {"sales.many": 9, "sales.one": 1, "web.some": 6, "web.deep.few": 5}
@@ -265,6 +266,9 @@ def test_with_prices_every_verb_says_money_and_without_none(
     for arguments in (("--all", *files), ("--all",)):
         cli("report", *arguments, "--out", str(tmp_path / "r.html"))
         assert ("EUR" in (tmp_path / "r.html").read_text()) is ("-f" in arguments)
+    for given in (files, ()):  # the page of a table whose rewrite was carried out above
+        assert cli("report", name, *given, "--out", str(tmp_path / "t.html"))[0] == 0
+        assert (" EUR" in (tmp_path / "t.html").read_text()) is bool(given)
 
 
 def documents(priced: str, directory: Path, *, prices: bool) -> str:
@@ -284,7 +288,10 @@ def documents(priced: str, directory: Path, *, prices: bool) -> str:
     return str(directory)
 
 
-NUMBERS = {"cost", "saves", "spent", "readAhead", "rewrite", "storedMoneyPerMonth"}
+NUMBERS = {
+    "cost", "saves", "spent", "readAhead", "rewrite", "storedMoneyPerMonth", "reading",
+    "readingAfter",
+}  # fmt: skip
 
 
 def amounts(body: Any) -> set[str]:
@@ -304,6 +311,9 @@ def amounts(body: Any) -> set[str]:
         (("observe",), ("table", "markdown"), {"storedMoneyPerMonth"}),
         (("status", "sales.many"), ("table", "wide"), {"cost", "saves", "spent"}),
         (("plan",), ("table",), {"cost", "saves"}),
+        (("explain", "sales.many"), ("table",), {"cost", "saves"}),
+        (("explain", "sales.many", "--query", "SELECT * FROM sales.many WHERE id = 7"),
+         ("table",), {"cost", "saves", "reading", "readingAfter"}),
         (("recommend", "sales.many", "--method", "expert"), ("table", "markdown"),
          {"readAhead", "rewrite"}),
         (("recommend", "sales.many", "web.some", "--method", "expert"), (),
@@ -336,12 +346,15 @@ def test_each_verb_has_money_beside_bytes_in_each_format(
 
 
 def test_whoever_is_asked_at_the_prompt_sees_the_cost(
-    cli: Cli, priced: str, catalog: Any, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, priced: str, catalog: Any, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
+    """Whoever does not say yes is told that it was their own answer."""
     monkeypatch.setattr("sys.stdin", Typed("no\n"))
     for files, says in ((("-f", priced), True), ((), False)):
-        _, _, err = cli("apply", f"{catalog.name}.sales.many", *files)
+        code, out, err = cli("apply", f"{catalog.name}.sales.many", *files)
         assert (" EUR" in err) is says
+        assert code == EXIT_BLOCKED
+        said(out.splitlines()[0])
 
 
 class Typed(io.StringIO):

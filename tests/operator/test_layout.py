@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from reconciler.api.conditions import ConditionType
+from reconciler.api.prices import Prices
 from reconciler.api.run_document import RunDocument, read_run
 from reconciler.errors import UnavailableError
 from reconciler.kube.errors import Forbidden, QuotaExceeded
 from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.conditions import condition_of
+from reconciler.operator.layout.endings import Achieved
 from reconciler.operator.layout.subject import FINALIZER
 from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.status_text import parse_time, utc
@@ -568,6 +571,13 @@ def test_a_plan_after_which_queries_cost_more_is_named_in_history_and_by_an_even
     assert job["metadata"]["name"] in event and "13Gi" in event
     said(entry["message"])
     said(event.removeprefix(job["metadata"]["name"]))
+
+
+def test_harm_is_said_in_money_where_the_catalog_has_prices() -> None:
+    check = ReadCheck("p-1", 0, 10 * GIB, 9 * GIB, 13 * GIB, complete=True, saved=-3 * GIB)
+    done, prices = Achieved(reading=check), Prices("EUR", tib_read=Decimal(1024))
+    assert "3Gi (3.00 EUR) more" in done.harm(prices)
+    assert "3Gi more" in done.harm(None)
 
 
 def test_a_plan_that_saves_raises_no_alarm() -> None:

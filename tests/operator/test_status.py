@@ -281,6 +281,9 @@ def test_a_plan_says_which_shapes_get_slower_the_worst_first() -> None:
         {"shape": "little = ?", "queries": 4, "factor": "1.40"},
     ]
     check(body, {"properties": schema_of_plan()}, "plan")
+    money = "0.12 EUR to carry out; saves 3.40 EUR in 7 days"
+    summary = plan_status(plan, plan.actions, DIGEST, "", SCHEMA, money)["summary"]
+    assert summary == f"{body['summary']}; {money}"
     none = a_plan(plan.actions, shapes[:1])
     assert "slower" not in plan_status(none, none.actions, DIGEST, "", SCHEMA)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.api.conditions import Reason
+from reconciler.api.prices import Prices
 from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.conditions import Body
@@ -24,7 +25,7 @@ from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.work import Result
 from reconciler.plan.execution import WAITING
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
-from reconciler.plan.money import Usage
+from reconciler.plan.money import Usage, beside, read_money
 from reconciler.queries.rewrite_cost import PRIOR_RHO
 
 log = logging.getLogger(__name__)
@@ -55,15 +56,16 @@ class Achieved:
     """What the recorded queries read afterwards; None if there are none or nothing was
     committed."""
 
-    @property
-    def harm(self) -> str:
-        """How much more the recorded queries cost than before, "" if they do not."""
+    def harm(self, prices: Prices | None) -> str:
+        """Return how much more the recorded queries cost than before, "" if they do not. prices:
+        those of the catalog, None without any."""
         found = self.reading
         if found is None or not found.harm:
             return ""
+        more = beside(short_bytes(-found.saving), read_money(prices, -found.saving))
         predicted = f"{short_bytes(found.predicted)} predicted, " if found.complete else ""
         return (
-            f"HARM: the recorded queries cost {short_bytes(-found.saving)} more, opened files "
+            f"HARM: the recorded queries cost {more} more, opened files "
             f"counted: they read {short_bytes(found.actual)}, {predicted}"
             f"{short_bytes(found.before)} before"
         )
@@ -231,7 +233,7 @@ class Endings:
             "finishedAt": utc(subject.now),
             "rewriteBytes": short_bytes(done.read_bytes),
             "cpuTime": short_duration(done.cpu_seconds),
-            "message": _with_harm(end.message, done.harm),
+            "message": _with_harm(end.message, done.harm(subject.prices)),
         }
         status = {
             **subject.status,
@@ -270,12 +272,13 @@ class Endings:
         kind = "Normal" if result in ("Succeeded", "Stopped") else "Warning"
         text = f"{record.name}: {end.message}"
         self.runtime.api.event(subject.body, f"Job{result}", text, kind)
-        if done.harm:
-            text = f"{record.name}: {done.harm}"
+        harm = done.harm(subject.prices)
+        if harm:
+            text = f"{record.name}: {harm}"
             self.runtime.api.event(subject.body, "ReadingWorse", text, "Warning")
         log.info("%s/%s: Job %s of table %s ended: %s, %s",
                  *subject.key[1:], record.name, ".".join(subject.table), result,
-                 _with_harm(end.message, done.harm))  # fmt: skip
+                 _with_harm(end.message, harm))  # fmt: skip
 
     def drop(self, subject: Subject, record: JobRecord, why: str, cause: str = "") -> Result:
         """Drop a write-ahead that never got its Job. cause: of the failure that this is, "" if it

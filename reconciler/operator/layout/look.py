@@ -32,6 +32,7 @@ from reconciler.operator.layout.plan_status import plan_status, plan_summary
 from reconciler.operator.ports import EXPIRED
 from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary, Rests
 from reconciler.operator.status_text import short_bytes
+from reconciler.plan.money import plan_money, plan_money_text
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.plan.standing import Fallen, Judgement, head_of, judge
@@ -143,6 +144,15 @@ def _difference(old: Plan, proposal: Proposal) -> str:
     return f"was {was}; is {now}; rewrites {sizes}"
 
 
+def _money(proposal: Proposal) -> str:
+    """Return what the rest of the plan costs and saves, as printed; "" without prices."""
+    prices = proposal.target.catalog.prices
+    if prices is None:
+        return ""
+    left = total(item.predicted for item in proposal.pending)
+    return plan_money_text(plan_money(prices, left, proposal.open_bytes))
+
+
 def _summary_of(
     proposal: Proposal,
     fingerprint: str,
@@ -165,7 +175,9 @@ def _summary_of(
         uri=uri,
         observed=_observed(proposal, now),
         plan_status=(
-            plan_status(plan, proposal.pending, digest, uri, seen.schema) if pending else None
+            plan_status(plan, proposal.pending, digest, uri, seen.schema, _money(proposal))
+            if pending
+            else None
         ),
         stale_workload=proposal.stale_workload,
         other=other_optimizer(seen, int(now.timestamp() * 1000)),

@@ -28,10 +28,16 @@ MOST_TEXT = 256
 
 
 def plan_status(
-    plan: Plan, pending: Sequence[PlannedAction], digest: str, uri: str, schema: Schema
+    plan: Plan,
+    pending: Sequence[PlannedAction],
+    digest: str,
+    uri: str,
+    schema: Schema,
+    money: str = "",
 ) -> Body:
     """Return status.plan of a plan with work: aggregated by type, at most ten lines, and the
-    recorded shapes that read more afterwards, at most three. schema: names the key's columns."""
+    recorded shapes that read more afterwards, at most three. schema: names the key's columns.
+    money: what it costs and saves, as printed, "" without prices."""
     amplification = total_of(plan.evidence, Quantity.AMPLIFICATION)
     predicted = total(item.predicted for item in pending)
     body: Body = {
@@ -42,7 +48,7 @@ def plan_status(
         "rewriteBytes": short_bytes(predicted.bytes_in),
         "cpuTime": short_duration(predicted.cpu_seconds),
         "actions": plan_lines(pending, schema),
-        "summary": cut(plan_summary(pending), 256),
+        "summary": _with_money(plan_summary(pending), money),
     }
     slower = plan_slower(plan)
     if slower:
@@ -54,6 +60,11 @@ def plan_status(
     if amplification is not None and amplification.after is not None:
         body["predictedScanAmplification"] = f"{amplification.after / 1000:.2f}"
     return body
+
+
+def _with_money(summary: str, money: str) -> str:
+    more = f"; {money}" if money else ""
+    return cut(summary, MOST_TEXT - len(more)) + more
 
 
 def plan_lines(pending: Sequence[PlannedAction], schema: Schema) -> list[Body]:
