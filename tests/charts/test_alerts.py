@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +25,7 @@ from reconciler.operator.process.places import Places
 from reconciler.operator.work import Work
 from reconciler.plan.money import Usage
 from tests.charts.conftest import Render, of_kind
+from tests.cluster import binaries
 
 GROUPS = yaml.safe_load((sync.CHART / "files" / "alerts.yaml").read_text())["groups"]
 RECORDING = yaml.safe_load((sync.CHART / "files" / "recording.yaml").read_text())["groups"]
@@ -191,6 +193,19 @@ def test_the_board_asks_for_series_and_labels_that_exist(
     for labels in re.findall(r"by \(([^)]*)\)", plain):
         wanted = set(re.split(r",\s*", labels))
         assert all(wanted <= exposed[series] for series in names(plain))
+
+
+@pytest.mark.soak
+def test_prometheus_parses_every_expression() -> None:
+    """Prometheus' own parser, which checks functions and types as well."""
+    rules = [rule["expr"] for group in (*GROUPS, *RECORDING) for rule in group["rules"]]
+    asked = [" ".join(text.split()) for text in (*rules, *QUERIES.values())]
+    assert len(asked) > 25 and all(asked)
+    program = binaries.directory("promql") / "promql"
+    for lines, code in ((asked, 0), ([*asked, "rate(layout_leader)"], 1)):
+        done = subprocess.run([program], input="\n".join(lines), text=True, capture_output=True)
+        assert done.returncode == code, done.stdout
+        assert len(done.stdout.splitlines()) == code
 
 
 def test_every_counter_of_savings_is_on_the_board() -> None:

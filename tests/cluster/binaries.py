@@ -1,6 +1,6 @@
 """Builds the programs that tests run and that are written in Go, or finds them in a cache.
 
-A module below tests/cluster (kube, helm, versitygw) pins everything that goes into its binary. The
+A module below tests/cluster (kube, helm, versitygw, promql) pins everything in its binary. The
 cache key is the hash of those files with Go's version and platform, so a changed pin builds anew
 and nothing else does. Only binaries are kept: module and build caches (gigabytes) are temporary,
 unless GOMODCACHE or GOCACHE say otherwise, and shared by the modules that are built together.
@@ -25,6 +25,7 @@ PROGRAMS = {
     "kube": ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"),
     "helm": ("helm",),
     "versitygw": ("versitygw",),
+    "promql": ("promql",),
 }
 """Module -> the programs that its one binary can be called as."""
 
