@@ -83,7 +83,7 @@ def ids_to_read(
         )
     notes: list[str] = []
     meaning = _Meaning(files.schema, blocks, wanted, literals, notes)
-    found: list[Range] = []
+    found = _of_rewrites_to_come(blocks, meaning)
     for keys, rows in _by_proof(files, blocks, admitted & ~held.none):
         low, high = held.low[rows], held.high[rows]
         if not keys or any(key not in blocks.trees for key in keys):
@@ -105,7 +105,17 @@ def ids_to_read(
     whole = all(_covers(ids, low, high) for low, high in _merged(
         list(zip(held.low[some].tolist(), held.high[some].tolist(), strict=True))
     ))  # fmt: skip
-    return Kept(ids, admitted, admitted & (held.nulls | kept), not whole, tuple(notes))
+    after = admitted & (held.nulls | kept)
+    return Kept(ids, admitted, after, not whole, tuple(dict.fromkeys(notes)))
+
+
+def _of_rewrites_to_come(blocks: BlockIds, meaning: _Meaning) -> list[Range]:
+    """Return the ids that merging may give to rows without one, so that a query which is routed now
+    still has these rows then."""
+    if blocks.newest is None or blocks.newest not in blocks.trees:
+        return []
+    ids = np.flatnonzero(meaning.leaves(blocks.newest)) + base_of(blocks.newest)
+    return [(one, one) for one in ids.tolist()]
 
 
 def admitted(files: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals]) -> Bool:

@@ -84,12 +84,17 @@ class BlockIds:
     proofs: Mapping[int, frozenset[str]] = field(default_factory=dict)
     """By the id of a snapshot of ours, the keys of the trees by which all ids are true in the files
     that it added."""
+    newest: str | None = None
+    """The key of the tree by which rewrites that follow no tree fill ids (`newest`)."""
 
 
 def block_ids_of(
-    properties: Mapping[str, str], snapshots: Iterable[SnapshotInfo]
+    properties: Mapping[str, str],
+    ancestry: Sequence[SnapshotInfo],
+    others: Sequence[SnapshotInfo] = (),
 ) -> BlockIds | None:
-    """Return what properties and retained snapshots say; None if the table has no such column."""
+    """Return what properties and retained snapshots say; None if the table has no such column.
+    ancestry: of the head, newest first."""
     column = _number(properties.get(COLUMN))
     if column is None:
         return None
@@ -102,9 +107,10 @@ def block_ids_of(
             except NotATree as error:
                 unread[key] = str(error)
     since = _number(properties.get(SINCE))
+    last = newest(properties, (one.summary for one in ancestry))
     return BlockIds(
         column, -1 if since is None else since, trees, unread,
-        _remembered(properties) | _named(snapshots),
+        _remembered(properties) | _named((*ancestry, *others)), last,
     )  # fmt: skip
 
 
@@ -129,6 +135,19 @@ def _named(snapshots: Iterable[SnapshotInfo]) -> dict[int, frozenset[str]]:
         for one in snapshots
         if BLOCK_TREES in one.summary and ATTEMPT_ID in one.summary
     }
+
+
+def newest(properties: Mapping[str, str], summaries: Iterable[Mapping[str, str]]) -> str | None:
+    """Return the key of the tree by which rewrites that follow no tree fill ids: the one that was
+    written last, if the table still holds it. summaries: of the ancestors of the head, newest
+    first."""
+    for summary in summaries:
+        if BLOCK_TREES in summary and ATTEMPT_ID in summary:
+            key = summary[BLOCK_TREES].split(",")[0]
+            return key if TREE + key in properties else None
+    left = [name for name in properties if name.startswith(SNAPSHOTS)]
+    key = left[0].removeprefix(SNAPSHOTS) if len(left) == 1 else ""
+    return key if TREE + key in properties else None
 
 
 def _remembered(properties: Mapping[str, str]) -> dict[int, frozenset[str]]:

@@ -344,7 +344,7 @@ def test_a_renamed_column_keeps_its_cuts_and_a_retyped_or_dropped_one_does_not(
     with made_up.table.update_schema() as change:
         change.update_column("date", LongType())
     retyped = made_up.routed("SELECT id FROM t WHERE date < 5")
-    assert _ids(retyped) >= _ids(renamed) and retyped.reads[0].notes
+    assert not retyped.changed and retyped.reads[0].notes  # every leaf may have such rows
 
 
 def test_what_depends_on_the_session_does_not_count(world: Callable[..., World]) -> None:
