@@ -240,7 +240,7 @@ def test_each_input_is_fetched_once_and_no_output_is_read_before_the_commit(
     for number in range(3):
         made = f"SELECT /*+ COALESCE(1) */ id * 3 + {number}, repeat(uuid(), 9) FROM range(9000)"
         bench.sql(f"INSERT INTO {bench.full(name)} {made}")
-    before, inputs = bench.rows(name), {file.file_path for file in bench.files(name)}
+    before, inputs = bench.rows(name), set(bench.paths(name))
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     action = bench.action(name, Cluster, "id", target_bytes=size // 3)
     mark = len(s3_store.requests())
@@ -252,7 +252,7 @@ def test_each_input_is_fetched_once_and_no_output_is_read_before_the_commit(
         if one.operation == "s3_GetObject" and FETCHING in one.agent
     )
     assert fetched == dict.fromkeys(inputs, 2), "a footer, then one copy for engine and witness"
-    outputs = {file.file_path for file in bench.files(name)}
+    outputs = set(bench.paths(name))
     assert len(outputs) > 1 and not outputs & inputs
     for path in outputs:
         of = [operation for operation, key in asked if key == path]

@@ -83,7 +83,7 @@ def main() -> int:
     spark = session.start(conf, app="fault test", master="local[2]")
     print("jvm", iceberg.jvm_pid(spark), flush=True)
     bench = Bench(spark, config, directory)
-    inputs = tuple(sorted(row.file_path for row in bench.files(name)))[:files]
+    inputs = tuple(bench.paths(name))[:files]
     table = bench.table(name)  # after its files: others append meanwhile
     head = int(table.currentSnapshot().snapshotId())
     assert len(scan_tasks(spark, table, head, inputs)) == len(inputs)

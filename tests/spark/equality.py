@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reconciler.spark.session import iceberg
 from tests.spark.tables import Bench
 
 FIELD_ID = b"PARQUET:field_id"
@@ -240,20 +241,23 @@ def _wrapped(column: str, values: Any, kind: Any) -> Any:
 
 def java_file(table: Any, path: str) -> Any:
     """Return the live data file of this path, an org.apache.iceberg.DataFile."""
-    from reconciler.spark.session import iceberg
-
     tasks = iceberg.each(table.newScan().planFiles())
     return next(task.file() for task in tasks if str(task.file().location()) == path)
 
 
 def data_files(bench: Bench, name: str) -> Sequence[str]:
-    return [row.file_path for row in bench.files(name)]
+    return bench.paths(name)
 
 
 def delete_paths(bench: Bench, name: str, content: int | None = None) -> tuple[str, ...]:
     """Paths of the live delete files; content: 1 position, 2 equality."""
-    rows = bench.sql(f"SELECT file_path, content FROM {bench.full(name)}.delete_files")
-    return tuple(sorted({r.file_path for r in rows if content in (None, r.content)}))
+    table = bench.table(name)
+    head = table.currentSnapshot()
+    manifests = iceberg.each(head.deleteManifests(table.io())) if head is not None else ()
+    files = bench.listed(name, manifests)
+    return tuple(
+        sorted({str(f.location()) for f in files if content in (None, int(f.content().id()))})
+    )
 
 
 def on_disk(location: str) -> Path:

@@ -6,7 +6,7 @@ import itertools
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,16 @@ class Bench:
         )
 
     def append(self, name: str, columns: Mapping[str, Sequence[object]]) -> None:
-        """One commit of one file by pyiceberg: a tenth of what Spark takes for it."""
+        """One commit by pyiceberg, of one file for each partition: a tenth of what Spark takes for
+        it. A column that is not named is null."""
         from pyiceberg.catalog import load_catalog
 
         catalog = load_catalog(self.config.name, **dict(self.config.properties))
         table = catalog.load_table(("jobs", name))
-        table.append(pa.table(dict(columns), schema=table.schema().as_arrow()))
+        schema = table.schema().as_arrow()
+        rows = len(next(iter(columns.values())))
+        nulls = {name: pa.nulls(rows, schema.field(name).type) for name in schema.names}
+        table.append(pa.table({**nulls, **columns}, schema=schema))
 
     def table(self, name: str) -> Any:
         return iceberg.load(self.spark, self.full(name))
@@ -91,7 +95,23 @@ class Bench:
         later = int(table.currentSnapshot().timestampMillis()) + 1
         table.expireSnapshots().expireOlderThan(later).retainLast(1).commit()
 
+    def paths(self, name: str) -> list[str]:
+        """Paths of the live data files, without a query: one costs ten times as much."""
+        tasks = iceberg.each(self.table(name).newScan().planFiles())
+        return sorted(str(task.file().location()) for task in tasks)
+
+    def listed(self, name: str, manifests: Iterable[Any]) -> Iterator[Any]:
+        """The content files that are live in these manifests of the table."""
+        core, table = self.spark._jvm.org.apache.iceberg, self.table(name)
+        for manifest in manifests:
+            of_deletes = int(manifest.content().id()) == 1
+            read = core.ManifestFiles.readDeleteManifest if of_deletes else core.ManifestFiles.read
+            reader = read(manifest, table.io(), table.specs())
+            yield from iceberg.each(reader)
+            reader.close()
+
     def files(self, name: str) -> list[Any]:
+        """What Iceberg's table `files` says of the live data files, by path."""
         rows = self.sql(f"SELECT * FROM {self.full(name)}.files WHERE content = 0")
         return sorted(rows, key=lambda row: str(row.file_path))  # without two jobs to sort them
 
@@ -105,7 +125,7 @@ class Bench:
         for part in key:
             column, _, direction = part.partition(" ")
             columns.append(SortColumn(schema.findField(column).fieldId(), direction or "asc"))
-        more.setdefault("inputs", tuple(sorted(row.file_path for row in self.files(name))))
+        more.setdefault("inputs", tuple(self.paths(name)))
         curve = more.pop("curve", Lexicographic)
         return kind(ordering=curve(tuple(columns)) if columns else ARRIVAL, **more)
 
@@ -138,15 +158,20 @@ class Bench:
 
     def leftovers(self, name: str) -> list[str]:
         """Files below prefixes of ours that no snapshot references, by listing the directory."""
-        location = self.table(name).location().removeprefix("file:").replace("//", "")
+        table = self.table(name)
+        location = table.location().removeprefix("file:").replace("//", "")
         on_disk = {
             str(path).removeprefix(location)
             for path in Path(location).rglob("layout-*/**/*")
             if path.is_file() and not path.name.endswith(".crc")
         }
-        known = self.sql(f"SELECT file_path FROM {self.full(name)}.all_files")
-        referenced = {row.file_path.partition(location)[2] for row in known}
-        return sorted(on_disk - referenced)
+        if not on_disk:
+            return []
+        snapshots = list(iceberg.each(table.snapshots()))
+        each = (m for one in snapshots for m in iceberg.each(one.allManifests(table.io())))
+        manifests = {str(manifest.path()): manifest for manifest in each}
+        known = self.listed(name, manifests.values())
+        return sorted(on_disk - {str(file.location()).partition(location)[2] for file in known})
 
 
 def dead_writer() -> str:

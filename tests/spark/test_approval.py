@@ -38,7 +38,7 @@ def _table(bench: Bench, files: int = 4, properties: str = "") -> str:
 
 
 def _halves(bench: Bench, name: str) -> list[BinPack]:
-    paths = sorted(row.file_path for row in bench.files(name))
+    paths = bench.paths(name)
     middle = len(paths) // 2
     return [
         bench.action(name, BinPack, target_bytes=1 << 20, inputs=tuple(part))
@@ -77,7 +77,7 @@ def _states(result: ExecutionResult) -> list[Validity]:
 def test_batches_wait_on_the_branch_and_are_published_as_they_are(bench: Bench) -> None:
     name = _table(bench)
     rows, head = bench.rows(name), int(bench.table(name).currentSnapshot().snapshotId())
-    inputs = {row.file_path for row in bench.files(name)}
+    inputs = set(bench.paths(name))
     held = _held(bench, name)
     assert (held.waiting, held.commits, _states(held)) == (2, 0, [Validity.PENDING] * 2)
     assert [outcome.state for outcome in bench.ledger.outcomes()] == [WAITING] * 2
@@ -91,10 +91,10 @@ def test_batches_wait_on_the_branch_and_are_published_as_they_are(bench: Bench) 
     bench.append(name, {"id": [1000], "v": ["new"]})
     done = bench.run(_publish(bench, name))
     assert (done.commits, done.done, done.waiting) == (2, True, 0)
-    assert {row.file_path for row in new} < {row.file_path for row in bench.files(name)}
+    assert {row.file_path for row in new} < set(bench.paths(name))
     assert _refs(bench, name) == {"main"}
     intact(bench, name, rows + bench.rows(name) - rows)
-    assert bench.rows(name).total() == 41 and len(bench.files(name)) == 3
+    assert bench.rows(name).total() == 41 and len(bench.paths(name)) == 3
 
 
 def test_nothing_else_is_done_while_a_branch_waits(bench: Bench) -> None:
@@ -250,7 +250,7 @@ def test_the_query_is_run_before_a_batch_waits_and_again_before_it_is_published(
     assert _held(bench, name, passing).waiting == 2
     with pytest.raises(AuditFailedError):
         bench.run(_publish(bench, name, audit=failing))
-    assert len(_waiting(bench, name)) == 2 and len(bench.files(name)) == 4
+    assert len(_waiting(bench, name)) == 2 and len(bench.paths(name)) == 4
     assert bench.run(_publish(bench, name, audit=passing)).done
 
 

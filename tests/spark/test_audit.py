@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.check_query import refused
 from reconciler.engines.commit import audit
 from reconciler.errors import AuditFailedError, BlockedError
@@ -51,7 +52,7 @@ def test_a_batch_is_committed_after_its_check_passed_on_the_branch(bench: Bench)
     assert bench.run(_request(bench, name, SAME_ROWS)).done
     phases = [event.phase for event in bench.events]
     assert phases.index("audit") < phases.index("commit") < phases.index("committed")
-    assert len(bench.files(name)) == 1
+    assert len(bench.paths(name)) == 1
     assert (_refs(bench, name), _audits(bench, name)) == ({"main"}, 0)
     intact(bench, name, rows)
 
@@ -99,7 +100,7 @@ def test_the_check_reads_the_rewrite_and_main_as_they_were_however_main_goes_on(
     monkeypatch.setattr(audit, "check", append_first)
     assert bench.run(_request(bench, name, SAME_ROWS)).done
     assert bench.rows(name).total() == 41
-    assert len(bench.files(name)) == 2
+    assert len(bench.paths(name)) == 2
     assert _audits(bench, name) == 0
 
 
@@ -153,18 +154,31 @@ OVER_ITS_OWN = [
 ]
 
 
+@pytest.fixture(scope="module")
+def secrets(
+    spark: Any, catalog_config: CatalogConfig, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str]:
+    """A table and another one, which no check that fails changes."""
+    bench = Bench(spark, catalog_config, tmp_path_factory.mktemp("secrets"))
+    other, name = (bench.create("id BIGINT, v STRING") for _ in range(2))
+    bench.fill(other, 1, 3, f"n, '{SECRET}'")
+    bench.fill(name, 4, 10, f"file * 10 + n, '{SECRET}'")
+    return name, other
+
+
 @pytest.mark.parametrize("asked", ["before Spark", "of Spark's plan"])
 @pytest.mark.parametrize("check", [*OVER_ANOTHER, *OVER_ITS_OWN])
 def test_no_value_of_a_row_leaves_a_check(
-    bench: Bench, check: str, asked: str, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
+    secrets: tuple[str, str],
+    check: str,
+    asked: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In the error, the ledger and the events; whichever of the two looks finds another table."""
     from reconciler.loop.driver_job import last_words
 
-    other = bench.create("id BIGINT, v STRING")
-    bench.fill(other, 1, 3, f"n, '{SECRET}'")
-    name = bench.create("id BIGINT, v STRING")
-    bench.fill(name, 4, 10, f"file * 10 + n, '{SECRET}'")
+    name, other = secrets
     read: list[str] = []
     if asked == "before Spark":
         place, judge, where = audit, refused, "refused"

@@ -67,7 +67,7 @@ def test_a_routed_query_has_the_rows_of_the_query(bench: Bench) -> None:
     bench.run(bench.request(name, ExpireSnapshots(old, 0, 1), plan="p-2"))
     assert _routed(bench, name, sql).reads[0].ids == first.reads[0].ids, "proofs outlive snapshots"
     assert first.changed and f"{BLOCK} IS NULL" in first.sql
-    assert first.reads[0].files_after < len(bench.files(name))
+    assert first.reads[0].files_after < len(bench.paths(name))
     bench.sql(f"INSERT INTO {bench.full(name)} VALUES (9000, 1, 'shop-1', 1.0, 'p0', NULL)")
     _same(bench, sql, first.sql)
     bench.sql(f"UPDATE {bench.full(name)} SET day = 3 WHERE id = 60")

@@ -90,7 +90,7 @@ def test_a_replica_has_the_rows_and_each_leaf_has_files_of_its_own(
         path = file.file_path.removeprefix("file:")
         leaves = duckdb.sql(f"SELECT count(DISTINCT {LEAF}) FROM '{path}'").fetchall()
         assert leaves == [(1,)]
-    assert len(bench.files(record.table)) == TREE.leaves
+    assert len(bench.paths(record.table)) == TREE.leaves
     assert _standing(bench, name) is Standing.FRESH
     intact(bench, name, rows)
     (charged,) = bench.ledger.outcomes()

@@ -64,7 +64,7 @@ def test_a_hostile_table_is_rewritten_and_names_no_class(bench: Bench) -> None:
     removed = ", ".join(f"'{key}'" for key in ALL)
     bench.sql(f"ALTER TABLE {bench.full(name)} UNSET TBLPROPERTIES ({removed})")
     assert bench.rows(name) == before
-    assert len(bench.files(name)) == 1
+    assert len(bench.paths(name)) == 1
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_a_concurrent_append_is_not_a_conflict(bench: Bench) -> None:
     result = bench.run(request, _once("commit", lambda: bench.sql(append)))
     assert (result.commits, result.conflicts, result.done) == (1, 0, True)
     assert sum(bench.rows(name).values()) == 201
-    assert len(bench.files(name)) == 2
+    assert len(bench.paths(name)) == 2
 
 
 def test_a_commit_that_loses_the_race_is_checked_again(
@@ -86,7 +86,7 @@ def test_a_delete_on_an_input_is_a_conflict_and_the_rest_goes_on(bench: Bench) -
     assert result.actions[0].state is Validity.LOST
     ids = [row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)} ORDER BY id")]
     assert ids == [i for i in range(200) if i != 4]
-    live = {file.file_path for file in bench.files(name)}
+    live = set(bench.paths(name))
     assert len(live & set(request.actions[0].inputs)) == 1  # the deleted-from file was left alone
     assert bench.leftovers(name) == []
     states = [outcome.state for outcome in bench.ledger.outcomes()]

@@ -55,7 +55,7 @@ def test_a_refusal_after_the_commit_has_arrived_counts_as_a_commit(
     assert gateway.faults == 1
     assert (result.commits, result.done) == (1, True)
     assert bench.rows(table) == before
-    assert len(bench.files(table)) == 1
+    assert len(bench.paths(table)) == 1
     assert bench.leftovers(table) == []
 
 

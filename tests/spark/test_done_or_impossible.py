@@ -80,7 +80,7 @@ def _rewrite(kind: Any, *key: str) -> Callable[[Bench], Made]:
 def _deleted(bench: Bench, files: int = 1) -> tuple[str, tuple[str, ...]]:
     """A table with so many position delete files on each of its data files."""
     name = _table(bench)
-    paths = [row.file_path for row in bench.files(name)]
+    paths = bench.paths(name)
     deletes = [add_position_delete(bench, name, [(path, n) for path in paths], "")
                for n in range(files)]  # fmt: skip
     return name, tuple(sorted(deletes))
@@ -178,10 +178,10 @@ def _copied(bench: Bench) -> Made:
 def _rolled_back(bench: Bench) -> Made:
     name = _table(bench)
     head = int(bench.table(name).currentSnapshot().snapshotId())
-    old = tuple(sorted(row.file_path for row in bench.files(name)))
+    old = tuple(bench.paths(name))
     merged = bench.action(name, BinPack, target_bytes=1 << 20)
     assert bench.run(bench.request(name, merged, plan="p-merged")).done
-    new = tuple(sorted(row.file_path for row in bench.files(name)))
+    new = tuple(bench.paths(name))
     over = int(bench.table(name).currentSnapshot().snapshotId())
     return name, RollBack(new, head, over, old)
 

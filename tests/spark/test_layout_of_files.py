@@ -190,7 +190,7 @@ def test_a_plan_s_share_decides_how_many_files_are_written(
     total = sum(file.file_size_in_bytes for file in bench.files(name))
     action = bench.action(name, Cluster, "id", target_bytes=total // 4)
     bench.run(bench.request(name, action, written_shares=shares))
-    assert len(bench.files(name)) == files
+    assert len(bench.paths(name)) == files
 
 
 @pytest.mark.parametrize("kind", [UUIDType(), BinaryType(), FixedType(16)], ids=str)

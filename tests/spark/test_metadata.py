@@ -139,7 +139,7 @@ def test_a_harmless_change_before_the_commit_is_kept_and_ours_made_on_top(
 
 def test_an_append_before_a_rollback_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = _table(bench)
-    to, old = _head(bench, name), [row.file_path for row in bench.files(name)]
+    to, old = _head(bench, name), bench.paths(name)
     bench.sql(f"INSERT INTO {bench.full(name)} VALUES (2, 'b')")
     over = _head(bench, name)
     append = f"INSERT INTO {bench.full(name)} VALUES (3, 'c')"

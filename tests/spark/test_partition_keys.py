@@ -40,7 +40,7 @@ def _filled(bench: Bench, version: int, kind: str, values: Sequence[Any]) -> tup
     frame = bench.spark.createDataFrame(list(model.items()), f"id bigint, p {kind}").coalesce(1)
     writer = frame.writeTo(bench.full(name)).option("distribution-mode", "none")
     writer.option("fanout-enabled", "true").append()  # one commit; a sort takes the zeros for one
-    assert len(bench.files(name)) == len(values)
+    assert len(bench.paths(name)) == len(values)
     return name, model
 
 
@@ -81,7 +81,7 @@ def _assert_rows(bench: Bench, name: str, model: dict[int, Any]) -> None:
 def _assert_each_place_has_a_key(bench: Bench, name: str, number: int) -> None:
     table = bench.table(name)
     head = int(table.currentSnapshot().snapshotId())
-    tasks = scan.scan_tasks(bench.spark, table, head, [row.file_path for row in bench.files(name)])
+    tasks = scan.scan_tasks(bench.spark, table, head, bench.paths(name))
     places = scan.places(bench.spark, table, tasks)
     assert len(set(places.values())) == len(places) == number
 

@@ -81,7 +81,7 @@ def test_files_under_equality_deletes_are_planned_and_no_deleted_row_comes_back(
     assert result.done and later
     live = {row.id for row in bench.sql(f"SELECT id FROM {full}")}
     assert live == set(range(60)) - {1, 2, 21, 59}
-    assert len(bench.files(name)) == 1
+    assert len(bench.paths(name)) == 1
     seen, _ = _planned(bench, name, tmp_path, AUTO)
     assert int(seen.files.equality_deletes.sum()) == 1, "the earlier one applies to nothing"
 

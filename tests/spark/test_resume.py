@@ -148,7 +148,7 @@ def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
     """Nobody here can tell whether it is dead. Whatever it was about to send must fail."""
     name = bench.create("id bigint")
     bench.fill(name, 4, 10, "n * 4 + file")
-    paths = sorted(row.file_path for row in bench.files(name))
+    paths = bench.paths(name)
     halves = (tuple(paths[:2]), tuple(paths[2:]))
     actions = [bench.action(name, Cluster, "id", inputs=half) for half in halves]
     request = bench.request(name, *actions)

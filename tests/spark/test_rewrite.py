@@ -82,7 +82,7 @@ def test_deleted_rows_do_not_count_for_the_number_of_files(bench: Bench) -> None
     assert bench.run(bench.request(name, action)).done
     assert bench.rows(name) == before
     assert sum(before.values()) == 1_600
-    assert len(bench.files(name)) == 1
+    assert len(bench.paths(name)) == 1
 
 
 def test_summary_names_plan_action_and_attempt(bench: Bench) -> None:
@@ -120,5 +120,5 @@ def test_bin_pack_merges_small_files(bench: Bench) -> None:
     before = bench.rows(name)
     result = bench.run(bench.request(name, bench.action(name, BinPack)))
     assert bench.rows(name) == before
-    assert len(bench.files(name)) == 1
+    assert len(bench.paths(name)) == 1
     assert result.done

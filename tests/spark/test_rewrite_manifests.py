@@ -27,9 +27,13 @@ def scattered(bench: Bench, request: pytest.FixtureRequest) -> str:
         "'commit.manifest-merge.enabled'='false'",
         "p",
     )
-    for number in range(6):
-        rows = f"SELECT id, int(id % 4) FROM RANGE({number * 40}, {number * 40 + 40}, 1, 1)"
-        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    for start in range(0, 240, 40):
+        if request.param == "2":
+            ids = range(start, start + 40)
+            bench.append(name, {"id": ids, "p": [number % 4 for number in ids]})
+        else:  # pyiceberg writes no rows there
+            rows = f"SELECT id, int(id % 4) FROM RANGE({start}, {start + 40}, 1, 1)"
+            bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 9 = 0")
     return name
 

@@ -50,14 +50,14 @@ def _once(phase: str, act: Callable[[], Any]) -> Callable[[Event], None]:
 def test_delete_files_are_replaced_and_no_row_changes(bench: Bench) -> None:
     request = _request(bench)
     (action,), name = request.actions, request.table[-1]
-    before, data = bench.rows(name), [file.file_path for file in bench.files(name)]
+    before, data = bench.rows(name), bench.paths(name)
     assert len(action.inputs) == 2
     result = bench.run(request)
     assert (result.done, result.commits, result.conflicts) == (True, 1, 0)
     for path in delete_paths(bench, name):  # one for each data file
         assert f"/layout-{result.attempts[0]}/" in path
     assert bench.rows(name) == before and sum(before.values()) == 160
-    assert [file.file_path for file in bench.files(name)] == data
+    assert bench.paths(name) == data
     head = bench.table(name).currentSnapshot()
     assert dict(head.summary())["layout.action-ids"] == "a01"
     (outcome,) = bench.ledger.outcomes()

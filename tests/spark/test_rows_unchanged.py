@@ -174,5 +174,5 @@ def test_every_action_keeps_the_multiset_of_rows(bench: Bench, case: Case) -> No
     assert bench.rows(name) == before
     assert _lineage(bench, name, case.version) == lineage
     assert {file.spec_id for file in bench.files(name)} <= {files[0].spec_id}
-    assert not {file.file_path for file in bench.files(name)} & set(action.inputs)
+    assert not set(bench.paths(name)) & set(action.inputs)
     assert bench.leftovers(name) == []

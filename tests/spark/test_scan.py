@@ -28,7 +28,7 @@ def _head(bench: Bench, name: str) -> int:
 
 
 def _paths(bench: Bench, name: str) -> list[str]:
-    return sorted(file.file_path for file in bench.files(name))
+    return bench.paths(name)
 
 
 def _files(bench: Bench, name: str, files: int) -> None:
@@ -150,7 +150,7 @@ def test_files_are_described_whatever_became_of_their_spec(
         return
     assert bench.run(bench.request(name, action)).done
     assert bench.rows(name) == before
-    assert len(bench.files(name)) == len(files) - len(inside) + 1
+    assert len(bench.paths(name)) == len(files) - len(inside) + 1
 
 
 def test_only_live_files_are_found(bench: Bench) -> None:

@@ -65,7 +65,7 @@ def test_files_are_leaves_and_rows_are_those_of_before(
         assert len(found) == 1, found
         leaves.setdefault(path.rpartition("/")[0], []).append(found[0][0])
     assert all(own == sorted(own) for own in leaves.values()), "by path, as files arrive"
-    assert len(bench.files(name)) >= 5 * len(actions)
+    assert len(bench.paths(name)) >= 5 * len(actions)
 
 
 def test_spark_is_not_asked_to_write_leaves(bench: Bench) -> None:
