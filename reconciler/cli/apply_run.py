@@ -88,7 +88,7 @@ class ApplyRun:
         """Return the result of a plan that is already done: only what was reviewed runs, and a new
         plan waits."""
         from reconciler.loop.step import StepResult, state_of
-        from reconciler.plan.gate import Gate
+        from reconciler.plan.budget import Gate
 
         self.done_before = True
         return StepResult(proposal, Gate(0, "", ""), None, proposal, state_of(proposal, None))

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from reconciler.kube.termination_message import LastWords
     from reconciler.loop.driver_job import Driven, DriverActor
     from reconciler.plan.execution import Event, Lease
-    from reconciler.state.plan_store import PlanStore
     from reconciler.state.shared_state import SharedStore
 
 TERMINATION_LOG = "/dev/termination-log"
@@ -105,12 +104,11 @@ class _Job:
     def _driven(
         self, run: RunDocument, catalog: CatalogConfig, should_stop: Callable[[], bool]
     ) -> tuple[Driven, dict[str, Any]]:
-        from reconciler.loop.driver_job import drive, load_plan, session_starter, summary
+        from reconciler.loop.driver_job import drive, session_starter, summary
 
         with tempfile.TemporaryDirectory(prefix="layout-job-") as scratch:
-            plan = load_plan(run, _plans(run, catalog))
             start = session_starter(run, os.environ, Path(scratch))
-            self.actor = _actor(run, catalog, plan, start, should_stop)
+            self.actor = _actor(run, catalog, start, should_stop)
             driven = drive(
                 run,
                 catalog,
@@ -186,13 +184,6 @@ def _run_text() -> str:
     return text
 
 
-def _plans(run: RunDocument | RecommendRun, catalog: CatalogConfig) -> PlanStore:
-    from reconciler.state.plan_store import PlanStore
-
-    system, timeout = run.catalog.spec.system, float(run.catalog.spec.timeout_seconds)
-    return PlanStore(catalog, system.plans.uri, namespace=tuple(system.namespace), timeout=timeout)
-
-
 def _store(
     run: RunDocument | RecommendRun, catalog: CatalogConfig, lease: Callable[[], Lease] | None
 ) -> SharedStore:
@@ -228,8 +219,9 @@ def _recommendation(run: RecommendRun, catalog: CatalogConfig) -> dict[str, Any]
             float(run.cpu_limit_seconds),
             lambda elsewhere: bound_process(run.cpu_limit_seconds, elsewhere),
         )
+        store = _store(run, catalog, None)
         reader = Reader(
-            store=_store(run, catalog, None),
+            store=store,
             cache=cache_directory(),
             timeout=float(run.catalog.spec.timeout_seconds),
             claims_as=run.owner,
@@ -237,7 +229,7 @@ def _recommendation(run: RecommendRun, catalog: CatalogConfig) -> dict[str, Any]
             read_sketches=read_directly if driver_pod(os.environ) is None else sampling,
         )
         made = recommend_for(
-            run, catalog, reader, _plans(run, catalog), sampling.used_seconds,
+            run, catalog, reader, store.plans, sampling.used_seconds,
             lambda: dt.datetime.now(dt.UTC),
         )  # fmt: skip
     return {"recommendation": made}
@@ -246,24 +238,24 @@ def _recommendation(run: RecommendRun, catalog: CatalogConfig) -> dict[str, Any]
 def _actor(
     run: RunDocument,
     catalog: CatalogConfig,
-    plan: Any,
     start: Callable[[CatalogConfig, str], Any],
     should_stop: Callable[[], bool],
 ) -> DriverActor:
     from reconciler.catalog.claim import owner_of
-    from reconciler.loop.driver_job import DriverActor, claim_check
+    from reconciler.loop.driver_job import DriverActor, claim_check, load_plan
     from reconciler.state.shared_state import JobLease
     from reconciler.state.state import cache_directory
 
     timeout = float(run.catalog.spec.timeout_seconds)
     check = claim_check(run, lambda: owner_of(catalog, run.table, timeout))
+    store = _store(run, catalog, lambda: JobLease(check))
     return DriverActor(
-        store=_store(run, catalog, lambda: JobLease(check)),
+        store=store,
         cache=cache_directory(),
         timeout=timeout,
         claims_as=run.owner,
         exclude_columns=run.catalog.spec.workload.exclude_columns,
-        plan=plan,
+        plan=load_plan(run, store.plans),
         attempt=run.attempt,
         start=start,
         stopping=should_stop,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step
-    from reconciler.plan.gate import Gate
+    from reconciler.plan.budget import Gate
     from reconciler.plan.plan import Plan
     from reconciler.render.against import Against
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from reconciler.engines.choice import Chosen
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step, TableState
-    from reconciler.plan.budget import BudgetState
-    from reconciler.plan.gate import Gate
+    from reconciler.plan.budget import BudgetState, Gate
     from reconciler.plan.prediction import Total
 
     Planned = tuple[Step, Proposal, Gate]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step, TableState
-    from reconciler.plan.gate import Gate
+    from reconciler.plan.budget import Gate
 
 DEFAULT_DIRECTORY = "layouts"
 DAY = dt.timedelta(hours=24)

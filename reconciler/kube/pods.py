@@ -6,7 +6,7 @@ Both must agree, because live pods of a table are found by label.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.api.pod_template import PodMetadata, PodSpec, PodTemplate, Toleration, Variable
@@ -34,6 +34,13 @@ USER = 185
 def ended(pod: Mapping[str, Any]) -> bool:
     """Whether a pod's containers have ended and will not restart."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def container_states(pod: Mapping[str, Any], state: str) -> Iterator[Mapping[str, Any]]:
+    """Yield, for each container of the pod, what is said of that state (waiting, terminated), {} if
+    it is in another."""
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        yield (container.get("state") or {}).get(state) or {}
 
 
 def pod_security() -> dict[str, Any]:

@@ -49,9 +49,9 @@ from reconciler.loop.ports import Target
 from reconciler.loop.propose import PlanOnTable, observed_again, place_plan
 from reconciler.loop.step import AdmittedWork, CarriedOut, Step, carry_out
 from reconciler.plan.actions.state import Validity
-from reconciler.plan.budget import Budget, BudgetState, admit, closed_by
+from reconciler.plan.budget import Budget, BudgetState, Gate, admit, closed_by
 from reconciler.plan.execution import Event, ExecutionResult, figures
-from reconciler.plan.gate import Gate, charge_of
+from reconciler.plan.gate import charge_of
 from reconciler.plan.ledger import Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
 from reconciler.plan.run_ids import run_reservation
@@ -222,9 +222,7 @@ def still_admitted(
     charges = [charge_of(item) for item in work.actions]
     spent = actor.spent(run.policy_key, actor.plan.table_uuid, actor.reservation_id)
     found = admit(charges, budgets, spent, now)
-    if found.count == len(charges):
-        return work.decision
-    return Gate(found.count, found.reason, found.message, found.states)
+    return work.decision if found.count == len(charges) else found
 
 
 def stop_when_closed(

@@ -116,7 +116,7 @@ def _ranked(
     before = admitted.setdefault(answer.policy_key, [])
     found = admit([*before, charge], answer.budgets, answer.spent, now)
     fits = found.count > len(before)
-    waits = "" if fits else _waits(charge, before, found.states) or found.message
+    waits = "" if fits else _waits(charge, before, found.budgets) or found.message
     if fits:
         before.append(charge)
     size = charge.rewrite_bytes

@@ -38,6 +38,7 @@ from reconciler.loop.reservations import Reserving, reservation_for, reserved
 from reconciler.loop.waiting import excepted, refused, waiting
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import Validity
+from reconciler.plan.budget import Gate
 from reconciler.plan.execution import (
     COMMITTED,
     CONFLICT,
@@ -47,7 +48,7 @@ from reconciler.plan.execution import (
     ExecutionRequest,
     ExecutionResult,
 )
-from reconciler.plan.gate import Gate, gate
+from reconciler.plan.gate import gate
 from reconciler.plan.ledger import ReadCheck
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
 from reconciler.table.catalog_policies import COMPACTION

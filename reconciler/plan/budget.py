@@ -99,13 +99,20 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """count: how many leading actions may start. reason: "" | "OutsideWindow" | "OverBudget"."""
+class Gate:
+    """count: how many of the leading actions may start now. reason: "" or a condition reason.
+
+    budgets: the state of every budget, whatever check decided.
+    """
 
     count: int
     reason: str
     message: str
-    states: tuple[BudgetState, ...]
+    budgets: tuple[BudgetState, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        return self.count > 0
 
 
 def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> BudgetState:
@@ -162,14 +169,14 @@ def admit(
     budgets: Sequence[Budget],
     spent: Sequence[Spent] | None,
     now: dt.datetime,
-) -> Admitted:
+) -> Gate:
     """Return the longest prefix of `charges` that fits every active budget."""
     if spent is None and budgets:
-        return Admitted(0, "OverBudget", "the ledger of past spending cannot be read", ())
+        return Gate(0, "OverBudget", "the ledger of past spending cannot be read", ())
     return admitted_by(charges, tuple(budget_state(one, spent or (), now) for one in budgets))
 
 
-def admitted_by(charges: Sequence[Charge], states: tuple[BudgetState, ...]) -> Admitted:
+def admitted_by(charges: Sequence[Charge], states: tuple[BudgetState, ...]) -> Gate:
     """Return the longest prefix of `charges` that fits every active budget in its present state."""
     count, limiting = len(charges), None
     for state in states:
@@ -177,8 +184,8 @@ def admitted_by(charges: Sequence[Charge], states: tuple[BudgetState, ...]) -> A
         if fits < count:
             count, limiting = fits, state
     if limiting is None:
-        return Admitted(count, "", "", states)
-    return Admitted(count, *_why(limiting), states)
+        return Gate(count, "", "", states)
+    return Gate(count, *_why(limiting), states)
 
 
 def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.format import iec
 from reconciler.plan.actions.base import Consent
-from reconciler.plan.budget import Budget, BudgetState, Charge, Spent, admit
+from reconciler.plan.budget import Budget, Charge, Gate, Spent, admit
 from reconciler.plan.plan import Plan, PlannedAction
 
 AUTOMATIC_WINDOW = dt.timedelta(hours=24)
@@ -62,34 +62,17 @@ class GateInput:
     """The time of the decision."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """count: how many of the remaining actions may start now. reason: "" or a condition reason.
-
-    budgets: the state of every budget, whatever check decided.
-    """
-
-    count: int
-    reason: str
-    message: str
-    budgets: tuple[BudgetState, ...] = ()
-
-    @property
-    def open(self) -> bool:
-        return self.count > 0
-
-
 def gate(given: GateInput) -> Gate:
     """Return the decision. A plan without remaining actions passes with count 0 and no reason."""
     charges = [charge_of(item) for item in given.remaining]
     admission = admit(charges, given.budgets, given.spent, given.now)
     if not given.remaining:
-        return Gate(0, "", "no action is left", admission.states)
+        return Gate(0, "", "no action is left", admission.budgets)
     for check in CHECKS:
         refusal = check(given)
         if refusal is not None:
-            return replace(refusal, budgets=admission.states)
-    return Gate(admission.count, admission.reason, admission.message, admission.states)
+            return replace(refusal, budgets=admission.budgets)
+    return admission
 
 
 def charge_of(item: PlannedAction) -> Charge:

@@ -8,7 +8,8 @@ from reconciler.api.choices import EngineType
 from reconciler.loop.driver_job import Driven, shortfall
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.step import BLOCKED, CONVERGED, PENDING, CarriedOut, Gate, run_step
+from reconciler.loop.step import BLOCKED, CONVERGED, PENDING, CarriedOut, run_step
+from reconciler.plan.budget import Gate
 from reconciler.plan.execution import WAITING
 from reconciler.state.state import StateStore
 from tests.loop.conftest import rows_of

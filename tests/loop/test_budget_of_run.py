@@ -11,8 +11,7 @@ import pytest
 from reconciler.kube.termination_message import Cause
 from reconciler.loop.driver_job import Driven, shortfall, still_admitted, stop_when_closed
 from reconciler.loop.step import AdmittedWork, CarriedOut
-from reconciler.plan.budget import Spent
-from reconciler.plan.gate import Gate
+from reconciler.plan.budget import Gate, Spent
 from reconciler.plan.prediction import Prediction
 from tests.loop.runs import document
 

@@ -23,8 +23,8 @@ from reconciler.loop.ports import Target
 from reconciler.loop.propose import Proposal
 from reconciler.loop.step import Step
 from reconciler.operator.layout.look import look_at
-from reconciler.plan.budget import Spent
-from reconciler.plan.gate import Gate, gate
+from reconciler.plan.budget import Gate, Spent
+from reconciler.plan.gate import gate
 from reconciler.state.shared_state import SharedStore
 from tests.loop.test_step import DECLARED, step_of
 from tests.state.test_shared_state import new_catalog

@@ -29,7 +29,7 @@ from reconciler.operator.layout.steps import (
 from reconciler.operator.ports import CutShort
 from reconciler.operator.proposal_summary import NOTHING_TO_DO, ProposalSummary
 from reconciler.plan.actions.rewrite import BinPack
-from reconciler.plan.gate import Gate
+from reconciler.plan.budget import Gate
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
 from reconciler.plan.prediction import Prediction
 from tests.examples import examples

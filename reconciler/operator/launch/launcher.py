@@ -369,14 +369,9 @@ class Launcher:
             return
         if not created:
             return
-        running = replace(record, uid=created["metadata"]["uid"])
-        body = job_status(running)
-        if record.recommends:
-            self.writer.note(subject, job=body)
-        else:
-            text = f"Job {record.name} was created {utc(subject.now)}"
-            waits = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
-            self.writer.tell(subject, waits, job=body)
+        text = f"Job {record.name} was created {utc(subject.now)}"
+        waits = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
+        self.writer.tell_job(subject, replace(record, uid=created["metadata"]["uid"]), waits)
         runtime.metrics.launched(subject.key.namespace)
         runtime.api.event(subject.body, "JobCreated", f"{record.name} runs {record.plan_id}")
         log.info(

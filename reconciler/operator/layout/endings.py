@@ -189,12 +189,7 @@ class Endings:
         message: str,
     ) -> None:
         self.writer.note(subject, job=job_status(ended(record, phase)), recommendation=body)
-        self.runtime.metrics.finished(subject.key.namespace, result)
-        kind = "Normal" if result in ("Succeeded", Cause.STOPPED) else "Warning"
-        text = f"{record.name}: {message or body.get('summary', '')}"
-        self.runtime.api.event(subject.body, f"Recommendation{result}", text, kind)
-        log.info("%s/%s: Job %s of table %s ended: %s",
-                 *subject.key[1:], record.name, ".".join(subject.table), result)  # fmt: skip
+        self._announced(subject, record, result, message or body.get("summary", ""))
         self.writer.unhold(subject)
 
     def not_started(self, subject: Subject, run_id: str, message: str) -> None:
@@ -244,7 +239,8 @@ class Endings:
         if words is None and done.committed:
             status["lastAppliedPlan"] = record.plan_id
         self.writer.put(subject, status)
-        self._announced(subject, record, end, done)
+        self._announced(subject, record, end.result, end.message)
+        self._counted(subject, record, done)
 
     def _succeeded(self, subject: Subject, record: JobRecord, done: Achieved) -> End:
         settles_only = record.total == 0
@@ -262,23 +258,27 @@ class Endings:
         known = failures.failures_of(subject.status)
         return failures.after(known, cause, message, self.gatherer.scopes_now(subject), subject.now)
 
-    def _announced(self, subject: Subject, record: JobRecord, end: End, done: Achieved) -> None:
+    def _announced(self, subject: Subject, record: JobRecord, result: str, message: str) -> None:
         """Count the end, and tell people of it."""
-        namespace, result = subject.key.namespace, end.result
-        self.runtime.metrics.finished(namespace, result)
-        self.runtime.metrics.rewrote(namespace, done.read_bytes)
+        self.runtime.metrics.finished(subject.key.namespace, result)
+        what = "Recommendation" if record.recommends else "Job"
+        kind = "Normal" if result in ("Succeeded", Cause.STOPPED) else "Warning"
+        self.runtime.api.event(subject.body, what + result, f"{record.name}: {message}", kind)
+        name, table = record.name, ".".join(subject.table)
+        text = "%s/%s: Job %s of table %s ended: %s, %s"
+        log.info(text, *subject.key[1:], name, table, result, message)
+
+    def _counted(self, subject: Subject, record: JobRecord, done: Achieved) -> None:
+        """Count what the job did, and warn of a plan after which queries cost more."""
+        namespace, metrics = subject.key.namespace, self.runtime.metrics
+        metrics.rewrote(namespace, done.read_bytes)
         used = Usage(read_bytes=done.read_bytes, cpu_seconds=done.cpu_seconds)
-        self.runtime.metrics.spent(namespace, done.cost, used, subject.prices)
-        kind = "Normal" if result in ("Succeeded", "Stopped") else "Warning"
-        text = f"{record.name}: {end.message}"
-        self.runtime.api.event(subject.body, f"Job{result}", text, kind)
+        metrics.spent(namespace, done.cost, used, subject.prices)
         harm = done.harm(subject.prices)
         if harm:
             text = f"{record.name}: {harm}"
             self.runtime.api.event(subject.body, "ReadingWorse", text, "Warning")
-        log.info("%s/%s: Job %s of table %s ended: %s, %s",
-                 *subject.key[1:], record.name, ".".join(subject.table), result,
-                 _with_harm(end.message, harm))  # fmt: skip
+            log.info("%s/%s: %s", *subject.key[1:], text)
 
     def drop(self, subject: Subject, record: JobRecord, why: str, cause: str = "") -> Result:
         """Drop a write-ahead that never got its Job. cause: of the failure that this is, "" if it

@@ -9,7 +9,7 @@ from reconciler.kube.names import RECOMMENDATION
 from reconciler.operator.job_record import OPEN, JobRecord, Phase
 from reconciler.operator.ports import CutShort
 from reconciler.operator.proposal_summary import ProposalSummary
-from reconciler.plan.gate import Gate
+from reconciler.plan.budget import Gate
 
 
 @dataclass(frozen=True, slots=True)

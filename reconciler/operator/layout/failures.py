@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.conditions import Reason
+from reconciler.kube.pods import container_states
 from reconciler.kube.termination_message import Cause, LastWords, read_last_words
 from reconciler.operator.layout.facts import Trouble
 from reconciler.operator.layout.table_checks import LONGEST_BACK_OFF
@@ -191,8 +192,7 @@ def cause_of(
 def _cause_seen(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -> LastWords:
     """Return it from the pods' termination messages, their exit, or the Job's condition."""
     for pod in pods:
-        for container in (pod.get("status") or {}).get("containerStatuses") or ():
-            ended = (container.get("state") or {}).get("terminated") or {}
+        for ended in container_states(pod, "terminated"):
             words = read_last_words(ended.get("message") or "")
             if words is not None:
                 return words
@@ -247,21 +247,19 @@ REFUSED = frozenset(
 def refused(pods: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the kubelet refuses to start a container of the pods."""
     return any(
-        ((container.get("state") or {}).get("waiting") or {}).get("reason") in REFUSED
+        waiting.get("reason") in REFUSED
         for pod in pods
-        for container in (pod.get("status") or {}).get("containerStatuses") or ()
+        for waiting in container_states(pod, "waiting")
     )
 
 
 def waiting_for(pods: Sequence[Mapping[str, Any]]) -> str:
     """Return why no container of the pods runs yet, "" if one does or no reason is reported."""
     for pod in pods:
-        status = pod.get("status") or {}
-        for container in status.get("containerStatuses") or ():
-            waiting = (container.get("state") or {}).get("waiting") or {}
+        for waiting in container_states(pod, "waiting"):
             if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
                 return cut(f"{waiting['reason']}: {waiting.get('message') or ''}".rstrip(": "), 200)
-        for condition in status.get("conditions") or ():
+        for condition in (pod.get("status") or {}).get("conditions") or ():
             unscheduled = condition.get("type") == "PodScheduled"
             if unscheduled and condition.get("status") == "False":
                 return cut(f"unschedulable: {condition.get('message') or ''}", 200)

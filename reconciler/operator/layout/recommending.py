@@ -18,6 +18,7 @@ from reconciler.api.documents import Recommend, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.version import API_VERSION
 from reconciler.kube.names import recommendation_id
+from reconciler.kube.pods import container_states
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator import due
 from reconciler.operator.conditions import Body, Condition
@@ -72,8 +73,8 @@ def queries_of(observed: Mapping[str, Any]) -> int:
 def result_of(pods: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the summary in the termination message of a driver that succeeded, None for none."""
     for pod in pods:
-        for container in (pod.get("status") or {}).get("containerStatuses") or ():
-            text = ((container.get("state") or {}).get("terminated") or {}).get("message") or ""
+        for ended in container_states(pod, "terminated"):
+            text = ended.get("message") or ""
             try:
                 found = json.loads(text.strip().split("\n")[-1])["recommendation"]
                 return found if isinstance(found, dict) and "id" in found else None

@@ -143,10 +143,7 @@ class Layouts:
             record = adopted(job, *reserved_for(charges))
         running = Wait(subject.now + BUSY, Reason.REWRITE_RUNNING, f"Job {job.name} runs")
         self.writer.hold(subject)
-        if record.recommends:
-            self.writer.note(subject, job=job_status(record))
-        else:
-            self.writer.tell(subject, running, job=job_status(record))
+        self.writer.tell_job(subject, record, running)
         return Result(due=(subject.now + BUSY).timestamp())
 
     def _stop_job(self, subject: Subject, job: JobSeen, why: str, message: str) -> Result:

@@ -19,8 +19,7 @@ from reconciler.operator.ports import CatalogHandle, CatalogProblem, CutShort
 from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.operator.stored import Refusal
 from reconciler.operator.work import Key, Work
-from reconciler.plan.budget import Budget, closed_by
-from reconciler.plan.gate import Gate
+from reconciler.plan.budget import Budget, Gate, closed_by
 from reconciler.plan.plan import policy_hash
 
 FINALIZER = "layout.lakehouse.dev/running-job"

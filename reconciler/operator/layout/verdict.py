@@ -10,8 +10,7 @@ from reconciler.operator.layout.steps import Decision, Wait
 from reconciler.operator.ports import EXPIRED
 from reconciler.operator.proposal_summary import ProposalSummary
 from reconciler.plan.actions.base import Consent
-from reconciler.plan.budget import admitted_by
-from reconciler.plan.gate import Gate
+from reconciler.plan.budget import Gate, admitted_by
 
 BUDGETS = (Reason.OUTSIDE_WINDOW, Reason.OVER_BUDGET)
 

@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.operator.conditions import Body, Condition, merged
 from reconciler.operator.index import policy_of
-from reconciler.operator.job_record import unsettled_of
+from reconciler.operator.job_record import JobRecord, job_status, unsettled_of
 from reconciler.operator.layout.gathering import Gatherer
 from reconciler.operator.layout.recommending import better_layout_known
 from reconciler.operator.layout.status import (
@@ -19,7 +19,7 @@ from reconciler.operator.layout.status import (
     timed,
     transitions,
 )
-from reconciler.operator.layout.steps import Decision
+from reconciler.operator.layout.steps import Decision, Wait
 from reconciler.operator.layout.subject import FINALIZER, Subject, unready_because
 from reconciler.operator.layout.verdict import stored_verdict, verdict
 from reconciler.operator.status_text import utc
@@ -87,6 +87,13 @@ class LayoutWriter:
         for reason, message, kind in transitions(before, status):
             self.runtime.api.event(subject.body, reason, message, kind)
         self.gatherer.rest(subject)
+
+    def tell_job(self, subject: Subject, record: JobRecord, meanwhile: Wait) -> None:
+        """Write status.job. A rewrite is the table's state; beside a recommend job that stays."""
+        if record.recommends:
+            self.note(subject, job=job_status(record))
+        else:
+            self.tell(subject, meanwhile, job=job_status(record))
 
     def note(self, subject: Subject, **changes: Any) -> None:
         """Write parts of the status that say nothing of the table's state; conditions stay."""
