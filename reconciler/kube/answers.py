@@ -14,8 +14,6 @@ from reconciler.kube.errors import (
 )
 
 JSON = "application/json"
-
-
 APPLY = "application/apply-patch+yaml"
 
 

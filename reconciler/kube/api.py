@@ -229,14 +229,11 @@ class Api:
         *,
         uid: str | None = None,
         propagation: str = "Foreground",
-        grace: int | None = None,
     ) -> dict[str, Any]:
         """Delete the object, only if it still has that uid. NotFound if it is gone."""
         options: dict[str, Any] = {"propagationPolicy": propagation}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
-        if grace is not None:
-            options["gracePeriodSeconds"] = grace
         return self._call("delete", Endpoint(kind, namespace, name), body=options)
 
     def event(

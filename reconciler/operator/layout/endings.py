@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 256
 """Most characters of a message in status.history (CRD)."""
-
-
 NEVER_STARTED = (Reason.JOB_NOT_STARTED, CATALOG_CHANGED)
 """Why a job is stopped whose pod does not start."""
 

@@ -16,14 +16,8 @@ from reconciler.plan.totals import Quantity, total_of
 from reconciler.table.schema import Schema
 
 MOST_LINES = 10
-
-
 MOST_SLOWER = 3
-
-
 MOST_TEXTS = 3
-
-
 MOST_TEXT = 256
 
 

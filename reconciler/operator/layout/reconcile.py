@@ -165,8 +165,9 @@ class Layouts:
         if record is not None and record.name == job.name:
             # With its uid: a Job that is stopped before it was adopted has to be settled, too.
             changes["job"] = job_status(replace(record, uid=job.uid, stopped=why))
+        until = subject.now + BUSY
         if job.recommends:
             self.writer.note(subject, **changes)
-            return Result(due=(subject.now + BUSY).timestamp())
-        self.writer.tell(subject, Wait(subject.now + BUSY, reason, text), **changes)
-        return Result(due=(subject.now + BUSY).timestamp())
+        else:
+            self.writer.tell(subject, Wait(until, reason, text), **changes)
+        return Result(due=until.timestamp())

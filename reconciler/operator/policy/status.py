@@ -17,8 +17,6 @@ from reconciler.operator.status_text import cut, short_bytes, short_duration
 from reconciler.plan.budget import BudgetState
 
 MOST_ATTENTION = 10
-
-
 MOST_ATTENTION_MESSAGE = 256
 MOST_HOLDERS = 5
 """Other policies that are named; the number of the rest is given."""

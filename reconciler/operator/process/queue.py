@@ -65,10 +65,6 @@ class DueQueue:
         with self._lock:
             return self._schedule.waiting(time.monotonic())
 
-    def running(self) -> dict[Work, int]:
-        with self._lock:
-            return self._schedule.running()
-
     def stuck(self) -> list[str]:
         """What does not move although it may."""
         if not self._active():

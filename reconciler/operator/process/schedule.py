@@ -15,42 +15,23 @@ from reconciler.operator.work import Key, Work
 
 MIN_INTERVAL = 1.0
 """A key starts no more often than this, however many events name it."""
-
-
 BACKOFF_BASE = 1.0
-
-
 BACKOFF_MAX = 900.0
-
-
 IMPATIENCE = 10.0
 """An event may shorten a longer back-off to this: it may have repaired what failed."""
-
-
 PATIENCE = 15.0
 """A run on one catalog that takes longer gives its place back: it waits for that catalog, and
 others need not."""
-
-
 SLOW_LIMIT = 2
 """Runs of a kind that a slow catalog has for itself, beside the places of all others."""
-
-
 SLOW_SECONDS = 600.0
 """For so long after its last slow run a catalog counts as slow."""
-
-
 STUCK_SECONDS = 300.0
 """Keys that are due for so long while none of their kind starts: that is not one slow catalog."""
-
-
 STUCK_RUN_SECONDS = 1800.0
 """Of a run that belongs to no catalog."""
-
-
 MOST_URGENT = 8
 """Of this many runs of a kind in a row at least one is for a key that is not urgent."""
-
 
 Line = tuple[Work, str]
 """A kind of work, and the catalog whose keys of that kind wait by themselves, "" for all others."""
@@ -214,11 +195,6 @@ class Schedule:
         elif now >= state.floor:
             del self._states[key]
 
-    def failures(self, key: Key) -> int:
-        """Return the number of failed runs in a row."""
-        state = self._states.get(key)
-        return 0 if state is None else state.failures
-
     def wake_at(self, now: float) -> float | None:
         """Return when `pop` may next return a key, None: not before a call of `add` or `done`."""
         times = [
@@ -236,16 +212,6 @@ class Schedule:
                 count, age = found.get(key.kind, (0, 0.0))
                 found[key.kind] = (count + 1, max(age, now - state.asked))
         return found
-
-    def running(self) -> dict[Work, int]:
-        found: dict[Work, int] = {}
-        for key in self._active:
-            found[key.kind] = found.get(key.kind, 0) + 1
-        return found
-
-    def __len__(self) -> int:
-        """Return the number of keys that wait or run."""
-        return sum(state.running or state.due is not None for state in self._states.values())
 
     def sweep(self, now: float) -> None:
         """Forget keys whose rate limit has passed and that nobody asked for since, and catalogs
