@@ -28,6 +28,7 @@ from reconciler.table.parquet_schema import (
     TRAILER_BYTES,
     Node,
     NotParquetError,
+    require_plain,
     schema_in,
 )
 from reconciler.table.physical import CODECS, RLE, SPLIT, FileForm, Form, WrongRows, WrongSize
@@ -75,6 +76,7 @@ def form_from(
         metadata = pq.read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError) as error:
         raise NotParquetError("the footer cannot be decoded") from error
+    require_plain(end, metadata.serialized_size)
     noted(metadata, end[-needed:-TRAILER_BYTES])
     if rows is not None and metadata.num_rows != rows:
         return WrongRows(rows, metadata.num_rows)

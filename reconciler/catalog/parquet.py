@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from reconciler.catalog import bounds
 from reconciler.table.filetable import UNKNOWN
+from reconciler.table.parquet_schema import TRAILER_BYTES, NotParquetError, require_plain
 from reconciler.table.schema import Field, Schema
 from reconciler.table.times import DAY_US
 from reconciler.table.values import (
@@ -50,14 +51,19 @@ class Leaf:
 
 
 def open_parquet(io: FileIO, path: str) -> pq.ParquetFile:
-    """Return the file with its footer read. Raises TooLargeError."""
+    """Return the file with its footer read. Raises TooLargeError, ArrowInvalid."""
     stream: Any = io.new_input(path).open()
-    if bounds.limit() < bounds.DEFAULT_LIMIT:  # one more request, which few processes need
-        stream.seek(-8, 2)
-        length = int.from_bytes(bytes(stream.read(4)), "little")
-        bounds.require(length, f'the footer of the data file "{path}"')
-        stream.seek(0)
-    return pq.ParquetFile(stream)
+    stream.seek(-TRAILER_BYTES, 2)
+    trailer = bytes(stream.read(TRAILER_BYTES))
+    length = int.from_bytes(trailer[:4], "little")
+    bounds.require(length, f'the footer of the data file "{path}"')
+    stream.seek(0)
+    file = pq.ParquetFile(stream)
+    try:
+        require_plain(trailer, file.metadata.serialized_size)
+    except NotParquetError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    return file
 
 
 def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:

@@ -8,10 +8,12 @@ code of each side (both unpack their bitmaps by CRoaring), so that an error of o
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ from reconciler.rewrite.deletes import VECTOR, Delete, Positions
 from reconciler.rewrite.equal_rows import Mask
 from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
 from reconciler.rewrite.storage import Scratch
-from reconciler.table.parquet_schema import TRAILER_BYTES
+from reconciler.table.parquet_schema import TRAILER_BYTES, NotParquetError, require_plain
 
 LINEAGE = (Column(ROW_ID, "_row_id", "long"),
            Column(LAST_UPDATED, "_last_updated_sequence_number", "long"))  # fmt: skip
@@ -78,6 +80,17 @@ def decoding(path: str, column: Callable[[], str] = lambda: "") -> Iterator[None
         raise Damaged(path, "it cannot be decoded", column(), _why(error)) from error
 
 
+def _require_plain(location: str, path: str, footer: Any) -> None:
+    """Raise Damaged for a file with encrypted columns. path: of its local copy."""
+    with Path(path).open("rb") as file:
+        file.seek(-TRAILER_BYTES, io.SEEK_END)
+        trailer = file.read(TRAILER_BYTES)
+    try:
+        require_plain(trailer, footer.serialized_size)
+    except NotParquetError as error:
+        raise Damaged(location, str(error)) from error
+
+
 def columns_of(table: Table) -> tuple[Column, ...]:
     """Return the columns that files of the table hold, those of row lineage last."""
     return (*arrow.held(table.columns), *(LINEAGE if table.lineage else ()))
@@ -112,7 +125,7 @@ class Reader:
     ) -> pq.ParquetFile:
         path = self.scratch.path(location)
         with decoding(location):
-            return pq.ParquetFile(
+            file = pq.ParquetFile(
                 path,
                 filesystem=LOCAL,
                 metadata=footer,
@@ -120,6 +133,9 @@ class Reader:
                 page_checksum_verification=True,
                 pre_buffer=False,
             )
+            if footer is None:
+                _require_plain(location, path, file.metadata)
+            return file
 
     def positions(self, file: DataFile) -> Positions:
         """Return the rows that position deletes and vectors hide, ascending."""

@@ -23,12 +23,27 @@ MAGIC = b"PAR1"
 """Begins and ends a Parquet file."""
 TRAILER_BYTES = 8
 """Bytes after a footer: its length, and the magic bytes."""
+SIGNATURE_BYTES = 28
+"""Bytes of the signature after a footer in plain text of a file with encrypted columns: a nonce and
+a tag (Parquet Modular Encryption, "Plaintext footer mode")."""
 MOST_DEPTH = 64
 """Levels of nesting of a schema, and of its Thrift structures."""
 
 
 class NotParquetError(ValueError):
     """The bytes are not the footer of a Parquet file."""
+
+
+def require_plain(trailer: bytes, decoded: int) -> None:
+    """Raise NotParquetError for a file with encrypted columns, before anybody asks pyarrow for one
+    of them: it ends the process then.
+
+    trailer: the last bytes of the file, eight at least. decoded: bytes of its footer that pyarrow
+    decoded.
+    """
+    length = int.from_bytes(trailer[-TRAILER_BYTES : -len(MAGIC)], "little")
+    if length - decoded == SIGNATURE_BYTES:
+        raise NotParquetError("columns of the file are encrypted")
 
 
 @dataclass(frozen=True, slots=True)

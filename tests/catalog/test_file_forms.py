@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import random
@@ -11,8 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io import load_file_io
 
 from reconciler.catalog.file_forms import FormCache, form_from, read_forms, through
+from reconciler.catalog.parquet import open_parquet
+from reconciler.rewrite.files import Table
+from reconciler.rewrite.read import Damaged, Reader
+from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.table.parquet_schema import NotParquetError, schema_in
 from reconciler.table.physical import RLE, SPLIT, FileForm, WrongRows, WrongSize
 
@@ -118,6 +124,37 @@ class Files:
     def new_input(self, path: str) -> Any:
         self.opened += 1
         return type("Input", (), {"open": lambda _: (self.root / path).open("rb")})()
+
+
+def test_encrypted_columns_under_a_plain_footer_are_not_read(tmp_path: Path) -> None:
+    """pyarrow ends the process of whoever asks for such a column."""
+    import pyarrow.parquet.encryption as pe
+
+    class Keys(pe.KmsClient):
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+            return base64.b64encode(key_bytes)
+
+        def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+            return base64.b64decode(wrapped_key)
+
+    configured = pe.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["s"]}, plaintext_footer=True
+    )
+    sealed = pe.CryptoFactory(lambda _: Keys()).file_encryption_properties(
+        pe.KmsConnectionConfig(), configured
+    )
+    rows, path = pa.table({"id": [1], "s": ["x"]}), tmp_path / "sealed.parquet"
+    with pq.ParquetWriter(path, rows.schema, encryption_properties=sealed) as writer:
+        writer.write_table(rows)
+    data = path.read_bytes()
+    with pytest.raises(NotParquetError):
+        form_from(lambda wanted: data[len(data) - wanted :], len(data))
+    location = f"file://{path}"
+    with pytest.raises(pa.ArrowInvalid):
+        open_parquet(load_file_io({}), location)
+    with Scratch(Opening({}, None)) as scratch, pytest.raises(Damaged) as damaged:
+        Reader(Table((), {}, None, False), scratch).parquet(location)
+    assert damaged.value.path == location
 
 
 def test_forms_are_read_side_by_side_and_a_wrong_size_is_told_from_a_missing_file(
