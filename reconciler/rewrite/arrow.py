@@ -44,13 +44,15 @@ _PRIMITIVES: Mapping[str, pa.DataType] = {
     UNKNOWN: pa.null(),
 }
 _WIDENED: Mapping[str, tuple[pa.DataType, ...]] = {
-    "long": (pa.int32(),),
+    "int": (pa.int8(), pa.int16()),
+    "long": (pa.int8(), pa.int16(), pa.int32()),
     "double": (pa.float32(),),
     "timestamp": (pa.date32(),),
     "timestamp_ns": (pa.date32(),),
     "binary": (pa.string(),),
 }
-"""Other types in which a file may have a column, by Iceberg's type: before it was widened."""
+"""Other types in which a file may have a column, by Iceberg's type: before it was widened, or
+annotated as signed integers of fewer bits."""
 
 
 class Unsupported(Exception):

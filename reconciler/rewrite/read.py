@@ -80,9 +80,9 @@ def decoding(path: str, column: Callable[[], str] = lambda: "") -> Iterator[None
         raise Damaged(path, "it cannot be decoded", column(), _why(error)) from error
 
 
-def _require_plain(location: str, path: str, footer: Any) -> None:
+def _require_plain(location: str, path: Path, footer: Any) -> None:
     """Raise Damaged for a file with encrypted columns. path: of its local copy."""
-    with Path(path).open("rb") as file:
+    with path.open("rb") as file:
         file.seek(-TRAILER_BYTES, io.SEEK_END)
         trailer = file.read(TRAILER_BYTES)
     try:

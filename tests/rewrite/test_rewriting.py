@@ -266,6 +266,27 @@ def test_columns_come_back_in_the_writers_arrow_types(tmp_path: Path, stored: pa
     assert written["st"].to_pylist() == [{"s": value} for value in (None, "a", "b", "b", "c")]
 
 
+@pytest.mark.parametrize("kind", ["int", "long"])
+@pytest.mark.parametrize("stored", [pa.int8(), pa.int16()])
+def test_integers_annotated_with_fewer_bits_are_read(
+    tmp_path: Path, kind: str, stored: pa.DataType
+) -> None:
+    """Stored as INT32, and annotated as INTEGER(8,signed) or INTEGER(16,signed)."""
+    column, inside = Column(1, "v", kind), Column(3, "v", kind)
+    columns = (column, Column(2, "st", "struct", (inside,)))
+    table, values = table_of(columns), pa.array([3, None, -128, 127], stored)
+    nested = pa.StructArray.from_arrays([values], fields=[arrow_field(inside, stored)])
+    fields = [arrow_field(column, stored), arrow_field(columns[1], nested.type)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([values, nested], schema=pa.schema(fields)), path)
+    file = DataFile(f"file:{path}", 4, path.stat().st_size)
+    made = run(tmp_path, table, [file], Order((Key(1),)), outputs=1)
+    written = pq.read_table(made.files[0].path[5:])
+    assert written["v"].to_pylist() == [None, -128, 3, 127]
+    assert written["st"].to_pylist() == [{"v": value} for value in (None, -128, 3, 127)]
+    assert seen(table, files_of(made)) == seen(table, [file])
+
+
 @pytest.mark.parametrize("kind", PRIMITIVES)
 def test_a_file_has_the_form_that_the_specification_allows(tmp_path: Path, kind: str) -> None:
     """As checked of every file before a rewrite; the footers are read by pyarrow."""
