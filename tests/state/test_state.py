@@ -493,7 +493,7 @@ def test_an_append_copies_the_metadata_a_few_times(
 def test_metadata_is_read_once_per_commit(
     store: StateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyiceberg.serializers import FromInputFile
+    from reconciler.catalog.border import FromInputFile
 
     read, parse = list[str](), FromInputFile.table_metadata
     monkeypatch.setattr(
@@ -504,7 +504,7 @@ def test_metadata_is_read_once_per_commit(
         store.record_outcomes(intent(attempt=f"a-{number}"), (outcome(COMMITTED),))
     for _ in range(3):
         assert len(store.ledger(UUID)) == 3
-    assert len(read) == len(set(read)) <= 7
+    assert 1 <= len(read) == len(set(read)) <= 7
 
 
 def test_a_commit_of_another_store_is_seen(store: StateStore, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_what_processes_use_counts_as_the_servers(shared: Pool) -> None:
     server = shared._server.pid
     before = _of_children(server)
     used = shared.run(work.burn, 0.3, limit=ROOMY)
-    _until(lambda: _of_children(server) - before > used - 0.1)
+    assert _until(lambda: _of_children(server) - before > used - 0.1)
 
 
 def _of_children(process: int) -> float:
