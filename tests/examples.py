@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 SHARE = 0.1
 LEAST = 6
@@ -33,7 +33,10 @@ def seeds(number: int) -> range:
 
 
 def load_profile() -> None:
-    """Set the settings that a property does not set itself. An example has no time limit."""
+    """Set the settings that a property does not set itself.
+
+    Neither an example nor what draws it has a time limit: it would be that of the machine.
+    """
     if TIMES:
         settings.register_profile(
             "long", max_examples=examples(100), deadline=None, print_blob=True
@@ -46,5 +49,6 @@ def load_profile() -> None:
             derandomize=True,
             database=None,
             phases=(Phase.explicit, Phase.generate),
+            suppress_health_check=[HealthCheck.too_slow],
         )
     settings.load_profile("long" if TIMES else "short")
