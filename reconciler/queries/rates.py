@@ -9,7 +9,7 @@ queries, never the clock, so that an old log gives the same plan today.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -97,6 +97,8 @@ class Outlook:
     the mean of the whole log."""
     scores: tuple[Score, ...] = ()
     """The forecasts that were compared; () where there was no choice."""
+    busiest: float = 0.0
+    """Executions of the busiest bucket of the log."""
 
 
 NO_OUTLOOK = Outlook("none", 0, 0)
@@ -120,7 +122,19 @@ def forecast_rates(workload: Workload, horizon_ms: int, forecast: RateForecast) 
     """Return the forecast of every recorded query, in the order of the shapes."""
     if workload.empty:
         return Forecast(np.zeros(0), NO_OUTLOOK)
-    return forecast(history_of(workload), horizon_ms)
+    history = history_of(workload)
+    found = forecast(history, horizon_ms)
+    return replace(found, outlook=replace(found.outlook, busiest=_busiest(history)))
+
+
+def _busiest(history: RateHistory) -> float:
+    """Return the executions of the busiest bucket; days at the end that fill none stand alone."""
+    total = weights_by_bucket(history)
+    last = history.bucket == len(total) - 1
+    days = history.event_ms[last] // DAY_MS
+    passed = np.cumsum(np.bincount(days - days.min(), history.weight[last]))
+    own = passed[min(int(np.searchsorted(passed, LEAST_WEIGHT)), len(passed) - 1)]
+    return float(max(total[:-1].max(initial=0.0), own, passed[-1] - own))
 
 
 def history_of(workload: Workload) -> RateHistory:

@@ -162,8 +162,7 @@ class Running(Generic[Table]):
         self._log = [*(one.since(step.now_ms - HISTORY_MS) for one in self._log), *queries]
         earned = [credit_of(one, queries, self._price) for one in self._past]
         self.debt = self.debt.after(settings.rho, 0.0, earned)
-        replaced = _missing(self.twin, table)
-        now = replace(settings, now_ms=step.now_ms, debt=self.debt, replaced=replaced)
+        now = self._known(step.now_ms)
         actions = self._policy(table, workload_of(self._log), now)
         table, moved, self._past = carry_out(table, actions, now, self._past)
         self.table = table
@@ -171,6 +170,15 @@ class Running(Generic[Table]):
         self._costs.append(
             _Costs(read, size, sum(moved), len(moved), len(table.file_table()), untouched)
         )
+
+    def given(self, now_ms: int) -> AdviceInput:
+        """Return what a decision at this time would be made from."""
+        return self.table.given(workload_of(self._log), self._known(now_ms))
+
+    def _known(self, now_ms: int) -> Settings:
+        """Return the settings with what the ledger knows at this time."""
+        replaced = _missing(self.twin, self.table)
+        return replace(self._settings, now_ms=now_ms, debt=self.debt, replaced=replaced)
 
     def costs(self) -> Replay[Table]:
         """Return what the steps so far took."""

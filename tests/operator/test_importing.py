@@ -137,18 +137,19 @@ def _asked(logs: Path, name: str, day: int, condition: str, count: int = 20) -> 
     (logs / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_an_import_tells_which_tables_are_asked_another_mix_of_queries(
+def test_an_import_tells_which_tables_are_asked_another_mix_of_queries_or_more(
     handle: LiveHandle, tmp_path: Path
 ) -> None:
     logs, table = tmp_path / "logs", ("sales", "orders")
     first = run(handle, None, lambda: True)
     assert first.new_mix == {table}, "queries where there were none"
     known = first
-    for day in range(1, 6):
-        _asked(logs, f"day-{day}.json", day, "WHERE id = {}")
+    for day, count in enumerate((20, 20, 20, 20, 20, 60), start=1):
+        _asked(logs, f"day-{day}.json", day, "WHERE id = {}", count)
         known = run(handle, known, lambda: True)
-        assert not known.new_mix, "more of the same"
-    _asked(logs, "other.json", 6, "")
+        more = count > 20 or day == 1
+        assert known.new_mix == ({table} if more else set()), "more than on any day before"
+    _asked(logs, "other.json", 7, "", count=59)
     other = run(handle, known, lambda: True)
     assert other.new_mix == {table} and not other.error
     assert not run(handle, other, lambda: True).new_mix, "told once"

@@ -15,6 +15,7 @@ from reconciler.advisor.choose.declared import declared_what_if
 from reconciler.advisor.choose.recluster import allowed
 from reconciler.advisor.choose.slices import slices
 from reconciler.advisor.judge.candidate import Candidate
+from reconciler.advisor.measure.lately import spares_lately
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import Lexicographic
 from reconciler.table.schema import SortColumn
@@ -24,7 +25,7 @@ WHY = "queries read more than before it was rewritten, and no more loss is admit
 
 def put_back(situation: Situation) -> Iterator[Candidate]:
     """Yield the rewrites of the files that are not in the order in which rows arrive, where
-    the expected queries then read less."""
+    the expected queries then read less, or the last ones would have."""
     untouched = situation.foreseen.untouched
     if untouched is None or not untouched.natural:
         return
@@ -35,5 +36,5 @@ def put_back(situation: Situation) -> Iterator[Candidate]:
             if not len(part):
                 continue
             made = declared_what_if(situation, np.sort(part), Lexicographic((SortColumn(lead),)))
-            if made.saving > 0.0:
+            if made.saving > 0.0 or spares_lately(situation, made.rows, made.views):
                 yield made

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from reconciler.advisor.measure.lately import lost_lately
 from reconciler.advisor.measure.untouched import Asked
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import Ordering
@@ -122,9 +123,11 @@ def _worst(situation: Situation) -> float:
 
 
 def _until_seen(situation: Situation) -> float:
-    """Return the executions that are expected until the log shows a change."""
+    """Return the executions until the log shows a change: those that are expected, or as many as
+    in the busiest such time of the log. Decisions are made early where more come (`state.mixes`).
+    """
     outlook, horizon_ms = situation.foreseen.outlook, situation.settings.horizon_ms
-    return _expected(situation) * outlook.bucket_ms / horizon_ms
+    return max(_expected(situation) * outlook.bucket_ms / horizon_ms, outlook.busiest)
 
 
 def _expected(situation: Situation) -> float:
@@ -140,11 +143,13 @@ def _displaced(situation: Situation) -> Bool:
 
 def reserve_is_due(situation: Situation) -> bool:
     """Whether what is lost already, with what the layout can still lose until it is put back,
-    exceeds the promise, while the present queries lose."""
+    exceeds the promise, while the expected queries lose or the last ones did."""
     if not _displaced(situation).any():
         return False
     possible = situation.settings.debt.outstanding + standing(situation)
-    return possible > promised(situation) and _present_loss(situation) > 0.0
+    if possible <= promised(situation):
+        return False
+    return _present_loss(situation) > 0.0 or lost_lately(situation) > 0.0
 
 
 def _present_loss(situation: Situation) -> float:

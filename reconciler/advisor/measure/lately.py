@@ -1,0 +1,49 @@
+"""What the last queries lost, whatever is expected of the next (docs/design/no-harm.md, rule 2).
+
+A forecast may go on expecting queries that gain while others come that lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reconciler.advisor.measure.untouched import asked_of
+from reconciler.advisor.situation import Situation
+from reconciler.queries.demanded import demands
+from reconciler.queries.read_cost import read_layout, read_shape
+from reconciler.queries.shape import Shape, workload_of
+from reconciler.queries.table_view import TableView
+from reconciler.table.filetable import Int64
+
+
+def lost_lately(situation: Situation) -> float:
+    """Return what the queries of the last bucket of the log read more of the present files than of
+    the untouched table, in bytes of reading."""
+    untouched, view = situation.foreseen.untouched, situation.facts.view
+    if untouched is None:
+        return 0.0
+    wanted = _last(situation)
+    found = asked_of(view, wanted, [read_shape(view, one) for one in wanted], untouched)
+    return sum(asked.weight * asked.loss for asked in found if asked.guard is None)
+
+
+def spares_lately(situation: Situation, rows: Int64, views: Sequence[TableView]) -> bool:
+    """Whether these queries would have read less of what the files at `rows` become (`views`)."""
+    spared, part = 0.0, situation.part(rows)
+    for one in _last(situation):
+        after = sum(read_layout(view, one).cost for view in views)
+        spared += float(one.weight @ (read_shape(part, one).cost - after))
+    return spared > 0.0
+
+
+def _last(situation: Situation) -> tuple[Shape, ...]:
+    """Return the queries of the last bucket as they were executed."""
+    workload, settings = situation.given.workload, situation.settings
+    first = workload.until_ms - int(situation.foreseen.outlook.bucket_ms)
+    last = workload_of(shape.since(first) for shape in workload.shapes)
+    if last.empty:
+        return ()
+    executed = np.concatenate([shape.weight for shape in last.shapes])
+    return demands(last, situation.table.schema, settings.horizon_ms, executed)
