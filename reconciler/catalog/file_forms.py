@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from reconciler.catalog.network import carried
 from reconciler.table.parquet_schema import (
     MAGIC,
+    TAIL_BYTES,
     TRAILER_BYTES,
     Node,
     NotParquetError,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 READERS = 16
-TAIL_BYTES = 1 << 16
-"""Bytes at a file's end that are read first: most footers are shorter."""
 MOST_FOOTER_BYTES = 256 << 20
 MOST_CACHE_BYTES = 1 << 30
 

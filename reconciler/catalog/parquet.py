@@ -7,8 +7,10 @@ by column name, as Iceberg's name mapping does.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,13 @@ import pyarrow.parquet as pq
 
 from reconciler.catalog import bounds
 from reconciler.table.filetable import UNKNOWN
-from reconciler.table.parquet_schema import TRAILER_BYTES, NotParquetError, require_plain
+from reconciler.table.parquet_schema import (
+    MAGIC,
+    TAIL_BYTES,
+    TRAILER_BYTES,
+    NotParquetError,
+    require_plain,
+)
 from reconciler.table.schema import Field, Schema
 from reconciler.table.times import DAY_US
 from reconciler.table.values import (
@@ -52,18 +60,45 @@ class Leaf:
 
 def open_parquet(io: FileIO, path: str) -> pq.ParquetFile:
     """Return the file with its footer read. Raises TooLargeError, ArrowInvalid."""
-    stream: Any = io.new_input(path).open()
-    stream.seek(-TRAILER_BYTES, 2)
-    trailer = bytes(stream.read(TRAILER_BYTES))
-    length = int.from_bytes(trailer[:4], "little")
-    bounds.require(length, f'the footer of the data file "{path}"')
+    return with_footer(io.new_input(path).open(), f'the footer of the data file "{path}"')
+
+
+def with_footer(stream: Any, subject: str, **options: Any) -> pq.ParquetFile:
+    """Return the file of a stream with its footer read, mostly by one request.
+
+    subject: what messages call the footer. options: of pq.ParquetFile. Raises TooLargeError, and
+    ArrowInvalid for what is no Parquet file or has encrypted columns.
+    """
+    size = stream.seek(0, os.SEEK_END)
+    end = _last(stream, min(size, TAIL_BYTES))
+    if end.endswith(MAGIC):
+        needed = int.from_bytes(end[-TRAILER_BYTES : -len(MAGIC)], "little") + TRAILER_BYTES
+        bounds.require(needed, subject)
+        if len(end) < needed <= size:
+            end = _last(stream, needed)
+    footer = pq.read_metadata(pa.BufferReader(end))
+    _require_plain(end, footer)
     stream.seek(0)
-    file = pq.ParquetFile(stream)
+    return pq.ParquetFile(stream, metadata=footer, **options)
+
+
+def require_plain_file(path: Path, footer: Any) -> None:
+    """Raise ArrowInvalid if columns of a local file are encrypted. footer: its own."""
+    with path.open("rb") as file:
+        file.seek(-TRAILER_BYTES, os.SEEK_END)
+        _require_plain(file.read(), footer)
+
+
+def _require_plain(end: bytes, footer: Any) -> None:
     try:
-        require_plain(trailer, file.metadata.serialized_size)
+        require_plain(end, footer.serialized_size)
     except NotParquetError as error:
         raise pa.ArrowInvalid(str(error)) from error
-    return file
+
+
+def _last(stream: Any, wanted: int) -> bytes:
+    stream.seek(-wanted, os.SEEK_END)
+    return bytes(stream.read(wanted))
 
 
 def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:

@@ -102,10 +102,10 @@ def positions_in(io: FileIO, path: str) -> Positions:
 
     Raises ValueError if it holds more than the metadata may claim for a file that is read.
     """
-    import pyarrow.parquet as pq
+    from reconciler.catalog.parquet import with_footer
 
     with io.new_input(path).open() as stream:
-        file = pq.ParquetFile(stream, read_dictionary=[PATH])
+        file = with_footer(stream, f'the footer of "{path}"', read_dictionary=[PATH])
         if file.metadata.num_rows > MOST_POSITIONS:
             raise ValueError(f'"{path}" holds more than {MOST_POSITIONS:,} positions')
         table = file.read([PATH, POSITION])

@@ -8,12 +8,10 @@ code of each side (both unpack their bitmaps by CRoaring), so that an error of o
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
+from reconciler.catalog.parquet import require_plain_file
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import (
     PATH_COLUMN,
@@ -34,7 +33,7 @@ from reconciler.rewrite.deletes import VECTOR, Delete, Positions
 from reconciler.rewrite.equal_rows import Mask
 from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
 from reconciler.rewrite.storage import Scratch
-from reconciler.table.parquet_schema import TRAILER_BYTES, NotParquetError, require_plain
+from reconciler.table.parquet_schema import TAIL_BYTES, TRAILER_BYTES
 
 LINEAGE = (Column(ROW_ID, "_row_id", "long"),
            Column(LAST_UPDATED, "_last_updated_sequence_number", "long"))  # fmt: skip
@@ -42,9 +41,8 @@ POSITION_ROWS = 1 << 20
 """Positions that are decoded at a time."""
 KEY_ROWS, KEPT_KEYS = 4_000_000, 128 << 20
 """Keys that rows are compared with at a time, and bytes of keys that are kept for other files."""
-TAIL_BYTES, CHUNK_MARGIN = 64 << 10, 128
-"""Bytes that are fetched of a file's end first; and that some writers leave out when they count a
-column's."""
+CHUNK_MARGIN = 128
+"""Bytes that some writers leave out when they count a column's."""
 LOCAL = LocalFileSystem()
 """Given to pyarrow, which else looks for the file system of each path that it opens."""
 
@@ -78,17 +76,6 @@ def decoding(path: str, column: Callable[[], str] = lambda: "") -> Iterator[None
         if isinstance(error, OSError) and error.errno:
             raise
         raise Damaged(path, "it cannot be decoded", column(), _why(error)) from error
-
-
-def _require_plain(location: str, path: Path, footer: Any) -> None:
-    """Raise Damaged for a file with encrypted columns. path: of its local copy."""
-    with path.open("rb") as file:
-        file.seek(-TRAILER_BYTES, io.SEEK_END)
-        trailer = file.read(TRAILER_BYTES)
-    try:
-        require_plain(trailer, footer.serialized_size)
-    except NotParquetError as error:
-        raise Damaged(location, str(error)) from error
 
 
 def columns_of(table: Table) -> tuple[Column, ...]:
@@ -134,7 +121,7 @@ class Reader:
                 pre_buffer=False,
             )
             if footer is None:
-                _require_plain(location, path, file.metadata)
+                require_plain_file(path, file.metadata)
             return file
 
     def positions(self, file: DataFile) -> Positions:
@@ -227,10 +214,8 @@ class Reader:
 
     def _delete_columns(self, one: Delete, columns: Sequence[Column]) -> list[list[pa.Array]]:
         """Return the chunks of columns of a Parquet delete file, by field id. Raises Damaged."""
-        path = self.scratch.path(one.path)
-        with decoding(one.path):
-            table = pq.read_table(path, use_threads=False, page_checksum_verification=True)
-            return _chunks_of(table, columns, self.mapping)
+        with decoding(one.path), self.parquet(one.path) as file:
+            return _chunks_of(file.read(use_threads=False), columns, self.mapping)
 
     def fetch(self, file: DataFile, wanted: Set[int]) -> None:
         """Fetch of a data file of another store only its footer and the columns of these ids."""

@@ -281,12 +281,15 @@ class Scratch:
         by Arrow's reader; return whether there was one."""
         import pyarrow.parquet as pq
 
+        from reconciler.catalog.parquet import require_plain_file
+
         found = False
         for location, path in list(self._known.items()):
             with path.open("rb") as opened:
                 if opened.read(len(MAGIC)) != MAGIC:
                     continue
             with pq.ParquetFile(path) as stored:
+                require_plain_file(path, stored.metadata)
                 if not _has_lz4(stored.metadata):
                     continue
                 other = self.fresh()

@@ -23,6 +23,8 @@ MAGIC = b"PAR1"
 """Begins and ends a Parquet file."""
 TRAILER_BYTES = 8
 """Bytes after a footer: its length, and the magic bytes."""
+TAIL_BYTES = 1 << 16
+"""Bytes at a file's end that are read first: most footers are shorter."""
 SIGNATURE_BYTES = 28
 """Bytes of the signature after a footer in plain text of a file with encrypted columns: a nonce and
 a tag (Parquet Modular Encryption, "Plaintext footer mode")."""

@@ -15,7 +15,8 @@ import pytest
 from pyiceberg.io import load_file_io
 
 from reconciler.catalog.file_forms import FormCache, form_from, read_forms, through
-from reconciler.catalog.parquet import open_parquet
+from reconciler.catalog.parquet import open_parquet, with_footer
+from reconciler.catalog.positions import positions_in
 from reconciler.rewrite.files import Table
 from reconciler.rewrite.read import Damaged, Reader
 from reconciler.rewrite.storage import Opening, Scratch
@@ -152,9 +153,29 @@ def test_encrypted_columns_under_a_plain_footer_are_not_read(tmp_path: Path) -> 
     location = f"file://{path}"
     with pytest.raises(pa.ArrowInvalid):
         open_parquet(load_file_io({}), location)
+    with pytest.raises(pa.ArrowInvalid):
+        positions_in(load_file_io({}), location)
     with Scratch(Opening({}, None)) as scratch, pytest.raises(Damaged) as damaged:
         Reader(Table((), {}, None, False), scratch).parquet(location)
     assert damaged.value.path == location
+
+
+def test_a_footer_is_read_by_one_request_and_a_long_one_by_two(tmp_path: Path) -> None:
+    class Counting(io.BytesIO):
+        reads = 0
+
+        def read(self, size: int | None = -1) -> bytes:
+            self.reads += 1
+            return super().read(size)
+
+    short = Counting(parquet(pa.array([1, 2])))
+    assert (with_footer(short, "").metadata.num_rows, short.reads) == (2, 1)
+    many = io.BytesIO()
+    pq.write_table(pa.table({f"column{n}": [1] for n in range(2_000)}), many)
+    long = Counting(many.getvalue())
+    assert (with_footer(long, "").metadata.num_columns, long.reads) == (2_000, 2)
+    with pytest.raises(pa.ArrowInvalid):
+        with_footer(io.BytesIO(b""), "")
 
 
 def test_forms_are_read_side_by_side_and_a_wrong_size_is_told_from_a_missing_file(
