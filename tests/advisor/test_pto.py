@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,14 @@ from reconciler.advisor.pto.partitionings import (
     text_of,
 )
 from reconciler.advisor.pto.recommend import Given, pareto, recommend, search_space, widened
-from reconciler.advisor.pto.sizes import MIB, declared_row_group, expert_sizes, size_grid
+from reconciler.advisor.pto.sizes import (
+    LEAST_GROUP_ROWS,
+    MIB,
+    declared_row_group,
+    expert_sizes,
+    simulated_sizes,
+    size_grid,
+)
 from reconciler.advisor.pto.space import SURE_ROWS, TIE, UNSORTED, CandidateLayout
 from reconciler.advisor.simulate import grid
 from reconciler.advisor.simulate.grid import Readings, in_any_size, simulate_sizes
@@ -428,6 +436,17 @@ def test_larger_subsets_have_smaller_clusters(pool):
     for found in (cluster_sizes(pool, (DATE, PART)), sizes(pool, (DATE, PART), "distinct-count")):
         assert set(found) == set(subsets((DATE, PART)))
         assert found[(DATE, PART)] <= found[(DATE,)]
+
+
+@pytest.mark.parametrize("table_bytes", [2e6, 20e6, 1e12])
+def test_bytes_of_rows_are_simulated_at_every_factor_of_two(table_bytes: float) -> None:
+    """Between sizes further apart a dictionary that only some row groups have would not show."""
+    grid = size_grid(table_bytes, 20.0)
+    found = [size.row_group_bytes for size in simulated_sizes(grid, 20.0)]
+    assert found[0] <= LEAST_GROUP_ROWS * 20.0
+    assert found[-1] == max(size.row_group_bytes for size in grid)
+    assert all(low < high <= 2 * low for low, high in itertools.pairwise(found))
+    assert simulated_sizes(grid[:2], 20.0) == grid[:2]
 
 
 def test_the_grid_is_the_papers_for_large_tables_and_smaller_for_small_ones():

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reconciler.advisor.simulate.layout import Sizes
 
 MIB = 1 << 20
@@ -12,6 +14,8 @@ PER_FILE = (1, 2, 4, 8, 16, 32)
 a curve."""
 
 SMALLEST_FILE = MIB
+FEW_SIZES = 3
+"""Sizes of a grid up to which each is simulated."""
 LEAST_GROUP_ROWS = 500
 """Fewer rows in a row group: its share of the footer exceeds what it lets queries skip."""
 
@@ -42,6 +46,26 @@ def in_row_groups(target: int, bytes_per_row: float) -> tuple[Sizes, ...]:
         for count in PER_FILE
         if target // count >= least or count == 1
     )
+
+
+def simulated_sizes(sizes: Sequence[Sizes], bytes_per_row: float) -> tuple[Sizes, ...]:
+    """Return the sizes at which bytes of rows are simulated: from the smallest row groups that are
+    refined to the largest, each twice as large as the one before; or the few that there are.
+
+    Between two of them, bytes follow the logarithm of rows. A writer keeps a dictionary of many
+    values in row groups of some rows and none in others, so that sizes further apart would hide a
+    third of a column.
+    """
+    if len(sizes) <= FEW_SIZES:
+        return tuple(sizes)
+    ordered = sorted(sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
+    smallest, largest = ordered[0], ordered[-1]
+    group = min(max(1, int(LEAST_GROUP_ROWS * bytes_per_row)), smallest.row_group_bytes)
+    found = list[Sizes]()
+    while group < largest.row_group_bytes:
+        found.append(Sizes(max(smallest.target_bytes, group), group))
+        group *= 2
+    return (*found, largest)
 
 
 def expert_sizes(table_bytes: float, partitions: int, bytes_per_row: float) -> Sizes:

@@ -20,7 +20,7 @@ from reconciler.advisor.choose.trees import CLEARLY
 from reconciler.advisor.pto.column_use import Usage
 from reconciler.advisor.pto.objective import Costs, reading_cost
 from reconciler.advisor.pto.partitionings import NO_INGEST, Ingest, Partitioning
-from reconciler.advisor.pto.sizes import LEAST_GROUP_ROWS, SMALLEST_FILE, in_row_groups
+from reconciler.advisor.pto.sizes import SMALLEST_FILE, in_row_groups, simulated_sizes
 from reconciler.advisor.simulate.arrangement import place_of
 from reconciler.advisor.simulate.grid import (
     Grid,
@@ -221,15 +221,8 @@ class Space:
 
     @cached_property
     def extremes(self) -> tuple[Sizes, ...]:
-        """Return the sizes with the smallest row groups that are refined, the smallest of the grid,
-        a middle one and the largest; or the few sizes that there are."""
-        if len(self.sizes) <= 3:
-            return self.sizes
-        ordered = sorted(self.sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
-        least = max(1, int(LEAST_GROUP_ROWS * self.bytes_per_row))
-        finest = Sizes(ordered[0].target_bytes, min(least, ordered[0].row_group_bytes))
-        middle = ordered[len(ordered) // 2]
-        return tuple(dict.fromkeys((finest, ordered[0], middle, ordered[-1])))
+        """Return the sizes at which the bytes of rows are simulated."""
+        return simulated_sizes(self.sizes, self.bytes_per_row)
 
     @cached_property
     def _made(self) -> dict[int, Int64]:
