@@ -39,7 +39,11 @@ def load_profile() -> None:
     """
     if TIMES:
         settings.register_profile(
-            "long", max_examples=examples(100), deadline=None, print_blob=True
+            "long",
+            max_examples=examples(100),
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=[HealthCheck.too_slow],
         )
     else:
         settings.register_profile(

@@ -22,6 +22,7 @@ OWN = frozenset({"spark", "cluster"})
 """Markers of the tests that belong to one lane."""
 
 LONGEST = (
+    "tests/demo/test_demo.py",
     "tests/loop/test_local_engine.py",
     "tests/cli/test_recommend.py",
     "tests/loop/test_recommendation.py",

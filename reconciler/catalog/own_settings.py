@@ -27,7 +27,8 @@ def parse_once() -> None:
 
 
 def _settings() -> Any:
-    found = (os.environ.get(config.PYICEBERG_HOME), str(Path("~").expanduser()), str(Path.cwd()))
+    home = os.path.expanduser("~")  # noqa: PTH111 - as pyiceberg; Path's raises without a home
+    found = (os.environ.get(config.PYICEBERG_HOME), home, str(Path.cwd()))
     return copy.deepcopy(_parsed(tuple(map(_stamp, found))))
 
 

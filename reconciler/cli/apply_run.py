@@ -176,7 +176,7 @@ def _made_under_another(proposal: Proposal, step: Step) -> str:
     made_by, now = proposal.plan.policy, step.policy_name
     if made_by == BUILT_IN:
         return (
-            f"This plan was made before {now} selected this table, by the built-in policy. "
+            f"This plan was made by the built-in policy, without {now}. "
             "Plan again, so that the approval and the budgets of your policy hold."
         )
     if now == BUILT_IN:

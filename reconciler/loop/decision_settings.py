@@ -391,12 +391,16 @@ def unattended(approval: Approval) -> bool:
 
 def row_group_size(policy: TableLayoutPolicy, observation: Observation) -> int:
     """Return spec.layout.files.rowGroupSize, else the table's property."""
-    explicit = policy.spec.layout.files.row_group_bytes
+    return policy.spec.layout.files.row_group_bytes or configured_row_group(observation)
+
+
+def configured_row_group(observation: Observation) -> int:
+    """Return the size of row groups by the table's property; Iceberg's default if that is none."""
     try:
         own = int(observation.properties.get(ROW_GROUP_PROPERTY, DEFAULT_ROW_GROUP))
     except ValueError:
         own = DEFAULT_ROW_GROUP
-    return explicit or max(1, own)
+    return max(1, own)
 
 
 def _objectives(spec: PolicySpec) -> Objectives:

@@ -98,7 +98,8 @@ class DriverActor(LocalActor):
         self, plan: Plan, actions: Sequence[PlannedAction], files: FileTable, policy: str
     ) -> None:
         """Record the start once per action, however many attempts it takes."""
-        fresh = [item for item in actions if self.store.old_zone_maps(plan.id, item.id) is None]
+        known = self.store.old_zone_maps_of((plan.id,))
+        fresh = [item for item in actions if (plan.id, item.id) not in known]
         super().record_start(plan, fresh, files, policy)
 
     def reserve(self, reservation: Reservation) -> None:

@@ -20,7 +20,6 @@ from reconciler.engines.choice import UNEVEN, Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
-from reconciler.table.left_to_spark import ROW_GROUP
 from reconciler.table.observation import Observation
 from reconciler.table.paths import is_local
 from reconciler.table.row_group_bytes import row_group_rows
@@ -104,7 +103,8 @@ def _task_bytes(observation: Observation, item: PlannedAction) -> int:
 
     What rows decode to is not known here: 8 bytes for each column, and their texts.
     """
-    from reconciler.engines.schedule.native import DEFAULT_ROW_GROUP, SMALLER
+    from reconciler.engines.schedule.native import SMALLER
+    from reconciler.loop.decision_settings import configured_row_group
     from reconciler.rewrite import memory
 
     one = item.predicted
@@ -112,7 +112,7 @@ def _task_bytes(observation: Observation, item: PlannedAction) -> int:
         return 0
     in_group = int(UNEVEN * one.rows / max(1, one.groups or 1))
     decoded = 8 * one.columns * one.rows + max(0, one.text_bytes or 0)
-    configured = int(observation.properties.get(ROW_GROUP) or DEFAULT_ROW_GROUP)
+    configured = configured_row_group(observation)
     held = min(in_group, row_group_rows(configured, one.bytes_out / one.rows) // SMALLER)
     row = memory.gathered(decoded, one.bytes_out) / one.rows
     keys = memory.of_keys(in_group, item.action.ordered_columns)

@@ -121,7 +121,7 @@ class LocalActor(Reader):
         from reconciler.engines.local.pool import Pool
 
         here = machine.of_this("")
-        with Pool(here.slots, remote=not is_local(path)) as pool:
+        with Pool(here.slots, remote=bool(path) and not is_local(path)) as pool:
             if works:
                 pool.begin()
             from reconciler.commit.engine import LocalBackend  # while the pool starts

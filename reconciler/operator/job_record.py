@@ -113,6 +113,13 @@ def phase_of(status: Mapping[str, Any] | None) -> Phase | None:
     return Phase(body["phase"]) if body.get("phase") in known else Phase.RUNNING
 
 
+def plan_in(status: Mapping[str, Any]) -> str:
+    """Return the id of the plan that a status says a job runs, "" if it names none; also where the
+    rest of the record cannot be read."""
+    job = status.get("job")
+    return str(job.get("planId") or "") if isinstance(job, Mapping) else ""
+
+
 def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
     """Return status.job as a value; None if there is none, or somebody else made it unreadable: a
     Job that lives is then adopted, and nothing that all namespaces share waits for one of them."""

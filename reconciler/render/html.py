@@ -17,7 +17,7 @@ import numpy as np
 
 from reconciler.api.prices import Prices
 from reconciler.format import count, cpu, duration, iec, percent, plural, utc
-from reconciler.plan.money import beside, read_money
+from reconciler.plan.money import beside, cost_text, read_money, rewriting
 from reconciler.render import plots
 from reconciler.render.report_model import (
     CutCurve,
@@ -85,10 +85,10 @@ def _sections(data: ReportData) -> list[Section | None]:
         ),
         _if(
             data.payoff if data.payoff and data.payoff.investments else None,
-            partial(_payoff, prices=data.prices),
+            partial(_payoff, prices=data.prices, rho=data.rho),
         ),
         _if(data.forecasts or None, _forecasts),
-        _if(data.cut, partial(_cut, prices=data.prices)),
+        _if(data.cut, partial(_cut, prices=data.prices, rho=data.rho)),
     ]
 
 
@@ -247,6 +247,15 @@ def _read(prices: Prices | None, size: float) -> str:
     return beside(iec(size), read_money(prices, size))
 
 
+def _rewritten(prices: Prices | None, cost: float, rho: float) -> str:
+    """Return the cost of a rewrite in bytes of reading, with the money of its real bytes beside it.
+
+    rho: bytes read that a byte rewritten counts as.
+    """
+    money = "" if prices is None else cost_text(prices, rewriting(cost / rho, rho))
+    return beside(iec(cost), money)
+
+
 def _queries(data: QueryBytes, prices: Prices | None) -> Section:
     shapes = sorted(data.shapes, key=lambda shape: (shape.before - shape.after, shape.text))
     worse = sum(shape.after > shape.before * 1.01 for shape in shapes)
@@ -280,7 +289,7 @@ def _verdict(shape: ShapeBytes) -> str:
     return "better" if shape.after < shape.before * 0.99 else "same"
 
 
-def _payoff(data: Payoff, prices: Prices | None) -> Section:
+def _payoff(data: Payoff, prices: Prices | None, rho: float) -> Section:
     even = plots.break_even_ms(data)
     start = data.investments[0].at_ms
     if even is None:
@@ -294,7 +303,7 @@ def _payoff(data: Payoff, prices: Prices | None) -> Section:
         finding = f"HARM: after {of} the queries cost more than before. {finding}"
     rows = [
         [
-            item.plan_id, utc(item.at_ms), _read(prices, item.cost),
+            item.plan_id, utc(item.at_ms), _rewritten(prices, item.cost, rho),
             f"HARM: {_read(prices, -item.saving_per_ms * DAY_MS)} more" if item.harm
             else _read(prices, item.saving_per_ms * DAY_MS),
             item.saved,
@@ -336,7 +345,7 @@ def _amount(item: Forecast, value: float) -> str:
     return {"bytes": iec, "count": count, "seconds": duration, "cpu": cpu}[item.unit](value)
 
 
-def _cut(data: CutCurve, prices: Prices | None) -> Section:
+def _cut(data: CutCurve, prices: Prices | None, rho: float) -> Section:
     ordered = plots.by_saving_per_cost(data.candidates)
     finding = (
         f"{count(data.chosen)} of {count(data.files)} files could save more than they cost; "
@@ -345,7 +354,7 @@ def _cut(data: CutCurve, prices: Prices | None) -> Section:
     rows = [
         [
             item.label, count(item.files), _read(prices, max(0.0, item.saving)),
-            _read(prices, item.cost),
+            _rewritten(prices, item.cost, rho),
             f"{item.saving / item.cost:.1f}x" if item.cost > 0 else "-",
             "chosen" if item.chosen else "not done",
         ]

@@ -101,6 +101,7 @@ def gather(sources: Sources) -> ReportData:
         sizes=_sizes(sources, before, missing),
         queries=_queries(sources, missing),
         prices=sources.prices,
+        rho=sources.settings.rho.value,
         payoff=_payoff(sources, missing),
         forecasts=_forecasts(sources, missing),
         cut=_cut(sources, missing),

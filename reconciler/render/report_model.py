@@ -206,6 +206,8 @@ class ReportData:
     """Cumulative net saving of the files, best first, and where the choice ends."""
     prices: Prices | None = None
     """Prices of the catalog, by which bytes of reading have money beside them; None without any."""
+    rho: float = 1.0
+    """Bytes read that a byte rewritten counts as in the costs of rewrites."""
     leaves: LeafMap | None = None
     """The leaves of the tree of cuts that is planned, else of the one written last."""
     missing: Mapping[str, str] = field(default_factory=dict)

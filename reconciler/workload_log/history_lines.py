@@ -49,7 +49,7 @@ def translated(
     if reason:
         return reason
     sql = statement_of(record) if kind.scan_report else _statement(record, kind)
-    if not sql:
+    if not sql.strip():
         return skip_reasons.NO_SQL
     found = {name: value_of(record, paths) for name, paths in _texts(kind)}
     found["sql"] = sql

@@ -115,10 +115,9 @@ class SqlLogImport:
         return tally
 
     def _beside(self, first: bytes) -> str:
-        """Return the name of the form if a log begins with a record of another one, else "": its
+        """Return the name of the form if a log begins with a record that is not of it, else "": its
         records of this form are read as well, once."""
-        kind = kind_of_line(first)
-        return self.form.name if self.form.marks and kind not in (None, self.form) else ""
+        return self.form.name if self.form.marks and kind_of_line(first) is not self.form else ""
 
     def _import_from(
         self, path: Log, place: StartOfReading, key: str, streams: list[Stream], tally: Tally

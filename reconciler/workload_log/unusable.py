@@ -163,7 +163,7 @@ def _other_fields(
         return _access_history(name)
     of = f"The first record has: {_listed(list(_fields_of(records[0])))}."
     guess = _mapping(fields)
-    if form != OWN.name and kind not in ("", form):
+    if kind not in ("", form):
         what = f"{name} was read as {form}, and its records are of the format {kind}"
         return UnusableLogError(what, details=(of,), do=f"read it as --format {kind}")
     if form != OWN.name:

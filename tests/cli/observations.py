@@ -235,6 +235,7 @@ OPERATIONS = Operations(
             for day in range(3)
         ),
         _operation(5, Operation.DELETE, Encoding.MERGE_ON_READ),
+        _operation(6, Operation.DELETE, Encoding.COPY_ON_WRITE, rows=10, files=1),
     ),
     span_ms=12 * DAY_MS,
 )  # fmt: skip

@@ -43,6 +43,12 @@ def test_auto_says_what_of_this_machine_a_plan_does_not_fit(
     needs = needs_of(place, proposal.observation, [wide])
     keys = 24 * 1_500_000_000  # of the largest of three groups, one key
     assert keys < needs.task_bytes < 2 * keys
+    metadata = proposal.observation.metadata
+    size, unset = "write.parquet.row-group-size-bytes", list[int]()
+    for properties in ({}, {size: "128MB"}):  # which is no number
+        odd = replace(proposal.observation, metadata=replace(metadata, properties=properties))
+        unset.append(needs_of(place, odd, [wide]).task_bytes)
+    assert unset[0] == unset[1] > needs.task_bytes
     for one, here, number in (
         (item, replace(HERE, disk_bytes=1), iec(1)),
         (item, replace(HERE, memory_bytes=1 << 20), iec(1 << 20)),

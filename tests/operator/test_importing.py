@@ -153,6 +153,8 @@ def test_an_import_tells_which_tables_are_asked_another_mix_of_queries_or_more(
     other = run(handle, known, lambda: True)
     assert other.new_mix == {table} and not other.error
     assert not run(handle, other, lambda: True).new_mix, "told once"
+    failed = run(replace(handle, lane=None), other, lambda: True)
+    assert failed.error and not failed.new_mix, "told once, also if the next import fails"
 
 
 def test_conditions_on_excluded_columns_are_neither_stored_nor_used(

@@ -13,6 +13,7 @@ from reconciler.api.run_document import RunDocument, read_job
 from reconciler.kube.errors import ApiError, ApiUnavailable, Conflict, Forbidden
 from reconciler.kube.kinds import CONFIG_MAP, JOB, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.operator.catalog.plan_retention import plans_in_use
 from reconciler.operator.spending import charges
 from reconciler.operator.work import LAUNCH_KEY
 from reconciler.plan.ledger import Reservation
@@ -65,6 +66,7 @@ def test_a_record_of_a_job_that_somebody_edited_stops_nobody(field: str) -> None
     world, mine, theirs = two_tenants()
     forged = {"name": "tl-x", "planId": "p-x", "uid": "u", "reserved": {field: "lots"}}
     world.layout(theirs, OTHER)["status"]["job"] = forged
+    assert "p-x" in plans_in_use([world.layout(theirs, OTHER)], ()), "its plan is not removed"
     world.turn(world.operator(), 2)
     assert namespaces(world.jobs()) == {NAMESPACE, OTHER}
     for layout, namespace in ((mine, NAMESPACE), (theirs, OTHER)):

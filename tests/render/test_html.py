@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from decimal import Decimal
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.api.prices import Prices
 from reconciler.errors import UserError
 from reconciler.render import plots
 from reconciler.render.html import mean_depth, render_html
@@ -109,6 +111,15 @@ def test_titles_are_the_findings(said: Said) -> None:
 
 def test_the_same_data_gives_the_same_page() -> None:
     assert render_html(everything()) == render_html(everything())
+
+
+def test_money_of_a_rewrite_is_that_of_the_bytes_it_reads() -> None:
+    """Costs are in bytes of reading, of which a byte rewritten counts as rho."""
+    spent = Payoff((Investment("p-1", 0, 4.0 * (1 << 40), 1.0, "1.0 KiB"),), HOUR)
+    cut = CutCurve(np.array([1.0]), 1, 1, (JudgedRewrite("all", 1, 1.0, 4.0 * (1 << 40), True),))
+    prices = Prices("EUR", tib_read=Decimal(1000))
+    page = render_html(everything(payoff=spent, cut=cut, prices=prices, rho=4.0))
+    assert page.count("4.0 TiB (1,000.00 EUR)") == 2
 
 
 def test_missing_parts_are_named_with_their_reason(said: Said) -> None:

@@ -41,22 +41,25 @@ def _known(run: Run) -> bool:
 
 
 @pytest.mark.parametrize(
-    "days",
+    ("days", "assumed"),
     [
-        pytest.param([Days(12, None)], id="nothing but the worst queries"),
-        pytest.param([Days(3, PART), Days(3, None)] * 2, id="lured again and again"),
-        pytest.param([Days(8, PART, 0.2), Days(6, None, 0.2)], id="few queries"),
-        pytest.param([Days(7, DATE), Days(5, None)], id="lured to a second column of arrival"),
-        pytest.param([Days(7, PART), Days(2, None, 5.0)], id="five times as many"),
-        pytest.param([Days(7, PART), Days(2, None, 10.0)], id="ten times as many"),
+        pytest.param([Days(12, None)], True, id="nothing but the worst queries"),
+        pytest.param([Days(3, PART), Days(3, None)] * 2, True, id="lured again and again"),
+        pytest.param([Days(8, PART, 0.2), Days(6, None, 0.2)], True, id="few queries"),
+        pytest.param([Days(7, DATE), Days(5, None)], True, id="lured to a second column"),
+        pytest.param([Days(7, PART), Days(2, None, 5.0)], True, id="five times as many"),
+        pytest.param([Days(7, PART), Days(2, None, 10.0)], False, id="ten times as many"),
     ],
 )
 def test_an_adversary_that_sees_the_layout_does_no_more_harm_than_promised(
-    days: list[Days],
+    days: list[Days], assumed: bool
 ) -> None:
-    """Without the reserve for putting back, the first of these cost 1.91 of doing nothing, and most
+    """assumed: whether A1 holds; a room that expects too little would call it broken.
+
+    Without the reserve for putting back, the first of these cost 1.91 of doing nothing, and most
     of the others more than 1.10. Without decisions on imports, five times as many cost 1.16."""
     found = played(days)
+    assert found.as_assumed is assumed
     assert _kept(found)
     assert _bounded(found)
     assert _known(found)
@@ -102,7 +105,7 @@ parts = st.builds(
 )
 
 
-@settings(max_examples=examples(3), deadline=None, derandomize=True)
+@settings(max_examples=examples(3), deadline=None)
 @given(st.lists(parts, min_size=2, max_size=5))
 def test_no_load_costs_more_than_the_promise_and_what_nobody_expected(days: list[Days]) -> None:
     found = played([*days, Days(2, None)])

@@ -1,7 +1,7 @@
 """kill -9 before, in and after commits, with a concurrent appender: rows exact, nothing left.
 
-Each kill is a JVM, so the suite kills in a commit only. Of what happens before and after one, the
-law without processes is in test_kills, and a run of the Local engine is killed in
+Each kill is a JVM, so the suite kills in a commit only. What a rewrite leaves that ends before or
+after its commit is in test_resume, without a kill; a run of the Local engine is killed in
 tests/loop/test_local_engine.py.
 """
 

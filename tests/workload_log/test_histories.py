@@ -330,8 +330,25 @@ def test_a_log_of_two_systems_is_read_once_as_each(tmp_path: Path) -> None:
     assert [imported(path, sink, form).kept for form in ("trino", None)] == [1, 1]
 
 
+def test_a_log_of_two_systems_may_begin_with_a_record_of_neither(tmp_path: Path) -> None:
+    path, sink = tmp_path / "mixed", MemorySink()
+    path.write_bytes(lines([{"level": "info"}, snowflake(0), trino(1), snowflake(2), trino(3)]))
+    kept = [imported(path, sink, form).kept for form in (None, "trino", None, "trino")]
+    assert kept == [2, 2, 0, 0] and len(sink.fragments) == 4
+
+
+def test_a_record_without_a_statement_is_of_no_other_system(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    empty = trino(1)
+    empty["metadata"]["query"] = " "
+    path.write_bytes(lines([trino(0), empty]))
+    tally = imported(path, MemorySink())
+    assert tally.kept == 1 and not tally.others
+
+
 def test_a_log_that_is_read_as_another_format_names_its_own(tmp_path: Path) -> None:
-    for made, right, wrong in ((trino, "trino", "snowflake"), (own, "sql", "trino")):
+    cases = ((trino, "trino", "snowflake"), (trino, "trino", "sql"), (own, "sql", "trino"))
+    for made, right, wrong in cases:
         path = tmp_path / right
         path.write_bytes(lines([made(n) for n in range(9)]))
         why = why_unusable(path, right, imported(path, MemorySink(), wrong), wrong)

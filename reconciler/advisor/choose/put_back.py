@@ -15,7 +15,7 @@ from reconciler.advisor.choose.declared import declared_what_if
 from reconciler.advisor.choose.recluster import allowed
 from reconciler.advisor.choose.slices import slices
 from reconciler.advisor.judge.candidate import Candidate
-from reconciler.advisor.measure.lately import spares_lately
+from reconciler.advisor.measure.lately import last_queries, spares_lately
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import Lexicographic
 from reconciler.table.schema import SortColumn
@@ -31,10 +31,11 @@ def put_back(situation: Situation) -> Iterator[Candidate]:
         return
     lead = untouched.natural[0]
     free = allowed(situation) & untouched.displaced
+    last = last_queries(situation)
     for _, _, rows in situation.facts.groups:
         for part in slices(situation, rows[free[rows]], [lead]):
             if not len(part):
                 continue
             made = declared_what_if(situation, np.sort(part), Lexicographic((SortColumn(lead),)))
-            if made.saving > 0.0 or spares_lately(situation, made.rows, made.views):
+            if made.saving > 0.0 or spares_lately(situation, last, made.rows, made.views):
                 yield made

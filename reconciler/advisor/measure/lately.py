@@ -24,21 +24,26 @@ def lost_lately(situation: Situation) -> float:
     untouched, view = situation.foreseen.untouched, situation.facts.view
     if untouched is None:
         return 0.0
-    wanted = _last(situation)
+    wanted = last_queries(situation)
     found = asked_of(view, wanted, [read_shape(view, one) for one in wanted], untouched)
     return sum(asked.weight * asked.loss for asked in found if asked.guard is None)
 
 
-def spares_lately(situation: Situation, rows: Int64, views: Sequence[TableView]) -> bool:
-    """Whether these queries would have read less of what the files at `rows` become (`views`)."""
+def spares_lately(
+    situation: Situation, last: Sequence[Shape], rows: Int64, views: Sequence[TableView]
+) -> bool:
+    """Whether the last queries would have read less of what the files at `rows` become (`views`).
+
+    last: of `last_queries`.
+    """
     spared, part = 0.0, situation.part(rows)
-    for one in _last(situation):
+    for one in last:
         after = sum(read_layout(view, one).cost for view in views)
         spared += float(one.weight @ (read_shape(part, one).cost - after))
     return spared > 0.0
 
 
-def _last(situation: Situation) -> tuple[Shape, ...]:
+def last_queries(situation: Situation) -> tuple[Shape, ...]:
     """Return the queries of the last bucket as they were executed."""
     workload, settings = situation.given.workload, situation.settings
     first = workload.until_ms - int(situation.foreseen.outlook.bucket_ms)

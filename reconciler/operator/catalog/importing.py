@@ -68,7 +68,8 @@ class ImportState:
     due: dt.datetime | None = None
     """When the catalog's reconcile should check again; None for its regular interval."""
     new_mix: frozenset[tuple[str, ...]] = frozenset()
-    """Namespace and name of the tables whose queries have another mix since the last call."""
+    """Namespace and name of the tables whose queries have another mix, or are more than
+    on any day before, since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ class ImportRun:
     """By the path of a file that is no log, its mark and why; it is not read again while the mark
     stays."""
     new_mix: frozenset[tuple[str, ...]] = frozenset()
-    """Namespace and name of the tables whose queries have another mix since this run."""
+    """Namespace and name of the tables whose queries have another mix, or are more than
+    on any day before, since this run."""
 
 
 @dataclass
@@ -204,11 +206,11 @@ def run(handle: LiveHandle, known: ImportRun | None, held: Callable[[], bool]) -
         reach = handle.config.reach
         return in_lane(handle.lane, reach, IMPORT_SECONDS, lambda: _noted(handle, known, held))
     except ReconcilerError as error:
-        return replace(known or ImportRun(), error=error.what, more=False)
+        return replace(known or ImportRun(), error=error.what, more=False, new_mix=frozenset())
     except BaseException as error:  # no bug of a reader may end imports or the process
         log.exception("the import of %s failed", handle.owner())
         text = f"the import failed ({type(error).__name__})"
-        return replace(known or ImportRun(), error=text, more=False)
+        return replace(known or ImportRun(), error=text, more=False, new_mix=frozenset())
 
 
 def _progress(note: Any) -> tuple[int, int]:
@@ -342,7 +344,7 @@ class _Reading:
 
     def record_workloads(self) -> None:
         """Note how the literals of the tables with new queries move, and which of the tables are
-        asked another mix of queries than before."""
+        asked what decisions did not expect."""
         from reconciler.state.mixes import record_mix
         from reconciler.state.movements import record_movements
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from reconciler.errors import ReconcilerError
 from reconciler.operator.catalog.handles import LiveHandle
-from reconciler.operator.job_record import record_of
+from reconciler.operator.job_record import plan_in
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +62,7 @@ def plans_in_use(
         status = body.get("status") or {}
         found.add(str(body["spec"].get("approvedPlan") or ""))
         found.add(str((status.get("plan") or {}).get("id") or ""))
-        record = record_of(status)
-        found.add("" if record is None else record.plan_id)
+        found.add(plan_in(status))
         found.add(str((status.get("recommendation") or {}).get("id") or ""))
     for body in policies:
         found.update((body["spec"].get("approval") or {}).get("approvedPlans") or ())

@@ -189,8 +189,8 @@ class CatalogReconciler:
         self._spread(Work.LAYOUT, self.runtime.index.layouts_of_catalog(*where))
 
     def _decide_early(self, where: tuple[str, str], tables: Collection[Identifier]) -> None:
-        """Make tables due whose queries have another mix: what is not decided before their next
-        look is read in the order of the queries of before."""
+        """Make tables due whose queries decisions did not expect (`state.mixes`): until then files
+        are laid out for those of before."""
         bodies = [
             body
             for body in self.runtime.index.layouts_of_catalog(*where)

@@ -13,8 +13,9 @@ from reconciler.operator.layout.steps import Launch, Recommend, Wait
 from reconciler.operator.spending.shares import Known, Limits, Slots, refusal
 
 LEAST_SAVING = 0.01
-"""Saving per byte of declared work, so that its priority grows like any other's; a hundredth of it
-for a recommendation, which comes after all work."""
+"""Least saving per byte of work, such as declared work and files that are put back, so that its
+priority grows like any other's; a hundredth of it for a recommendation, which comes after all
+work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,12 +60,14 @@ class Achieved:
         found = self.reading
         if found is None or not found.harm:
             return ""
-        more = beside(short_bytes(-found.saving), read_money(prices, -found.saving))
+        read, was = (
+            beside(short_bytes(size), read_money(prices, size))
+            for size in (found.actual, found.before)
+        )
         predicted = f"{short_bytes(found.predicted)} predicted, " if found.complete else ""
         return (
-            f"HARM: the recorded queries cost {more} more, opened files "
-            f"counted: they read {short_bytes(found.actual)}, {predicted}"
-            f"{short_bytes(found.before)} before"
+            f"HARM: the recorded queries cost {short_bytes(-found.saving)} more, opened files "
+            f"counted: they read {read}, {predicted}{was} before"
         )
 
     def text(self) -> str:
