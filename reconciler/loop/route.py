@@ -205,9 +205,8 @@ def _by_ids(asked: _Asked, sql: str) -> Routed:
     """Return the query with conditions on block ids."""
     observation, reader, query = asked.observation, asked.reader, asked.query
     zone = asked.zone
-    blocks = block_ids_of(
-        observation.metadata.properties, observation.ancestry, observation.other_snapshots
-    )
+    snapshots = (*observation.ancestry, *observation.other_snapshots)
+    blocks = block_ids_of(observation.metadata.properties, snapshots)
     field = None if blocks is None else observation.schema.by_id.get(blocks.field_id)
     if blocks is not None and blocks.since > observation.sequence_number:
         blocks = replace(blocks, since=-1)  # copied from another table

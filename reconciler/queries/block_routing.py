@@ -83,7 +83,7 @@ def ids_to_read(
         )
     notes: list[str] = []
     meaning = _Meaning(files.schema, blocks, wanted, literals, notes)
-    found = _of_rewrites_to_come(blocks, meaning)
+    found = _of_rewrites_to_come(blocks, _Meaning(files.schema, blocks, wanted, literals, []))
     for keys, rows in _by_proof(files, blocks, admitted & ~held.none):
         low, high = held.low[rows], held.high[rows]
         if not keys or any(key not in blocks.trees for key in keys):
@@ -110,12 +110,14 @@ def ids_to_read(
 
 
 def _of_rewrites_to_come(blocks: BlockIds, meaning: _Meaning) -> list[Range]:
-    """Return the ids that merging may give to rows without one, so that a query which is routed now
-    still has these rows then."""
-    if blocks.newest is None or blocks.newest not in blocks.trees:
-        return []
-    ids = np.flatnonzero(meaning.leaves(blocks.newest)) + base_of(blocks.newest)
-    return [(one, one) for one in ids.tolist()]
+    """Return the ids that merging may give to rows, so that a query which is routed now still has
+    these rows then: by any tree that the table holds, because which one is the newest may change
+    when snapshots expire."""
+    found: list[Range] = []
+    for key in sorted(blocks.trees):
+        ids = np.flatnonzero(meaning.leaves(key)) + base_of(key)
+        found += [(one, one) for one in ids.tolist()]
+    return found
 
 
 def admitted(files: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals]) -> Bool:

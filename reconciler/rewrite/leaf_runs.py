@@ -25,7 +25,7 @@ Int64 = npt.NDArray[np.int64]
 
 PLACE_BYTES = 8
 """Memory per row of the number of its leaf and of its place."""
-RUN_BYTES = 72
+RUN_BYTES = 112
 """Memory per row of the run that is ordered: the value, the leaf and the number, each with what a
 sort of it takes."""
 RUNS = 8
@@ -111,7 +111,8 @@ def places(
         numbers = np.concatenate([piece.begin + rows for piece, rows in inside])
         own = slot[numbers].astype(np.int64)
         leaf = own % tree.leaves
-        sorted_by = sorted({tree.inner[one] for one in np.unique(leaf).tolist()} - {0})
+        some = np.flatnonzero(np.bincount(leaf)).tolist()
+        sorted_by = sorted({tree.inner[one] for one in some} - {0})
         values = read(inside, sorted_by) if sorted_by else {}
         order = permutation(tree, values, leaf, [own // tree.leaves])
         found[numbers[order]] = run.begin + np.arange(len(order))

@@ -94,12 +94,12 @@ def permutation(
     of arrival.
     """
     order = stable_order([*first, leaf], len(leaf))
-    used = {tree.inner[one] for one in np.unique(leaf).tolist()} - {0}
-    parts = {field: sort_parts(values[field], descending=False) for field in used}
     new = np.zeros(len(order), dtype=bool)
     for number in (*first, leaf):
         new |= np.diff(number[order], prepend=-1) != 0
     begins = np.flatnonzero(new)
+    used = {tree.inner[one] for one in leaf[order[begins]].tolist()} - {0}
+    parts = {field: sort_parts(values[field], descending=False) for field in used}
     for begin, end in zip(begins, np.append(begins[1:], len(order)), strict=True):
         own = order[begin:end]
         field = tree.inner[int(leaf[own[0]])]

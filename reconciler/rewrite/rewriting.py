@@ -1,7 +1,8 @@
 """Carries out one task: read, order, cut, write.
 
-The rows of the whole task are in memory, or, where that is too much, its keys and one row group at
-a time (`spill`).
+The rows of the whole task are in memory, or, where that is too much, their keys (along a tree of
+cuts: the leaf of each row, and one run of leaves, `leaf_runs`) and one row group at a time
+(`spill`).
 """
 
 from __future__ import annotations
@@ -379,6 +380,7 @@ class _Run:
         cuts = files_of_leaves(self.task, counted, partitions)
         ends = list(itertools.accumulate(cut.rows for cut in cuts))
         left = self.resources.memory_bytes - leaf_runs.PLACE_BYTES * len(slot)
+        left -= memory.of_keys(len(slot), len(self.task.moves))
         runs = leaf_runs.runs_of(counted, ends, left // leaf_runs.RUN_BYTES)
         places = leaf_runs.places(tree, slot, pieces, runs, self._rows_of)
         return places, cuts, slot % tree.leaves

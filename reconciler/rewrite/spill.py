@@ -45,8 +45,8 @@ def places_of(order: Int64) -> Int64:
 
 
 class Spill:
-    """directory: is removed by its owner, with what is left there. places: of the rows in the order
-    in which they are written. sizes: rows of each part."""
+    """directory: is removed by its owner, with what is left there. places: of each row in order
+    of arrival, how many rows are written before it. sizes: rows of each part."""
 
     def __init__(
         self, directory: Path, places: npt.NDArray[np.integer[Any]], sizes: Sequence[int]

@@ -84,17 +84,12 @@ class BlockIds:
     proofs: Mapping[int, frozenset[str]] = field(default_factory=dict)
     """By the id of a snapshot of ours, the keys of the trees by which all ids are true in the files
     that it added."""
-    newest: str | None = None
-    """The key of the tree by which rewrites that follow no tree fill ids (`newest`)."""
 
 
 def block_ids_of(
-    properties: Mapping[str, str],
-    ancestry: Sequence[SnapshotInfo],
-    others: Sequence[SnapshotInfo] = (),
+    properties: Mapping[str, str], snapshots: Iterable[SnapshotInfo]
 ) -> BlockIds | None:
-    """Return what properties and retained snapshots say; None if the table has no such column.
-    ancestry: of the head, newest first."""
+    """Return what properties and retained snapshots say; None if the table has no such column."""
     column = _number(properties.get(COLUMN))
     if column is None:
         return None
@@ -107,10 +102,9 @@ def block_ids_of(
             except NotATree as error:
                 unread[key] = str(error)
     since = _number(properties.get(SINCE))
-    last = newest(properties, (one.summary for one in ancestry))
     return BlockIds(
         column, -1 if since is None else since, trees, unread,
-        _remembered(properties) | _named((*ancestry, *others)), last,
+        _remembered(properties) | _named(snapshots),
     )  # fmt: skip
 
 
@@ -139,15 +133,14 @@ def _named(snapshots: Iterable[SnapshotInfo]) -> dict[int, frozenset[str]]:
 
 def newest(properties: Mapping[str, str], summaries: Iterable[Mapping[str, str]]) -> str | None:
     """Return the key of the tree by which rewrites that follow no tree fill ids: the one that was
-    written last, if the table still holds it. summaries: of the ancestors of the head, newest
-    first."""
+    written last, if the table still holds it; None if others have expired the snapshots that say
+    so and the table holds several. summaries: of the ancestors of the head, newest first."""
     for summary in summaries:
         if BLOCK_TREES in summary and ATTEMPT_ID in summary:
             key = summary[BLOCK_TREES].split(",")[0]
             return key if TREE + key in properties else None
-    left = [name for name in properties if name.startswith(SNAPSHOTS)]
-    key = left[0].removeprefix(SNAPSHOTS) if len(left) == 1 else ""
-    return key if TREE + key in properties else None
+    held = [name.removeprefix(TREE) for name in properties if name.startswith(TREE)]
+    return held[0] if len(held) == 1 and SNAPSHOTS + held[0] in properties else None
 
 
 def _remembered(properties: Mapping[str, str]) -> dict[int, frozenset[str]]:

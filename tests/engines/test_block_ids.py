@@ -263,6 +263,28 @@ def test_merging_fills_ids_and_queries_that_were_routed_before_stay_true(local: 
     assert world.answer(newly.sql) == world.answer(sql)
 
 
+def test_queries_stay_true_when_others_expire_what_says_which_tree_is_the_newest(
+    local: Engine,
+) -> None:
+    """Our expiry keeps a tree's snapshots in a property. Others' leave that of an older tree, which
+    is not the newest for it."""
+    world = World(local, random.Random(3))
+    world.recluster()
+    world.append()
+    world.expire()
+    world.recluster()
+    asked = [world.routed() for _ in range(6)]
+    assert any(routed.changed for routed, _ in asked)
+    world.append()
+    head = world.table.current_snapshot().snapshot_id
+    old = [one.snapshot_id for one in world.table.metadata.snapshots if one.snapshot_id != head]
+    world.table.maintenance.expire_snapshots().by_ids(old).commit()
+    spec, values, paths = world.inputs()
+    world.run(BinPack(paths, spec, values, ARRIVAL, 4_000))
+    for routed, sql in asked:
+        assert world.answer(routed.sql) == world.answer(sql)
+
+
 def test_rows_that_others_changed_get_true_ids_again(local: Engine) -> None:
     """An UPDATE copies ids, which then name leaves that the rows have left."""
     world = World(local, random.Random(7))

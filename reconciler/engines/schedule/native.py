@@ -307,8 +307,10 @@ def raised(attempt: Attempt, failure: Failure, opening: Opening | None) -> Excep
 
 
 def _of_storage(errors: Errors, doing: str, failure: Failure) -> Exception:
+    text = failure.detail.removeprefix(f"[Errno {failure.number}] ")
+    error = OSError(failure.number, text) if failure.number else OSError(text)
     with contextlib.suppress(OSError):
-        found = errors.translate(OSError(failure.number or None, failure.detail), doing)
+        found = errors.translate(error, doing)
         if not isinstance(found, InternalError):
             return found
     return UnavailableError(  # an error that is not known, such as of a name that is too long
