@@ -85,10 +85,11 @@ def test_the_document_of_a_table_with_deletes_counts_by_the_readers_rule() -> No
     assert (deletes["positionFiles"], deletes["positionRows"], deletes["dangling"]) == (6, 8_400, 3)
     assert (deletes["equalityFiles"], deletes["dataFilesUnderEqualityDeletes"]) == (3, 8 + 3)
     assert deletes["dataFilesWithDeletes"] == 2 + 8 + 8 + 3 and deletes["damage"] == ""
-    assert (operations["count"], operations["readsBetween"]) == (16, 40 * 12 / 16)
-    upsert, merge, delete = operations["kinds"]
+    assert (operations["count"], operations["readsBetween"]) == (17, round(40 * 12 / 17, 2))
+    upsert, merge, copied, delete = operations["kinds"]
     assert (upsert["engine"], upsert["rowsAreAtMost"], upsert["perDay"]) == ("flink", True, 1.0)
     assert (merge["rows"], merge["dataFiles"], merge["partitions"]) == (2_000, 3, 2)
+    assert (copied["rows"], copied["dataFiles"], copied["engine"]) == (10, 1, None)
     assert (delete["rows"], delete["dataFiles"], delete["engine"]) == (None, None, None)
 
 

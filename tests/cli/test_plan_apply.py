@@ -543,10 +543,10 @@ def _of_one_file(path: str) -> Any:
     """The engine fails by an error of its own where it reads the first column of one file."""
     honest = Opened.live
 
-    def failing(self: Opened, columns: Any) -> Any:
+    def failing(self: Opened, *given: Any) -> Any:
         if self.file.path == path:
             raise OverflowError("date value out of range")
-        return honest(self, columns)
+        return honest(self, *given)
 
     return Opened, "live", failing
 
