@@ -222,9 +222,9 @@ class Index:
         name, uid = _name(body), str(body["metadata"].get("uid"))
         store = self._stores[kind]
         with self._lock:
-            if store.version.get(name, ("", ""))[0] != uid:
+            before = store.raw.get(name)
+            if before is None or store.version[name][0] != uid:
                 return None
-            before = store.raw[name]
             store.remove(name)
         known: Object = json.loads(before)
         return known
