@@ -93,7 +93,7 @@ def _candidates() -> None:
             spec, order = pair
             rows = in_any_size(
                 pool, specs[spec], orderings[order], thin=thin,
-                extremes=(sizes[5], sizes[-6]),
+                simulated=(sizes[5], sizes[-6]),
                 place=places[order], target=targets[spec],
             )  # fmt: skip
             return simulate_sizes(rows, sizes, wanted)

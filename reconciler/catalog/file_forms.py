@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 
 from reconciler.catalog.network import carried
 from reconciler.table.parquet_schema import (
-    MAGIC,
-    TAIL_BYTES,
     TRAILER_BYTES,
     Node,
     NotParquetError,
+    ending,
+    footer_bytes,
     require_plain,
     schema_in,
 )
@@ -61,25 +61,23 @@ def form_from(
 ) -> FileForm | WrongRows:
     """Return the form of a file of `size` bytes. rows: of a data file as the table's metadata has
     them. noted: takes the footer. Raises NotParquetError without a footer there."""
-    end = tail(min(size, TAIL_BYTES))
-    if len(end) < TRAILER_BYTES + len(MAGIC) or end[-len(MAGIC) :] != MAGIC:
-        raise NotParquetError("the file does not end as a Parquet file does")
-    footer = int.from_bytes(end[-TRAILER_BYTES : -len(MAGIC)], "little")
-    needed = footer + TRAILER_BYTES
-    if not 0 < needed <= min(size, MOST_FOOTER_BYTES):
-        raise NotParquetError(f"the footer has {footer} bytes in a file of {size}")
-    if len(end) < needed:
-        end = tail(needed)
-    schema = schema_in(end[-needed:-TRAILER_BYTES])
+    end = ending(tail, size, _require_short)
+    stored = end[-footer_bytes(end) - TRAILER_BYTES : -TRAILER_BYTES]
+    schema = schema_in(stored)
     try:
         metadata = pq.read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError) as error:
         raise NotParquetError("the footer cannot be decoded") from error
     require_plain(end, metadata.serialized_size)
-    noted(metadata, end[-needed:-TRAILER_BYTES])
+    noted(metadata, stored)
     if rows is not None and metadata.num_rows != rows:
         return WrongRows(rows, metadata.num_rows)
     return FileForm(schema, tuple(sorted(_stored(metadata))))
+
+
+def _require_short(footer: int) -> None:
+    if footer > MOST_FOOTER_BYTES:
+        raise NotParquetError(f"the footer has {footer} bytes")
 
 
 def _stored(metadata: Any) -> set[tuple[int, str]]:

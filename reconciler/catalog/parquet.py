@@ -6,9 +6,10 @@ by column name, as Iceberg's name mapping does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,9 @@ import pyarrow.parquet as pq
 from reconciler.catalog import bounds
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.parquet_schema import (
-    MAGIC,
-    TAIL_BYTES,
     TRAILER_BYTES,
     NotParquetError,
+    ending,
     require_plain,
 )
 from reconciler.table.schema import Field, Schema
@@ -69,15 +69,16 @@ def with_footer(stream: Any, subject: str, **options: Any) -> pq.ParquetFile:
     subject: what messages call the footer. options: of pq.ParquetFile. Raises TooLargeError, and
     ArrowInvalid for what is no Parquet file or has encrypted columns.
     """
+
+    def tail(wanted: int) -> bytes:
+        stream.seek(size - wanted)
+        return bytes(stream.read(wanted))
+
     size = stream.seek(0, os.SEEK_END)
-    end = _last(stream, min(size, TAIL_BYTES))
-    if end.endswith(MAGIC):
-        needed = int.from_bytes(end[-TRAILER_BYTES : -len(MAGIC)], "little") + TRAILER_BYTES
-        bounds.require(needed, subject)
-        if len(end) < needed <= size:
-            end = _last(stream, needed)
-    footer = pq.read_metadata(pa.BufferReader(end))
-    _require_plain(end, footer)
+    with _as_arrow():
+        end = ending(tail, size, lambda footer: bounds.require(footer, subject))
+        footer = pq.read_metadata(pa.BufferReader(end))
+        require_plain(end, footer.serialized_size)
     stream.seek(0)
     return pq.ParquetFile(stream, metadata=footer, **options)
 
@@ -86,19 +87,17 @@ def require_plain_file(path: Path, footer: Any) -> None:
     """Raise ArrowInvalid if columns of a local file are encrypted. footer: its own."""
     with path.open("rb") as file:
         file.seek(-TRAILER_BYTES, os.SEEK_END)
-        _require_plain(file.read(), footer)
+        with _as_arrow():
+            require_plain(file.read(), footer.serialized_size)
 
 
-def _require_plain(end: bytes, footer: Any) -> None:
+@contextlib.contextmanager
+def _as_arrow() -> Iterator[None]:
+    """Raise what is no Parquet file as Arrow does."""
     try:
-        require_plain(end, footer.serialized_size)
+        yield
     except NotParquetError as error:
         raise pa.ArrowInvalid(str(error)) from error
-
-
-def _last(stream: Any, wanted: int) -> bytes:
-    stream.seek(-wanted, os.SEEK_END)
-    return bytes(stream.read(wanted))
 
 
 def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:

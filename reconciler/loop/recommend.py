@@ -22,7 +22,6 @@ from reconciler.advisor.pto.recommendation import Recommendation
 from reconciler.errors import UserError
 from reconciler.format import plural
 from reconciler.loop.advised import filtered_columns, on_live_files, with_footer
-from reconciler.loop.decision_settings import DEFAULT_ROW_GROUP
 from reconciler.loop.ports import Evidence, Target
 from reconciler.loop.reader import Reader
 from reconciler.plan.ledger import throughput
@@ -41,7 +40,7 @@ from reconciler.state.sketch import (
 )
 from reconciler.table.block_ids import owned_column
 from reconciler.table.filetable import FileTable
-from reconciler.table.left_to_spark import OTHER_FORMAT, why_left_to_spark
+from reconciler.table.left_to_spark import DEFAULT_ROW_GROUP, OTHER_FORMAT, why_left_to_spark
 from reconciler.table.metrics_modes import unbounded_columns
 from reconciler.table.observation import Observation
 from reconciler.table.sample import RowGroups

@@ -43,7 +43,18 @@ def of_leaves(rows: int, moves: int, file_rows: float) -> int:
     """Return the same of rows along a tree of cuts: of its columns, one run of leaves is in memory.
     moves: columns that rows are moved by. file_rows: of a file of the target size."""
     run = min(rows, max(-(-rows // RUNS), int(LARGEST_FILE * file_rows)))
-    return rows * PLACE_BYTES + of_keys(rows, moves) + RUN_BYTES * run
+    return _of_places(rows, moves) + RUN_BYTES * run
+
+
+def rows_of_a_run(given: int, rows: int, moves: int) -> int:
+    """Return the rows of a run of leaves that the given memory holds: the reverse of
+    `of_leaves`."""
+    return (given - _of_places(rows, moves)) // RUN_BYTES
+
+
+def _of_places(rows: int, moves: int) -> int:
+    """Return the memory of all rows' leaves, places and partitions."""
+    return rows * PLACE_BYTES + of_keys(rows, moves)
 
 
 def peak(task: Task, least: int, most: int) -> int:

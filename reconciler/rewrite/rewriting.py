@@ -379,9 +379,9 @@ class _Run:
         counted = leaves.counted(slot)
         cuts = files_of_leaves(self.task, counted, partitions)
         ends = list(itertools.accumulate(cut.rows for cut in cuts))
-        left = self.resources.memory_bytes - leaf_runs.PLACE_BYTES * len(slot)
-        left -= memory.of_keys(len(slot), len(self.task.moves))
-        runs = leaf_runs.runs_of(counted, ends, left // leaf_runs.RUN_BYTES)
+        given, moves = self.resources.memory_bytes, len(self.task.moves)
+        most = memory.rows_of_a_run(given, len(slot), moves)
+        runs = leaf_runs.runs_of(counted, ends, most)
         places = leaf_runs.places(tree, slot, pieces, runs, self._rows_of)
         return places, cuts, slot % tree.leaves
 

@@ -16,6 +16,8 @@ DEFAULT_CODEC = "zstd"
 PAGE_BYTES, PAGE_LIMIT = f"{PARQUET}page-size-bytes", f"{PARQUET}page-row-limit"
 DICTIONARY = f"{PARQUET}dict-size-bytes"
 ROW_GROUP = f"{PARQUET}row-group-size-bytes"
+DEFAULT_ROW_GROUP = 128 << 20
+"""Size of row groups where a table names none, as Iceberg takes it."""
 BLOOM = f"{PARQUET}bloom-filter-"
 KNOWN = frozenset({
     CODEC, LEVEL, PAGE_BYTES, PAGE_LIMIT, DICTIONARY, ROW_GROUP,

@@ -9,7 +9,7 @@ and sizes that pyarrow does not show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,27 @@ class NotParquetError(ValueError):
     """The bytes are not the footer of a Parquet file."""
 
 
+def ending(tail: Callable[[int], bytes], size: int, admit: Callable[[int], None]) -> bytes:
+    """Return the last bytes of a file of `size` bytes, its whole footer among them.
+
+    tail: returns so many bytes from the file's end; is called once, or twice for a long footer.
+    admit: raises if it refuses a footer of so many bytes. Raises NotParquetError without a footer.
+    """
+    end = tail(min(size, TAIL_BYTES))
+    if len(end) < TRAILER_BYTES + len(MAGIC) or not end.endswith(MAGIC):
+        raise NotParquetError("the file does not end as a Parquet file does")
+    footer = footer_bytes(end)
+    if not 0 < footer + TRAILER_BYTES <= size:
+        raise NotParquetError(f"the footer has {footer} bytes in a file of {size}")
+    admit(footer)
+    return end if footer + TRAILER_BYTES <= len(end) else tail(footer + TRAILER_BYTES)
+
+
+def footer_bytes(end: bytes) -> int:
+    """Return the length of a footer. end: the last bytes of the file, eight at least."""
+    return int.from_bytes(end[-TRAILER_BYTES : -len(MAGIC)], "little")
+
+
 def require_plain(trailer: bytes, decoded: int) -> None:
     """Raise NotParquetError for a file with encrypted columns, before anybody asks pyarrow for one
     of them: it ends the process then.
@@ -43,8 +64,7 @@ def require_plain(trailer: bytes, decoded: int) -> None:
     trailer: the last bytes of the file, eight at least. decoded: bytes of its footer that pyarrow
     decoded.
     """
-    length = int.from_bytes(trailer[-TRAILER_BYTES : -len(MAGIC)], "little")
-    if length - decoded == SIGNATURE_BYTES:
+    if footer_bytes(trailer) - decoded == SIGNATURE_BYTES:
         raise NotParquetError("columns of the file are encrypted")
 
 

@@ -62,7 +62,7 @@ def world() -> tuple[dict[int, np.ndarray], Pool, Pool, tuple[Shape, ...]]:
 
 
 def _rows(pool: Pool, spec: PartitionSpec, ordering: Ordering) -> SizedRows:
-    return in_any_size(pool, spec, ordering, thin=pool, extremes=(SIZES[2], SIZES[0]))
+    return in_any_size(pool, spec, ordering, thin=pool, simulated=(SIZES[2], SIZES[0]))
 
 
 def _key(*columns: int) -> tuple[SortColumn, ...]:

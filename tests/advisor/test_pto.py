@@ -198,7 +198,7 @@ def test_what_columns_take_in_an_order_is_simulated_once(given, monkeypatch):
     space, _ = search_space(given, every, thin, thin)
     first = space.labels
     known = len(asked)
-    assert known <= len(space.partitionings) * len(space.orderings) * (len(space.extremes) + 3)
+    assert known <= len(space.partitionings) * len(space.orderings) * (len(space.simulated) + 3)
     few = space.candidates[::7]
     half = build_pool(given.view, (KEY, DATE, PART), 10_000)
     assert half is not None
@@ -380,7 +380,7 @@ def test_a_column_that_some_queries_read_costs_them_a_part():
     found = build_pool(view, (DATE,), 2_000)
     assert found is not None
     size = Sizes(1 << 30, 1 << 30)
-    rows = in_any_size(found, PartitionSpec(0), ARRIVAL, thin=found, extremes=(size,))
+    rows = in_any_size(found, PartitionSpec(0), ARRIVAL, thin=found, simulated=(size,))
     grids = [simulate_sizes(rows, [size], (one,)).readings for one in shared]
     read = [float(grid.window.sum()) for grid in grids]
     assert read[1] == pytest.approx((read[0] + read[2]) / 2) and read[0] < read[2]

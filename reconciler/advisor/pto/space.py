@@ -220,7 +220,7 @@ class Space:
         return self.label(self.candidates)
 
     @cached_property
-    def extremes(self) -> tuple[Sizes, ...]:
+    def simulated(self) -> tuple[Sizes, ...]:
         """Return the sizes at which the bytes of rows are simulated."""
         return simulated_sizes(self.sizes, self.bytes_per_row)
 
@@ -259,7 +259,7 @@ class Space:
         chosen = self.partitionings[spec]
         return in_any_size(
             self.pool, chosen.spec, self.ordering(ordering), thin=self.thin,
-            extremes=self.extremes, place=self.place(ordering), target=chosen.target,
+            simulated=self.simulated, place=self.place(ordering), target=chosen.target,
         )  # fmt: skip
 
     def label(

@@ -109,18 +109,18 @@ def in_any_size(
     ordering: Ordering,
     *,
     thin: Pool,
-    extremes: Sequence[Sizes],
+    simulated: Sequence[Sizes],
     place: Int64 | None = None,
     target: TargetPartitions | None = None,
 ) -> SizedRows:
     """Return the rows by target partition, then in the ordering.
 
-    thin: a thinner pool of the same files, which is enough to estimate bytes per row. extremes: the
-    sizes with the smallest and the largest row groups, and some between. place, target: `place_of`
-    and `target_partitions` of the pool, if they are known.
+    thin: a thinner pool of the same files, which is enough to estimate bytes per row. simulated:
+    the sizes at which bytes per row are simulated, from the smallest row groups to the largest.
+    place, target: `place_of` and `target_partitions` of the pool, if they are known.
     """
     target = target_partitions(pool, spec) if target is None else target
-    found = [_taken(thin, spec, ordering, each) for each in extremes]
+    found = [_taken(thin, spec, ordering, each) for each in simulated]
     known = {each.rows: each for each in found}  # a small table has one size
     return SizedRows(
         arranged(pool, ordering, target.number, target, place),

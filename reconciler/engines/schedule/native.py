@@ -53,6 +53,7 @@ from reconciler.table.left_to_spark import (
     BLOOM,
     CODEC,
     DEFAULT_CODEC,
+    DEFAULT_ROW_GROUP,
     DICTIONARY,
     LEVEL,
     PAGE_BYTES,
@@ -68,7 +69,6 @@ BLOOM_BYTES, BLOOM_FPP = 1 << 20, 0.01
 CODECS = {"zstd": ("zstd", 3), "gzip": ("gzip", 6), "snappy": ("snappy", None),
           "uncompressed": ("none", None)}  # fmt: skip
 """Arrow's name of a codec, and the level that Iceberg's writer takes by default."""
-DEFAULT_ROW_GROUP = 128 << 20
 SMALLER = 4
 """The row groups of a task of little memory may be this many times smaller than asked for."""
 
