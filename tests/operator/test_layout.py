@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime as dt
 import re
@@ -14,8 +15,8 @@ from reconciler.api.conditions import ConditionType
 from reconciler.api.prices import Prices
 from reconciler.api.run_document import RunDocument, read_run
 from reconciler.errors import UnavailableError
-from reconciler.kube.errors import Forbidden, QuotaExceeded
-from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
+from reconciler.kube.errors import ApiUnavailable, Conflict, Forbidden, QuotaExceeded
+from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT, Kind
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.conditions import condition_of
 from reconciler.operator.layout.endings import Achieved
@@ -350,6 +351,41 @@ def test_a_job_that_is_stopped_before_it_was_adopted_is_settled() -> None:
     assert [entry["result"] for entry in status["history"]] == ["Stopped"]
     assert (status["job"]["phase"], status["job"]["actionsCommitted"]) == ("Failed", 1)
     assert not world.layout(name)["metadata"]["finalizers"]
+
+
+@pytest.mark.parametrize("lost", ["status", "delete"])
+def test_why_a_job_was_stopped_survives_a_request_that_is_refused(lost: str) -> None:
+    """Its pod is gone before it could say why it ended, and people still learn that it was not a
+    failure."""
+    world = World()
+    name = world.table("orders", GIB, GIB)
+    operator = world.operator()
+    job = world.started(operator)
+    world.turn(operator)
+    calm, refused = operator.api.before, []
+
+    def before(verb: str, kind: Kind, of: str) -> None:
+        calm(verb, kind, of)
+        if (verb, kind) == (lost, TABLE_LAYOUT if lost == "status" else JOB) and not refused:
+            refused.append(of)
+            raise Conflict("changed meanwhile") if lost == "status" else ApiUnavailable("503")
+
+    world.policy(suspend=True)
+    operator.api.before = before
+    with contextlib.suppress(ApiUnavailable):
+        world.turn(operator)
+    world.policy(suspend=False)  # what was begun is done, whatever is wanted now
+    world.turn(operator)
+    world.policy(suspend=True)
+    world.turn(operator)
+    stored = world.server.objects[(JOB.plural, NAMESPACE, job["metadata"]["name"])]
+    assert refused and stored["metadata"].get("deletionTimestamp")
+    world.server.remove(POD, NAMESPACE, f"{job['metadata']['name']}-pod")
+    world.server.remove(JOB, NAMESPACE, job["metadata"]["name"])
+    world.turn(operator, 2)
+    status = world.layout(name)["status"]
+    assert [entry["result"] for entry in status["history"]] == ["Stopped"]
+    assert status["failures"] == {"count": 0}
 
 
 def test_a_job_whose_record_was_lost_is_adopted_with_what_it_reserved() -> None:

@@ -192,11 +192,18 @@ class Endings:
         self._announced(subject, record, result, message or body.get("summary", ""))
         self.writer.unhold(subject)
 
-    def not_started(self, subject: Subject, run_id: str, message: str) -> None:
-        """Count a recommend job that did not start, apart from the table's own failures."""
+    def never_started(self, subject: Subject, job: JobSeen, message: str) -> Body:
+        """Return what changes in the status because a job did not start: a failure of the table, or
+        of its recommendation, which is counted apart."""
+        if job.recommends:
+            return self._recommendation_failed(subject, job.plan_id, message)
+        cause = failures.CANNOT_START if job.refused else failures.NOT_STARTED
+        return {"failures": failures_body(self._after(subject, cause, message))}
+
+    def _recommendation_failed(self, subject: Subject, run_id: str, message: str) -> Body:
         words = LastWords(Cause.UNKNOWN, message)
         body = recommending.after_failure(subject.status, run_id, words, subject.now)
-        self.writer.note(subject, recommendation=body)
+        return {"recommendation": body}
 
     def _listed(
         self, subject: Subject, record: JobRecord
@@ -283,18 +290,13 @@ class Endings:
     def drop(self, subject: Subject, record: JobRecord, why: str, cause: str = "") -> Result:
         """Drop a write-ahead that never got its Job. cause: of the failure that this is, "" if it
         is none."""
-        if cause and record.recommends:
-            self.not_started(subject, record.plan_id, why)
-            cause = ""
         self.gatherer.spending.release((subject.key.namespace, record.name))
         status = {**subject.status, "job": job_status(ended(record, Phase.DROPPED))}
-        if cause:
+        if cause and record.recommends:
+            status |= self._recommendation_failed(subject, record.plan_id, why)
+        elif cause:
             status["failures"] = failures_body(self._after(subject, cause, why))
         self.writer.put(subject, status)
         log.info("%s/%s: write-ahead dropped: %s", *subject.key[1:], why)
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())
-
-    def fail(self, subject: Subject, cause: str, message: str) -> None:
-        later = self._after(subject, cause, message)
-        self.writer.put(subject, {**subject.status, "failures": failures_body(later)})

@@ -17,7 +17,6 @@ from reconciler.kube.errors import Conflict, NotFound
 from reconciler.kube.kinds import JOB
 from reconciler.operator import due
 from reconciler.operator.job_record import JobRecord, job_status, record_of
-from reconciler.operator.layout import failures
 from reconciler.operator.layout.attempts import adopted, reserved_for
 from reconciler.operator.layout.endings import Endings
 from reconciler.operator.layout.facts import JobSeen, LayoutInput
@@ -147,27 +146,32 @@ class Layouts:
         return Result(due=(subject.now + BUSY).timestamp())
 
     def _stop_job(self, subject: Subject, job: JobSeen, why: str, message: str) -> Result:
+        """Stop a Job. Why is recorded first: a Job that is gone cannot say that it was stopped, and
+        the write is refused where something else changed the table meanwhile."""
+        until = subject.now + BUSY
         if not self.runtime.held():
-            return Result(due=(subject.now + BUSY).timestamp())
+            return Result(due=until.timestamp())
+        self._record_stop(subject, job, why, message)
         self.runtime.api.event(subject.body, "StopsJob", f"Job {job.name}: {message}")
         try:
             self.runtime.api.delete(JOB, subject.key.namespace, job.name, uid=job.uid)
         except NotFound:
             log.info("Job %s/%s is gone already", subject.key.namespace, job.name)
-        if why == Reason.JOB_NOT_STARTED and job.recommends:
-            self.endings.not_started(subject, job.plan_id, message)
-        elif why == Reason.JOB_NOT_STARTED:
-            cause = failures.CANNOT_START if job.refused else failures.NOT_STARTED
-            self.endings.fail(subject, cause, message)
-        reason = why if why in SHOWN else Reason.REWRITE_RUNNING
-        text = f"Job {job.name} is stopping: {message}"
+        return Result(due=until.timestamp())
+
+    def _record_stop(self, subject: Subject, job: JobSeen, why: str, message: str) -> None:
+        """Write why a Job is stopped, in one write with the failure that this is, if it is one: a
+        stop that has to be tried again counts once."""
         changes, record = {}, record_of(subject.status)
+        known = record is not None and record.name == job.name and record.stopped == why
+        if why == Reason.JOB_NOT_STARTED and not known:
+            changes = self.endings.never_started(subject, job, message)
         if record is not None and record.name == job.name:
             # With its uid: a Job that is stopped before it was adopted has to be settled, too.
             changes["job"] = job_status(replace(record, uid=job.uid, stopped=why))
-        until = subject.now + BUSY
         if job.recommends:
             self.writer.note(subject, **changes)
-        else:
-            self.writer.tell(subject, Wait(until, reason, text), **changes)
-        return Result(due=until.timestamp())
+            return
+        reason = why if why in SHOWN else Reason.REWRITE_RUNNING
+        text = f"Job {job.name} is stopping: {message}"
+        self.writer.tell(subject, Wait(subject.now + BUSY, reason, text), **changes)
