@@ -22,6 +22,8 @@ from reconciler.kube.kinds import EVENT, OPERATOR_MANAGER, Kind
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
+PAGE_SIZE = "500"
+"""Objects that one answer to a list holds at most; the rest follows in further pages."""
 MERGE = "application/merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -88,7 +90,6 @@ class Api:
         kind: Kind,
         namespace: str | None = None,
         labels: Mapping[str, str] | None = None,
-        limit: int = 500,
         *,
         metadata_only: bool = False,
     ) -> Objects:
@@ -97,7 +98,7 @@ class Api:
 
         labels: "" as a value asks for the label's presence. metadata_only: no spec, no status.
         """
-        query = {"limit": str(limit), **_selector(labels)}
+        query = {"limit": PAGE_SIZE, **_selector(labels)}
         accept = METADATA_LIST if metadata_only else JSON
         try:
             return list(self._pages(kind, namespace, query, accept))
@@ -121,7 +122,7 @@ class Api:
         An object may come twice, the later one being newer, and one that was deleted meanwhile may
         be included.
         """
-        query = {"limit": "500", **_selector(labels)}
+        query = {"limit": PAGE_SIZE, **_selector(labels)}
         accept = METADATA_LIST if metadata_only else JSON
         try:
             yield from self._pages(kind, namespace, query, accept)
@@ -155,15 +156,13 @@ class Api:
         kind: Kind,
         namespace: str | None,
         body: Mapping[str, Any],
-        manager: str = OPERATOR_MANAGER,
-        force: bool = True,
     ) -> dict[str, Any]:
-        """Run a server-side apply: this manager owns the given fields; fields it gave before are
-        removed."""
+        """Run a server-side apply: the operator owns the given fields, whoever did before; fields
+        it gave before are removed."""
         return self._call(
             "patch",
             Endpoint(kind, namespace, body["metadata"]["name"]),
-            query={"fieldManager": manager, "force": str(force).lower()},
+            query={"fieldManager": OPERATOR_MANAGER, "force": "true"},
             body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
             content=APPLY,
         )
@@ -252,10 +251,6 @@ class Api:
             # Events are optional: the status and the log have the same information.
             self._events.forget(write)
 
-    def version(self) -> str:
-        """Return the server's version; the call needs no right."""
-        return str(self._read(self._raw("get", "/version", "version")).get("gitVersion", ""))
-
     def _call(self, verb: str, place: Endpoint, **more: Any) -> dict[str, Any]:
         return self._read(self._send(verb, place, **more))
 
@@ -293,15 +288,15 @@ class Api:
         path: str,
         plural: str,
         *,
-        subject: str = "the API server",
-        headers: dict[str, str] | None = None,
-        body: bytes | None = None,
+        subject: str,
+        headers: dict[str, str],
+        body: bytes | None,
     ) -> Any:
         """Return an unread response with status below 400. Refused credentials are read again,
         once."""
         generation = self.connection.generation
         try:
-            return self._once(verb, path, plural, subject, headers or {}, body)
+            return self._once(verb, path, plural, subject, headers, body)
         except Unauthorized as refused:
             self._renew(generation, refused)
         except ApiUnavailable as error:
@@ -309,7 +304,7 @@ class Api:
             # mean that the server is down: reading is tried once more on a new one.
             if METHODS[verb] != "GET" or error.status or not error.immediate:
                 raise
-        return self._once(verb, path, plural, subject, headers or {}, body)
+        return self._once(verb, path, plural, subject, headers, body)
 
     def _renew(self, generation: int, refused: Unauthorized) -> None:
         """Read the configuration again; if that fails, the refusal is raised."""

@@ -73,7 +73,7 @@ class PendingWork:
     """The evidence of another optimizer of the table, "" if there is none."""
     forbidden: str
     """Which policy of the catalog forbids one of the actions, "" if none does."""
-    stale_workload: bool
+    queries_too_old: bool
     """Whether the plan is based on queries that are too old to act on without a person."""
 
 
@@ -106,7 +106,7 @@ def gate_input(
         everything_approved=approvals.everything,
         automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
         automatic_spent_bytes=unasked,
-        stale_workload=work.stale_workload,
+        queries_too_old=work.queries_too_old,
         doubtful_trial=doubtful_trial(work.plan),
         unacted_fields=tuple(unheld(not_acted_on(policy))),
         budgets=budgets_of(policy.spec),

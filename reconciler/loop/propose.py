@@ -91,7 +91,7 @@ class Proposal(PlanOnTable):
     """The plan that would be made now, if it differs from the frozen one."""
 
     @property
-    def stale_workload(self) -> bool:
+    def queries_too_old(self) -> bool:
         return bool(self.plan.evidence.get("workload", {}).get("warning"))
 
 

@@ -220,7 +220,7 @@ def judge_gate(
         forbidden=forbidden_by(
             proposal.observation.metadata.bounds, proposal.pending, step.clock()
         ),
-        stale_workload=proposal.stale_workload,
+        queries_too_old=proposal.queries_too_old,
     )
     return gate(gate_input(step.policy, work, actor, approvals, step.clock(), besides))
 

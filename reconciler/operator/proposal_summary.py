@@ -52,7 +52,7 @@ class ProposalSummary:
     """status.observed."""
     plan_status: Mapping[str, Any] | None = None
     """status.plan; None for an empty plan."""
-    stale_workload: bool = False
+    queries_too_old: bool = False
     """Whether the plan is based on queries that are too old to act on without a person."""
     other: str = ""
     """The evidence of another optimizer of the table, "" if there is none."""

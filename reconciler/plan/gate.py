@@ -47,7 +47,7 @@ class GateInput:
     """Bytes per table and 24 h up to which no approval is needed; None without such a rule."""
     automatic_spent_bytes: int
     """Bytes that were rewritten without approval in the last 24 h."""
-    stale_workload: bool
+    queries_too_old: bool
     """Whether the plan is based on queries that are too old to act on without a person."""
     doubtful_trial: str
     """What a trial found, if the rest of its migration must not follow without a person; ""
@@ -127,7 +127,7 @@ def _automatic(given: GateInput) -> Gate | None:
     if given.unacted_fields:
         fields = ", ".join(given.unacted_fields)
         return Gate(0, "AwaitingApproval", f"Automatic refuses fields not acted on yet: {fields}")
-    if given.stale_workload:
+    if given.queries_too_old:
         return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
     if given.doubtful_trial:
         return Gate(0, "AwaitingApproval", given.doubtful_trial)
@@ -139,7 +139,7 @@ def _manual(given: GateInput) -> Gate | None:
     limit = given.automatic_up_to_bytes
     if limit is None:
         return Gate(0, "AwaitingApproval", f"approval is Manual and {given.plan.id} has none")
-    if given.stale_workload:
+    if given.queries_too_old:
         return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
     if given.doubtful_trial:
         return Gate(0, "AwaitingApproval", given.doubtful_trial)

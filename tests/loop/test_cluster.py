@@ -78,7 +78,7 @@ class World:
     def ask(self, step: Step, proposal: Proposal, own: str = "") -> Gate:
         """The gate's answer, as the operator asks it. own: the TableLayout's approvedPlan."""
         seen = proposal.observation
-        stale = proposal.stale_workload
+        stale = proposal.queries_too_old
         work = PendingWork(proposal.plan, proposal.pending, seen.uuid, "", "", "", "", stale)
         return gate(gate_input(step.policy, work, self, Approvals(own), step.clock()))
 

@@ -37,7 +37,7 @@ class FakeServer:
     def __init__(self, clock: Callable[[], dt.datetime]):
         self.clock = clock
         self.objects: dict[tuple[str, str, str], Body] = {}
-        self.managed: dict[tuple[str, str, str, str], Body] = {}
+        self.managed: dict[tuple[str, str, str], Body] = {}
         self._versions = itertools.count(1)
         self.created: list[tuple[str, str]] = []
 
@@ -157,21 +157,19 @@ class FakeApi:
         kind: Kind,
         namespace: str,
         body: Mapping[str, Any],
-        manager: str = OPERATOR_MANAGER,
-        force: bool = True,
     ) -> Body:
-        """Fields that this manager gave before and gives no more go; others' stay."""
+        """Fields that the operator gave before and gives no more go; others' stay."""
 
         def work() -> Body:
             name = body["metadata"]["name"]
             key = (kind.plural, namespace, name)
             old = copied(self.server.objects.get(key, {"metadata": {}}))
-            before = self.server.managed.get((*key, manager), {})
+            before = self.server.managed.get(key, {})
             spec = dict(old.get("spec") or {})
             for field in before.get("spec", {}):
                 spec.pop(field, None)
             spec.update(copied(body.get("spec") or {}))
-            self.server.managed[(*key, manager)] = copied(dict(body))
+            self.server.managed[key] = copied(dict(body))
             meta = {**old["metadata"], **copied(body["metadata"]), "namespace": namespace}
             if key in self.server.objects and spec == old.get("spec") and meta == old["metadata"]:
                 return old

@@ -29,7 +29,7 @@ OPEN = GateInput(
     plan=PLAN, remaining=ACTIONS, suspended=False, paused="", owner="", other="", forbidden="",
     mode="Manual", approved=True, everything_approved=False,
     automatic_up_to_bytes=None, automatic_spent_bytes=0,
-    stale_workload=False, doubtful_trial="", unacted_fields=(), budgets=(), spent=(), now=NOW,
+    queries_too_old=False, doubtful_trial="", unacted_fields=(), budgets=(), spent=(), now=NOW,
 )  # fmt: skip
 
 
@@ -51,13 +51,13 @@ OPEN = GateInput(
         ({"approved": False, "automatic_up_to_bytes": 299}, 0, "AwaitingApproval"),
         ({"approved": False, "automatic_up_to_bytes": 300, "automatic_spent_bytes": 1}, 0,
          "AwaitingApproval"),
-        ({"approved": False, "automatic_up_to_bytes": 300, "stale_workload": True}, 0,
+        ({"approved": False, "automatic_up_to_bytes": 300, "queries_too_old": True}, 0,
          "AwaitingApproval"),
         ({"approved": False, "mode": "Automatic"}, 0, "AwaitingApproval"),
         ({"approved": False, "mode": "Automatic", "budgets": (DAILY,)}, 2, "OverBudget"),
         ({"approved": False, "mode": "Automatic", "budgets": (DAILY,),
           "unacted_fields": ("spec.deletes.mode",)}, 0, "AwaitingApproval"),
-        ({"approved": False, "mode": "Automatic", "budgets": (DAILY,), "stale_workload": True}, 0,
+        ({"approved": False, "mode": "Automatic", "budgets": (DAILY,), "queries_too_old": True}, 0,
          "AwaitingApproval"),
         ({"approved": False, "mode": "Automatic", "budgets": (DAILY,), "doubtful_trial": "why"}, 0,
          "AwaitingApproval"),

@@ -308,7 +308,7 @@ class Gatherer:
             owner=given.owner,
             other=proposal.other,
             forbidden=proposal.forbidden,
-            stale_workload=proposal.stale_workload,
+            queries_too_old=proposal.queries_too_old,
         )
         recorded = Recorded(handle, self.reserved(subject))
         asked = gate_input(policy, work, recorded, self.approvals(subject), subject.now)

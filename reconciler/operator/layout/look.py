@@ -179,7 +179,7 @@ def _summary_of(
             if pending
             else None
         ),
-        stale_workload=proposal.stale_workload,
+        queries_too_old=proposal.queries_too_old,
         other=other_optimizer(seen, int(now.timestamp() * 1000)),
         forbidden=forbidden_by(seen.metadata.bounds, pending, now),
         rests_on_workload=any(i.action.rests_on_workload for i in pending),
