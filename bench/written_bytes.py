@@ -27,7 +27,6 @@ from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.format import iec
 from reconciler.plan.actions.rewrite import Cluster
-from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.spark.session import session
@@ -240,7 +239,7 @@ def _predicted(bench: Bench, files: FileTable, case: Case, curve: type[Ordering]
     footers = read_row_groups(bench.config, files, every)
     pool = build_pool(table_view(files, footers, sample, case.row_group), wanted)
     assert pool is not None
-    groups = curve(columns).groups(extents(files, columns), target_bytes=case.target)
+    groups = curve(columns).groups(curve(columns).extents(files), target_bytes=case.target)
     found = simulate(Layout(curve(columns), case.target, case.row_group, groups.number), pool, ())
     assert found is not None
     return found

@@ -19,7 +19,7 @@ from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import as_rewrite
-from reconciler.plan.grouping import arrival_order, extents
+from reconciler.plan.grouping import arrival_order
 from reconciler.plan.ordering import order_rows
 from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import type_width
@@ -183,7 +183,7 @@ class SimulatedTable:
         members = np.flatnonzero([f.path in inputs for f in self.files])
         files = self.file_table().take(members)
         ordering = rewrite.ordering
-        groups = ordering.groups(extents(files, ordering.key), target_bytes=rewrite.target_bytes)
+        groups = ordering.groups(ordering.extents(files), target_bytes=rewrite.target_bytes)
         layout = Layout(ordering, rewrite.target_bytes, rewrite.row_group_bytes, groups.number)
         return self.laid_out(layout, members, now_ms)
 

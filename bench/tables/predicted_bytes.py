@@ -43,7 +43,6 @@ from reconciler.catalog.parquet import without_views
 from reconciler.format import iec
 from reconciler.loop.propose import Proposal
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.plan.rejected import merged
 from reconciler.table.schema import Schema
@@ -110,7 +109,7 @@ def _written(
         target = action.target_bytes or drawn.target or OWN_TARGET
         row_group = action.row_group_bytes or drawn.row_group or ROW_GROUP
         groups = action.groups(
-            extents(files.take(rows), action.ordering.key), target_bytes=target, merge_bytes=None
+            action.ordering.extents(files.take(rows)), target_bytes=target, merge_bytes=None
         )
         for member in np.split(groups.order, groups.starts[1:]):
             inputs = [str(path).removeprefix("file://") for path in files.path[rows[member]]]

@@ -180,9 +180,8 @@ def by_target_partition(files: Extents, limit: int) -> Grouping:
     """
     if not len(files) or not files.bounded.all():
         return whole(files)
-    order = _sorted_by(files.low, files.high, files.arrival)
-    reach = np.maximum.accumulate(files.high[order])
-    component = np.append(0, np.cumsum(files.low[order][1:] > reach[:-1]))
+    apart = _connected(files)
+    order, component = apart.order, apart.spread(np.arange(len(apart.starts)))
     if files.nulls is not None:
         with_null = np.unique(component[files.nulls[order]])
         component[np.isin(component, with_null)] = with_null[0] if len(with_null) else 0
@@ -190,6 +189,14 @@ def by_target_partition(files: Extents, limit: int) -> Grouping:
     starts = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
     together = merged(Grouping(order, starts), files.bytes, limit, 0.0)
     return as_arrived(bounded(together, files, MAX_GROUP_BYTES), files)
+
+
+def _connected(files: Extents) -> Grouping:
+    """Return connected components of files whose ranks overlap or touch, in order of rank."""
+    order = _sorted_by(files.low, files.high, files.arrival)
+    reach = np.maximum.accumulate(files.high[order])
+    apart = np.flatnonzero(files.low[order][1:] > reach[:-1]) + 1
+    return Grouping(order, np.append(np.zeros(min(len(order), 1), dtype=np.int64), apart))
 
 
 def merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:
@@ -229,6 +236,39 @@ def bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
         part = np.floor((np.cumsum(size) - size) * parts / size.sum())
         starts.append(piece.start + np.flatnonzero(np.diff(part)) + 1)
     return Grouping(order, np.sort(np.concatenate(starts)))
+
+
+def along_leaves(files: Extents, limit: int) -> Grouping:
+    """Return runs of leaves of about equal bytes, at most `limit` each.
+
+    files: their ranks are the first and the last leaf that may have rows of them. Files that may
+    have rows of one leaf are in one run, so that no other run has rows of it. Where such files are
+    larger than `limit` together, they are cut in order of the middle of their leaves.
+    """
+    pieces = bounded(_connected(files), files, limit)
+    run = filled(pieces.totals(files.bytes) / limit)
+    return Grouping(pieces.order, pieces.starts[np.flatnonzero(np.diff(run, prepend=-1))])
+
+
+def filled(share: Float64) -> Int64:
+    """Return the slice of each file: as few slices as can be, of about equal size, none above 1.
+
+    share: of what a slice may hold, float64[files]. A file above 1 has a slice of its own.
+    """
+    fewest = int(_cut_at(share, 1.0).max()) + 1
+    return _cut_at(share, float(share.sum()) / fewest)
+
+
+def _cut_at(share: Float64, wanted: float) -> Int64:
+    """Return the slice of each file: each ends where all so far are nearest to `wanted` each."""
+    number, held, upto = 0, 0.0, 0.0
+    found = np.empty(len(share), dtype=np.int64)
+    for place, own in enumerate(share.tolist()):
+        if held and (held + own > 1.0 or upto + own / 2.0 > wanted * (number + 1)):
+            number, held = number + 1, 0.0
+        held, upto = held + own, upto + own
+        found[place] = number
+    return found
 
 
 def runs(files: Extents, limit: int, target_bytes: int) -> Grouping:

@@ -1,4 +1,5 @@
-"""Decides which files are not in the leaves of a tree of cuts, by their bounds.
+"""Decides which files are not in the leaves of a tree of cuts, by their bounds, and between which
+leaves a file lies.
 
 A file that was written for a leaf meets that leaf alone. One that meets many, as new data does, is
 read by the queries of all of them.
@@ -6,10 +7,13 @@ read by the queries of all of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from reconciler.table.cut_tree import Tree, codes_of
-from reconciler.table.filetable import Bool, ColumnBounds, FileTable, Int64
+from reconciler.table.cut_tree import Cut, Tree, codes_of_values
+from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Int64
 
 SLACK = 2.0
 """Leaves that a file may meet, in those that its share of the rows comes to: bounds of long texts
@@ -41,6 +45,44 @@ def leaf_drift(table: FileTable, tree: Tree, files: Int64, min_input_files: int)
     return [(outside, False, f"outside the leaves of the tree, but less than {less}")]
 
 
+class Ends(NamedTuple):
+    """The bounds of one column, one entry per file."""
+
+    lower: Array
+    """The least value in its domain, meaningless where `known` is False."""
+    upper: Array
+    """The greatest value, likewise."""
+    known: Bool
+    """Whether both are known."""
+    only_null: Bool
+    """Whether every value is NULL."""
+
+
+def ends_of(column: ColumnBounds, files: Int64) -> Ends:
+    """Return the bounds of these files."""
+    only_null = (column.values[files] > 0) & (column.nulls[files] == column.values[files])
+    known = column.has_lower[files] & column.has_upper[files]
+    return Ends(column.lower[files], column.upper[files], known, only_null)
+
+
+def leaves_between(tree: Tree, ends: Mapping[int, Ends], files: int) -> tuple[Int64, Int64]:
+    """Return the first and the last leaf that may have rows in each file's bounds, int64[files].
+
+    ends: by column; a column that is not there may hold everything. Leaves are in the order of
+    codes of every column, so that the leaves of the least and of the greatest codes enclose all
+    others.
+    """
+    low, high = {}, {}
+    for field, cuts in tree.of_column.items():
+        known = ends.get(field)
+        if known is None:
+            low[field] = np.zeros(files, dtype=np.int64)
+            high[field] = np.full(files, len(cuts), dtype=np.int64)
+        else:
+            low[field], high[field] = _codes(known, cuts)
+    return tree.leaf_of(low, files), tree.leaf_of(high, files)
+
+
 def leaves_met(table: FileTable, tree: Tree, files: Int64) -> Int64:
     """Return how many leaves may have rows in each file's bounds, int64[files]."""
     return np.count_nonzero(meets(table, tree, files), axis=1).astype(np.int64)
@@ -56,22 +98,18 @@ def meets(table: FileTable, tree: Tree, files: Int64) -> Bool:
         column = table.columns.get(field)
         if column is None:
             continue
-        low, high = _codes(column, tree, field, files)
+        low, high = _codes(ends_of(column, files), tree.of_column[field])
         found &= (low[:, None] <= most) & (high[:, None] >= least)
     return found
 
 
-def _codes(column: ColumnBounds, tree: Tree, field: int, files: Int64) -> tuple[Int64, Int64]:
+def _codes(ends: Ends, cuts: Sequence[Cut]) -> tuple[Int64, Int64]:
     """Return the least and the greatest code of each file's values. NULL and NaN count only in
     files that have nothing else: a few of them in a leaf of values are no sign of drift."""
-    cuts = tree.of_column[field]
-    bounds = np.unique(np.concatenate((column.lower[files], column.upper[files])))
-    low, high = (
-        codes_of(cuts, np.searchsorted(bounds, ends[files]), bounds)
-        for ends in (column.lower, column.upper)
-    )
-    known = column.has_lower[files] & column.has_upper[files]
-    only_null = (column.values[files] > 0) & (column.nulls[files] == column.values[files])
-    low = np.where(known, low, 0)
-    high = np.where(known, high, np.where(only_null, 0, len(cuts)))
+    low = np.zeros(len(ends.known), dtype=np.int64)
+    high = np.where(ends.only_null, 0, len(cuts)).astype(np.int64)
+    known = np.flatnonzero(ends.known)
+    if len(known):
+        low[known] = codes_of_values(cuts, ends.lower[known])
+        high[known] = codes_of_values(cuts, ends.upper[known])
     return low, high

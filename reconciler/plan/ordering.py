@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from reconciler.plan import grouping
 from reconciler.plan.grouping import Extents, Grouping
+from reconciler.plan.leaf_drift import ends_of, leaves_between
 from reconciler.table.cut_tree import Tree, codes_of, tree_of
-from reconciler.table.filetable import Array, Int64
+from reconciler.table.filetable import Array, FileTable, Int64
 from reconciler.table.hilbert import hilbert_index
 from reconciler.table.schema import Schema, SortColumn
 
@@ -73,6 +74,10 @@ class Ordering(ABC):
         """What rows are sorted by, the most significant first; rows of equal values stay in order
         of arrival. ranks: per key column, int64[rows]. distinct: per key column, its values by
         rank, which orders by values need."""
+
+    def extents(self, table: FileTable) -> Extents:
+        """The files of a table as `groups` takes them: by the first column of the key."""
+        return grouping.extents(table, self.key)
 
     def groups(
         self,
@@ -216,6 +221,30 @@ class CutTree(Ordering):
     def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
         """Every file may have rows of every leaf."""
         return grouping.whole(files)
+
+    def extents(self, table: FileTable) -> Extents:
+        """The files by the first and the last leaf that may have rows of them."""
+        known: dict[str, Extents] = table.derived.setdefault("leaf extents", {})
+        if self.tree.name not in known:
+            known[self.tree.name] = self._extents(table)
+        return known[self.tree.name]
+
+    def _extents(self, table: FileTable) -> Extents:
+        every = np.arange(len(table), dtype=np.int64)
+        ends = {
+            field: ends_of(table.columns[field], every)
+            for field in self.tree.of_column
+            if field in table.columns
+        }
+        first, last = leaves_between(self.tree, ends, len(table))
+        bounded = np.ones(len(table), dtype=np.bool_)
+        return Extents(grouping.arrivals(table), table.bytes, first, last, bounded)
+
+    def _parted(self, together: Grouping, files: Extents, max_bytes: int) -> Grouping:
+        """All files, or runs of leaves where these are more than max_bytes."""
+        if int(files.bytes.sum()) > max_bytes:
+            together = grouping.along_leaves(files, max_bytes)
+        return grouping.as_arrived(together, files)
 
 
 def by_tree(tree: Tree) -> CutTree:

@@ -20,7 +20,6 @@ from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.sampled import sampled_rows
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite, as_rewrite
-from reconciler.plan.grouping import extents
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import UNKNOWN, FileTable, Int64
@@ -111,7 +110,7 @@ def _written(view: TableView, rewrite: Rewrite, settings: Settings) -> WrittenRo
     """Return what a rewrite makes of files, by what is known of their rows."""
     files, ordering = view.files, rewrite.ordering
     target = rewrite.target_bytes or settings.target_bytes
-    groups = ordering.groups(extents(files, ordering.key), target_bytes=target)
+    groups = ordering.groups(ordering.extents(files), target_bytes=target)
     layout = Layout(
         ordering, target, rewrite.row_group_bytes or settings.row_group_bytes, groups.number,
         settings.open_bytes, int(files.partition[0]),

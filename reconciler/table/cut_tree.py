@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.table.filetable import Int64
+from reconciler.table.filetable import Array, Int64
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
 
@@ -308,6 +308,21 @@ def codes_of(cuts: Sequence[Cut], places: Int64, distinct: Any) -> Int64:
     """
     thresholds = thresholds_of(cuts, distinct)
     return np.searchsorted(thresholds, places, side="right").astype(np.int64)
+
+
+def codes_of_values(cuts: Sequence[Cut], values: Array) -> Int64:
+    """Return the codes of values that are neither NULL nor NaN, int64[values], as `codes_of` does.
+
+    values: in the column's domain.
+    """
+    found = np.full(len(values), sum(cut.value is None for cut in cuts), dtype=np.int64)
+    own = [cut for cut in cuts if cut.place[0] == 0]
+    sides: tuple[tuple[bool, Literal["left", "right"]], ...] = ((False, "right"), (True, "left"))
+    for inclusive, side in sides:
+        at = [cut.value for cut in own if cut.inclusive == inclusive]
+        if at:
+            found += np.searchsorted(np.array(at), values, side=side)
+    return found
 
 
 def thresholds_of(cuts: Sequence[Cut], distinct: Any) -> Int64:

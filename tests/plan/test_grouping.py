@@ -17,6 +17,7 @@ from reconciler.plan.grouping import (
     SMALL_SHARE,
     Extents,
     Grouping,
+    along_leaves,
     extents,
     output_file_of,
     unbounded,
@@ -170,6 +171,40 @@ def test_a_set_larger_than_a_group_may_be_is_cut_at_midpoints() -> None:
     )  # fmt: skip
     groups = Lexicographic(KEY).groups(files, target_bytes=1, max_bytes=20)
     assert members(groups) == [[1, 3], [0, 2]]
+
+
+@given(
+    spans=st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 6), st.integers(1, 40)),
+        min_size=1,
+        max_size=40,
+    ),
+    limit=st.integers(20, 200),
+)
+def test_a_leaf_is_in_two_groups_only_where_its_files_are_larger_than_one(
+    spans: list[tuple[int, int, int]], limit: int
+) -> None:
+    low, length, size = (np.array(part, dtype=np.int64) for part in zip(*spans, strict=True))
+    known = np.ones(len(low), dtype=np.bool_)
+    files = Extents(np.arange(len(low)), size, low, low + length, known)
+    groups = along_leaves(files, limit)
+    assert sorted(groups.order.tolist()) == list(range(len(spans)))
+    group = groups.number
+    assert int(group.max()) + 1 <= 2 * int(size.sum()) // limit + 1
+    for leaf in range(37):
+        here = (low <= leaf) & (leaf <= low + length)
+        if len(np.unique(group[here])) > 1:
+            chain = here
+            for _ in spans:
+                reach = [
+                    (low <= b) & (a <= low + length)
+                    for a, b in zip(low[chain], (low + length)[chain], strict=True)
+                ]
+                chain = np.logical_or.reduce(reach)
+            assert size[chain].sum() > limit
+    for own in groups.members:
+        pieces = size[own]
+        assert pieces.sum() <= limit + pieces.max() or len(own) == 1
 
 
 @pytest.mark.parametrize(

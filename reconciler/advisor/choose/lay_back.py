@@ -16,7 +16,7 @@ from reconciler.advisor.advice import ScoredAction, Settings
 from reconciler.advisor.measure.predicted import lead_of
 from reconciler.plan.actions.rewrite import Restore, Rewrite
 from reconciler.plan.execution import plan_of_file
-from reconciler.plan.grouping import extents, output_file_of
+from reconciler.plan.grouping import output_file_of
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.plan.prediction import Prediction, millis, whole
 from reconciler.table.filetable import FileTable, Int64
@@ -92,7 +92,7 @@ def lay_back(
         spec_id=spec_id, partition=partition, ordering=ordering, target_bytes=target,
     )  # fmt: skip
     part = table.take(rows)
-    groups = action.groups(extents(part, ordering.key), target_bytes=target, merge_bytes=None)
+    groups = action.groups(ordering.extents(part), target_bytes=target, merge_bytes=None)
     files_out = output_file_of(groups, part.live_bytes.astype(np.float64), float(target))[1]
     size, live = int(part.bytes.sum()), int(part.live_bytes.sum())
     kind = action.work

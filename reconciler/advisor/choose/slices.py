@@ -23,7 +23,7 @@ from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import Situation, Sliced
 from reconciler.plan import reasons
-from reconciler.plan.grouping import arrival_order, places
+from reconciler.plan.grouping import arrival_order, filled, places
 from reconciler.plan.prediction import ARRIVAL
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.rewrite_cost import NO_ROWS, Rows
@@ -166,24 +166,6 @@ def _cpu(situation: Situation, rows: Int64, text: float | None) -> Float64:
         columns = len(situation.table.schema.fields)
         work = time.cpu_seconds(SORT, 0, first=False, rows=Rows(many, many * text, columns))
     return of.astype(np.float64) * (work - time.cpu_seconds(SORT, 0, first=False)) / many
-
-
-def filled(share: Float64) -> Int64:
-    """Return the slice of each file: as few slices as can be, of about equal size, none above 1."""
-    fewest = int(_cut_at(share, 1.0).max()) + 1
-    return _cut_at(share, float(share.sum()) / fewest)
-
-
-def _cut_at(share: Float64, wanted: float) -> Int64:
-    """Return the slice of each file: each ends where all so far are nearest to `wanted` each."""
-    number, held, upto = 0, 0.0, 0.0
-    found = np.empty(len(share), dtype=np.int64)
-    for place, own in enumerate(share.tolist()):
-        if held and (held + own > 1.0 or upto + own / 2.0 > wanted * (number + 1)):
-            number, held = number + 1, 0.0
-        held, upto = held + own, upto + own
-        found[place] = number
-    return found
 
 
 def places_of(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:

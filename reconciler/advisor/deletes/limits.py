@@ -18,13 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.advisor.choose.slices import budgets_needed, filled
+from reconciler.advisor.choose.slices import budgets_needed
 from reconciler.advisor.situation import Situation
 from reconciler.plan.actions.delete_maintenance import (
     CompactDeletes,
     ConvertDeletes,
     DeleteMaintenance,
 )
+from reconciler.plan.grouping import filled
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.deletes import DeleteTable
 from reconciler.table.filetable import Bool, Int64

@@ -21,7 +21,6 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import NOT_SLICED, Situation, Sliced
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
-from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Ordering
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape
@@ -113,7 +112,7 @@ def planned_layout(
     settings = situation.settings
     target = target_bytes or settings.target_bytes
     files = situation.part(rows).files
-    groups = ordering.groups(extents(files, ordering.key), target_bytes=target)
+    groups = ordering.groups(ordering.extents(files), target_bytes=target)
     return Layout(
         ordering, target, settings.row_group_bytes, groups.number,
         settings.open_bytes, int(files.partition[0]) if len(files) else 0,

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Ordering
 from reconciler.table.filetable import FileTable, Int64
 
@@ -21,8 +20,6 @@ MOST_FILES = 128
 
 def memory_parts(files: FileTable, rows: Int64, ordering: Ordering, most: int) -> list[Int64]:
     """Return the files at `rows`, of one partition, in parts of at most `most`."""
-    each = replace(
-        extents(files.take(rows), ordering.key), bytes=np.ones(len(rows), dtype=np.int64)
-    )
+    each = replace(ordering.extents(files.take(rows)), bytes=np.ones(len(rows), dtype=np.int64))
     groups = ordering.groups(each, target_bytes=most, max_bytes=most)
     return [np.sort(rows[group]) for group in groups.members]

@@ -152,6 +152,8 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         files = inputs.describe(run.table, own, action.ordering.key)
         if action.grouped_by is not None:
             files = inputs.by_target(run.table, own, action.grouped_by, files)
+        elif action.ordering.tree is not None:
+            files = inputs.by_leaf(run.table, own, action.ordering.tree, files)
         target = action.target_bytes or int(
             run.table.properties().get(TARGET_SIZE) or DEFAULT_TARGET
         )

@@ -29,10 +29,10 @@ class InputFile:
     rows: int
     """Rows in it, deleted ones included."""
     low: Scalar | None = None
-    """Lower bound of the first key column in its domain, None if unknown: the file may hold any
-    key."""
+    """Lower bound of the first key column in its domain, or the first leaf of a tree that may have
+    rows of it; None if unknown: the file may hold any key."""
     high: Scalar | None = None
-    """Upper bound of the first key column, None if unknown."""
+    """Upper bound of the first key column, or the last such leaf, None if unknown."""
     live: int | None = None
     """Bytes without the deleted rows, None without deletes."""
     sequence: int = 0

@@ -15,12 +15,14 @@ from reconciler.engines.schedule.group import InputFile
 from reconciler.engines.table import Table
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError, unsupported_format
+from reconciler.plan.leaf_drift import Ends, leaves_between
 from reconciler.queries import transforms
 from reconciler.rewrite.columns import Column, columns_of, every, leaves
+from reconciler.table.cut_tree import Tree
 from reconciler.table.left_to_spark import why_left_to_spark
 from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
 from reconciler.table.uuid_order import UUID
-from reconciler.table.values import Scalar
+from reconciler.table.values import Kind, Scalar, cut_bound, encode_wide_decimal, kind_of
 
 INTEGERS = ("boolean", "int", "long", "date", "time")
 DATE_BYTES = 4
@@ -114,10 +116,7 @@ def describe(
         file = files[path]
         low = high = None
         if kind:
-            field_id = key[0].field_id
-            low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
-            if kind == UUID and isinstance(low, bytes) and isinstance(high, bytes) and low > high:
-                low = high = None  # in Java's order: as in file tables they enclose no value
+            low, high = _bounds(file, key[0].field_id, kind)
         live = 1.0 - min(1.0, file.deleted / max(file.rows, 1))
         described.append(
             InputFile(
@@ -147,9 +146,53 @@ def by_target(
     return found
 
 
+def by_leaf(
+    table: Table, files: Mapping[str, TaskFile], tree: Tree, described: Sequence[InputFile]
+) -> list[InputFile]:
+    """Return the described files with the first and the last leaf that may have rows of them in
+    place of the key's bounds."""
+    types, tasks = types_of(table), [files[file.path] for file in described]
+    ends = {field: _ends(tasks, field, types[field]) for field in tree.of_column if field in types}
+    first, last = leaves_between(tree, ends, len(tasks))
+    return [
+        replace(file, low=low, high=high)
+        for file, low, high in zip(described, first.tolist(), last.tolist(), strict=True)
+    ]
+
+
+def _ends(tasks: Sequence[TaskFile], field_id: int, kind: str) -> Ends:
+    """Return the bounds of a column as file tables hold them."""
+    wide = kind_of(kind) is Kind.BYTES
+    pairs = [
+        tuple(_kept(end, wide=wide, upper=upper) for upper, end in enumerate(ends))
+        for ends in (_bounds(task, field_id, kind) for task in tasks)
+    ]
+    known = np.array([None not in pair for pair in pairs], dtype=np.bool_)
+    other = next((pair for pair in pairs if None not in pair), (0, 0))
+    filled = [other if None in pair else pair for pair in pairs]
+    lower, upper = (np.array([pair[side] for pair in filled]) for side in (0, 1))
+    only_null = [0 < task.rows == task.nulls.get(field_id) for task in tasks]
+    return Ends(lower, upper, known, np.array(only_null, dtype=np.bool_))
+
+
+def _kept(bound: Scalar | None, *, wide: bool, upper: int) -> Scalar | None:
+    """Return a bound in the domain of file tables. wide: whether that is bytes."""
+    if isinstance(bound, int) and wide:
+        return encode_wide_decimal(bound)
+    return cut_bound(bound, upper=bool(upper)) if isinstance(bound, bytes) else bound
+
+
 def types_of(table: Table) -> dict[int, str]:
     """Return the types of the present columns, at any depth, by field id."""
     return {way[-1].field_id: way[-1].type for way in every(columns_of(table.schema()))}
+
+
+def _bounds(file: TaskFile, field_id: int, kind: str) -> tuple[Scalar | None, Scalar | None]:
+    """Return the bounds of a column, None where they are unknown."""
+    low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
+    if kind == UUID and isinstance(low, bytes) and isinstance(high, bytes) and low > high:
+        return None, None  # in Java's order: as in file tables they enclose no value
+    return low, high
 
 
 def _bound(bounds: Mapping[int, bytes], field_id: int, kind: str) -> Scalar | None:
