@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
+from reconciler.api.prices import Prices
 from reconciler.api.support import not_acted_on, unheld
 from reconciler.loop.decision_settings import budgets_of
 from reconciler.plan.budget import Spent
@@ -75,6 +76,8 @@ class PendingWork:
     """Which policy of the catalog forbids one of the actions, "" if none does."""
     queries_too_old: bool
     """Whether the plan is based on queries that are too old to act on without a person."""
+    prices: Prices | None = None
+    """Prices of the table's catalog, by which messages say money; None without any."""
 
 
 def gate_input(
@@ -112,6 +115,7 @@ def gate_input(
         budgets=budgets_of(policy.spec),
         spent=facts.spent(key, work.table_uuid, besides),
         now=now,
+        prices=work.prices,
     )
 
 

@@ -55,27 +55,26 @@ class Secrets:
 class Told:
     """One event."""
 
-    id: str
-    """Its source and id, which are the same for a repetition."""
+    id: bytes
+    """A hash of its source and id, which are the same for a repetition, and may be long."""
     table: str
     """Levels of the table's name joined by dots, with or without the catalog's name before them."""
 
 
-def told(headers: Mapping[str, str], body: bytes, secrets: Secrets, now: float) -> list[Told]:
-    """Return the events of a request. headers: by lower-case name. now: in seconds since 1970.
+def told(headers: Mapping[str, str], body: bytes, *, signed: bool) -> list[Told]:
+    """Return the events of a request. headers: by lower-case name. signed: as `proved` returned.
 
-    Raises Refused for a forged or late request, and for one that is malformed or names no table.
+    Raises Refused for one that is malformed or names no table.
     """
-    signed = _proved(headers, body, secrets, now)
     events = _events(headers, body, signed)
     if len(events) > MOST_EVENTS:
         raise Refused(413, "malformed")
     return [_told(event) for event in events]
 
 
-def _proved(headers: Mapping[str, str], body: bytes, secrets: Secrets, now: float) -> bool:
-    """Return whether a signature proves the sender, and not a token. Raises Refused if neither
-    does."""
+def proved(headers: Mapping[str, str], body: bytes, secrets: Secrets, now: float) -> bool:
+    """Return whether a signature proves the sender, and not a token. headers: by lower-case name.
+    now: in seconds since 1970. Raises Refused for a forged or late request."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if secrets.token and scheme.lower() == "bearer":
         if hmac.compare_digest(token.strip().encode(), secrets.token):
@@ -141,7 +140,8 @@ def _told(event: Mapping[str, Any]) -> Told:
     table = next(_names(event), "")
     if not table or len(table) > MOST_NAME:
         raise Refused(422, "unnamed")
-    return Told(f"{event['source']} {event['id']}", table)
+    sent = f"{event['source']} {event['id']}".encode("utf-8", "surrogatepass")
+    return Told(hashlib.blake2b(sent, digest_size=16).digest(), table)
 
 
 def _names(event: Mapping[str, Any]) -> Iterator[str]:

@@ -130,15 +130,16 @@ def record_of(status: Mapping[str, Any] | None) -> JobRecord | None:
         reserved = body.get("reserved") or {}
         size = parse_bytes(reserved.get("rewriteBytes", "0"))
         seconds = parse_duration(reserved.get("cpuTime", "0s"))
-    except ValueError:
+        written = parse_time(body.get("startedAt")) or dt.datetime.fromtimestamp(0, dt.UTC)
+        attempt = int(body.get("attempt", 1))
+    except (ValueError, TypeError, AttributeError):
         return None
-    written = parse_time(body.get("startedAt")) or dt.datetime.fromtimestamp(0, dt.UTC)
     return JobRecord(
         name=body["name"],
         uid=body.get("uid", ""),
         plan_id=body["planId"],
         digest=body.get("digest", ""),
-        attempt=int(body.get("attempt", 1)),
+        attempt=attempt,
         phase=phase,
         written=written,
         rewrite_bytes=size,

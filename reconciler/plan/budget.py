@@ -16,6 +16,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSimError
 
+from reconciler.api.prices import Prices
+from reconciler.format import iec
+from reconciler.plan.money import Usage, beside, cost_text
 from reconciler.plan.schedule import last_start, next_start
 
 
@@ -169,15 +172,21 @@ def admit(
     budgets: Sequence[Budget],
     spent: Sequence[Spent] | None,
     now: dt.datetime,
+    prices: Prices | None = None,
 ) -> Gate:
-    """Return the longest prefix of `charges` that fits every active budget."""
+    """Return the longest prefix of `charges` that fits every active budget. prices: what a refusal
+    says in money; None to say it in bytes alone."""
     if spent is None and budgets:
         return Gate(0, "OverBudget", "the ledger of past spending cannot be read", ())
-    return admitted_by(charges, tuple(budget_state(one, spent or (), now) for one in budgets))
+    states = tuple(budget_state(one, spent or (), now) for one in budgets)
+    return admitted_by(charges, states, prices)
 
 
-def admitted_by(charges: Sequence[Charge], states: tuple[BudgetState, ...]) -> Gate:
-    """Return the longest prefix of `charges` that fits every active budget in its present state."""
+def admitted_by(
+    charges: Sequence[Charge], states: tuple[BudgetState, ...], prices: Prices | None = None
+) -> Gate:
+    """Return the longest prefix of `charges` that fits every active budget in its present state.
+    prices: as of `admit`."""
     count, limiting = len(charges), None
     for state in states:
         fits = _prefix(charges, state)
@@ -185,7 +194,13 @@ def admitted_by(charges: Sequence[Charge], states: tuple[BudgetState, ...]) -> G
             count, limiting = fits, state
     if limiting is None:
         return Gate(count, "", "", states)
-    return Gate(count, *_why(limiting), states)
+    return Gate(count, *_why(limiting, charges[count], prices), states)
+
+
+def charge_text(charge: Charge, prices: Prices | None) -> str:
+    """Return the bytes that work rewrites, with the money that it costs if there are prices."""
+    used = Usage(charge.rewrite_bytes, 0.0, charge.cpu_seconds)
+    return beside(iec(charge.rewrite_bytes), "" if prices is None else cost_text(prices, used))
 
 
 def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:
@@ -203,7 +218,9 @@ def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:
     return len(charges)
 
 
-def _why(state: BudgetState) -> tuple[str, str]:
+def _why(state: BudgetState, refused: Charge, prices: Prices | None) -> tuple[str, str]:
+    """Return reason and message. They have no amount that changes with each charge: the message is
+    part of a status, which would be written as often."""
     name = state.budget.text
     if state.error:
         return "OverBudget", f"{name}: {state.error}"
@@ -212,4 +229,5 @@ def _why(state: BudgetState) -> tuple[str, str]:
             state.boundary.strftime("%Y-%m-%dT%H:%M:%SZ") if state.boundary else "further notice"
         )
         return "OutsideWindow", f"{name} allows nothing until {until}"
-    return "OverBudget", f"{name} has too little left for the next action"
+    asked = charge_text(refused, prices)
+    return "OverBudget", f"{name} has too little left for the next action, which rewrites {asked}"

@@ -11,9 +11,10 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.api.prices import Prices
 from reconciler.format import iec
 from reconciler.plan.actions.base import Consent
-from reconciler.plan.budget import Budget, Charge, Gate, Spent, admit
+from reconciler.plan.budget import Budget, Charge, Gate, Spent, admit, charge_text
 from reconciler.plan.plan import Plan, PlannedAction
 
 AUTOMATIC_WINDOW = dt.timedelta(hours=24)
@@ -60,12 +61,14 @@ class GateInput:
     """What was charged to the budgets; None if the ledger cannot be read."""
     now: dt.datetime
     """The time of the decision."""
+    prices: Prices | None = None
+    """Prices by which a message says money beside bytes; None without any."""
 
 
 def gate(given: GateInput) -> Gate:
     """Return the decision. A plan without remaining actions passes with count 0 and no reason."""
     charges = [charge_of(item) for item in given.remaining]
-    admission = admit(charges, given.budgets, given.spent, given.now)
+    admission = admit(charges, given.budgets, given.spent, given.now, given.prices)
     if not given.remaining:
         return Gate(0, "", "no action is left", admission.budgets)
     for check in CHECKS:
@@ -135,7 +138,8 @@ def _automatic(given: GateInput) -> Gate | None:
 
 
 def _manual(given: GateInput) -> Gate | None:
-    asked = sum(charge_of(item).rewrite_bytes for item in given.remaining)
+    charges = [charge_of(item) for item in given.remaining]
+    asked = Charge(sum(c.rewrite_bytes for c in charges), sum(c.cpu_seconds for c in charges))
     limit = given.automatic_up_to_bytes
     if limit is None:
         return Gate(0, "AwaitingApproval", f"approval is Manual and {given.plan.id} has none")
@@ -143,12 +147,12 @@ def _manual(given: GateInput) -> Gate | None:
         return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
     if given.doubtful_trial:
         return Gate(0, "AwaitingApproval", given.doubtful_trial)
-    if asked + given.automatic_spent_bytes > limit:
-        spent = iec(given.automatic_spent_bytes)
+    if asked.rewrite_bytes + given.automatic_spent_bytes > limit:
+        cost, spent = charge_text(asked, given.prices), iec(given.automatic_spent_bytes)
         return Gate(
             0,
             "AwaitingApproval",
-            f"{iec(asked)} asked, {spent} spent in 24 h, automaticUpTo is {iec(limit)}",
+            f"{cost} asked, {spent} spent in 24 h, automaticUpTo is {iec(limit)}",
         )
     return None
 

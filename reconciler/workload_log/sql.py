@@ -50,6 +50,7 @@ from reconciler.workload_log.constants import Binding, Const
 from reconciler.workload_log.early_stop import skipped_to, stops_early
 from reconciler.workload_log.identity import SOURCE
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
+from reconciler.workload_log.parameters import with_question_marks
 from reconciler.workload_log.prepared import immediate
 from reconciler.workload_log.scans import Path, Scan, folded, scans_of
 from reconciler.workload_log.statements import as_query
@@ -205,6 +206,7 @@ class SqlReader:
                 raise TooComplex
             check_text(text, self.dialect)
             text = decimals_as_numbers(text, self.dialect)
+            text = with_question_marks(text, self.dialect)
             statements = [s for s in sqlglot.parse(text, dialect=self.dialect or None) if s]
             if len(statements) > MAX_STATEMENTS:
                 raise TooComplex

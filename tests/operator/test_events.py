@@ -9,8 +9,10 @@ import hmac
 import json
 import socket
 import threading
+import tracemalloc
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import pytest
 
 from reconciler.errors import UserError
 from reconciler.kube.kinds import TABLE_LAYOUT
-from reconciler.operator.cloud_events import TOLERANCE_SECONDS, Refused, Secrets, told
+from reconciler.operator.cloud_events import TOLERANCE_SECONDS, Refused, Secrets, proved, told
 from reconciler.operator.due import LEAST_INTERVAL
 from reconciler.operator.index import Index
 from reconciler.operator.process import events as module
@@ -35,7 +37,7 @@ STRUCTURED = {"content-type": "application/cloudevents+json; charset=utf-8"}
 LINEITEM, ORDERS = "sales.lineitem-7k2m5qd4xz", "sales.orders-7k2m5qd4xz"
 
 
-def event(number: int = 1, **more: Any) -> dict[str, Any]:
+def event(number: int | str = 1, **more: Any) -> dict[str, Any]:
     return {"specversion": "1.0", "id": str(number), "source": "/lake", "type": "committed", **more}
 
 
@@ -128,7 +130,9 @@ def test_keys_in_the_form_of_the_specification() -> None:
     raw = bytes(range(32))
     secrets = Secrets(key=b"whsec_" + base64.b64encode(raw))
     body = json.dumps(event(subject="a.b")).encode()
-    (found,) = told({**STRUCTURED, **signed(body, 50.0, raw)}, body, secrets, 60.0)
+    headers = {**STRUCTURED, **signed(body, 50.0, raw)}
+    assert proved(headers, body, secrets, 60.0)
+    (found,) = told(headers, body, signed=True)
     assert found.table == "a.b"
     assert "whsec" not in repr(secrets)
 
@@ -222,6 +226,24 @@ def test_what_waits_and_what_is_remembered_is_bounded(
     assert len(vars(world.events)["_known"]) == 5
 
 
+def test_a_storm_of_long_ids_is_not_kept_in_memory(world: World) -> None:
+    """10,000 requests of one second, then batches at the rate that is allowed."""
+    texts = [
+        json.dumps([event(f"{n}-{k}" + "x" * 4000, subject="a.b") for k in range(60)]).encode()
+        for n in range(80)
+    ]
+    batch = {**BEARER, "content-type": "application/cloudevents-batch+json"}
+    tracemalloc.start()
+    answers = Counter(world.send(texts[n % 20], batch) for n in range(10_000))
+    for text in texts:
+        world.now += 1
+        assert world.send(text, batch) == 202
+    held = sum(one.size for one in tracemalloc.take_snapshot().statistics("filename"))
+    tracemalloc.stop()
+    assert answers == {202: BURST, 429: 10_000 - BURST}
+    assert held < 4 << 20, "all ids have 19 MB"
+
+
 def test_who_does_not_lead_asks_for_a_repetition(world: World) -> None:
     world.leads = False
     assert world.send(event(subject="sales.lineitem")) == 503
@@ -245,7 +267,7 @@ def test_an_empty_secret_proves_nothing() -> None:
     for headers in ({"authorization": "Bearer "}, signed(BODY, 0.0, b"")):
         for secrets in (Secrets(), Secrets(b"", b"whsec_")):
             with pytest.raises(Refused):
-                told({**STRUCTURED, **headers}, BODY, secrets, 0.0)
+                proved({**STRUCTURED, **headers}, BODY, secrets, 0.0)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from reconciler.kube.errors import ApiError, ApiUnavailable, Conflict, Forbidden
 from reconciler.kube.kinds import CONFIG_MAP, JOB, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.catalog.plan_retention import plans_in_use
+from reconciler.operator.job_record import record_of
 from reconciler.operator.spending import charges
 from reconciler.operator.work import LAUNCH_KEY
 from reconciler.plan.ledger import Reservation
@@ -72,6 +73,34 @@ def test_a_record_of_a_job_that_somebody_edited_stops_nobody(field: str) -> None
     for layout, namespace in ((mine, NAMESPACE), (theirs, OTHER)):
         job = world.layout(layout, namespace)["status"]["job"]
         assert job["reserved"]["rewriteBytes"] == "1Gi"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"reserved": "lots"}, {"reserved": {"rewriteBytes": ["1Gi"]}}, {"attempt": "x"},
+     {"attempt": None}, {"startedAt": "yesterday"}, {"reserved": {"rewriteBytes": "-1Gi"}}],
+)  # fmt: skip
+def test_a_record_of_a_job_of_any_other_shape_is_none(forged: dict[str, Any]) -> None:
+    good = {"name": "tl-x", "planId": "p-x", "uid": "u", "phase": "Running"}
+    assert record_of({"job": good}) is not None
+    assert record_of({"job": good | forged}) is None
+
+
+def test_a_status_that_claims_more_than_a_namespace_may_have_stops_nobody() -> None:
+    world, _, theirs = two_tenants()
+    world.operator().launcher.spending.read()  # later jobs of statuses are not in the book
+    for layout in (theirs, world.table("more", GIB, namespace=OTHER)):
+        world.layout(layout, OTHER)["status"]["job"] = {
+            "name": f"job-{layout}", "planId": "p-x", "uid": "u", "phase": "Running",
+            "reserved": {"rewriteBytes": "8191Pi"},
+        }  # fmt: skip
+    operator = world.operator()
+    spending = operator.launcher.spending
+    spending.sweep()
+    claimed = [job.rewrite_bytes for job in spending.known.admitted.values()]
+    assert len(claimed) == 2 and 0 < sum(claimed) < world.cap
+    world.turn(operator, 2)
+    assert NAMESPACE in namespaces(world.jobs())
 
 
 def test_a_ledger_that_gets_bad_between_look_and_launch_stops_nobody_else() -> None:

@@ -2,9 +2,11 @@
 
 import dataclasses
 import datetime as dt
+from decimal import Decimal
 
 import pytest
 
+from reconciler.api.prices import Prices
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.budget import Budget, Spent
@@ -94,3 +96,12 @@ def test_a_person_publishes_and_nobody_is_asked_to_drop(kind, changes, count):
 def test_every_refusal_says_something():
     for changes in ({"suspended": True}, {"owner": "x"}, {"approved": False}):
         assert gate(dataclasses.replace(OPEN, **changes)).message
+
+
+def test_a_refusal_says_money_where_the_catalog_has_prices():
+    prices = Prices("EUR", cpu_hour=Decimal(3600))
+    over = dataclasses.replace(OPEN, budgets=(DAILY,), prices=prices)
+    small = dataclasses.replace(OPEN, approved=False, automatic_up_to_bytes=100, prices=prices)
+    for given, cost in ((over, "1.00 EUR"), (small, "3.00 EUR")):
+        assert cost in gate(given).message
+        assert "EUR" not in gate(dataclasses.replace(given, prices=None)).message

@@ -10,6 +10,7 @@ from reconciler.queries.predicate import render
 from reconciler.workload_log import skip_reasons
 from reconciler.workload_log import sql as reader
 from reconciler.workload_log.lift import lift
+from reconciler.workload_log.parameters import with_question_marks
 from reconciler.workload_log.sql import Skipped, SqlReader, TableRead
 from reconciler.workload_log.tables import NameIndex, SchemaMap
 from tests.workload_log.oracle import EVENT_MS, known_tables
@@ -334,6 +335,39 @@ def test_prepared_statements_keep_their_shape_and_what_is_known() -> None:
         assert render(found.fragment.predicate, schema, found.fragment.literals) == "d = 2024-01-01"
         assert found.fragment.unbound is not None
         assert sorted(render(found.fragment.unbound, schema).split(" AND ")) == ["d = ?", "i = ?"]
+
+
+DRIVERS = [
+    "?", ":day", ":1", "@day", "$1", "%s", "%(day)s", "TIMESTAMP ?", "DATE ?", "date  ?",
+    "DATE :day", "TIMESTAMP $1", "DATE %s", "DATE @day", "?::date", "CAST(? AS DATE)",
+    "DATE ? - INTERVAL '1' DAY", "current_date - INTERVAL ? DAY",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["spark", "trino", "snowflake", "bigquery", "redshift", "tsql"])
+@pytest.mark.parametrize("mark", DRIVERS)
+def test_every_spelling_of_a_parameter_is_a_value_that_is_not_known(
+    mark: str, dialect: str
+) -> None:
+    for where in (f"d >= {mark} AND i = 3", f"i = 3 AND d BETWEEN {mark} AND {mark}",
+                  f"d IN ({mark}, {mark}) AND i = 3"):  # fmt: skip
+        (found,) = demands(f"SELECT l FROM db.t WHERE {where} ORDER BY l", dialect)
+        fragment, schema = found.fragment, found.table.schema
+        assert not fragment.full_scan and fragment.unbound is not None
+        assert render(fragment.predicate, schema, fragment.literals) == "i = 3"
+        assert "d" in render(fragment.unbound, schema)
+
+
+OTHER_MEANINGS = [
+    ("SELECT i %s FROM t WHERE i %s = 3", "duckdb"), ("SELECT {'a':1}, {a:1} FROM t", "duckdb"),
+    ("SELECT date:x.y, ts:1 FROM t WHERE s = '%s' -- %s", "snowflake"),
+    ("SELECT a[1:2], a[:2] FROM t WHERE j ? 'k' AND date ? 'k'", "postgres"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "dialect"), OTHER_MEANINGS)
+def test_what_only_looks_like_a_parameter_stays(sql: str, dialect: str) -> None:
+    assert with_question_marks(sql, dialect) == sql
 
 
 IMMEDIATE = [

@@ -73,7 +73,7 @@ class Admission:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
         reserved = held(own, handle.open_reservations(), subject.now)
         spent = (*reserved, *handle.spent(subject.policy_key, uuid))
-        admission = admit([charge], subject.budgets, spent, subject.now)
+        admission = admit([charge], subject.budgets, spent, subject.now, subject.prices)
         if not admission.count:
             again = _again(subject.budgets, spent, charge, subject.now)
             return Wait(again, admission.reason, admission.message)

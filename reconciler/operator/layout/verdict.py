@@ -5,6 +5,7 @@ from __future__ import annotations
 from reconciler.api.conditions import ConditionType, Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.prices import Prices
 from reconciler.operator.conditions import Body, Condition, known_condition
 from reconciler.operator.layout.steps import Decision, Wait
 from reconciler.operator.ports import EXPIRED
@@ -21,20 +22,25 @@ def verdict(
     proposal: ProposalSummary,
     answer: Gate,
     decision: Decision,
+    prices: Prices | None = None,
 ) -> list[Condition]:
     """Return Approved and WithinBudget, from the gate's answer to pending work.
 
     There is no Approved if another check refused first, or if the work needs no approval.
     decision: what becomes of it; a launch may have been refused by what other jobs hold since.
+    prices: of the table's catalog.
     """
     approved = _approved(own_approval, policy, proposal, answer)
-    within = _within_budget(proposal, answer, decision)
+    within = _within_budget(proposal, answer, decision, prices)
     return [within] if approved is None else [approved, within]
 
 
-def _within_budget(proposal: ProposalSummary, answer: Gate, decision: Decision) -> Condition:
+def _within_budget(
+    proposal: ProposalSummary, answer: Gate, decision: Decision, prices: Prices | None
+) -> Condition:
     """Return whether all of the work fits the budgets, whatever check of the gate decided."""
-    kind, found = ConditionType.WITHIN_BUDGET, admitted_by(proposal.charges, answer.budgets)
+    kind = ConditionType.WITHIN_BUDGET
+    found = admitted_by(proposal.charges, answer.budgets, prices)
     if found.reason:
         invalid = any(state.error for state in answer.budgets)
         reason = Reason.INVALID_BUDGET if invalid else found.reason

@@ -106,7 +106,7 @@ class LayoutWriter:
         if proposal is None or answer is None or not proposal.pending:
             return []
         approved, (policy, _) = subject.body["spec"].get("approvedPlan"), subject.usable
-        return verdict(approved, policy, proposal, answer, decision)
+        return verdict(approved, policy, proposal, answer, decision, subject.prices)
 
     def put(self, subject: Subject, status: Body) -> None:
         """Write the status under the version that was read; no write if nothing changed."""

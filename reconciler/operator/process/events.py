@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reconciler.errors import UserError
 from reconciler.kube.kinds import TABLE_LAYOUT
-from reconciler.operator.cloud_events import Refused, Secrets, key_of, told
+from reconciler.operator.cloud_events import Refused, Secrets, key_of, proved, told
 from reconciler.operator.due import LEAST_INTERVAL
 from reconciler.operator.index import Index, table_names
 from reconciler.operator.work import Key, Work
@@ -77,7 +77,7 @@ class Events:
         self._lock = threading.Lock()
         self._left, self._filled = BURST, clock()
         self._waiting: dict[str, None] = {}
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[bytes, None] = OrderedDict()
         self._asked: dict[Key, float] = {}
         self._names: tuple[float, dict[str, list[Key]]] = (float("-inf"), {})
 
@@ -91,13 +91,14 @@ class Events:
 
     def _taken(self, headers: Mapping[str, str], body: bytes) -> int:
         now = self._clock()
-        found = told(headers, body, self._secrets(), now)  # strangers use up nobody's rate
+        signed = proved(headers, body, self._secrets(), now)  # strangers use up nobody's rate
         with self._lock:
             self._left = min(BURST, self._left + RATE * max(0.0, now - self._filled))
             self._filled = now
             if self._left < 1:
                 raise Refused(429, "limited")
             self._left -= 1
+        found = told(headers, body, signed=signed)  # what is above the rate is not even parsed
         if not self._leads():
             raise Refused(503, "not_leading")  # the sender tries again, and finds the other one
         with self._lock:

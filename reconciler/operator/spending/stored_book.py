@@ -12,7 +12,7 @@ import datetime as dt
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.kube.errors import ApiError, NotFound
@@ -20,10 +20,11 @@ from reconciler.kube.kinds import CONFIG_MAP, JOB, POD, POLICY
 from reconciler.kube.pods import LAYOUT_LABEL, ended
 from reconciler.operator.job_record import JobRecord, Phase, record_of, unsettled_of
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.spending import charges
+from reconciler.operator.spending import charges, shares
 from reconciler.operator.spending.charges import AdmittedJob, Book, JobKey
 from reconciler.operator.spending.shares import Known, Limits
 from reconciler.operator.status_text import parse_time
+from reconciler.plan.budget import budget_state
 from reconciler.plan.ledger import LONGEST_RUN
 
 log = logging.getLogger(__name__)
@@ -140,10 +141,19 @@ class Spending:
             for key in over:
                 book = book.end(key, now)
             for job in missing:
-                book = book.admit(job)
+                book = book.admit(self._bounded(book, job, now))
             return book
 
         self._update(swept)
+
+    def _bounded(self, book: Book, job: AdmittedJob, now: dt.datetime) -> AdmittedJob:
+        """Return a job that the book lacks, with at most the bytes that would be admitted beside
+        the book's: who may write the status of a TableLayout takes nothing kept for others."""
+        spent, known = book.spent(now), self.sharing()
+        cap = shares.cap_of(self.limits, spent, job.namespace, job.rewrite_bytes, known, now)
+        everything = [item for charges in spent.values() for item in charges]
+        left = budget_state(cap, everything, now).remaining_bytes or 0
+        return replace(job, rewrite_bytes=min(job.rewrite_bytes, left))
 
     def _over(self, job: AdmittedJob) -> bool:
         api = self.runtime.api
