@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from reconciler.table.numbers import readable
+
 SIGNER_URIS = ("s3.signer.uri", "signer.uri")
 REFRESH_ENDPOINTS = (
     "adls.refresh-credentials-endpoint",
@@ -108,11 +110,12 @@ def staged_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties that reading and writing a table's files takes from the table.
 
     Iceberg's Parquet writer copies every property of the table into Hadoop's configuration, where
-    a name such as fs.file.impl chooses the class of a file system. Hence a list of prefixes.
+    a name such as fs.file.impl chooses the class of a file system. Hence a list of prefixes. It
+    raises at a number that is none.
     """
     return {
         name: value
-        for name, value in table_properties(properties).items()
+        for name, value in readable(table_properties(properties)).items()
         if name.startswith(STAGED_PREFIXES)
     }
 

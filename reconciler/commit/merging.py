@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from reconciler.commit import fields
 from reconciler.commit.manifest import Entry, ManifestFile
 from reconciler.table.flags import flag
+from reconciler.table.numbers import LEAST_MERGED, MANIFEST_BYTES, number
 
 ENABLED = "commit.manifest-merge.enabled"
-TARGET = "commit.manifest.target-size-bytes"
-LEAST = "commit.manifest.min-count-to-merge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,8 @@ class Settings:
 def settings(properties: Mapping[str, str]) -> Settings:
     return Settings(
         flag(properties, ENABLED, default=True),
-        int(properties.get(TARGET, 8 << 20)),
-        int(properties.get(LEAST, 100)),
+        number(properties, MANIFEST_BYTES, 8 << 20),
+        number(properties, LEAST_MERGED, 100),
     )
 
 

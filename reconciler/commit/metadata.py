@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.table.flags import flag
+from reconciler.table.numbers import PREVIOUS_VERSIONS, number, readable
 
 Document = Mapping[str, Any]
 Update = Mapping[str, Any]
 
-PREVIOUS_VERSIONS = "write.metadata.previous-versions-max"
 DELETE_AFTER = "write.metadata.delete-after-commit.enabled"
 METADATA_PATH = "write.metadata.path"
 COMPRESSION = "write.metadata.compression-codec"
@@ -241,7 +241,7 @@ def _without_gaps(made: Document) -> list[Any]:
 
 def _previous(base: Document, made: Document, location: str) -> list[Any]:
     """Return the log of metadata files with the base's own."""
-    most = max(1, int((made.get("properties") or {}).get(PREVIOUS_VERSIONS, 100)))
+    most = max(1, number(made.get("properties") or {}, PREVIOUS_VERSIONS, 100))
     log = [*(base.get("metadata-log") or ())]
     entry = {"timestamp-ms": int(base["last-updated-ms"]), "metadata-file": location}
     return [*log, entry][-most:]
@@ -270,8 +270,11 @@ def refs_of(metadata: Document) -> Mapping[str, Mapping[str, Any]]:
 
 
 def removed_files(base: Document, made: Document) -> list[str]:
-    """Return metadata files that may be deleted after the commit, as the table's properties ask."""
-    if not flag(made.get("properties") or {}, DELETE_AFTER, default=False):
+    """Return metadata files that may be deleted after the commit, as the table's properties ask:
+    none if they do not say how many are to be kept."""
+    properties = made.get("properties") or {}
+    told = PREVIOUS_VERSIONS not in properties or PREVIOUS_VERSIONS in readable(properties)
+    if not told or not flag(properties, DELETE_AFTER, default=False):
         return []
     kept = {one["metadata-file"] for one in made.get("metadata-log") or ()}
     log = (one["metadata-file"] for one in base.get("metadata-log") or ())

@@ -29,6 +29,7 @@ from reconciler.commit.manifest import (
 from reconciler.commit.merging import Item, Pending
 from reconciler.commit.metadata import MAIN, directory
 from reconciler.commit.table import LiveTable, Snapshot, State
+from reconciler.table.numbers import LISTED_PARTITIONS, number
 
 PACKED = 4
 """Bytes of encoded entries per byte of a compressed manifest, about."""
@@ -133,7 +134,7 @@ class Producer:
         lines = [self._line(item) for item in manifests]
         created = sum(one[fields.M_SNAPSHOT] == self.names.snapshot_id for one in lines)
         numbers = summary.manifests(created, len(lines) - created, replaced)
-        limit = int(self.state.properties.get(summary.PARTITION_LIMIT, "0"))
+        limit = number(self.state.properties, LISTED_PARTITIONS, 0)
         return self.listed(lines, head, {**change.summary, **numbers, **counts.fields(limit)})
 
     def listed(

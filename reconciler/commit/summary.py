@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from reconciler.commit import partitions
 from reconciler.commit.manifest import DATA, POSITION_DELETES, File, Layout
 
-PARTITION_LIMIT = "write.summary.partition-limit"
-"""Property: most changed partitions that a summary lists one by one."""
 _NAMES = {
     "files": ("added-data-files", "deleted-data-files"),
     "equality files": ("added-equality-delete-files", "removed-equality-delete-files"),

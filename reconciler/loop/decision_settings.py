@@ -61,6 +61,7 @@ from reconciler.queries.forecasts.window import window_once
 from reconciler.queries.rewrite_cost import Rho, rho_from
 from reconciler.queries.shape import Workload
 from reconciler.table.left_to_spark import DEFAULT_ROW_GROUP, ROW_GROUP
+from reconciler.table.numbers import number
 from reconciler.table.observation import Observation, RecentWrite
 from reconciler.table.operations import Encoding
 from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
@@ -194,7 +195,7 @@ def _named(mode: DistributionMode) -> str | None:
 def _chooses_row_groups(policy: TableLayoutPolicy, observation: Observation) -> bool:
     """Whether neither policy nor table names a size of row groups."""
     declared = policy.spec.layout.files.row_group_bytes
-    return declared is None and ROW_GROUP not in observation.properties
+    return declared is None and not number(observation.properties, ROW_GROUP, 0)
 
 
 def _row_group(
@@ -394,11 +395,7 @@ def row_group_size(policy: TableLayoutPolicy, observation: Observation) -> int:
 
 def configured_row_group(observation: Observation) -> int:
     """Return the size of row groups by the table's property; Iceberg's default if that is none."""
-    try:
-        own = int(observation.properties.get(ROW_GROUP, DEFAULT_ROW_GROUP))
-    except ValueError:
-        own = DEFAULT_ROW_GROUP
-    return max(1, own)
+    return number(observation.properties, ROW_GROUP, DEFAULT_ROW_GROUP)
 
 
 def _objectives(spec: PolicySpec) -> Objectives:

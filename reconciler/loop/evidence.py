@@ -36,6 +36,7 @@ from reconciler.queries.rates import Outlook, Score
 from reconciler.queries.shape import Workload
 from reconciler.queries.shape_text import marked_text
 from reconciler.table.filetable import FileTable
+from reconciler.table.numbers import unread
 from reconciler.table.observation import Observation
 from reconciler.table.times import DAY_MS, HOUR_MS
 
@@ -88,6 +89,7 @@ def evidence_document(
         ),
         **({"waiting": waits.document()} if waits else {}),
         **_statistics(observation),
+        **_unread(observation),
         **_checked(advice),
         **_trial(settings),
         "notActedOn": list(not_acted_on),
@@ -108,6 +110,12 @@ def _statistics(observation: Observation) -> dict[str, Any]:
         return {}
     of = plural(known, "column")
     return {"statistics": f"of {of}, which engines collected, stay for readers"}
+
+
+def _unread(observation: Observation) -> dict[str, Any]:
+    """Return which of the table's properties are not followed, where there are some."""
+    text = unread(observation.properties)
+    return {"unread": text} if text else {}
 
 
 def _cost(found: Advised, cores: int) -> dict[str, Any]:

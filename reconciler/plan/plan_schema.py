@@ -213,6 +213,7 @@ _EVIDENCE = {
         "statistics": _NOTE,
         "refused": _NOTE,
         "checked": _NOTE,
+        "unread": _NOTE,
         "emptyBecause": _NOTE,
         "notActedOn": _list(_TEXT),
         "budgets": _list(_TEXT),

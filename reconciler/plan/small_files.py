@@ -14,11 +14,11 @@ from reconciler.format import plural
 from reconciler.plan.drift import Drift
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.table.filetable import Bool, FileTable, Int64
+from reconciler.table.numbers import FILE_BYTES, number
 from reconciler.table.overlap_depth import Ranges, ranges_of
 from reconciler.table.schema import SortColumn
 
 MIB = 1 << 20
-TARGET_PROPERTY = "write.target-file-size-bytes"
 
 WRITTEN_SHARE = 0.5
 """A file of ours above this share of the size that it was written to have is not small."""
@@ -48,7 +48,7 @@ def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
 
 def declared_target_bytes(properties: Mapping[str, str]) -> int:
     """Return the table's own target, 0 if it has none that is valid."""
-    return _positive(properties.get(TARGET_PROPERTY))
+    return number(properties, FILE_BYTES, 0)
 
 
 def small_files(
@@ -197,8 +197,3 @@ def _why_not_packed(count: int, min_input_files: int, causes: set[str]) -> str:
 
 def _has_bounds(table: FileTable, key: Sequence[SortColumn]) -> bool:
     return bool(key) and key[0].field_id in table.columns
-
-
-def _positive(text: str | None) -> int:
-    """Return a size property as Iceberg reads it; 0 if it is unset or not a positive integer."""
-    return int(text) if text is not None and text.isdecimal() else 0

@@ -60,6 +60,7 @@ def body(document: Document, limit: int) -> list[str]:
         _waiting(evidence),
         _refused(evidence),
         _checked(evidence),
+        _unread(evidence),
         _actions(document, limit),
         _totals(evidence),
         _slower(evidence, limit),
@@ -97,6 +98,12 @@ def _checked(evidence: Mapping[str, Any]) -> str:
     """Return how many inputs the plan has checked, where it has not checked all of them."""
     text = evidence.get("checked", "")
     return f"**Inputs:** {escaped(text)}." if text else ""
+
+
+def _unread(evidence: Mapping[str, Any]) -> str:
+    """Return which of the table's properties are not followed."""
+    text = evidence.get("unread", "")
+    return f"**Properties:** {escaped(text)}." if text else ""
 
 
 def _actions(document: Document, limit: int) -> str:

@@ -82,6 +82,8 @@ def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int)
         lines += wrapped(f"Refused: {evidence['refused']}", width, indent=INDENT)
     if evidence.get("checked"):
         lines += wrapped(f"Inputs: {evidence['checked']}", width, indent=INDENT)
+    if evidence.get("unread"):
+        lines += wrapped(f"Properties: {evidence['unread']}", width, indent=INDENT)
     lines += wrapped(_workload_line(evidence), width, indent=INDENT)
     rates = ((evidence.get("workload") or {}).get("rates") or {}).get("text", "")
     return lines + (wrapped(f"Rates: {rates}", width, indent=INDENT) if rates else [])

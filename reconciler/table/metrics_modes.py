@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from reconciler.table import numbers
+from reconciler.table.numbers import number
 from reconciler.table.schema import Field, Schema
 
 DEFAULT_TRUNCATION = 16
@@ -70,8 +72,7 @@ def _mode(properties: Mapping[str, str], field: Field, default: str) -> str:
 
 def _beyond_limit(schema: Schema, properties: Mapping[str, str]) -> frozenset[int]:
     """Return the columns after the first INFERRED_COLUMNS, those of the outer structs first."""
-    given = properties.get(f"{_PREFIX}max-inferred-column-defaults", "")
-    limit = int(given) if given.strip().isdigit() else INFERRED_COLUMNS
+    limit = number(properties, numbers.INFERRED_COLUMNS, INFERRED_COLUMNS)
     if len(schema.fields) <= limit:
         return frozenset()
     order = sorted(schema.fields, key=lambda field: field.name.count("."))

@@ -12,13 +12,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.table import numbers
 from reconciler.table.flags import flag
 from reconciler.table.summary_keys import PLAN_ID
 
 MAIN = "main"
 BRANCH = "branch"
-MAX_AGE_PROPERTY = "history.expire.max-snapshot-age-ms"
-LEAST_PROPERTY = "history.expire.min-snapshots-to-keep"
 GC_PROPERTY = "gc.enabled"
 DELETE_PROPERTY = "s3.delete-enabled"
 DUE_SHARE = 0.1
@@ -154,13 +153,14 @@ def of_table(retention: Retention, properties: Mapping[str, str]) -> Retention:
     """Return the retention that keeps what the policy or the table's properties ask for, whichever
     keeps more."""
     return Retention(
-        max(retention.max_age_ms, _number(properties.get(MAX_AGE_PROPERTY))),
-        max(retention.least, _number(properties.get(LEAST_PROPERTY))),
+        max(retention.max_age_ms, numbers.number(properties, numbers.MAX_AGE_MS, 0)),
+        max(retention.least, numbers.number(properties, numbers.LEAST_SNAPSHOTS, 0)),
         retention.needed,
     )
 
 
-def _number(text: str | None) -> int:
+def _counted(text: str | None) -> int:
+    """Return a count of a snapshot's summary, 0 if it has none."""
     try:
         return int(text or 0)
     except ValueError:
@@ -263,10 +263,10 @@ def freed(log: SnapshotLog, expired: Collection[int]) -> Freed:
     for snapshot in reversed(log.main):
         if snapshot.parent in expired:
             summary = snapshot.summary
-            removed = _number(summary.get("deleted-data-files"))
-            removed += _number(summary.get("removed-delete-files"))
+            removed = _counted(summary.get("deleted-data-files"))
+            removed += _counted(summary.get("removed-delete-files"))
             files += removed
-            size += _number(summary.get("removed-files-size"))
+            size += _counted(summary.get("removed-files-size"))
             bounds = "at most" if removed and older_kept else bounds
         older_kept = older_kept or snapshot.id not in expired
     return Freed(files, size, bounds)

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransform
 
@@ -26,6 +27,8 @@ from reconciler.format import iec
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.plan.actions.state import Validity
+from reconciler.table import numbers
+from reconciler.table.left_to_spark import BLOOM, LEVEL
 from tests.delete_commits import delete_equal, delete_positions
 from tests.loop.conftest import rows_of
 from tests.loop.killed_run import UNRECORDED, run_killed
@@ -110,6 +113,29 @@ def test_a_declared_key_is_reached_and_then_nothing_is_left(
     assert live_rows(table) == before
     assert sorted_by_day(table)
     assert table.current_snapshot().summary.operation.value == "replace"
+
+
+COLUMN_NUMBERS = (f"{numbers.BLOOM_NDV}.column.k", f"{numbers.BLOOM_FPP}.column.k")
+WRONG = dict.fromkeys({*numbers.LEAST, LEVEL, *COLUMN_NUMBERS} - {numbers.PREVIOUS_VERSIONS}, "1MB")
+"""Without the one that pyiceberg, which sets the others here, refuses at a commit."""
+
+
+def test_numbers_that_are_none_are_told_and_their_defaults_taken(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = make_table("local_numbers")
+    with table.transaction() as change:
+        change.set_properties({**WRONG, f"{BLOOM}enabled.column.k": "true"})
+    before = live_rows(table)
+    step = step_of(catalog_config, "local_numbers", **DECLARED)
+    told = step.propose(actor).plan.evidence["unread"]
+    assert all(name in told for name in WRONG)
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED
+    assert live_rows(table) == before
+    assert sorted_by_day(table)
+    (file, *_) = (pq.read_metadata(one.removeprefix("file://")) for one in data_files(table))
+    assert file.num_row_groups == 1 and file.row_group(0).column(0).compression == "ZSTD"
 
 
 SPECS = {

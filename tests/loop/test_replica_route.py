@@ -25,6 +25,7 @@ from reconciler.loop.replica_settings import replica_name, replica_settings
 from reconciler.loop.route import Routed, replica_named, route
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.table.cut_tree import Cut, made
+from reconciler.table.numbers import MAX_AGE_MS
 from reconciler.table.observation import Observation
 from reconciler.table.replica import (
     KEPT_MS,
@@ -37,7 +38,6 @@ from reconciler.table.replica import (
     replica_of,
     standing,
 )
-from reconciler.table.retention import MAX_AGE_PROPERTY
 from reconciler.table.times import HOUR_MS
 from tests.conftest import sqlite_catalog
 from tests.examples import seeds
@@ -277,7 +277,7 @@ def test_replaced_rows_stay_as_long_as_old_snapshots_of_the_table(pair: Pair) ->
     none = {"expireSnapshots": {"olderThan": "0s", "retainLast": 1}}
     assert _wanted(pair, maintenance=none).kept_ms == LEAST_KEPT_MS
     with pair.table.transaction() as change:
-        change.set_properties({MAX_AGE_PROPERTY: str(72 * HOUR_MS)})
+        change.set_properties({MAX_AGE_MS: str(72 * HOUR_MS)})
     assert _wanted(pair).kept_ms == _wanted(pair, maintenance=DAYS).kept_ms == 72 * HOUR_MS
 
 

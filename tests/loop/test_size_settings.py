@@ -10,10 +10,10 @@ import pytest
 from reconciler.loop.decision_settings import settings_for
 from reconciler.loop.history import History
 from reconciler.loop.ports import Evidence
-from reconciler.plan.small_files import TARGET_PROPERTY
 from reconciler.queries.coverage import Coverage
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.left_to_spark import ROW_GROUP
+from reconciler.table.numbers import FILE_BYTES
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 
@@ -26,10 +26,11 @@ NOTHING = batch_fragments([], ())
         ({}, {}, (True, True)),
         ({"targetSize": "Auto", "rowGroupSize": "Auto"}, {}, (True, True)),
         ({"targetSize": "64Mi"}, {}, (False, True)),
-        ({}, {TARGET_PROPERTY: "1000000"}, (False, True)),
-        ({}, {TARGET_PROPERTY: "no size"}, (True, True)),
+        ({}, {FILE_BYTES: "1000000"}, (False, True)),
+        ({}, {FILE_BYTES: "no size"}, (True, True)),
         ({"rowGroupSize": "64Mi"}, {}, (True, False)),
         ({}, {ROW_GROUP: "1000000"}, (True, False)),
+        ({}, {ROW_GROUP: "128MB"}, (True, True)),
     ],
 )
 def test_a_size_is_chosen_where_neither_policy_nor_table_names_one(

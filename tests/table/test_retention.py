@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.table.numbers import LEAST_SNAPSHOTS, MAX_AGE_MS
 from reconciler.table.retention import (
     BRANCH,
-    LEAST_PROPERTY,
     MAIN,
-    MAX_AGE_PROPERTY,
     PLAN_ID,
     Ref,
     Retention,
@@ -76,9 +75,9 @@ def test_snapshots_outside_of_every_branch(summary: dict[str, str], stays: bool)
 
 
 def test_the_tables_properties_may_keep_more_but_not_less() -> None:
-    more = {MAX_AGE_PROPERTY: "900", LEAST_PROPERTY: "7"}
+    more = {MAX_AGE_MS: "900", LEAST_SNAPSHOTS: "7"}
     assert of_table(Retention(300, 5), more) == Retention(900, 7)
-    less = {MAX_AGE_PROPERTY: "1", LEAST_PROPERTY: "no number"}
+    less = {MAX_AGE_MS: "1", LEAST_SNAPSHOTS: "no number"}
     assert of_table(Retention(300, 5, frozenset({1})), less) == Retention(300, 5, frozenset({1}))
 
 

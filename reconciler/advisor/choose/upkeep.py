@@ -22,8 +22,10 @@ from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.prediction import MANIFESTS, Prediction
 from reconciler.plan.sentence import Sentence, sentence
+from reconciler.table import numbers
 from reconciler.table.catalog_policies import EXPIRY, METADATA, ORPHANS
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.numbers import number
 from reconciler.table.orphans import Asked, Search
 from reconciler.table.retention import (
     Freed,
@@ -38,7 +40,6 @@ from reconciler.table.spec_use import history_ms
 from reconciler.table.times import HOUR_MS
 
 ORPHAN_FILES, SPECS = "remove orphans", "remove partition specs"
-TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_BYTES = 8 << 20
 """Iceberg's default size of a manifest."""
 LEAST_MANIFESTS = 4
@@ -93,7 +94,8 @@ def _unless(
 def _manifests(situation: Situation) -> Upkeep:
     """Rewrite manifests that are small, or over which the files of each partition are scattered."""
     present = situation.given.manifests
-    size = _positive(situation.settings.metadata.properties.get(TARGET_PROPERTY), MANIFEST_BYTES)
+    properties = situation.settings.metadata.properties
+    size = number(properties, numbers.MANIFEST_BYTES, MANIFEST_BYTES)
     after = max(1, math.ceil(int(present.bytes.sum()) / size))
     now, then = present.read_now, present.read_after(after)
     fewer = len(present) - after
@@ -120,13 +122,6 @@ def _manifests(situation: Situation) -> Upkeep:
         kind=action.kind,
     )
     return Upkeep((ScoredAction(action, predicted),))
-
-
-def _positive(text: str | None, default: int) -> int:
-    try:
-        return max(1, int(text or default))
-    except ValueError:
-        return default
 
 
 def _expire(situation: Situation, asked: Retention) -> Upkeep:

@@ -22,6 +22,7 @@ from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.hidden import Found, Group, Target, Task
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import ATTEMPT, NUMBER
+from reconciler.table import numbers
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, LEVEL
 
 CODECS = {
@@ -175,18 +176,18 @@ def _codec(attempt: Attempt) -> tuple[str, int | None]:
 
     def named(name: str, default: str) -> str:
         given = attempt.table.properties()
-        own = given.get(name.replace("write.", "write.delete.", 1))
+        own = given.get(name.replace("write.", numbers.DELETES, 1))
         return own or given.get(name) or default
 
-    codec, level = named(CODEC, DEFAULT_CODEC).lower(), named(LEVEL, "")
+    codec = named(CODEC, DEFAULT_CODEC).lower()
     if codec not in CODECS:
         raise UnsupportedError(
             f"{attempt.name} asks for delete files with the codec {codec}",
             details=(f"They are written with {', '.join(CODECS)}. Nothing was written.",),
-            do=f"set the table's property {CODEC.replace('write.', 'write.delete.')} to one of "
+            do=f"set the table's property {CODEC.replace('write.', numbers.DELETES)} to one of "
             "these",
         )
-    return CODECS[codec], int(level) if level else None
+    return CODECS[codec], numbers.level(named(LEVEL, ""), codec, None)
 
 
 def _carried_out(

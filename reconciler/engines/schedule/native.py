@@ -48,6 +48,7 @@ from reconciler.rewrite.task import (
     Unfit,
     Writer,
 )
+from reconciler.table import numbers
 from reconciler.table.flags import flag
 from reconciler.table.left_to_spark import (
     BLOOM,
@@ -61,6 +62,7 @@ from reconciler.table.left_to_spark import (
     ROW_GROUP,
     why_left_to_spark,
 )
+from reconciler.table.numbers import number, share
 from reconciler.table.refusals import DAMAGED, Refusal
 from reconciler.table.row_group_bytes import PAGE_ROWS, row_group_rows
 
@@ -139,28 +141,25 @@ def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Pl
 def _writer(given: Mapping[str, str], group_rows: int) -> Writer:
     """given: the table's properties."""
 
-    def number(name: str, default: int) -> int:
-        return int(given.get(name) or default)
-
-    codec, level = CODECS[given.get(CODEC, DEFAULT_CODEC).lower()]
-    if level is not None:
-        level = number(LEVEL, level)
+    name = given.get(CODEC, DEFAULT_CODEC).lower()
+    codec, usual = CODECS[name]
     return Writer(
-        codec, level, number(PAGE_BYTES, 1 << 20), number(PAGE_LIMIT, PAGE_ROWS),
-        number(DICTIONARY, 2 << 20), blooms_of(given, group_rows),
+        codec, numbers.level(given.get(LEVEL), name, usual), number(given, PAGE_BYTES, 1 << 20),
+        number(given, PAGE_LIMIT, PAGE_ROWS), number(given, DICTIONARY, 2 << 20),
+        blooms_of(given, group_rows),
     )  # fmt: skip
 
 
 def blooms_of(properties: Mapping[str, str], group_rows: int) -> dict[str, tuple[int, float]]:
     """Return `Writer.blooms` by a table's properties: for the distinct values that are given, else
     for all rows of a row group, within the bytes that a filter may take."""
-    most = int(properties.get(f"{BLOOM}max-bytes") or BLOOM_BYTES)
+    most = number(properties, numbers.BLOOM_BYTES, BLOOM_BYTES)
     found = {}
     for name in properties:
         enabled, _, column = name.partition(".column.")
         if enabled == f"{BLOOM}enabled" and flag(properties, name, default=False):
-            fpp = float(properties.get(f"{BLOOM}fpp.column.{column}") or BLOOM_FPP)
-            ndv = int(properties.get(f"{BLOOM}ndv.column.{column}") or group_rows)
+            fpp = share(properties, f"{numbers.BLOOM_FPP}.column.{column}", BLOOM_FPP)
+            ndv = number(properties, f"{numbers.BLOOM_NDV}.column.{column}", group_rows)
             fits = int(most * 8 * math.log(2) ** 2 / -math.log(fpp))
             found[column] = (max(1, min(ndv, fits)), fpp)
     return found
@@ -205,7 +204,7 @@ def _files(
 
 def _group_rows(properties: Mapping[str, str], group: Group) -> int:
     """Return the most rows of a row group of the table's size."""
-    configured = int(properties.get(ROW_GROUP) or DEFAULT_ROW_GROUP)
+    configured = number(properties, ROW_GROUP, DEFAULT_ROW_GROUP)
     return row_group_rows(configured, _stored_row(group))
 
 
