@@ -15,6 +15,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.choices import EngineType, PolicyEngineType
 from reconciler.api.documents import Safety
 from reconciler.catalog import s3_uploads
+from reconciler.commit.fields import in_form_of_java
 from reconciler.commit.metadata import NEWEST_VERSION
 from reconciler.engines.choice import UNEVEN, Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
@@ -133,9 +134,9 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
         return refused
     if observation.format_version > NEWEST_VERSION:
         return f"the table has format {observation.format_version}, whose commits need Spark"
-    lost = _spec_of_dropped_column(observation)
-    if lost is not None:
-        return f"partition spec {lost} partitions by a column that was dropped"
+    refused = _spec_needs_spark(observation)
+    if refused:
+        return refused
     for item in items:
         if item.action.needs_spark:
             return f"only Spark carries out {item.action.kind}"
@@ -159,15 +160,19 @@ def _store_needs_spark(place: Place, locations: Sequence[str]) -> str:
     return ""
 
 
-def _spec_of_dropped_column(observation: Observation) -> int | None:
-    """Return the first partition spec of live files whose values have no type any more, None if
-    there is none."""
+def _spec_needs_spark(observation: Observation) -> str:
+    """Return why only Spark writes manifests of a partition spec of live files, "" if this is not
+    so."""
     files, deletes = observation.files, observation.delete_files
     used = {*np.unique(files.spec_id).tolist(), *np.unique(deletes.spec_id).tolist()}
     for number in sorted(used & files.specs.keys()):
-        if any(field.source_id not in files.schema.by_id for field in files.specs[number].fields):
-            return int(number)
-    return None
+        for one in files.specs[number].fields:
+            if one.source_id not in files.schema.by_id:
+                return f"partition spec {number} partitions by a column that was dropped"
+            kind = files.schema.by_id[one.source_id].type
+            if one.transform == "identity" and in_form_of_java(kind, one.transform):
+                return f"partition spec {number} partitions by values of type {kind}"
+    return ""
 
 
 def _locations(observation: Observation) -> list[str]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransform
+from pyiceberg.types import FixedType
 
 from reconciler.api.choices import EngineType
 from reconciler.engines.schedule import native
@@ -388,6 +389,26 @@ def test_a_spec_of_a_dropped_column_needs_spark_while_files_have_it(
     chosen = actor.engine_of(step, proposal.observation, proposal.pending)
     assert chosen.engine is EngineType.SPARK
     assert "partition spec 1" in chosen.why
+
+
+def test_partitions_of_a_fixed_length_need_spark(
+    catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor
+) -> None:
+    table = make_table("local_fixed", files=2)
+    with table.update_schema() as update:
+        update.add_column("f", FixedType(4))
+    with table.update_spec() as update:
+        update.add_identity("f")
+    for number in (10, 11):
+        rows = rows_of(number, 400)
+        value = pa.array([b"abcd"] * rows.num_rows, pa.binary(4))
+        table.append(rows.append_column("f", value))
+    step = step_of(catalog_config, "local_fixed", **DECLARED)
+    actor.engine = EngineType.AUTO
+    proposal = step.propose(actor)
+    chosen = actor.engine_of(step, proposal.observation, proposal.pending)
+    assert chosen.engine is EngineType.SPARK
+    assert "fixed[4]" in chosen.why
 
 
 def test_an_old_spec_of_a_dropped_column_without_files_is_no_hindrance(
