@@ -3,12 +3,23 @@ what they read beyond all that was expected (docs/design/no-harm.md)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.replay.adversary import IMPORTS, ONE_FILE, Days, Run, played, worst_on_the_way
+from bench.replay.adversary import (
+    IMPORTS,
+    ONE_FILE,
+    UNATTENDED,
+    Days,
+    Run,
+    played,
+    worst_on_the_way,
+)
+from reconciler.advisor.advice import EARLY_SHARE
 from tests.advisor.worlds import DATE, KEY, PART
 from tests.examples import examples
 
@@ -17,18 +28,18 @@ TURNED = 7 * IMPORTS
 """The import from which on they lose."""
 
 
-def _kept(run: Run) -> bool:
+def _kept(run: Run, share: float = EARLY_SHARE) -> bool:
     """Whether the promise is kept."""
-    return worst_on_the_way(run.running.costs()) <= 1.10
+    return worst_on_the_way(run.running.costs()) <= 1.0 + share
 
 
-def _bounded(run: Run) -> bool:
-    """Whether what the table costs too much is at no time more than 0.10 of doing nothing and what
-    nobody expected: the theorem without its assumption A1."""
+def _bounded(run: Run, share: float = EARLY_SHARE) -> bool:
+    """Whether what the table costs too much is at no time more than this share of doing nothing and
+    what nobody expected: the theorem without its assumption A1."""
     costs = run.running.costs()
     surprises = np.zeros(len(costs.read))
     surprises[np.flatnonzero(run.decided)] = run.surprises
-    allowed = 0.10 * np.cumsum(costs.untouched) + np.cumsum(surprises)
+    allowed = share * np.cumsum(costs.untouched) + np.cumsum(surprises)
     judged = np.array(run.decided)
     return bool((np.cumsum(costs.cost - costs.untouched) <= allowed + 1.0)[judged].all())
 
@@ -106,10 +117,12 @@ parts = st.builds(
 
 
 @settings(max_examples=examples(3), deadline=None)
-@given(st.lists(parts, min_size=2, max_size=5))
-def test_no_load_costs_more_than_the_promise_and_what_nobody_expected(days: list[Days]) -> None:
-    found = played([*days, Days(2, None)])
+@given(st.lists(parts, min_size=2, max_size=5), st.sampled_from([EARLY_SHARE, 0.05, 0.02]))
+def test_no_load_costs_more_than_the_promise_and_what_nobody_expected(
+    days: list[Days], share: float
+) -> None:
+    found = played([*days, Days(2, None)], replace(UNATTENDED, early_share=share))
     assert _known(found)
-    assert _bounded(found)
+    assert _bounded(found, share)
     if found.as_assumed and len(found.unseen) >= 4 * IMPORTS:
-        assert _kept(found)
+        assert _kept(found, share)

@@ -8,10 +8,13 @@ is the sum over the rounds of (executions of the round) * (mean loss of its week
 has it). The weights are proportional to exp(-L): multiplicative weights for log loss (Vovk,
 "Aggregating Strategies", 1990), for the columns and for the values given the columns.
 
-What holds. A forecast that lost x more than the best one has at most the weight e^-x. Of any
-execution, the mixture loses at most ln(1 / weight) more than a forecast does: its probability is a
-sum of which weight * p is one term. The bound of Vovk's mixture, ln N over all executions, does not
-hold: it needs weights that know what came just before, and here a week must pass first.
+What holds. Of any execution, the mixture loses at most ln(1 / weight) more than a forecast does:
+its probability is a sum of which weight * p is one term. A forecast that lost x more than the best
+one has at most the weight e^-x, and the best of N has at least 1 / N. So the mixture loses at most
+ln N of an execution more than the forecast that was best so far. The learning rate is 1, because
+log loss is mixable at 1, whatever its range. An execution costs at most ln(k / UNSEEN) of k groups
+or parts. The bound of Vovk's mixture, ln N over all executions, does not hold: it needs weights
+that know what came just before, and here a week must pass first.
 
 The weights follow from the recorded queries alone: the same log gives the same weights.
 """

@@ -115,7 +115,12 @@ def test_what_is_applied_loses_little_more_than_the_best_forecast_in_hindsight(
 def test_an_execution_is_lost_by_no_more_than_the_weight_of_a_forecast(columns: list[int]) -> None:
     history = history_of(days(*columns, per_day=8))
     mixed = np.bincount(history.group, chosen_forecast(history, WEEK).executions)
-    for score in scores(history):
+    judged = scores(history)
+    best = min(judged, key=lambda score: score.loss)
+    assert best.weight >= 1.0 / len(FORECASTS) - 1e-9
+    for score in judged:
+        assert score.weight <= math.exp(best.loss - score.loss) + 1e-9
+        assert 0.0 <= score.loss <= math.log(len(set(columns)) / chosen.UNSEEN)
         alone = np.bincount(history.group, FORECASTS[score.method](history, WEEK).executions)
         share = alone / alone.sum()
         assert (mixed / mixed.sum() >= score.weight * share - 1e-9).all()
