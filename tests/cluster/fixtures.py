@@ -30,6 +30,9 @@ MODULES = {"kube": "cluster", "helm": "helm", "versitygw": "s3_store"}
 """Module of programs -> the fixture that runs them."""
 
 _builds: dict[str, Future[Path]] = {}
+_on_cluster: set[str] = set()
+"""Ids of the chosen tests on the cluster that have not ended."""
+_clusters: list[Cluster] = []
 _numbers = itertools.count(1)
 
 
@@ -48,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begins to build what the chosen tests need."""
+    _on_cluster.update(item.nodeid for item in session.items if _is_on_cluster(item))
     asked = {module for item in session.items for module in modules(item)}
     needed = [module for module in MODULES if module in asked]
     if not needed or session.config.option.collectonly:
@@ -74,12 +78,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         if not _builds[module].done():
             _say(item.config, f"waiting for Go to build {module} (minutes, once) ...")
         wait([_builds[module]])
-    return (yield)
+    result = yield
+    if _is_on_cluster(item):
+        _on_cluster.discard(item.nodeid)
+        if not _on_cluster:  # it takes 3 % of a core while nobody asks it anything
+            for cluster in _clusters:
+                cluster.stop()
+    return result
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     for text in sorted({text for module in _builds if (text := _obstacle(module))}):
         terminalreporter.write_line(f"some tests did not run: {text}", yellow=True)
+
+
+def _is_on_cluster(item: pytest.Item) -> bool:
+    return "cluster" in getattr(item, "fixturenames", ())
 
 
 def modules(item: pytest.Item) -> list[str]:
@@ -117,11 +131,13 @@ def _programs(module: str) -> Path:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The control plane, started for the first test that asks and shared by all."""
+    """The control plane, started for the first test that asks, shared by all, and stopped after
+    the last."""
     from tests.cluster.cluster import Cluster
 
     programs = _programs("kube")
     with Cluster(tmp_path_factory.mktemp("cluster"), programs) as running:
+        _clusters.append(running)
         yield running
 
 

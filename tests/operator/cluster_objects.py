@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from reconciler.operator.process.main import run
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Key, Reconcilers, Result
+
+T = TypeVar("T")
 
 
 def catalog(name: str = "warehouse", **spec: Any) -> dict[str, Any]:
@@ -116,3 +118,16 @@ def until(check: Callable[[], Any], seconds: float = 150) -> Any:
             return answer
         time.sleep(0.1)
     raise AssertionError("it did not happen in time")
+
+
+def settled(count: Callable[[], T], seconds: float = 4, within: float = 150) -> T:
+    """What `count` answers once that has not changed for so long: what the start of an operator
+    makes due comes later on a busy machine than after any fixed time."""
+    deadline = time.monotonic() + within
+    last, since = count(), time.monotonic()
+    while time.monotonic() < since + seconds:
+        assert time.monotonic() < deadline, "it changes all the time"
+        time.sleep(0.1)
+        if (now := count()) != last:
+            last, since = now, time.monotonic()
+    return last

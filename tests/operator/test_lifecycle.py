@@ -246,8 +246,11 @@ def test_a_quota_makes_it_wait_and_say_so(stage: Callable[..., Stage]) -> None:
     layout = on.scene.layout()["metadata"]["name"]
     condition = on.says(f"tl/{layout}", "Converged", "BackOff")
     assert "exceeded quota" in condition["message"]
-    assert not on.scene.layout()["metadata"].get("finalizers")
-    assert "exceeded quota" in kubectl("get", "events.events.k8s.io", "-o", "yaml")
+    # The finalizer goes and the event comes after the status.
+    eventually(lambda: not on.scene.layout()["metadata"].get("finalizers"), 60, "let go")
+    eventually(
+        lambda: "exceeded quota" in kubectl("get", "events.events.k8s.io", "-o", "yaml"), 60, "told"
+    )
     on.is_calm()
 
     kubectl("apply", "-f", "-", stdin=quota("pods", pods="0"))
@@ -469,7 +472,10 @@ def test_a_catalog_that_goes_down_is_unknown_and_comes_back(
     down = on.says(f"tl/{layout}", "Ready", "CatalogUnavailable")
     assert down["status"] == "False"
     assert on.conditions(f"tl/{layout}")["Converged"]["status"] == "Unknown"
-    assert on.conditions("tlp/facts")["Converged"]["status"] == "Unknown"
+    eventually(
+        lambda: on.conditions("tlp/facts")["Converged"]["status"] == "Unknown",
+        60, "the policy has counted its table",
+    )  # fmt: skip
     on.scene.approve()
     on.is_calm(10)
     assert on.scene.status()["plan"] == before["plan"]

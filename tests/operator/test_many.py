@@ -22,7 +22,7 @@ from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Reconcilers
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl, eventually
-from tests.operator.cluster_objects import catalog
+from tests.operator.cluster_objects import catalog, settled
 from tests.operator.simulated import SimulatedCatalogs, SimulatedLake
 
 CAP = 3
@@ -116,8 +116,13 @@ def test_a_policy_over_many_tables(
         return dict(api.get(POLICY, namespace, "facts")["status"])
 
     def status_when(check: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
-        eventually(lambda: time.sleep(0.5) or check(status()), seconds)
-        return status()
+        def found() -> dict[str, Any] | None:
+            time.sleep(0.5)
+            now = status()
+            return now if check(now) else None
+
+        answer: dict[str, Any] = eventually(found, seconds)
+        return answer
 
     with operator(kubelet, namespace, started):
         waiting = {
@@ -137,9 +142,7 @@ def test_a_policy_over_many_tables(
                                                        "budgets": [ROOM]}})  # fmt: skip
         done = status_when(lambda now: now["tables"]["converged"] == tables, 400)
         assert reason(done, "Converged") == "NothingToDo"
-        versions = resource_versions(api, namespace)
-        time.sleep(5)
-        assert resource_versions(api, namespace) == versions, "written without a change"
+        settled(lambda: resource_versions(api, namespace), 5)  # no status without a change
     assert sorted(started.tables) == sorted(set(started.tables)), "one job a table"
     assert len(started.tables) == WITH_WORK
     assert 1 <= started.most <= CAP
