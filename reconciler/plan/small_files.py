@@ -111,7 +111,10 @@ def _without(small: Int64, packed: Sequence[Int64]) -> Int64:
     """Return the small files that are in no pack, ascending if there is one."""
     if not packed:
         return small
-    return np.setdiff1d(small, np.concatenate(packed)).astype(np.int64)
+    left = np.zeros(int(small.max(initial=-1)) + 1, dtype=np.bool_)
+    left[small] = True
+    left[np.concatenate(packed)] = False
+    return np.flatnonzero(left)
 
 
 def small_mask(

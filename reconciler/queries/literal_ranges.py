@@ -1,6 +1,6 @@
 """Tests which of many literals match which of many intervals, with one small comparison per cell.
 
-The distinct literals of a slot are sorted once and every bound is placed among them by binary
+The literals of a slot are sorted once and every bound is placed among them by binary
 search; after that each cell of the q x n result is one comparison of small integers, whatever the
 column's type. Zone maps are intervals; a row or a partition value is an interval of one point.
 """
@@ -95,26 +95,26 @@ def prefix_successors(prefixes: Array) -> tuple[Array, Bool]:
 
 
 def _band_of(op: str, values: Array, over: Intervals) -> Test:
-    """Return the test of a comparison: first <= rank < last, where rank is the literal's position
-    among the distinct ones."""
-    distinct, rank = np.unique(values, return_inverse=True)
-    size = len(distinct)
+    """Return the test of a comparison: first <= rank < last, where rank is the number of smaller
+    literals."""
+    ordered = np.sort(values)
+    rank, size = np.searchsorted(ordered, values), len(ordered)
     first = last = None
     if op in ("<", "<=", "="):
         side = "right" if op == "<" else "left"
-        first = _placed(distinct, over.lower, over.has_lower, side, missing=0)
+        first = _placed(ordered, over.lower, over.has_lower, side, missing=0)
         first[over.valueless] = size + 1
     if op in (">", ">=", "="):
         side = "left" if op == ">" else "right"
-        last = _placed(distinct, over.upper, over.has_upper, side, missing=size)
+        last = _placed(ordered, over.upper, over.has_upper, side, missing=size)
         last[over.valueless] = 0
     return _band(rank, first, last, size)
 
 
-def _placed(distinct: Array, bound: Array, has: Bool, side: str, missing: int) -> Array:
-    """Return how many distinct literals are below the bound (side left) or up to it (side
+def _placed(ordered: Array, bound: Array, has: Bool, side: str, missing: int) -> Array:
+    """Return how many of the ordered literals are below the bound (side left) or up to it (side
     right)."""
-    place = np.searchsorted(distinct, bound, side=side)  # type: ignore[call-overload]
+    place = np.searchsorted(ordered, bound, side=side)  # type: ignore[call-overload]
     place[~has] = missing
     return place
 

@@ -22,7 +22,7 @@ from reconciler.queries.table_view import (
     row_group_cost,
     row_groups_per_file,
 )
-from reconciler.table.filetable import FileTable, Float64
+from reconciler.table.filetable import FileTable, Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,12 @@ def read_layout(view: TableView, demand: Shape) -> ShapeReading:
         return read_shape(view, demand)
     chunk = projected_bytes(groups, demand.projection).astype(np.float32)
     beside = _overhead(view).astype(np.float32)
-    starts = np.flatnonzero(np.diff(owner, prepend=-1))
     bytes_read, files, read = (np.zeros(len(demand)) for _ in range(3))
-    alike = len(starts) == len(groups) and _same_bounds(view.files, groups)
+    alike = _one_group_each(view, groups, owner)
     step = max(1, BLOCK_CELLS // max(len(groups), 1))
     for start in range(0, len(demand), step):
         block = slice(start, min(start + step, len(demand)))
-        part = demand.take(block)
+        part = demand if step >= len(demand) else demand.take(block)
         if not part.prunable:
             bytes_read[block], files[block] = chunk.sum() + beside.sum(), len(view.files)
             read[block] = len(groups)
@@ -127,8 +126,17 @@ def read_layout(view: TableView, demand: Shape) -> ShapeReading:
     return ShapeReading(bytes_read, files, np.zeros(len(demand)), cost, none, none)
 
 
+def _one_group_each(view: TableView, groups: FileTable, owner: Int64) -> bool:
+    """Whether each file has one row group, and is skipped by the same bounds as that."""
+    if "one group each" not in view.derived:
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        alike = len(starts) == len(groups) and _same_bounds(view.files, groups)
+        view.derived["one group each"] = alike
+    found: bool = view.derived["one group each"]
+    return found
+
+
 def _same_bounds(files: FileTable, groups: FileTable) -> bool:
-    """Whether files of one row group each are skipped by the same bounds as their row groups."""
     return all(
         np.array_equal(column.bounded, groups.columns[field].bounded)
         for field, column in files.columns.items()

@@ -20,6 +20,7 @@ from reconciler.advisor.choose.slices import Slicing, oversized, slicings
 from reconciler.advisor.judge.candidate import (
     Candidate,
     Refusal,
+    may_reach_floor,
     refusal,
     rejected,
     spending_room,
@@ -205,6 +206,8 @@ def _best_of(
     """Return the best key for all of the files, or for those that the largest runs are not of."""
     first: tuple[list[Candidate], list[Rejected]] | None = None
     for files in tiers(situation, rows) if columns else ():
+        if first is not None and not may_reach_floor(situation, files):
+            continue  # only a rewrite that passes is told of
         kept = np.isin(rows, files)
         found = _best_prefix(situation, rows[kept], vectors[kept], columns, spent)
         if found[0]:

@@ -41,6 +41,9 @@ It is not a share of the whole table's cost: in a table with a partition a day n
 that much, and the more days the table has, the less would be done for each.
 """
 
+ROUNDING = 1e-9
+"""Share by which sums of the same numbers in another order may differ."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -227,6 +230,19 @@ def refusal(
     if cost > spending_room(situation) - spent:
         return reasons.ALLOWANCE, sentence(reasons.SENTENCES[reasons.ALLOWANCE])
     return not_earned(situation, candidate, spent)
+
+
+def may_reach_floor(situation: Situation, rows: Int64) -> bool:
+    """Return whether a rewrite of these files of one partition could pass the floor, if queries
+    read nothing of them afterwards."""
+    most = sum(
+        float(demand.executions @ reading.cost)
+        for demand, reading in zip(
+            situation.foreseen.demands, readings_of(situation, rows), strict=True
+        )
+    )
+    least = FLOOR * _yearly_of_partition(situation, rows)
+    return most * situation.spent.sliced.parts * (1.0 + ROUNDING) >= least
 
 
 def not_earned(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:

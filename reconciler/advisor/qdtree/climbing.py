@@ -11,6 +11,7 @@ import numpy as np
 
 from reconciler.advisor.qdtree.greedy import EXACT, Growth, Node, gains, grow
 from reconciler.advisor.qdtree.problem import Problem
+from reconciler.table.filetable import Float64
 
 CREDITS = 0.0, 0.1, 0.5, 1.0
 """Credits of boxes with which greedy trees are grown; the best one is kept."""
@@ -33,10 +34,9 @@ def climbed(problem: Problem, root: Node, least: float, steps: int, seed: int) -
     The same arguments give the same tree.
     """
     random = np.random.default_rng(seed)
-    nodes, parents = _indexed(root, least)
+    nodes, parents, odds = _indexed(root, least)
     for _ in range(steps if nodes else 0):
-        odds = np.array([1.0 / np.sqrt(len(node.rows)) for node in nodes])
-        node = nodes[int(random.choice(len(nodes), p=odds / odds.sum()))]
+        node = nodes[int(random.choice(len(nodes), p=odds))]
         made = _another(problem, node, least, random)
         if made is None or made.cost >= node.cost * (1.0 - EXACT):
             continue
@@ -46,7 +46,7 @@ def climbed(problem: Problem, root: Node, least: float, steps: int, seed: int) -
         while above is not None:
             above.cost -= gained
             above = parents.get(id(above))
-        nodes, parents = _indexed(root, least)
+        nodes, parents, odds = _indexed(root, least)
     return root
 
 
@@ -67,12 +67,14 @@ def _another(
     return grow(problem, node, growth, random, first)
 
 
-def _indexed(root: Node, least: float) -> tuple[list[Node], dict[int, Node]]:
-    """Return the nodes that can be cut, and the parent of each by its identity."""
+def _indexed(root: Node, least: float) -> tuple[list[Node], dict[int, Node], Float64]:
+    """Return the nodes that can be cut, the parent of each by its identity, and the probabilities
+    to be drawn."""
     parents, nodes = {}, [root] if root.weight >= 2.0 * least else []
     for node in root.inner():
         for child in node.children:
             parents[id(child)] = node
             if child.weight >= 2.0 * least:
                 nodes.append(child)
-    return nodes, parents
+    odds = 1.0 / np.sqrt(np.array([len(node.rows) for node in nodes], dtype=np.float64))
+    return nodes, parents, odds / odds.sum()

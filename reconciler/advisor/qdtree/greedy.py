@@ -153,7 +153,7 @@ def _up_to(problem: Problem, values: npt.NDArray[Any]) -> Float64:
 def split(problem: Problem, node: Node, cut: int) -> tuple[Node, Node]:
     """Return the children of a node at a cut."""
     column = int(problem.column[cut])
-    left = problem.code[node.rows, column] <= cut
+    left = problem.columns[0][column].take(node.rows) <= cut
     live = node.live
     return (
         node_of(problem, node.rows[left], live),

@@ -37,16 +37,18 @@ def _cost(problem: Problem, order: Int64, begins: Int64, live: Int64) -> float:
     """Return what the queries read of parts of ordered rows: rows x cost."""
     alive = problem.meets(order, begins, live)
     query = problem.query[live]
-    first = np.flatnonzero(np.diff(query, prepend=-1))
-    reads = np.logical_or.reduceat(alive, first, axis=1) @ problem.cost[query[first]]
+    if problem.disjunctive:
+        first = np.flatnonzero(np.diff(query, prepend=-1))
+        alive, query = np.logical_or.reduceat(alive, first, axis=1), query[first]
+    reads = alive @ problem.cost[query]
     return float(np.add.reduceat(problem.weight[order], begins) @ reads)
 
 
 def _columns(problem: Problem, leaf: Node) -> list[int]:
     """Return the columns whose range in the leaf is cut by its queries, those of the most cost
     first."""
-    codes, live = problem.code[leaf.rows], leaf.live
-    inside = (problem.low[live] > codes.min(axis=0)) | (problem.high[live] < codes.max(axis=0))
+    codes, live = problem.columns[0].take(leaf.rows, axis=1), leaf.live
+    inside = (problem.low[live] > codes.min(axis=1)) | (problem.high[live] < codes.max(axis=1))
     cost = problem.cost[problem.query[live]] @ inside
     order = np.argsort(-cost, kind="stable")[:MOST_COLUMNS]
     return [int(number) for number in order if cost[number] > 0.0]

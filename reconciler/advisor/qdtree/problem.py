@@ -108,11 +108,28 @@ class Problem:
 
     def held(self, rows: Int64) -> Float64:
         """Return the rows of the table with each code, among these sampled rows, float64[codes]."""
-        codes, count = self.code[rows].ravel(), len(self.first)
+        codes, count = self.columns[0].take(rows, axis=1).ravel(), len(self.first)
         if self.alike:
             return (np.bincount(codes, minlength=count) * self.alike).astype(np.float64)
-        weight = np.repeat(self.weight[rows], self.code.shape[1])
+        weight = np.tile(self.weight[rows], self.code.shape[1])
         return np.bincount(codes, weight, count).astype(np.float64)
+
+    @cached_property
+    def columns(self) -> tuple[Any, Any, Any]:
+        """Return `code`, `least` and `most` column by column, [columns, rows]: what many rows of
+        one column are reduced to is found several times as fast so."""
+        code = np.ascontiguousarray(self.code.T)
+        if self.least is self.code and self.most is self.code:
+            return code, code, code
+        return code, np.ascontiguousarray(self.least.T), np.ascontiguousarray(self.most.T)
+
+    @cached_property
+    def ends(self) -> tuple[Any, Any]:
+        """Return `low` and `high` column by column, [columns, boxes], in as few bytes as hold
+        every code."""
+        narrow = np.int16 if len(self.first) < np.iinfo(np.int16).max else np.int32
+        low, high = self.low.astype(narrow), self.high.astype(narrow)
+        return np.ascontiguousarray(low.T), np.ascontiguousarray(high.T)
 
     @property
     def total(self) -> float:
@@ -132,19 +149,18 @@ class Problem:
 
     def meets(self, rows: Int64, begins: Int64, boxes: Int64) -> Bool:
         """Return the same of each part of the rows, bool[parts, boxes]. begins: int64[parts]."""
-
-        def bound(reduce: np.ufunc, values: Any) -> Any:
-            return reduce.reduceat(values, begins)[:, None, :]
-
-        least = self.least[rows]
-        most = least if self.most is self.least else self.most[rows]
-        met = self.low[boxes] <= bound(np.maximum, most)
-        met &= self.high[boxes] >= bound(np.minimum, least)
+        _, least_of, most_of = self.columns
+        least = least_of.take(rows, axis=1)
+        most = least if most_of is least_of else most_of.take(rows, axis=1)
+        low, high = (end.take(boxes, axis=1) for end in self.ends)
+        met = low <= np.maximum.reduceat(most, begins, axis=1).T[:, :, None]
+        met &= high >= np.minimum.reduceat(least, begins, axis=1).T[:, :, None]
         if not self.valued:
-            met &= self.wants_value[boxes]
-            met |= self.wants_null[boxes] & bound(np.logical_or, self.null[rows])
-            met |= self.wants_nan[boxes] & bound(np.logical_or, self.nan[rows])
-        found: Bool = met.all(axis=2)
+            null, nan = (np.logical_or.reduceat(of[rows], begins) for of in (self.null, self.nan))
+            met &= self.wants_value[boxes].T
+            met |= self.wants_null[boxes].T & null[:, :, None]
+            met |= self.wants_nan[boxes].T & nan[:, :, None]
+        found: Bool = met.all(axis=1)
         return found
 
     def cost_of(self, boxes: Int64) -> float:

@@ -8,6 +8,7 @@ rows: a sample of them, whole files that are only concatenated, or the bounds of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,6 +46,8 @@ def _written(layout: Layout, rows: Rows) -> Written | None:
 
 
 def _added(readings: Sequence[ShapeReading]) -> ShapeReading:
+    if len(readings) == 1:
+        return replace(readings[0], saving=np.zeros(0), read=np.zeros(0))
     return ShapeReading(
         bytes=np.sum([r.bytes for r in readings], axis=0),
         files=np.sum([r.files for r in readings], axis=0),
