@@ -97,7 +97,9 @@ def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
     if budget.max_cpu_seconds is not None:
         needs.append(cpu(cpu_seconds))
         left.append(part_of(cpu(state.remaining_cpu_seconds), cpu(budget.max_cpu_seconds)))
-    return f"{budget.name}: needs {' and '.join(needs)}; {' and '.join(left)} left {when}"
+    held = f"; a run whose end nobody recorded holds {iec(state.held_bytes)}"
+    text = f"{budget.name}: needs {' and '.join(needs)}; {' and '.join(left)} left {when}"
+    return text + (held if state.held_bytes else "")
 
 
 def approval_line(step: Step, gate: Gate) -> str:

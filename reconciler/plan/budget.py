@@ -51,11 +51,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One settled or reserved charge. at: when the work ended, or now for a reservation."""
+    """One settled or reserved charge. at: when the work ended, or now for a reservation. held:
+    whether it is of a run whose end nobody recorded, which runs still or was killed."""
 
     at: dt.datetime
     rewrite_bytes: int
     cpu_seconds: float
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class BudgetState:
     """When a scheduled budget next opens or closes; None for a rolling window."""
     error: str = ""
     """Why the budget is invalid, "" if it is valid."""
+    held_bytes: int = 0
+    """Part of `spent_bytes` that runs hold whose end nobody recorded."""
 
     @property
     def closed(self) -> bool:
@@ -139,6 +143,7 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
         None if budget.max_rewrite_bytes is None else max(0, budget.max_rewrite_bytes - used),
         None if budget.max_cpu_seconds is None else max(0.0, budget.max_cpu_seconds - cpu),
         boundary,
+        held_bytes=sum(charge.rewrite_bytes for charge in charged if charge.held),
     )
 
 
@@ -230,4 +235,6 @@ def _why(state: BudgetState, refused: Charge, prices: Prices | None) -> tuple[st
         )
         return "OutsideWindow", f"{name} allows nothing until {until}"
     asked = charge_text(refused, prices)
-    return "OverBudget", f"{name} has too little left for the next action, which rewrites {asked}"
+    held = "; a run whose end nobody recorded holds a part of it" if state.held_bytes else ""
+    why = f"{name} has too little left for the next action, which rewrites {asked}{held}"
+    return "OverBudget", why

@@ -30,6 +30,16 @@ def test_rolling_window_forgets_what_is_older_than_per():
     assert (state.spent_bytes, state.remaining_bytes) == (4 * GIB, 6 * GIB)
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_refusal_says_that_a_run_without_an_end_holds_the_budget(held):
+    budget = Budget("daily", per_seconds=86_400, max_rewrite_bytes=10 * GIB)
+    spent = [Spent(NOON, GIB, 0.0), Spent(NOON, 8 * GIB, 0.0, held=held)]
+    gate = admit([Charge(2 * GIB, 0.0)], [budget], spent, NOON)
+    assert gate.budgets[0].held_bytes == (8 * GIB if held else 0)
+    plain = admit([Charge(2 * GIB, 0.0)], [budget], [Spent(NOON, 9 * GIB, 0.0)], NOON)
+    assert (gate.message != plain.message) is held
+
+
 @pytest.mark.parametrize(
     ("moment", "closed"),
     [

@@ -102,6 +102,7 @@ def test_an_open_reservation_counts_as_of_now_while_its_run_may_live(hours: int)
     (ended,) = charged([], [reserved(made, ended_ms=made + hour)])
     assert ended.at(now).at <= dt.datetime.fromtimestamp((made + hour) / 1000, dt.UTC)
     (done,) = charged([entry(20, 500)], [reserved(10, settled=True)])
+    assert (only.spent.held, done.spent.held) == (True, False)
     assert done.at(now) == done.spent
 
 
