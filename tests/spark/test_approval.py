@@ -33,7 +33,7 @@ WAITS = Audit(BRANCH, waits="policy")
 
 def _table(bench: Bench, files: int = 4, properties: str = "") -> str:
     name = bench.create("id BIGINT, v STRING", properties)
-    bench.fill(name, files, 10, "file * 10 + n, 'v'")
+    bench.write(name, files, 10, "file * 10 + n, 'v'")
     return name
 
 

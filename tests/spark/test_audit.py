@@ -28,7 +28,7 @@ SAME_ROWS = (
 
 def _table(bench: Bench) -> str:
     name = bench.create("id BIGINT, v STRING")
-    bench.fill(name, 4, 10, "file * 10 + n, 'v'")
+    bench.write(name, 4, 10, "file * 10 + n, 'v'")
     return name
 
 
@@ -161,8 +161,8 @@ def secrets(
     """A table and another one, which no check that fails changes."""
     bench = Bench(spark, catalog_config, tmp_path_factory.mktemp("secrets"))
     other, name = (bench.create("id BIGINT, v STRING") for _ in range(2))
-    bench.fill(other, 1, 3, f"n, '{SECRET}'")
-    bench.fill(name, 4, 10, f"file * 10 + n, '{SECRET}'")
+    bench.write(other, 1, 3, f"n, '{SECRET}'")
+    bench.write(name, 4, 10, f"file * 10 + n, '{SECRET}'")
     return name, other
 
 

@@ -29,7 +29,7 @@ MERGE_ON_READ = (
 def _table(bench: Bench, properties: str = MERGE_ON_READ, files: int = 4) -> str:
     """File k holds ids k, k + files, ...: every file covers the whole range."""
     name = bench.create("id bigint, s string", properties)
-    bench.fill(name, files, 50, f"n * {files} + file, 'x'")
+    bench.write(name, files, 50, f"n * {files} + file, 'x'")
     return name
 
 
@@ -109,7 +109,7 @@ def test_an_overwrite_of_an_input_leaves_the_rest_to_be_done(bench: Bench) -> No
 def test_work_goes_on_after_a_conflict_in_the_middle(bench: Bench) -> None:
     """The second of three batches conflicts: the first and third stay, the rest is done again."""
     name = bench.create("id bigint, s string", "'format-version'='2'")
-    bench.fill(name, 6, 50, "n + 100 * file, 'x'")
+    bench.write(name, 6, 50, "n + 100 * file, 'x'")
     action = bench.action(name, Recluster, "id desc")
     request = bench.request(name, action, group_bytes=1, max_commits=3)
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 205"  # copy-on-write, in the third file

@@ -91,7 +91,7 @@ def test_a_rewrite_of_a_table_that_is_another_now_ends_and_leaves_nothing(
 ) -> None:
     """Its files go, except those that were committed to the table of before, which may live on."""
     name = bench.create("id bigint, s string", "'format-version'='2'")
-    bench.fill(name, 4, 20, "n + 100 * file, 'x'")
+    bench.write(name, 4, 20, "n + 100 * file, 'x'")
     rows, root = bench.rows(name), on_disk(bench.table(name).location())
     kind = Recluster if moment == "committed" else Cluster
     parts = 2 if kind is Recluster else 1

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.rest]
 
 def _table(bench: Bench) -> str:
     table = bench.create("id bigint")
-    bench.fill(table, 4, 2, "if(n = 0, file, 10 - file)")
+    bench.write(table, 4, 2, "if(n = 0, file, 10 - file)")
     return table
 
 

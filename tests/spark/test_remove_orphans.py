@@ -55,7 +55,7 @@ def _removal(paths: dict[str, Path]) -> RemoveOrphans:
 
 def test_what_is_referred_to_by_now_stays(bench: Bench) -> None:
     name = bench.create("id bigint, s string")
-    bench.fill(name, 2, 10, "n, 'x'")
+    bench.write(name, 2, 10, "n, 'x'")
     before, paths = bench.rows(name), _aged(bench, name)
     result = bench.run(bench.request(name, _removal(paths)))
     assert (result.done, result.commits) == (True, 0)
@@ -68,7 +68,7 @@ def test_what_is_referred_to_by_now_stays(bench: Bench) -> None:
 def test_files_of_a_branch_and_of_an_old_snapshot_stay(bench: Bench) -> None:
     name = bench.create("id bigint, s string")
     full = bench.full(name)
-    bench.fill(name, 2, 10, "n, 'x'")
+    bench.write(name, 2, 10, "n, 'x'")
     bench.sql(f"ALTER TABLE {full} CREATE BRANCH other")
     bench.sql(f"INSERT INTO {full}.branch_other VALUES (7, 'branch')")
     bench.sql(f"INSERT OVERWRITE {full} VALUES (1, 'new')")
@@ -83,7 +83,7 @@ def test_files_of_a_branch_and_of_an_old_snapshot_stay(bench: Bench) -> None:
 
 def test_a_table_whose_files_may_belong_to_others_is_left_alone(bench: Bench) -> None:
     name = bench.create("id bigint, s string", "'gc.enabled'='false'")
-    bench.fill(name, 1, 10, "n, 'x'")
+    bench.write(name, 1, 10, "n, 'x'")
     paths: Any = _aged(bench, name)
     (state,) = bench.run(bench.request(name, _removal(paths))).actions
     assert state.state is Validity.LOST and "gc.enabled" in state.detail
@@ -102,7 +102,7 @@ def test_what_waits_for_approval_is_neither_an_orphan_nor_expires(bench: Bench) 
     """Its branch is the only one that needs the files, and the snapshot that they were made
     from."""
     name = bench.create("id bigint, s string")
-    bench.fill(name, 3, 10, "n, 'x'")
+    bench.write(name, 3, 10, "n, 'x'")
     rows = bench.rows(name)
     base = int(bench.table(name).currentSnapshot().snapshotId())
     packed = bench.action(name, BinPack, target_bytes=1 << 20)
@@ -131,7 +131,7 @@ def test_the_files_of_an_open_attempt_are_left_to_those_who_settle_it(
 ) -> None:
     """However old they are: the attempt may still commit them."""
     name = bench.create("id bigint, s string")
-    bench.fill(name, 3, 10, "n, 'x'")
+    bench.write(name, 3, 10, "n, 'x'")
     rows, packed = bench.rows(name), bench.action(name, BinPack, target_bytes=1 << 20)
     with killed_at(commit, "send"):
         bench.run(bench.request(name, packed))

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 def _request(bench: Bench) -> ExecutionRequest:
     name = bench.create("id bigint")
-    bench.fill(name, 3, 10, "n * 3 + file")
+    bench.write(name, 3, 10, "n * 3 + file")
     return bench.request(name, bench.action(name, Cluster, "id"))
 
 
@@ -147,7 +147,7 @@ def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
 ) -> None:
     """Nobody here can tell whether it is dead. Whatever it was about to send must fail."""
     name = bench.create("id bigint")
-    bench.fill(name, 4, 10, "n * 4 + file")
+    bench.write(name, 4, 10, "n * 4 + file")
     paths = bench.paths(name)
     halves = (tuple(paths[:2]), tuple(paths[2:]))
     actions = [bench.action(name, Cluster, "id", inputs=half) for half in halves]

@@ -31,7 +31,7 @@ PROPERTIES = (
 def _request(bench: Bench, properties: str = PROPERTIES) -> ExecutionRequest:
     """Two files of 100 rows, and two delete files, each on rows of both."""
     name = bench.create("id bigint, s string", properties)
-    bench.fill(name, 2, 100, "file * 100 + n, 'x'")
+    bench.write(name, 2, 100, "file * 100 + n, 'x'")
     for number in range(2):
         bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = {number}")
     return bench.request(name, CompactDeletes(inputs=delete_paths(bench, name)))
