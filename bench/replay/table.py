@@ -25,8 +25,8 @@ from reconciler.queries.shape import Shape, Workload
 from reconciler.queries.table_view import type_width
 from reconciler.replay.run import Step
 from reconciler.table.column_bytes import RUN_BYTES
-from reconciler.table.cut_tree import file_units
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
+from reconciler.table.leaf_files import file_units
 from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import PartitionSpec, Schema

@@ -151,9 +151,9 @@ def _sample(proposal: Proposal, actor: LocalActor, tree: Tree) -> RowSample | No
     from reconciler.state.sketch import stored_rows
 
     seen = proposal.observation
-    if any(field not in seen.files.columns for field in tree.of_column):
+    if any(field not in seen.files.columns for field in tree.cut_columns):
         return None
-    return stored_rows(actor.sketched_files(proposal.target, seen), tuple(tree.of_column))
+    return stored_rows(actor.sketched_files(proposal.target, seen), tree.cut_columns)
 
 
 def _executed(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[Plan]:

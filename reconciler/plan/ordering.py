@@ -19,7 +19,7 @@ import numpy.typing as npt
 from reconciler.plan import grouping
 from reconciler.plan.grouping import Extents, Grouping
 from reconciler.plan.leaf_drift import ends_of, leaves_between
-from reconciler.table.cut_tree import Tree, codes_of, tree_of
+from reconciler.table.cut_tree import Tree, leaves_of_ranks, tree_of
 from reconciler.table.filetable import Array, FileTable, Int64
 from reconciler.table.hilbert import hilbert_index
 from reconciler.table.schema import Schema, SortColumn
@@ -201,12 +201,9 @@ class CutTree(Ordering):
         return f"tree of {self.tree.leaves} leaves, cut by {names}"
 
     def leaf_of(self, ranks: Sequence[Int64], distinct: Sequence[Array]) -> Int64:
-        codes = {
-            column.field_id: codes_of(self.tree.of_column[column.field_id], rank, values)
-            for column, rank, values in zip(self.key, ranks, distinct, strict=True)
-            if column.field_id in self.tree.of_column
-        }
-        return self.tree.leaf_of(codes, len(ranks[0]))
+        found = (column.field_id for column in self.key)
+        known = dict(zip(found, zip(ranks, distinct, strict=True), strict=True))
+        return leaves_of_ranks(self.tree, known, len(ranks[0]))
 
     def sort_keys(
         self, ranks: Sequence[Int64], distinct: Sequence[Array] = ()

@@ -35,12 +35,16 @@ def lines(tree: Tree, schema: Schema, depth: int, *, show_literals: bool) -> Ite
                 order = f"sorted by {schema.name_of(field)}" if field else "in order of arrival"
                 yield Line(at, f"leaf, {order}", 1)
             else:
-                yield Line(at, cut_text(tree.cuts[node], schema, show_literals), leaves)
+                yield Line(at, cut_text(tree, tree.cuts[node], schema, show_literals), leaves)
         leaf += node == LEAF
 
 
-def cut_text(cut: Cut, schema: Schema, show_literals: bool) -> str:
+def cut_text(tree: Tree, cut: Cut, schema: Schema, show_literals: bool) -> str:
     """Return `distance < ?`, with the value if literals are shown."""
+    pair = tree.pair_of(cut.field_id)
+    if pair is not None:
+        left, right = (schema.name_of(one) for one in pair.fields)
+        return f"{left} {pair.sign} {right} {'is NULL' if cut.value is None else 'is not true'}"
     name = schema.name_of(cut.field_id)
     kind = cut.place[0]
     if kind:

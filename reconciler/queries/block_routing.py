@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.format import plural
-from reconciler.queries.predicate import Predicate, fields_of, push_not
+from reconciler.queries.predicate import Predicate, by_pairs, fields_of, push_not
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import may_match, partitions_of, simplify
-from reconciler.table.block_ids import BlockIds, base_of
+from reconciler.table.block_ids import BlockIds, BlockTree, base_of
 from reconciler.table.cut_tree import Cut, Tree
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
+from reconciler.table.pairs import TYPES, Pair
 from reconciler.table.schema import Schema
 from reconciler.table.values import Kind
 
@@ -227,8 +228,14 @@ class _Meaning:
     def leaves(self, key: str) -> Bool:
         """Return which leaves of a tree may hold a matching row, bool[leaves]."""
         tree = self.blocks.trees[key]
-        columns = {}
+        columns, pairs = {}, dict[Pair, int]()
         for field_id in tree.tree.of_column:
+            pair = tree.tree.pair_of(field_id)
+            if pair is not None:
+                if self._unchanged(tree, pair):
+                    pairs[pair] = field_id
+                    columns[field_id] = described(tree.tree, field_id, Kind.INT)
+                continue
             field = self.schema.by_id.get(field_id)
             if field is None or field.type != tree.types.get(field_id):
                 name = self.schema.name_of(field_id)
@@ -236,9 +243,20 @@ class _Meaning:
             elif field.kind is not None:
                 columns[field_id] = described(tree.tree, field_id, field.kind)
         records = np.full(tree.tree.leaves, 1 << 40, dtype=np.int64)
-        return may_match(
-            self.wanted, self.literals, columns, records, schema=self.schema, queries=1
-        )[0]
+        wanted = by_pairs(self.wanted, pairs)
+        return may_match(wanted, self.literals, columns, records, schema=self.schema, queries=1)[0]
+
+    def _unchanged(self, tree: BlockTree, pair: Pair) -> bool:
+        """Return whether two columns still compare as they did when ids were written."""
+        known = {tree.types.get(one) for one in pair.fields}
+        for one in pair.fields:
+            field = self.schema.by_id.get(one)
+            known.add(None if field is None else field.type)
+        if len(known) == 1 and known <= set(TYPES):
+            return True
+        names = " and ".join(self.schema.name_of(one) for one in pair.fields)
+        self.notes.append(f"cuts by {names} do not count: a column has changed")
+        return False
 
 
 def described(tree: Tree, field_id: int, kind: Kind) -> ColumnBounds:

@@ -8,9 +8,10 @@ over bounds, `row_filter` over rows; `fragments` groups queries by shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from reconciler.table.pairs import Pair, pair_of
 from reconciler.table.schema import Schema
 from reconciler.table.values import Scalar, show
 
@@ -20,10 +21,16 @@ Literal = Scalar | tuple[Scalar, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A column, or an Iceberg partition transform of one ("month", "bucket[16]", ...)."""
+    """A column, an Iceberg partition transform of one ("month", "bucket[16]", ...), or the truth of
+    a condition between it and another column ("less[7]": less than column 7; `table.pairs`)."""
 
     field_id: int
     transform: str = "identity"
+
+    @property
+    def pair(self) -> Pair | None:
+        """Return the condition between two columns, None for what is of one column."""
+        return pair_of(self.field_id, self.transform)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +128,30 @@ def slots_of(predicate: Predicate) -> tuple[int, ...]:
 def fields_of(predicate: Predicate) -> tuple[int, ...]:
     """Return the distinct field ids that the predicate reads, ascending."""
     leaves = (Comparison, In, StartsWith, IsNull, IsNaN, First)
-    return tuple(
-        sorted({node.ref.field_id for node in walk(predicate) if isinstance(node, leaves)})
-    )
+    refs = {node.ref for node in walk(predicate) if isinstance(node, leaves)}
+    pairs = (ref.pair for ref in refs if ref.transform != "identity")
+    other = {pair.right for pair in pairs if pair is not None}
+    return tuple(sorted({ref.field_id for ref in refs} | other))
+
+
+def pairs_of(predicate: Predicate) -> frozenset[Pair]:
+    """Return the conditions between two columns in a predicate."""
+    found = (node.ref.pair for node in walk(predicate) if isinstance(node, Comparison))
+    return frozenset(pair for pair in found if pair is not None)
+
+
+def by_pairs(predicate: Predicate, known: Mapping[Pair, int]) -> Predicate:
+    """Return the predicate with these pairs as columns of truth values. known: field ids of such
+    columns."""
+    if isinstance(predicate, Not):
+        return Not(by_pairs(predicate.child, known))
+    if isinstance(predicate, (And, Or)):
+        return type(predicate)(tuple(by_pairs(child, known) for child in predicate.children))
+    if isinstance(predicate, Comparison):
+        pair = predicate.ref.pair
+        if pair is not None and pair in known:
+            return replace(predicate, ref=Ref(known[pair]))
+    return predicate
 
 
 def only_null_tests(predicate: Predicate) -> bool:
@@ -189,6 +217,10 @@ def _render_leaf(
         return f"{name} IS {negation}NAN"
     if isinstance(node, First):
         return f"{'last' if node.descending else 'first'} {node.rows} by {name}"
+    pair = node.ref.pair
+    if pair is not None and isinstance(node, Comparison):
+        sign = pair.sign if node.op == ">=" else pair.opposite
+        return f"{name} {sign} {schema.name_of(pair.right)}"
     value = _slot_text(node, schema, literals)
     if isinstance(node, In):
         return f"{name} {negation}IN ({value})"
@@ -224,7 +256,7 @@ def _render_children(
 
 def _ref_name(ref: Ref, schema: Schema) -> str:
     name = schema.name_of(ref.field_id)
-    if ref.transform == "identity":
+    if ref.transform == "identity" or ref.pair is not None:
         return name
     function, _, argument = ref.transform.partition("[")
     return f"{function}({argument.rstrip(']')}, {name})" if argument else f"{function}({name})"

@@ -14,7 +14,7 @@ from reconciler.queries.predicate import push_not
 from reconciler.queries.pruning import may_match, simplify
 from reconciler.queries.shape import Shape, Workload
 from reconciler.render.report_model import LeafMap
-from reconciler.table.cut_tree import LEAF, Tree, codes_of
+from reconciler.table.cut_tree import LEAF, Tree, leaves_of_ranks
 from reconciler.table.filetable import ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.sample import RowSample
 from reconciler.table.schema import Schema
@@ -69,8 +69,8 @@ def leaf_bytes(tree: Tree, files: FileTable, sample: RowSample | None) -> Float6
 
 def _leaf_of(tree: Tree, sample: RowSample) -> Int64:
     """Return the leaf of each sampled row."""
-    codes = {}
-    for field, cuts in tree.of_column.items():
+    known = {}
+    for field in tree.cut_columns:
         values, null = sample.values[field], sample.null[field]
         nan = np.isnan(values) & ~null if values.dtype.kind == "f" else np.zeros_like(null)
         valued = ~null & ~nan
@@ -78,8 +78,8 @@ def _leaf_of(tree: Tree, sample: RowSample) -> Int64:
         places = np.full(len(values), -1, dtype=np.int64)
         places[valued] = ranks.reshape(-1)
         places[nan] = len(distinct)
-        codes[field] = codes_of(cuts, places, distinct)
-    return tree.leaf_of(codes, len(sample))
+        known[field] = places, distinct
+    return leaves_of_ranks(tree, known, len(sample))
 
 
 def leaf_reads(tree: Tree, schema: Schema, workload: Workload) -> Float64:

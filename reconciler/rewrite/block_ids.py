@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from reconciler.rewrite import hashes, places
 from reconciler.rewrite.columns import Column, Stored
 from reconciler.table.cut_tree import LEAF, Cut, Tree
+from reconciler.table.pairs import Pair
 from reconciler.table.values import decimal_scale, decode_wide_decimal
 
 OTHER_LEAF = "block ids of other leaves than those that rows lie in"
@@ -60,8 +61,8 @@ def leaves_of(blocks: Blocks) -> dict[str, list[int]]:
     found = {"id": [blocks.base + leaf for leaf in range(tree.leaves)]}
     for field_id, own in tree.of_column.items():
         ends = [row.get(field_id, (0, len(own))) for row in rows]
-        found[f"low{field_id}"] = [low for low, _ in ends]
-        found[f"high{field_id}"] = [high for _, high in ends]
+        found[f"low{_label(field_id)}"] = [low for low, _ in ends]
+        found[f"high{_label(field_id)}"] = [high for _, high in ends]
     return found
 
 
@@ -75,9 +76,13 @@ def wrong_rows(
         return f"SELECT count(*) FROM {live} WHERE {value} IS NOT NULL"
     parts, met = [f"{value} AS id"], ["b.id IS NOT NULL"]
     for field_id, cuts in blocks.tree.of_column.items():
-        way = known[field_id]
-        parts.append(f"{_code(cuts, way, stored)} AS c{field_id}")
-        met.append(f"x.c{field_id} BETWEEN b.low{field_id} AND b.high{field_id}")
+        pair, label = blocks.tree.pair_of(field_id), _label(field_id)
+        ways_to = [known[one] for one in ((field_id,) if pair is None else pair.fields)]
+        code = _code(cuts, ways_to[0], stored) if pair is None else (
+            _code_of_pair(cuts, pair, ways_to, stored)
+        )  # fmt: skip
+        parts.append(f"{code} AS c{label}")
+        met.append(f"x.c{label} BETWEEN b.low{label} AND b.high{label}")
     rows = f"SELECT {', '.join(parts)} FROM {live}"
     return (
         f"SELECT count(*) FROM ({rows}) x LEFT JOIN {LEAVES} b ON x.id = b.id "
@@ -85,12 +90,33 @@ def wrong_rows(
     )
 
 
+def _label(field_id: int) -> str:
+    """Return what names of a column or a pair end in."""
+    return str(field_id) if field_id > 0 else f"pair{-field_id}"
+
+
 def _code(cuts: Sequence[Cut], way: Sequence[Column], stored: Sequence[Stored]) -> str:
     """Return SQL of how many of a column's thresholds are at or below a row."""
     kind, value = way[-1].type, hashes.value_of(way, stored, {})
+    found = f"CASE WHEN {value} IS NULL THEN 0 "
+    if kind in places.FLOATS:
+        found += f"WHEN isnan({value}) THEN {len(cuts)} "
+    return f"{found}ELSE {_searched(cuts, kind, _compared(kind, value))} END"
+
+
+def _code_of_pair(
+    cuts: Sequence[Cut], pair: Pair, ways: Sequence[Sequence[Column]], stored: Sequence[Stored]
+) -> str:
+    """Return SQL of how many thresholds at truth values are at or below that of a row."""
+    left, right = (hashes.value_of(way, stored, {}) for way in ways)
+    true = f"CAST(({left} {pair.sign} {right}) AS INTEGER)"
+    return f"CASE WHEN {true} IS NULL THEN 0 ELSE {_searched(cuts, 'int', true)} END"
+
+
+def _searched(cuts: Sequence[Cut], kind: str, compared: str) -> str:
+    """Return SQL of the same for a value that is neither NULL nor NaN."""
     nulls = sum(cut.place[0] < 0 for cut in cuts)
     plain = [cut for cut in cuts if not cut.place[0]]
-    compared = _compared(kind, value)
 
     def number(low: int, high: int) -> str:
         if low == high:
@@ -103,10 +129,7 @@ def _code(cuts: Sequence[Cut], way: Sequence[Column], stored: Sequence[Stored]) 
             f"ELSE {number(middle + 1, high)} END"
         )
 
-    found = f"CASE WHEN {value} IS NULL THEN 0 "
-    if kind in places.FLOATS:
-        found += f"WHEN isnan({value}) THEN {len(cuts)} "
-    return f"{found}ELSE {number(0, len(plain))} END"
+    return number(0, len(plain))
 
 
 def _compared(kind: str, value: str) -> str:

@@ -17,7 +17,10 @@ from reconciler.rewrite import arrow, spill
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.order import floats_of, numbers_of, sort_parts, stable_order, values_of
-from reconciler.table.cut_tree import Cut, Tree, file_units, row_group_units
+from reconciler.table import cut_tree
+from reconciler.table.cut_tree import Cut, Tree
+from reconciler.table.leaf_files import file_units, row_group_units
+from reconciler.table.pairs import TRUTHS, Pair
 from reconciler.table.values import EXACT, encode_wide_decimal
 
 Int64 = npt.NDArray[np.int64]
@@ -34,7 +37,13 @@ TABLE_BITS = 16
 
 def leaf_of(tree: Tree, values: Mapping[int, pa.ChunkedArray], rows: int) -> Int64:
     """Return the leaf of each row. values: of the columns that the tree cuts, by field id."""
-    codes = {field: codes_of(cuts, values[field]) for field, cuts in tree.of_column.items()}
+    codes: dict[int, Codes] = {}
+    for field, cuts in tree.of_column.items():
+        pair = tree.pair_of(field)
+        if pair is None:
+            codes[field] = codes_of(cuts, values[field])
+        else:
+            codes[field] = codes_of_pair(cuts, pair, *(values[one] for one in pair.fields))
     return tree.leaf_of(codes, rows)
 
 
@@ -78,7 +87,7 @@ def ids_of(
     if tree is None:
         return pa.nulls(len(table), pa.int32())
     if leaf is None:
-        fields = list(tree.of_column)
+        fields = list(tree.cut_columns)
         values = values_of(fields, ways, table)
         leaf = leaf_of(tree, dict(zip(fields, values, strict=True)), len(table))
     return pa.array((leaf.astype(np.int64) + blocks.base).astype(np.int32))
@@ -126,6 +135,16 @@ def codes_of(cuts: Sequence[Cut], values: pa.ChunkedArray) -> Codes:
     if whole.null_count:
         found = np.where(whole.is_null().to_numpy(zero_copy_only=False), 0, found)
     return found.astype(np.min_scalar_type(len(cuts)))  # rows are routed faster by narrow ones
+
+
+def codes_of_pair(
+    cuts: Sequence[Cut], pair: Pair, left: pa.ChunkedArray, right: pa.ChunkedArray
+) -> Codes:
+    """Return how many thresholds at truth values are at or below each row's, a number each."""
+    first, second = (arrow.one_piece(one) for one in (left, right))
+    null = pc.or_(first.is_null(), second.is_null()).to_numpy(zero_copy_only=False)
+    places = pair.places(numbers_of(first), numbers_of(second), null)
+    return cut_tree.codes_of(cuts, places, TRUTHS).astype(np.min_scalar_type(len(cuts)))
 
 
 def _codes_of_values(cuts: Sequence[Cut], whole: pa.Array) -> Codes:

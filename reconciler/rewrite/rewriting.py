@@ -391,7 +391,7 @@ class _Run:
         """Return the leaf of each row after those of the partitions before its own, the row groups,
         and the partitions."""
         task, ways = self.task, self.task.table.ways
-        cut = list(tree.of_column) or list(tree.columns)
+        cut = list(tree.cut_columns) or list(tree.columns)
         sources = ordering.columns_with([one.source_id for one in task.moves], ways)
         columns = ordering.columns_with([*cut, *(one.source_id for one in task.moves)], ways)
         found, moved, pieces, at = [], list[pa.Table](), list[leaf_runs.Piece](), 0

@@ -183,7 +183,7 @@ def tree_properties(
     """
     types = primitives_of(schema["fields"])
     return {
-        TREE + key_of(tree): BlockTree(tree, {one: types[one] for one in tree.of_column}).text
+        TREE + key_of(tree): BlockTree(tree, {one: types[one] for one in tree.cut_columns}).text
         for tree in trees
         if not holds(properties, tree)
     }

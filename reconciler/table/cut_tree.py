@@ -4,7 +4,9 @@ Learning Data Layouts for Big Data Analytics", sections 3 and 3.2).
 An inner node holds a cut, `column < value`: rows for which it is true go left, all others right.
 Every cut is a threshold in the total order of its column, NULL first, then values, NaN last, so
 that the rows of a leaf are a range of every column: what bounds in manifests and footers can
-express. A tree is written once, as text, and named by the hash of that text.
+express. A tree may also cut by conditions between two columns (section 6.1: advanced cuts), each
+like a column of truth values. Files have no bounds of these: only block ids skip by them. A tree is
+written once, as text, and named by the hash of that text.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
@@ -25,11 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.table.filetable import Array, Int64
-from reconciler.table.row_group_bytes import output_files
+from reconciler.table.pairs import TRUTHS, Pair, pair_number, ranked, sound
 from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
 
-VERSION = 1
-"""Of the text of a tree. A later one is refused."""
+VERSION = 2
+"""Of the text of a tree with pairs. A later one is refused."""
+PLAIN_VERSION = 1
+"""Of the text of a tree without pairs, which earlier releases read too."""
 PREFIX = "cut-tree:"
 LEAF = -1
 """Marks a leaf among the nodes of a tree."""
@@ -47,7 +51,7 @@ class Cut:
     """Parts the rows of a column at a threshold."""
 
     field_id: int
-    """Field id of the column."""
+    """Field id of the column; -1 for the first pair of the tree, -2 for the second."""
     value: Scalar | None
     """The threshold, in the column's domain (`values`). None parts NULL from everything else, and
     NaN parts everything else from NaN."""
@@ -75,6 +79,8 @@ class Tree:
     inner: tuple[int, ...]
     """Per leaf, from left to right: field id of the column by which its rows are sorted, 0 if they
     stay in order of arrival."""
+    pairs: tuple[Pair, ...] = ()
+    """The conditions between two columns that it cuts by."""
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -89,11 +95,25 @@ class Tree:
     @cached_property
     def columns(self) -> tuple[int, ...]:
         """Return the field ids of all columns that decide a row's place, ascending."""
-        return tuple(sorted({cut.field_id for cut in self.cuts} | (set(self.inner) - {0})))
+        return tuple(sorted({*self.cut_columns, *self.inner} - {0}))
+
+    @cached_property
+    def cut_columns(self) -> tuple[int, ...]:
+        """Return the field ids of all columns that decide a row's leaf, ascending."""
+        return tuple(sorted({one for cut in self.cuts for one in self.columns_of(cut)}))
+
+    def columns_of(self, cut: Cut) -> tuple[int, ...]:
+        """Return the field ids of the columns that a cut compares."""
+        pair = self.pair_of(cut.field_id)
+        return (cut.field_id,) if pair is None else pair.fields
+
+    def pair_of(self, field_id: int) -> Pair | None:
+        """Return the pair that is cut like a column, None for a column of the table."""
+        return None if field_id > 0 else self.pairs[pair_number(field_id)]
 
     @cached_property
     def of_column(self) -> Mapping[int, tuple[Cut, ...]]:
-        """Return the cuts of each column that is cut, in the order of their thresholds."""
+        """Return the cuts of each column or pair that is cut, in the order of their thresholds."""
         found: dict[int, list[Cut]] = {}
         for cut in self.cuts:
             found.setdefault(cut.field_id, []).append(cut)
@@ -102,7 +122,7 @@ class Tree:
     @cached_property
     def _body(self) -> bytes:
         """Return the tree as canonical JSON."""
-        body = {
+        body: dict[str, Any] = {
             "cuts": [
                 [cut.field_id, encode_partition_value(cut.value), int(cut.inclusive)]
                 for cut in self.cuts
@@ -110,12 +130,15 @@ class Tree:
             "inner": list(self.inner),
             "nodes": list(self.nodes),
         }
+        if self.pairs:
+            body["pairs"] = [[one.left, one.test, one.right] for one in self.pairs]
         return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
     def text(self) -> str:
         """Return the tree as text, which `tree_of` reads."""
-        return f"{PREFIX}{VERSION}:{base64.b64encode(zlib.compress(self._body, 9)).decode()}"
+        version = VERSION if self.pairs else PLAIN_VERSION
+        return f"{PREFIX}{version}:{base64.b64encode(zlib.compress(self._body, 9)).decode()}"
 
     @cached_property
     def name(self) -> str:
@@ -207,8 +230,8 @@ class Tree:
         below: dict[int, int] = {}
         for _, node, leaves in self.walk():
             if node != LEAF:
-                field = self.cuts[node].field_id
-                below[field] = below.get(field, 0) + leaves
+                for field in self.columns_of(self.cuts[node]):
+                    below[field] = below.get(field, 0) + leaves
         return tuple(sorted(below, key=lambda field: (-below[field], field)))
 
     def leaves_left_of(self, at: int) -> int:
@@ -230,7 +253,7 @@ def tree_of(text: str) -> Tree:
     if not text.startswith(PREFIX):
         raise NotATree("the tree does not begin as one")
     version, _, packed = text.removeprefix(PREFIX).partition(":")
-    if version != str(VERSION):
+    if version not in (str(PLAIN_VERSION), str(VERSION)):
         raise NotATree(f"the tree has version {version[:20]!r}, and this release reads {VERSION}")
     try:
         stream = zlib.decompressobj()
@@ -242,12 +265,19 @@ def tree_of(text: str) -> Tree:
             Cut(_whole(field), decode_partition_value(value), bool(inclusive))
             for field, value, inclusive in body["cuts"]
         )
-        found = Tree(cuts, tuple(map(_whole, body["nodes"])), tuple(map(_whole, body["inner"])))
+        pairs = tuple(
+            Pair(_whole(left), str(test), _whole(right))
+            for left, test, right in body.get("pairs", [])
+        )
+        nodes, inner = (tuple(map(_whole, body[name])) for name in ("nodes", "inner"))
+        found = Tree(cuts, nodes, inner, pairs)
     except (zlib.error, binascii.Error, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, NotATree):
             raise
         raise NotATree("the tree cannot be unpacked") from error
     _require_sound(found)
+    if (version == str(VERSION)) != bool(found.pairs):
+        raise NotATree("the tree has another version than its cuts")
     return found
 
 
@@ -273,6 +303,18 @@ def _require_sound(tree: Tree) -> None:
         kinds = {type(cut.value) for cut in own if cut.value is not None}
         if len(kinds) > 1 or any(not one.place < two.place for one, two in pairwise(own)):
             raise NotATree("the cuts of a column are not in order")
+    _require_sound_pairs(tree)
+
+
+def _require_sound_pairs(tree: Tree) -> None:
+    """Raise NotATree if pairs are none, or are not those that the tree cuts by."""
+    used = {cut.field_id for cut in tree.cuts if cut.field_id <= 0}
+    known = {-1 - number for number in range(len(tree.pairs))}
+    twice = len(set(tree.pairs)) < len(tree.pairs)
+    if used != known or twice or not all(map(sound, tree.pairs)) or min(tree.inner) < 0:
+        raise NotATree("the conditions between columns are not those of the cuts")
+    if any(cut.value not in (None, 0, 1) for cut in tree.cuts if cut.field_id < 0):
+        raise NotATree("a condition between columns is cut at what is no truth value")
 
 
 def _by_column(cuts: Sequence[Cut]) -> list[list[Cut]]:
@@ -282,9 +324,9 @@ def _by_column(cuts: Sequence[Cut]) -> list[list[Cut]]:
     return [[cut for cut in cuts if cut.field_id == field] for field in sorted(set(fields))]
 
 
-def made(root: Any, inner: Sequence[int]) -> Tree:
+def made(root: Any, inner: Sequence[int], pairs: Sequence[Pair] = ()) -> Tree:
     """Return the tree of nested nodes: a leaf is None, another is (cut, left, right). inner: per
-    leaf."""
+    leaf. pairs: those that cuts name by -1, -2 and so on; the tree has the ones that it cuts by."""
     found: list[Cut | None] = []
     left = [root]
     while left:
@@ -295,10 +337,16 @@ def made(root: Any, inner: Sequence[int]) -> Tree:
         cut, low, high = node
         found.append(cut)
         left += [high, low]
+    used = sorted({cut.field_id for cut in found if cut is not None and cut.field_id < 0})[::-1]
+    number_of = {field: -1 - number for number, field in enumerate(used)}
+    found = [
+        cut if cut is None or cut.field_id > 0 else replace(cut, field_id=number_of[cut.field_id])
+        for cut in found
+    ]
     cuts = sorted({cut for cut in found if cut is not None}, key=lambda c: (c.field_id, c.place))
     index = {cut: number for number, cut in enumerate(cuts)}
     nodes = tuple(LEAF if cut is None else index[cut] for cut in found)
-    return Tree(tuple(cuts), nodes, tuple(inner))
+    return Tree(tuple(cuts), nodes, tuple(inner), tuple(pairs[pair_number(one)] for one in used))
 
 
 def codes_of(cuts: Sequence[Cut], places: Int64, distinct: Any) -> Int64:
@@ -325,6 +373,23 @@ def codes_of_values(cuts: Sequence[Cut], values: Array) -> Int64:
     return found
 
 
+def leaves_of_ranks(tree: Tree, known: Mapping[int, tuple[Int64, Any]], rows: int) -> Int64:
+    """Return the leaf of each row, int64[rows].
+
+    known: by the field id of each column that is cut, the rows' places in its distinct values, and
+    these values, as `codes_of` takes them.
+    """
+    codes = {}
+    for field, cuts in tree.of_column.items():
+        pair = tree.pair_of(field)
+        if pair is None:
+            codes[field] = codes_of(cuts, *known[field])
+        else:
+            sides = (known[one] for one in pair.fields)
+            codes[field] = codes_of(cuts, ranked(pair, *sides), TRUTHS)
+    return tree.leaf_of(codes, rows)
+
+
 def thresholds_of(cuts: Sequence[Cut], distinct: Any) -> Int64:
     """Return the first place at or above each cut of one column, int64[cuts]; -1 is NULL's."""
     found = np.empty(len(cuts), dtype=np.int64)
@@ -335,69 +400,4 @@ def thresholds_of(cuts: Sequence[Cut], distinct: Any) -> Int64:
         else:
             side: Literal["left", "right"] = "right" if cut.inclusive else "left"
             found[number] = np.searchsorted(distinct, np.asarray(cut.value), side=side)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Leaves that files are written for, and for no others."""
-
-    first: int
-    """The first leaf, counted among those given."""
-    end: int
-    """The leaf after the last."""
-    files: int
-    """Number of files, of equal rows; 1 for several leaves."""
-
-    @property
-    def shared(self) -> bool:
-        return self.end - self.first > 1
-
-
-def file_units(rows: Int64, file_rows: float) -> list[Unit]:
-    """Return the files that leaves become. rows: of each leaf, int64[leaves], from left to right.
-    file_rows: of a file of the target size.
-
-    A leaf of at least half a file has files of its own. Smaller neighbours share one, as far as
-    they fit.
-    """
-    found: list[Unit] = []
-    begin, held = 0, 0.0
-    files = output_files(rows, file_rows).tolist()
-    for leaf, own in enumerate(rows.tolist()):
-        alone = own >= 0.5 * file_rows
-        if (alone or held + own > file_rows) and leaf > begin:
-            found.append(Unit(begin, leaf, 1))
-            begin, held = leaf, 0.0
-        if alone:
-            found.append(Unit(leaf, leaf + 1, files[leaf]))
-            begin = leaf + 1
-        else:
-            held += own
-    if begin < len(rows):
-        before = found[-1] if found else None
-        if before is not None and before.shared and _fits(rows, before.first, file_rows):
-            found[-1] = Unit(before.first, len(rows), 1)
-        else:
-            found.append(Unit(begin, len(rows), 1))
-    return found
-
-
-def _fits(rows: Int64, first: int, file_rows: float) -> bool:
-    """Return whether all leaves from this one on are one file, so that the last is not small."""
-    return float(rows[first:].sum()) < 1.5 * file_rows
-
-
-def row_group_units(rows: Int64, group_rows: float) -> list[tuple[int, int]]:
-    """Return the runs (first, end) of the leaves of one file that row groups are not shared beyond:
-    single leaves, or neighbours of which one is smaller than half a row group and that fit one.
-    rows: of each leaf."""
-    found: list[tuple[int, int]] = []
-    sizes: list[int] = []
-    for leaf, own in enumerate(rows.tolist()):
-        if sizes and sizes[-1] + own <= group_rows and min(sizes[-1], own) < group_rows / 2:
-            found[-1], sizes[-1] = (found[-1][0], leaf + 1), sizes[-1] + own
-        else:
-            found.append((leaf, leaf + 1))
-            sizes.append(own)
     return found

@@ -20,6 +20,7 @@ from reconciler.queries.predicate import (
     Ref,
     StartsWith,
 )
+from reconciler.table.pairs import pair_of
 from reconciler.workload_log.constants import UNBOUND
 
 
@@ -37,7 +38,7 @@ class Condition:
     """Literal minus event time, in the domain's unit, if the literal moves with event time; None if
     it is fixed."""
     transform: str = "identity"
-    """The transform of the column that is compared."""
+    """The transform of the column that is compared, or what names a condition between two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def _without_implied(conjuncts: list[Tree]) -> list[Tree]:
         if isinstance(leaf, Condition)
         and leaf.test not in ("null", "nan")
         and leaf.literal is not UNBOUND
+        and pair_of(leaf.field_id, leaf.transform) is None  # bounds know nothing of it
     }
     return [
         c

@@ -20,6 +20,7 @@ from reconciler.queries.predicate import (
     TRUE,
     Always,
 )
+from reconciler.table.pairs import EQUALS, LESS, TYPES, Pair
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import Kind
 from reconciler.workload_log.comparisons import Operand, compare, in_truncated, membership, utf8
@@ -237,12 +238,36 @@ _OPS: dict[type[exp.Expr], str] = {
 def _comparison(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
     op = _OPS[type(node)]
     left, right = node.this, node.expression
+    pair = _between_columns(left, op, right, schema)
+    if pair is not None:
+        return pair
     operand = _operand(left, schema, binding)
     if operand is None:
         operand, right, op = _operand(right, schema, binding), left, _FLIP[op]
     if operand is None:
         return _compare_constants(node, op, binding)
     return compare(operand, op, fold(right, binding), binding)
+
+
+def _between_columns(left: exp.Expr, op: str, right: exp.Expr, schema: Schema) -> Tree | None:
+    """Return a condition between two columns of one type, None for any other comparison.
+
+    It is written as a truth value: `a < b` as less >= 1, `a >= b` as less < 1. Neither is met where
+    a column is NULL.
+    """
+    fields = [_field(side.unnest(), schema) for side in (left, right)]
+    first, second = fields
+    if first is None or second is None:
+        return None
+    if first.type != second.type or first.type not in TYPES or first == second:
+        raise NotPushed("columns of other types")
+    if op in (">", "<="):  # a > b is b < a, and a <= b is that this is false
+        first, second = second, first
+    if op in ("=", "!=") and first.field_id > second.field_id:
+        first, second = second, first
+    pair = Pair(first.field_id, EQUALS if op in ("=", "!=") else LESS, second.field_id)
+    true = op in ("<", ">", "=")
+    return Condition(pair.left, ">=" if true else "<", 1, transform=pair.transform)
 
 
 def _compare_constants(node: exp.Expr, op: str, binding: Binding) -> Tree:

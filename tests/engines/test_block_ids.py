@@ -28,6 +28,7 @@ from reconciler.plan.actions.set_block_column import SetBlockColumn
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, by_tree
 from reconciler.table.block_ids import base_of, key_of
 from reconciler.table.cut_tree import Cut, Tree, made
+from reconciler.table.pairs import Pair
 from reconciler.table.schema import SortColumn, SpecField
 from tests.conftest import sqlite_catalog
 from tests.engines.random_tables import writer
@@ -36,6 +37,7 @@ from tests.engines.random_tables.values import Random
 from tests.examples import seeds
 
 BLOCK, NAME, DAYS = "block", "t", 40
+PAIRS = (Pair(2, "less", 1),)
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int64()), ("shop", pa.string())])
 
 
@@ -68,6 +70,8 @@ class World:
             if not depth or high - low < 3:
                 return None
             if self.random.random() < 0.25:
+                return Cut(-1, 1), node(low, high, depth - 1), node(low, high, depth - 1)
+            if self.random.random() < 0.25:
                 value = f"s{self.random.randrange(5)}".encode()
                 return Cut(3, value), node(low, high, depth - 1), node(low, high, depth - 1)
             middle = self.random.randrange(low + 1, high)
@@ -75,8 +79,8 @@ class World:
             return cut, node(low, middle, depth - 1), node(middle, high, depth - 1)
 
         root = (Cut(2, DAYS // 2), node(0, DAYS // 2, 3), node(DAYS // 2, DAYS, 3))
-        leaves = made(root, []).nodes.count(-1)
-        return made(root, [self.random.choice((0, 1)) for _ in range(leaves)])
+        leaves = made(root, [], PAIRS).nodes.count(-1)
+        return made(root, [self.random.choice((0, 1)) for _ in range(leaves)], PAIRS)
 
     # Others
 
@@ -169,7 +173,9 @@ class World:
 
     def routed(self) -> tuple[Routed, str]:
         low = self.random.randrange(DAYS)
-        shop = self.random.choice(("", " AND shop = 's2'", " AND shop IS NULL"))
+        shop = self.random.choice(
+            ("", " AND shop = 's2'", " AND shop IS NULL", " AND day < id", " AND NOT id > day")
+        )
         sql = (
             f"SELECT id, day, shop FROM loop.{NAME} "
             f"WHERE day >= {low} AND day < {low + self.random.randint(1, 12)}{shop}"
@@ -202,7 +208,7 @@ def _leaf(tree: Tree, row: dict[str, Any]) -> int:
     at = 0
     while tree.nodes[at] != -1:
         cut = tree.cuts[tree.nodes[at]]
-        value = row["day"] if cut.field_id == 2 else row["shop"]
+        value = (row["day"] < row["id"], None, None, row["day"], row["shop"])[cut.field_id + 1]
         own = value.encode() if isinstance(value, str) else value
         if own is None or own < cut.value:
             at += 1

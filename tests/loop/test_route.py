@@ -20,16 +20,18 @@ from reconciler.table import block_ids
 from reconciler.table.block_ids import BlockTree, base_of, key_of
 from reconciler.table.cut_tree import Cut, Tree, made
 from reconciler.table.observation import Observation
+from reconciler.table.pairs import Pair
 from reconciler.table.summary_keys import ATTEMPT_ID, BLOCK_TREES
 from reconciler.workload_log import routed_query
 from tests.conftest import sqlite_catalog
 from tests.examples import seeds
 
 BLOCK = "layout_block"
-COLUMNS = ("id", "day", "shop", "price")
-TYPES = {2: "int", 3: "string", 4: "double"}
+TYPES = {2: "int", 3: "string", 4: "double", 5: "int"}
+PAIRS = (Pair(2, "less", 5), Pair(2, "equals", 5), Pair(5, "less", 2))
 SCHEMA = pa.schema([
     ("id", pa.int64()), ("day", pa.int32()), ("shop", pa.string()), ("price", pa.float64()),
+    ("due", pa.int32()),
 ])  # fmt: skip
 Row = tuple[Any, ...]
 
@@ -66,7 +68,8 @@ class World:
             self.number += 1
             price = self.chance.choice((None, math.nan, *map(float, range(8))))
             shop = self.chance.choice((None, "", "a", "ab", "b", "shop-1", "shop-2", "z"))
-            found.append((self.number, self.chance.choice((None, *range(10))), shop, price))
+            day, due = (self.chance.choice((None, *range(10))) for _ in range(2))
+            found.append((self.number, day, shop, price, due))
         return found
 
     def append(self, rows: list[Row], ids: list[int | None] | None = None, **summary: str) -> None:
@@ -82,22 +85,22 @@ class World:
         node = None
         while node is None:
             node = self._node(depth)
-        tree = made(node, [0] * _count(node))
+        tree = made(node, [0] * _count(node), PAIRS)
         self.trees.append((node, tree))
         if kept:
-            used = {one: TYPES[one] for one in tree.of_column}
+            used = {one: TYPES[one] for one in tree.cut_columns}
             self.set({block_ids.TREE + key_of(tree): BlockTree(tree, used).text})
         return node, tree
 
     def _node(self, depth: int) -> Any:
         if not depth or self.chance.random() < 0.15:
             return None
-        field = self.chance.choice((2, 3, 4))
+        field = self.chance.choice((2, 3, 4, -1, -2, -3))
         value: Any = {
             2: lambda: self.chance.randrange(10),
             3: lambda: self.chance.choice((b"a", b"ab", b"b", b"shop-2")),
             4: lambda: float(self.chance.randrange(8)),
-        }[field]()
+        }.get(field, lambda: self.chance.randrange(2))()
         odd = self.chance.random()
         if odd < 0.1:
             cut = Cut(field, None)
@@ -157,11 +160,22 @@ def _leaf(node: Any, row: Row) -> int:
     if node is None:
         return 0
     cut, low, high = node
-    value = row[cut.field_id - 1]
+    value = _value(row, cut.field_id)
     own = _place(value.encode() if isinstance(value, str) else value)
     where = _place(cut.value)
     left = own < where or (own == where and (cut.inclusive or cut.value is None))
     return _leaf(low, row) if left else _count(low) + _leaf(high, row)
+
+
+def _value(row: Row, field_id: int) -> Any:
+    """Return a row's value in a column, or the truth of a condition between two."""
+    if field_id > 0:
+        return row[field_id - 1]
+    pair = PAIRS[-1 - field_id]
+    left, right = (row[one - 1] for one in pair.fields)
+    if left is None or right is None:
+        return None
+    return int(left < right if pair.test == "less" else left == right)
 
 
 def _place(value: Any) -> tuple[int, Any]:
@@ -187,6 +201,10 @@ def _condition(chance: random.Random, depth: int = 2) -> str:
         "price": f"{chance.randrange(-1, 9)}.0",
     }[column]
     kind = chance.random()
+    if kind > 0.75:
+        sides = chance.sample(("day", "due"), 2)
+        test = f" {chance.choice(('<', '<=', '=', '<>', '>', '>='))} ".join(sides)
+        return f"NOT {test}" if chance.random() < 0.3 else test
     if kind < 0.15:
         return f"{column} IS {chance.choice(('', 'NOT '))}NULL"
     if kind < 0.3:
@@ -232,7 +250,7 @@ def _laid_out(world: Callable[..., World]) -> tuple[World, Any, Tree, list[Row]]
     made_up = world()
     node = (Cut(2, 5), (Cut(3, b"b"), None, None), (Cut(4, 4.0), None, None))
     tree = made(node, [0] * 4)
-    used = {one: TYPES[one] for one in tree.of_column}
+    used = {one: TYPES[one] for one in tree.cut_columns}
     made_up.set({block_ids.TREE + key_of(tree): BlockTree(tree, used).text})
     rows = made_up.rows(80)
     made_up.lay_out(rows, node, tree)
@@ -289,9 +307,9 @@ def test_files_that_say_nothing_keep_all_ids(world: Callable[..., World]) -> Non
     sql = "SELECT id FROM t WHERE day < 5"
     assert made_up.routed(sql).changed
     made_up.set({f"write.metadata.metrics.column.{BLOCK}": "none"})
-    made_up.append([(900, 7, "q", 1.0)], [7])
+    made_up.append([(900, 7, "q", 1.0, 3)], [7])
     assert made_up.agrees(sql).changed, "bounds rule the file out"
-    made_up.append([(901, 2, "q", 1.0)], [7])
+    made_up.append([(901, 2, "q", 1.0, 3)], [7])
     found = made_up.agrees(sql)
     assert not found.changed and found.reads[0].reason
 
@@ -345,6 +363,57 @@ def test_a_renamed_column_keeps_its_cuts_and_a_retyped_or_dropped_one_does_not(
         change.update_column("date", LongType())
     retyped = made_up.routed("SELECT id FROM t WHERE date < 5")
     assert not retyped.changed and retyped.reads[0].notes  # every leaf may have such rows
+
+
+PAIRED = {
+    "SELECT id FROM t WHERE day < due": {1, 2},
+    "SELECT id FROM t WHERE due > day AND shop = 'a'": {1, 2},
+    "SELECT id FROM t WHERE NOT (day < due)": {0},
+    "SELECT x.id FROM t x WHERE x.day >= x.due": {0},
+    "SELECT id FROM t WHERE day < due OR day IS NULL": {0, 1, 2},
+    "SELECT id FROM t WHERE day <= due": {0, 1, 2},
+    "SELECT id FROM t WHERE day < id": {0, 1, 2},
+    "SELECT a.id FROM t a JOIN t b ON a.id = b.id AND a.day < b.due AND b.day < 10": {0, 1, 2},
+    "SELECT id FROM t WHERE day < due AND day >= due": set(),
+}
+"""Leaves of the tree below that each query keeps: 0 has NULL and false, the others true."""
+
+
+def _paired(world: Callable[..., World]) -> World:
+    made_up = world()
+    node = (Cut(-1, 1), None, (Cut(2, 3), None, None))
+    tree = made(node, [0] * 3, PAIRS)
+    used = {one: TYPES[one] for one in tree.cut_columns}
+    made_up.set({block_ids.TREE + key_of(tree): BlockTree(tree, used).text})
+    made_up.lay_out(made_up.rows(80), node, tree, files=2)
+    return made_up
+
+
+def test_a_condition_between_columns_keeps_the_leaves_for_which_it_may_be_true(
+    world: Callable[..., World],
+) -> None:
+    """A row with NULL in either column is in neither answer: not of the condition, nor of NOT."""
+    made_up = _paired(world)
+    for (sql, kept), found in zip(PAIRED.items(), made_up.agree(list(PAIRED)), strict=True):
+        assert found.changed == (len(kept) < 3), sql
+        if found.changed:
+            assert _ids(found) == len(kept), (sql, found.sql)
+
+
+def test_a_condition_between_columns_of_other_types_than_then_leaves_no_row_out(
+    world: Callable[..., World],
+) -> None:
+    from pyiceberg.types import LongType
+
+    made_up = _paired(world)
+    sql = "SELECT id FROM t WHERE day < due"
+    assert made_up.agrees(sql).changed
+    for name in ("day", "due"):
+        with made_up.table.update_schema() as change:
+            change.update_column(name, LongType())
+        found = made_up.agrees(sql)
+        assert not found.changed
+    assert found.reads[0].notes, "both have one type again, and not that of the ids"
 
 
 def test_what_depends_on_the_session_does_not_count(world: Callable[..., World]) -> None:
@@ -438,7 +507,7 @@ def test_properties_of_another_table_leave_no_row_out(world: Callable[..., World
     made_up, *_ = _laid_out(world)
     sql = "SELECT id FROM t WHERE day < 5 AND shop = 'a'"
     made_up.set({f"write.metadata.metrics.column.{BLOCK}": "none"})
-    made_up.append([(900, 2, "a", 1.0)], [7])
+    made_up.append([(900, 2, "a", 1.0, 3)], [7])
     made_up.set({block_ids.SINCE: "1000000"})
     made_up.agrees(sql)
     other = made_up.table.schema().find_field("day").field_id

@@ -4,8 +4,10 @@ every other id."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +20,8 @@ from reconciler.rewrite.files import DataFile, Table
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Key, Order, Task
 from reconciler.rewrite.witness import witnessed
-from reconciler.table.cut_tree import made
+from reconciler.table.cut_tree import Cut, made
+from reconciler.table.pairs import Pair
 from tests.examples import seeds
 from tests.rewrite import model
 from tests.rewrite.model import Row, table_of, write
@@ -75,6 +78,70 @@ def test_ids_are_those_of_the_leaves_and_no_other_passes(tmp_path: Path, seed: i
     swapped = made((cut, high, low), [0] * tree.leaves)
     if len(set(leaf_of.values())) > 1:
         assert _seen(table, outputs, Blocks(BLOCK, BASE, swapped)).failures
+
+
+PAIRS = (Pair(1, "less", 2), Pair(1, "equals", 2), Pair(2, "less", 1))
+
+
+def _paired_node(chance: random.Random, depth: int) -> Any:
+    if not depth or (depth < 3 and chance.random() < 0.2):
+        return None
+    field = chance.choice((-1, -2, -3))
+    value = chance.choice((0, 1) if depth == 3 else (None, 0, 1))
+    cut = Cut(field, value, value is not None and chance.random() < 0.5)
+    return cut, _paired_node(chance, depth - 1), _paired_node(chance, depth - 1)
+
+
+def _paired_leaf(node: Any, row: Row, pairs: Sequence[Pair] = PAIRS) -> int:
+    """Return the leaf of a row, by the truth of conditions between Python's own values."""
+    if node is None:
+        return 0
+    cut, low, high = node
+    pair = pairs[-1 - cut.field_id]
+    one, other = (row[field - 1] for field in pair.fields)
+    truth = None if None in (one, other) else (
+        one < other if pair.test == "less" else one == other
+    )  # fmt: skip
+    if cut.value is None:
+        left = truth is None
+    else:
+        left = truth is None or truth < cut.value or (cut.inclusive and truth == cut.value)
+    if left:
+        return _paired_leaf(low, row, pairs)
+    return _count(low) + _paired_leaf(high, row, pairs)
+
+
+@pytest.mark.parametrize("kind", ["int", "long", "date", "timestamp", "timestamptz"])
+def test_rows_lie_in_leaves_of_conditions_between_columns(tmp_path: Path, kind: str) -> None:
+    chance = random.Random(kind)
+    columns = Column(1, "one", kind), Column(2, "other", kind), Column(4, "arrival", "int")
+    values = [model.random_value(chance, columns[0], 0.0) for _ in range(6)]
+    rows = [[*(chance.choice((None, *values)) for _ in range(2)), n] for n in range(120)]
+    files = [write(tmp_path / f"in{i}.parquet", columns, rows[i::2]) for i in range(2)]
+    table, told = table_of((*columns, BLOCK)), 0
+    for number in range(4):
+        node = _paired_node(chance, 3)
+        tree = made(node, [chance.choice((0, 1)) for _ in range(_count(node))], PAIRS)
+        blocks = Blocks(BLOCK, BASE, tree)
+        path = f"file:{tmp_path}/out{number}/x-NUMBER-ATTEMPT.parquet"
+        order = Order(tuple(Key(field) for field in tree.columns), tree=tree)
+        memory = chance.choice((PLENTY, LITTLE))
+        task = Task(table, tuple(files), order, (path,), 20, file_rows=30.0, blocks=blocks)
+        found = rewritten(task, None, memory)
+        seen = 0
+        for one in found.files:
+            held = pq.read_table(one.path.removeprefix("file:"), columns=["arrival", "block"])
+            for at, block in zip(*(column.to_pylist() for column in held.columns), strict=True):
+                assert block == BASE + _paired_leaf(node, rows[at])
+                seen += 1
+        assert seen == len(rows)
+        assert not _seen(table, files_of(found), blocks).failures
+        turned = [replace(one, left=one.right, right=one.left) for one in PAIRS]
+        other = replace(blocks, tree=made(node, tree.inner, turned))
+        differs = any(_paired_leaf(node, row) != _paired_leaf(node, row, turned) for row in rows)
+        assert bool(_seen(table, files_of(found), other).failures) == differs
+        told += differs
+    assert told, "the witness was asked of wrong ids"
 
 
 def test_rows_that_are_merged_lose_their_ids(tmp_path: Path) -> None:

@@ -39,6 +39,12 @@ def condition(where: str, dialect: str = "trino") -> str:
 
 
 CONDITIONS = [
+    ("d < i", "TRUE"), ("i < i", "TRUE"), ("f < g", "TRUE"), ("i < l", "TRUE"), ("s < u", "TRUE"),
+    ('i < "Mixed"', "i < Mixed"), ('"Mixed" < i', "Mixed < i"), ('i > "Mixed"', "Mixed < i"),
+    ('i <= "Mixed"', "Mixed >= i"), ('NOT (i < "Mixed")', "i >= Mixed"),
+    ('"Mixed" = i', "i = Mixed"), ('"Mixed" <> i', "i <> Mixed"), ("NOT (i = st.x)", "i <> st.x"),
+    ('i < "Mixed" AND i IS NOT NULL', "i < Mixed AND i IS NOT NULL"),
+    ('i BETWEEN 3 AND "Mixed"', "i >= 3 AND Mixed >= i"),
     ("i < 3.5", "i < 4"), ("i <= 3.5", "i <= 3"), ("i = 3.5", "FALSE"),
     ("i <> 3.5", "i IS NOT NULL"),
     ("3 < i", "i > 3"), ("i < 99999999999", "i IS NOT NULL"), ("i > 99999999999", "FALSE"),

@@ -48,7 +48,10 @@ EXPECTED = {
         "orders": ["o_orderdate < 1995-03-15"],
         "lineitem": ["l_shipdate > 1995-03-15"],
     },
-    4: {"orders": ["o_orderdate >= 1993-07-01 AND o_orderdate < 1993-10-01"], "lineitem": ["TRUE"]},
+    4: {
+        "orders": ["o_orderdate >= 1993-07-01 AND o_orderdate < 1993-10-01"],
+        "lineitem": ["l_commitdate < l_receiptdate"],
+    },
     6: {
         "lineitem": [
             "l_quantity < 24.00 AND l_discount BETWEEN 0.05 AND 0.07"
@@ -64,7 +67,10 @@ EXPECTED = {
     15: {"lineitem": ["l_shipdate >= 1996-01-01 AND l_shipdate < 1996-04-01"] * 2},
     16: {"supplier": ["TRUE"]},
     20: {"part": ["p_name LIKE forest%"], "nation": ["n_name = CANADA"]},
-    21: {"orders": ["o_orderstatus = F"], "lineitem": ["TRUE"] * 3},
+    21: {
+        "orders": ["o_orderstatus = F"],
+        "lineitem": ["TRUE", *["l_commitdate < l_receiptdate"] * 2],
+    },
     22: {"customer": ["TRUE", "c_acctbal > 0.00"], "orders": ["TRUE"]},
 }
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge.candidate import rejected
+from reconciler.advisor.qdtree.pairs import pairs_asked
 from reconciler.advisor.situation import Situation
-from reconciler.format import iec
+from reconciler.format import iec, plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.set_block_column import SetBlockColumn
@@ -34,24 +35,44 @@ MOST_TREES = 64
 """Trees that a table's properties hold: each is read with the table's metadata."""
 
 
+def wanted_column(situation: Situation) -> str:
+    """Return the column that ids of new trees can be written to, "" for none."""
+    wanted = situation.settings.trees.block_column
+    return "" if not wanted or _why_not(situation) else wanted
+
+
 def block_column_of(situation: Situation, ordering: Ordering) -> str:
     """Return the column that gets the ids of this ordering's tree, "" if none does."""
-    tree, wanted = ordering.tree, situation.settings.trees.block_column
-    if tree is None or not wanted or _why_not(situation) or _too_large(tree):
-        return ""
-    return wanted
+    tree = ordering.tree
+    return "" if tree is None or too_large(tree) else wanted_column(situation)
 
 
 def refused_blocks(situation: Situation, orderings: Iterable[Ordering]) -> tuple[Rejected, ...]:
-    """Return why trees get no ids although the policy names a column."""
+    """Return why trees get no ids although the policy names a column, or why they are not cut by
+    conditions between columns where it names none."""
     wanted = situation.settings.trees.block_column
-    if not wanted or situation.facts.refused:
-        return ()
     trees = [one.tree for one in orderings if one.tree is not None]
-    why = _why_not(situation) or next((_too_large(tree) for tree in trees if _too_large(tree)), "")
+    if situation.facts.refused or not (wanted or trees):
+        return ()
+    if wanted:
+        title = f"block ids in column {wanted}"
+        large = next((why for tree in trees if (why := too_large(tree))), "")
+        why = _why_not(situation) or large
+    else:
+        title, why = "cuts by conditions between columns", _unused_pairs(situation)
     nothing = np.zeros(0, dtype=np.int64)
-    title = f"block ids in column {wanted}"
     return (rejected(situation, title, reasons.NO_BLOCK_IDS, why, nothing),) if why else ()
+
+
+def _unused_pairs(situation: Situation) -> str:
+    schema, pairs = situation.table.schema, pairs_asked(situation.foreseen.demands)
+    if not pairs:
+        return ""
+    left, right = (schema.name_of(one) for one in pairs[0].fields)
+    return (
+        f"queries have {plural(len(pairs), 'such condition')}, most often {left} {pairs[0].sign} "
+        f"{right}; bounds of files say nothing of it, and the policy names no blockColumn"
+    )
 
 
 def set_block_column(situation: Situation, orderings: Iterable[Ordering]) -> tuple[Action, ...]:
@@ -80,7 +101,8 @@ def _why_not(situation: Situation) -> str:
     return ""
 
 
-def _too_large(tree: Tree) -> str:
+def too_large(tree: Tree) -> str:
+    """Return why the ids of a tree cannot be written, "" if they can."""
     size = len(tree.text)
     if size <= MOST_TREE_BYTES:
         return ""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reconciler.advisor.advice import QD_TREE
+from reconciler.advisor.choose.blocks import too_large, wanted_column
 from reconciler.advisor.judge.engine import why_by_spark
 from reconciler.advisor.qdtree.building import Found, found_for
 from reconciler.advisor.simulate.pool import Pool
@@ -39,14 +40,19 @@ def tree_found(
     quick: without improving it, for a first comparison.
     """
     settings = situation.settings
-    wanted = replace(settings.trees, climbs=False, episodes=0) if quick else settings.trees
+    wanted = replace(settings.trees, block_column=wanted_column(situation))
+    wanted = replace(wanted, climbs=False, episodes=0) if quick else wanted
     target = round(settings.target_bytes / share)
     owned = owned_column(settings.metadata)
     unbounded = situation.facts.unbounded
     unbounded |= set() if owned is None else {owned}  # a tree would be cut by another one's leaves
     demands = situation.foreseen.demands
     known = situation.given.trained
-    return found_for(pool, demands, target, wanted, settings.seed, unbounded, known)
+    found = found_for(pool, demands, target, wanted, settings.seed, unbounded, known)
+    if found is not None and found.tree.pairs and too_large(found.tree):
+        wanted = replace(wanted, block_column="")  # nothing would skip by what has no ids
+        found = found_for(pool, demands, target, wanted, settings.seed, unbounded, known)
+    return found
 
 
 def tries_trees(situation: Situation, rows: Int64, columns: Sequence[int]) -> bool:

@@ -77,7 +77,7 @@ def _tree(
 ) -> tuple[Label, ...]:
     found = found_for(
         space.pool, space.demands, key.candidate.sizes.target_bytes,
-        replace(wanted, least_rows=rows), seed, space.unbounded,
+        replace(wanted, least_rows=rows, block_column=""), seed, space.unbounded,
     )  # fmt: skip
     if found is None:
         return ()

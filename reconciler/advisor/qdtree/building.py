@@ -10,8 +10,9 @@ from reconciler.advisor.advice import TreeSettings
 from reconciler.advisor.qdtree.climbing import best_greedy, climbed
 from reconciler.advisor.qdtree.codes import planted
 from reconciler.advisor.qdtree.conjuncts import boxes_of
-from reconciler.advisor.qdtree.greedy import Growth, Node, grow, root_of
+from reconciler.advisor.qdtree.greedy import EXACT, Growth, Node, grow, root_of
 from reconciler.advisor.qdtree.inner import sorted_by
+from reconciler.advisor.qdtree.pairs import cuttable_pairs, with_pairs
 from reconciler.advisor.qdtree.problem import Problem, problem_of
 from reconciler.advisor.qdtree.woodblock import Training
 from reconciler.advisor.simulate.pool import Pool
@@ -19,6 +20,7 @@ from reconciler.queries.shape import Shape
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.cut_tree import Tree, made
 from reconciler.table.filetable import FileTable
+from reconciler.table.pairs import Pair
 from reconciler.table.uuid_order import UUID
 
 LEAF_SHARE = 0.78
@@ -55,23 +57,35 @@ def found_for(
 
     target_bytes: of a file. unbounded: columns that are not cut, by field id; UUIDs are none
     either, because readers do not agree on their order. known: what Woodblock has found. The same
-    arguments give the same tree.
+    arguments give the same tree. Conditions between two columns are cut by only where rows get
+    block ids (`qdtree.pairs`).
     """
     problem = problem_for(pool, demands, unbounded)
     if problem is None:
         return None
     least = least_rows(pool, target_bytes, wanted.least_rows)
-    root = root_of(problem)
-    if wanted.climbs:
-        root = climbed(problem, best_greedy(problem, root, least), least, wanted.steps, seed)
-    else:
-        root = grow(problem, root, Growth(least))
+    root, pairs = _searched(problem, least, wanted, seed), tuple[Pair, ...]()
+    if wanted.block_column:
+        pairs = cuttable_pairs(pool.columns, pool.files.schema, demands)
+        paired = problem_for(*with_pairs(pool, demands, pairs), unbounded) if pairs else None
+        other = root if paired is None else _searched(paired, least, wanted, seed)
+        if paired is None or other.cost >= root.cost * (1.0 - EXACT):
+            pairs = ()
+        else:
+            problem, root = paired, other
     training = None
     if wanted.episodes:
         training = Training(problem, least, root, wanted.episodes, seed)
         if training.name in known:
             root, training = better(training, known[training.name]), None
-    return Found(tree_of_nodes(problem, root), training) if root.children else None
+    return Found(tree_of_nodes(problem, root, pairs), training) if root.children else None
+
+
+def _searched(problem: Problem, least: float, wanted: TreeSettings, seed: int) -> Node:
+    root = root_of(problem)
+    if wanted.climbs:
+        return climbed(problem, best_greedy(problem, root, least), least, wanted.steps, seed)
+    return grow(problem, root, Growth(least))
 
 
 def problem_for(
@@ -80,7 +94,7 @@ def problem_for(
     """Return a pool's rows and the queries in numbers, where a query costs the bytes that it reads
     of each row; None where no query can be cut. unbounded: as in `found_for`."""
     schema = pool.files.schema
-    unbounded |= {field for field in pool.columns if schema.by_id[field].type == UUID}
+    unbounded |= {one for one in pool.columns if one > 0 and schema.by_id[one].type == UUID}
     weights = [demand.executions * _row_bytes(pool.files, demand) for demand in demands]
     boxes = boxes_of(pool, demands, weights, unbounded)
     if not boxes.columns or not boxes.weight.sum():
@@ -108,11 +122,12 @@ def _row_bytes(files: FileTable, demand: Shape) -> float:
     return float(projected_bytes(files, demand.projection).sum()) / rows
 
 
-def tree_of_nodes(problem: Problem, root: Node) -> Tree:
-    """Return the tree without its sample."""
+def tree_of_nodes(problem: Problem, root: Node, pairs: Sequence[Pair] = ()) -> Tree:
+    """Return the tree without its sample. pairs: conditions that are cut like columns, -1 the
+    first."""
     inner = [sorted_by(problem, leaf) for leaf in root.leaves()]
     done: dict[int, object] = {}
     for node in reversed(root.inner()):
         low, high = (done.pop(id(child), None) for child in node.children)
         done[id(node)] = problem.cut(node.cut), low, high
-    return made(done[id(root)], inner)
+    return made(done[id(root)], inner, pairs)

@@ -50,5 +50,7 @@ def _columns(problem: Problem, leaf: Node) -> list[int]:
     codes, live = problem.columns[0].take(leaf.rows, axis=1), leaf.live
     inside = (problem.low[live] > codes.min(axis=1)) | (problem.high[live] < codes.max(axis=1))
     cost = problem.cost[problem.query[live]] @ inside
+    bounded = np.asarray(problem.boxes.columns) > 0  # row groups have no bounds of pairs
+    cost = np.where(bounded, cost, 0.0)
     order = np.argsort(-cost, kind="stable")[:MOST_COLUMNS]
     return [int(number) for number in order if cost[number] > 0.0]

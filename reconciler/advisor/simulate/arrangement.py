@@ -19,8 +19,8 @@ from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import TargetPartitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
-from reconciler.table.cut_tree import file_units, row_group_units
 from reconciler.table.filetable import Float64, Int64
+from reconciler.table.leaf_files import file_units, row_group_units
 from reconciler.table.row_group_bytes import output_files, row_groups_of
 
 Int32 = npt.NDArray[np.int32]
@@ -214,7 +214,7 @@ def _cut_one(
 def _cut_at_leaves(
     rows: Arrangement, leaf: Int64, size: Sizes, per_row: float, number: int
 ) -> tuple[Slices, Slices, Int64]:
-    """Return files and row groups that end at leaves, as `cut_tree.file_units` has them."""
+    """Return files and row groups that end at leaves, as `leaf_files.file_units` has them."""
     starts = np.flatnonzero(
         (np.diff(leaf, prepend=-1) != 0) | (np.diff(rows.part, prepend=-1) != 0)
     )

@@ -55,6 +55,6 @@ def _kept(known: TableMetadata, table: Table, key: str) -> Tree | None:
         return None
     same = all(
         one in table.ways and kept.types.get(one) == table.ways[one][-1].type
-        for one in kept.tree.of_column
+        for one in kept.tree.cut_columns
     )
     return kept.tree if same else None

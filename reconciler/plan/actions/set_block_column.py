@@ -58,7 +58,7 @@ class SetBlockColumn(Action):
         gone = not any(TREE + key in present for key in self.dropped)
         if owned_column(facts.metadata) is not None and known and gone:
             return ActionState(Validity.DONE, why="the table has the column and its trees")
-        needed = (one for tree in self.kept for one in tree.of_column)
+        needed = (one for tree in self.kept for one in tree.cut_columns)
         return with_columns(ActionState(Validity.PENDING), facts, needed)
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
