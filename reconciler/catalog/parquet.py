@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,12 +75,19 @@ def with_footer(stream: Any, subject: str, **options: Any) -> pq.ParquetFile:
         return bytes(stream.read(wanted))
 
     size = stream.seek(0, os.SEEK_END)
+    footer = footer_in(tail, size, subject)
+    stream.seek(0)
+    return pq.ParquetFile(stream, metadata=footer, **options)
+
+
+def footer_in(tail: Callable[[int], bytes], size: int, subject: str) -> Any:
+    """Return pyarrow's FileMetaData of a file of `size` bytes. tail: returns so many bytes from its
+    end. subject, errors: as `with_footer` has them."""
     with _as_arrow():
         end = ending(tail, size, lambda footer: bounds.require(footer, subject))
         footer = pq.read_metadata(pa.BufferReader(end))
         require_plain(end, footer.serialized_size)
-    stream.seek(0)
-    return pq.ParquetFile(stream, metadata=footer, **options)
+    return footer
 
 
 def require_plain_file(path: Path, footer: Any) -> None:

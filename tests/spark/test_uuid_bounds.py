@@ -122,9 +122,9 @@ def test_footers_are_read_only_where_bounds_may_stay(
     bench: Bench, iceberg_catalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = []
-    footer_of = uuid_bounds.footer_of
+    footer_in = uuid_bounds.footer_in
     monkeypatch.setattr(
-        uuid_bounds, "footer_of", lambda *asked: read.append(asked) or footer_of(*asked)
+        uuid_bounds, "footer_in", lambda *asked: read.append(asked) or footer_in(*asked)
     )
     plain = bench.create("id bigint, v string")
     bench.fill(plain, 2, 10, "n, 'uuid'")

@@ -19,9 +19,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reconciler.catalog.parquet import leaves_with_ids
+from reconciler.catalog.parquet import footer_in, leaves_with_ids
 from reconciler.commit.metrics import ends
-from reconciler.spark.fallback.footer import footer_of
 from reconciler.table.parquet_schema import MAGIC
 from reconciler.table.uuid_order import UUID, may_bound
 
@@ -127,9 +126,10 @@ def _of_row_groups(
     if known:
         footer = pq.read_metadata(pa.BufferReader(MAGIC + known))
     else:
-        footer = footer_of(table, str(file.location()), int(file.fileSizeInBytes()))
-    if footer is None:
-        return {}
+        try:
+            footer = _footer(table, str(file.location()), int(file.fileSizeInBytes()))
+        except (pa.ArrowException, OSError):
+            return {}
     leaves = leaves_with_ids(footer.schema.to_arrow_schema())
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     found = {}
@@ -137,3 +137,18 @@ def _of_row_groups(
         statistics = [group.column(leaves[column].index).statistics for group in groups]
         found[column] = ends(statistics, UUID) if all(statistics) else None
     return found
+
+
+def _footer(table: Any, path: str, size: int) -> Any:
+    """Return pyarrow's FileMetaData of a file of so many bytes, read through the table's own
+    FileIO."""
+
+    def tail(wanted: int) -> bytes:
+        stream = table.io().newInputFile(path).newStream()
+        try:
+            stream.seek(size - wanted)
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    return footer_in(tail, size, f'the footer of "{path}"')
