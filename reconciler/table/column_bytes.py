@@ -328,18 +328,27 @@ def domain_of(distinct: Float64, rows: Float64) -> Float64:
                     MOST_DISTINCT)  # fmt: skip
 
 
+def unseen_values(once: Float64, twice: Float64) -> Float64:
+    """Return how many values a sample does not show that shows so many once, and twice.
+
+    f0 = f1 (f1 - 1) / (2 (f2 + 1)) (Chao, "Nonparametric Estimation of the Number of Classes in a
+    Population", bias-corrected).
+    """
+    found: Float64 = once * np.maximum(once - 1.0, 0.0) / (2.0 * (twice + 1.0))
+    return found
+
+
 def extrapolated(
     seen: Float64, once: Float64, twice: Float64, sampled: Float64, rows: Float64
 ) -> Float64:
     """Return the distinct values in `rows` rows, from a sample with `seen` distinct, `once`,
     `twice` counts.
 
-    f0 = f1 (f1 - 1) / (2 (f2 + 1)) values are unseen (Chao, "Nonparametric Estimation of the Number
-    of Classes in a Population", bias-corrected); n* further rows show f0 (1 - (1 - f1 / (n f0 +
-    f1))^n*) of them (Colwell et al., "Models and Estimators Linking Individual-Based and
-    Sample-Based Rarefaction, Extrapolation and Comparison of Assemblages", Eq. 9).
+    Of f0 unseen values n* further rows show f0 (1 - (1 - f1 / (n f0 + f1))^n*) (Colwell et al.,
+    "Models and Estimators Linking Individual-Based and Sample-Based Rarefaction, Extrapolation and
+    Comparison of Assemblages", Eq. 9).
     """
-    unseen = once * np.maximum(once - 1.0, 0.0) / (2.0 * (twice + 1.0))
+    unseen = unseen_values(once, twice)
     further = np.maximum(rows - sampled, 0.0)
     chance = once / np.maximum(sampled * unseen + once, 1.0)
     found = unseen * -np.expm1(further * np.log1p(-np.minimum(chance, 1.0 - 1e-12)))

@@ -13,11 +13,11 @@ import pytest
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.neighbours import BlockOrder, block_order
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.simulate.stored import in_order
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
+from reconciler.queries.stored_columns import in_order
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.row_blocks import BLOCK_ROWS, BLOCKS, sample_blocks
 from reconciler.state.sketch import SketchedFiles, sample_rows

@@ -20,17 +20,18 @@ from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.merged import merged_whole
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.slices import LEAST_SHARE, MOST_SHARE, slice_domain, written_share
-from reconciler.advisor.simulate.spans import Spans
-from reconciler.advisor.simulate.stored import Stored, sampled_domain, stored_columns
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Lexicographic
+from reconciler.queries.stored_columns import Stored, stored_columns
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.sketch import SketchedFiles, sample_rows
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.row_group_bytes import PAGE_ROWS
+from reconciler.table.sampled_domain import sampled_domain
 from reconciler.table.schema import SortColumn
+from reconciler.table.spans import Spans
 from tests.conftest import sqlite_catalog
 
 WIDTHS = {"id": 8, "buyer": 8, "day": 4, "price": 8, "rate": 8, "kind": 24, "clerk": 24, "note": 24,
@@ -338,7 +339,7 @@ def test_values_are_counted_alike_in_cells_and_by_a_sort(monkeypatch: pytest.Mon
     random = np.random.default_rng(6)
     slices = [random.integers(0, 40 + 300 * n, 150 + 60 * n) for n in range(8)]
     in_cells = drawn(slices)
-    monkeypatch.setattr("reconciler.advisor.simulate.sampled_domain.MOST_CELLS", 0)
+    monkeypatch.setattr("reconciler.table.sampled_domain.MOST_CELLS", 0)
     assert drawn(slices).tolist() == in_cells.tolist()
 
 

@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.io import load_file_io
 
 from reconciler.catalog.file_forms import FormCache, form_from, read_forms, through
-from reconciler.catalog.parquet import open_parquet, with_footer
+from reconciler.catalog.parquet import footer_in, open_parquet, with_footer
 from reconciler.catalog.positions import positions_in
 from reconciler.rewrite.files import Table
 from reconciler.rewrite.read import Damaged, Reader
@@ -150,6 +150,8 @@ def test_encrypted_columns_under_a_plain_footer_are_not_read(tmp_path: Path) -> 
     data = path.read_bytes()
     with pytest.raises(NotParquetError):
         form_from(lambda wanted: data[len(data) - wanted :], len(data))
+    with pytest.raises(pa.ArrowInvalid):
+        footer_in(lambda wanted: data[len(data) - wanted :], len(data), "")
     location = f"file://{path}"
     with pytest.raises(pa.ArrowInvalid):
         open_parquet(load_file_io({}), location)

@@ -3,8 +3,10 @@ holds the row: Iceberg's Java library has the one order, DuckDB and pyiceberg th
 
 from __future__ import annotations
 
+import io
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,6 +117,48 @@ def test_every_row_is_found_by_its_uuid_after_a_rewrite(
     assert both - 2 <= narrow < both if kind is Cluster else narrow == 0
     for key in keys[:: ROWS // 8]:
         assert _hits(table, duckdb, key) == (1, 1)
+
+
+class _Stored:
+    """A table's FileIO in Java, as far as a file's end is read by it."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+
+    def io(self) -> _Stored:
+        return self
+
+    def newInputFile(self, path: str) -> _Stored:
+        self.path = path
+        return self
+
+    def newStream(self) -> _Stored:
+        self.file = io.BytesIO(Path(self.path).read_bytes())
+        return self
+
+    def seek(self, at: int) -> None:
+        self.file.seek(at)
+
+    def readAllBytes(self) -> bytes:
+        found = self.file.read()
+        self.read.append(len(found))
+        return found
+
+    def close(self) -> None:
+        self.file.close()
+
+
+@pytest.mark.parametrize("columns", [1, 2_000])
+def test_a_footer_is_read_through_the_tables_own_io(tmp_path: Path, columns: int) -> None:
+    path, stored = tmp_path / "f.parquet", _Stored()
+    pq.write_table(pa.table({f"c{number}": [number] * 9 for number in range(columns)}), path)
+    size = path.stat().st_size
+    found = uuid_bounds._footer(stored, str(path), size)
+    assert (found.num_columns, found.num_rows) == (columns, 9)
+    assert len(stored.read) == (1 if columns == 1 else 2) and max(stored.read) <= size
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(pa.ArrowInvalid):
+        uuid_bounds._footer(stored, str(path), size - 1)
 
 
 @pytest.mark.spark

@@ -17,9 +17,8 @@ from reconciler.advisor.simulate.arrangement import Arrangement, Slices
 from reconciler.advisor.simulate.keys import rows_of_keys, unseen
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.neighbours import BlockOrder, block_order
-from reconciler.advisor.simulate.sampled_domain import sampled_domain
 from reconciler.advisor.simulate.slices import slice_domain
-from reconciler.advisor.simulate.stored import sorted_value_bytes
+from reconciler.queries.stored_columns import sorted_value_bytes
 from reconciler.queries.table_view import type_width
 from reconciler.table.column_bytes import (
     RUN_BYTES,
@@ -34,6 +33,7 @@ from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import UNKNOWN, Float64, Int64
 from reconciler.table.hilbert import CURVE_BITS
 from reconciler.table.row_group_bytes import PAGE_ROWS
+from reconciler.table.sampled_domain import sampled_domain
 from reconciler.table.schema import SortColumn
 from reconciler.table.values import Kind
 

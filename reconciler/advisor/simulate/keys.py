@@ -12,6 +12,7 @@ import numpy as np
 
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import target_partitions
+from reconciler.table.column_bytes import unseen_values
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import PartitionSpec, SortColumn
 
@@ -22,17 +23,7 @@ EVERY_ROW = np.zeros(1, dtype=np.int64)
 def unseen(seen: Int64) -> float:
     """Return how many values were not sampled; seen: how often each value was, int64[values]."""
     once, twice = (np.array([(seen == times).sum()], dtype=np.float64) for times in (1, 2))
-    return float(_unseen(once, twice)[0])
-
-
-def _unseen(once: Float64, twice: Float64) -> Float64:
-    """Return how many values were not sampled if so many were seen once, and twice.
-
-    The bias-corrected form of Anne Chao's estimator ("Nonparametric Estimation of the Number of
-    Classes in a Population").
-    """
-    found: Float64 = once * np.maximum(once - 1.0, 0.0) / (2.0 * (twice + 1.0))
-    return found
+    return float(unseen_values(once, twice)[0])
 
 
 def rows_of_keys(
@@ -88,7 +79,7 @@ def _rows_of_keys(seen: Int64, starts: Int64, each: float) -> Float64:
     distinct = np.add.reduceat(1.0 / seen, starts)
     once = np.add.reduceat(seen == 1, starts, dtype=np.float64)
     twice = np.add.reduceat(seen == 2, starts, dtype=np.float64) / 2.0
-    share = distinct / (distinct + _unseen(once, twice))
+    share = distinct / (distinct + unseen_values(once, twice))
     found: Float64 = np.maximum(np.exp2(bits) * each * share, 1.0)
     return found
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from reconciler.advisor.simulate.layout import Layout, Written, WrittenRows, simulated_files
 from reconciler.advisor.simulate.slices import slice_domain, written_share
-from reconciler.advisor.simulate.stored import Stored, stored_columns
 from reconciler.plan.grouping import Grouping, arrivals, output_file_of
+from reconciler.queries.stored_columns import Stored, stored_columns
 from reconciler.queries.table_view import TableView
 from reconciler.table.column_bytes import bytes_per_row
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64

@@ -17,7 +17,6 @@ import numpy as np
 
 from reconciler.advisor.simulate.keys import rows_of_keys
 from reconciler.advisor.simulate.pool import Pool, PooledBlocks, Present
-from reconciler.advisor.simulate.spans import Spans
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
@@ -32,6 +31,7 @@ from reconciler.table.filetable import Int64
 from reconciler.table.row_group_bytes import PAGE_ROWS
 from reconciler.table.runs import runs_of
 from reconciler.table.schema import PartitionSpec
+from reconciler.table.spans import Spans
 
 LEAST_SLICE = 64
 """Rows of a slice of the blocks that show how many values a slice of the table has."""

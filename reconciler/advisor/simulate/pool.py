@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.missing import NAN, NULL, Missing, missing
-from reconciler.advisor.simulate.stored import Stored, in_order, stored_columns
 from reconciler.plan.ordering import Ordering
+from reconciler.queries.stored_columns import Stored, in_order, stored_columns
 from reconciler.queries.table_view import TableView
 from reconciler.table.borrowed_rows import moved, nearest
 from reconciler.table.filetable import Array, Bool, FileTable, Int64

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.stored import Stored
+from reconciler.queries.stored_columns import Stored
 from reconciler.table.filetable import UNKNOWN, FileTable, Float64, Int64
 
 LEAST_SHARE, MOST_SHARE = 0.2, 1.25

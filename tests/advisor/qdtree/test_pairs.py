@@ -13,10 +13,10 @@ from reconciler.advisor.qdtree.building import found_for
 from reconciler.advisor.qdtree.pairs import MOST_PAIRS, cuttable_pairs
 from reconciler.advisor.simulate.missing import NULL, VALUE, Missing
 from reconciler.advisor.simulate.pool import Pool, PoolColumn
-from reconciler.advisor.simulate.stored import Stored
 from reconciler.plan.ordering import by_tree
 from reconciler.queries.predicate import And, Comparison, Or, Predicate, Ref
 from reconciler.queries.shape import Shape
+from reconciler.queries.stored_columns import Stored
 from reconciler.table.pairs import Pair
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import Kind

@@ -1,10 +1,10 @@
 """Present sizes of the columns of a group of files, and the number of distinct values of its
 slices.
 
-Input for `table.column_bytes`, from three sources: column sizes in the manifests, dictionary sizes
-in the footers, and the joint sample, which has only the columns that queries filter on. For the
-other columns the size of the dictionary index gives the distinct values, and bounds show how far
-files share them.
+Input of the what-if for `table.column_bytes`, from three sources: column sizes in the manifests,
+dictionary sizes in the footers, and the joint sample, which has only the columns that queries
+filter on. For the other columns the size of the dictionary index gives the distinct values, and
+bounds show how far files share them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.advisor.simulate.sampled_domain import LEAST_ROWS, sampled_domain
-from reconciler.advisor.simulate.spans import Spans, spans_of
 from reconciler.queries.table_view import (
     NO_FOOTER,
     FooterBytes,
@@ -38,6 +36,8 @@ from reconciler.table.fractions import digits_reach
 from reconciler.table.number_bytes import known_width, rising
 from reconciler.table.runs import runs_of
 from reconciler.table.sample import RowSample
+from reconciler.table.sampled_domain import LEAST_ROWS, sampled_domain
+from reconciler.table.spans import Spans, spans_of
 from reconciler.table.values import Kind
 
 LONGEST_INDEX_BITS = 24.0
