@@ -70,15 +70,21 @@ def shapes(rows: Month, every: Sequence[Template], masks: bool) -> list[Shape]:
 
 
 def read(
-    rows: Month, demands: Sequence[Shape], known: Sequence[int], least: float, leaves_a_file: int
+    rows: Month,
+    grown_for: Sequence[Shape],
+    demands: Sequence[Shape],
+    known: Sequence[int],
+    least: float,
+    leaves_a_file: int,
 ) -> tuple[int, float, float]:
     """Return files, and the share of rows x queries that bounds leave, and that ids do besides.
 
-    known: columns that the tree may cut. least: rows of a leaf.
+    grown_for: the queries that the tree is found for. known: columns that it may cut. least: rows
+    of a leaf.
     """
     values, count = with_masks(rows), len(rows)
     pool = pool_of({one: values[one] for one in known}, {}, np.ones(count))
-    boxes = boxes_of(pool, demands, [demand.executions for demand in demands])
+    boxes = boxes_of(pool, grown_for, [demand.executions for demand in grown_for])
     problem = problem_of(boxes, np.ones(count))
     root = climbed(problem, best_greedy(problem, root_of(problem), least), least, 200, 0)
     tree = tree_of_nodes(problem, root)
@@ -120,12 +126,14 @@ def main() -> None:
     plain = list(COLUMNS.values())
     masks = [*plain, *(MASK + n for n in range(len(rows.masks)))]
     table = [("cuts", "leaves a file", "files", "by bounds", "by bounds and ids")]
-    for name, known, demands in (
-        ("ranges", plain, shapes(rows, every, masks=False)),
-        ("ranges and advanced", masks, shapes(rows, every, masks=True)),
+    by_ranges, by_all = (shapes(rows, every, masks=one) for one in (False, True))
+    for name, known, grown_for, demands in (
+        ("ranges", plain, by_ranges, by_ranges),
+        ("ranges and advanced", masks, by_all, by_all),
+        ("the same, half of the queries routed", masks, by_ranges + by_all, by_all),
     ):
         for least, each in ((100.0, 1), (25.0, 4)):
-            files, bounds, ids = read(rows, demands, known, least, each)
+            files, bounds, ids = read(rows, grown_for, demands, known, least, each)
             table.append((name, str(each), str(files), f"{bounds:.4f}", f"{ids:.4f}"))
     notes = (
         "Share of rows x queries in the files that are read. Advanced cuts are comparisons of two "

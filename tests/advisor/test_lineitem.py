@@ -29,6 +29,7 @@ from reconciler.queries.table_view import table_view
 from reconciler.table.block_ids import COLUMN
 from reconciler.table.filetable import Float64
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.pairs import Pair
 from reconciler.table.replica import RECORD, Replica, WantedReplica
 from reconciler.table.retention import BRANCH, MAIN, Snapshot, SnapshotLog
 from reconciler.table.retention import Ref as BranchRef
@@ -143,6 +144,31 @@ def test_a_policy_may_ask_for_trees_alone(lineitem, least):
     assert trees == [
         item.action.ordering.tree for item in _advise(lineitem, work, settings).actions
     ]
+
+
+@pytest.mark.parametrize("wanted", ["", "block"])
+def test_conditions_between_columns_are_cut_by_only_where_rows_get_ids(lineitem, wanted):
+    """Half of the rows meet the condition. Without ids the plan says that it is not used."""
+    other = np.random.default_rng(1).permutation(lineitem.values[SHIP])
+    table = replace(lineitem, values={**lineitem.values, RECEIPT: other})
+    pair = Pair(SHIP, "less", RECEIPT)
+    asked = And((Comparison(Ref(SHIP, pair.transform), ">=", 0), Comparison(Ref(PART), "<", 1)))
+    log = batch_fragments([
+        Fragment("log", n, "u", asked, (1, 500 + 25 * n), (None, None),
+                 (ORDER, PART, SHIP, RECEIPT, PRICE), 2.0, n * DAY // 6, "spark")
+        for n in range(60)
+    ])  # fmt: skip
+    settings = Settings(
+        mode=QD_TREE, open_bytes=1_000, now_ms=11 * DAY,
+        trees=TreeSettings(climbs=False, least_rows=3_000, block_column=wanted),
+        target_bytes=lineitem.row_width * ROWS_PER_FILE,
+        row_group_bytes=lineitem.row_width * ROWS_PER_FILE,
+    )  # fmt: skip
+    advice = _advise(table, log, settings)
+    trees = [tree for item in advice.actions for tree in item.action.trees]
+    assert trees and {one.pairs for one in trees} == {(pair,) if wanted else ()}
+    said = [item for item in advice.rejected if item.reason == reasons.NO_BLOCK_IDS]
+    assert len(said) == (0 if wanted else 1)
 
 
 @pytest.mark.parametrize("taken", [False, True])
