@@ -303,8 +303,9 @@ def test_view_and_edit_of_the_cluster_reach_the_kinds(cluster: Cluster, installe
 
 DRIVER = """
 import os, tempfile
-from pyspark.sql import SparkSession, functions as F
+from pyspark.sql import functions as F
 from reconciler.api import documents as d
+from reconciler.spark.session import session
 from reconciler.spark.session.kubernetes import driver_pod, kubernetes_conf
 
 engine = d.Engine(
@@ -318,7 +319,6 @@ with tempfile.TemporaryDirectory() as scratch:
     conf = kubernetes_conf(driver_pod(os.environ), engine, jobs, template)
     conf |= {
         "spark.local.dir": scratch,
-        "spark.ui.enabled": "false",
         "spark.kubernetes.driver.requestTimeout": "60000",
         "spark.kubernetes.driver.connectionTimeout": "60000",
     }
@@ -327,13 +327,14 @@ with tempfile.TemporaryDirectory() as scratch:
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         "spark.sql.shuffle.partitions": "4",
     }
-    spark = SparkSession.builder.config(map=conf).getOrCreate()
+    started = session.start(conf, "driver")  # its JVMs read the archive of Spark's classes
+    spark = started.spark
     rows = spark.range(0, 100000, numPartitions=8).groupBy((F.col("id") % 10).alias("k"))
     print("sum", rows.agg(F.sum("id").alias("s")).agg(F.sum("s")).first()[0])
     workers = spark.sparkContext.parallelize(range(8), 8)
     names = workers.map(lambda _: os.environ["SPARK_EXECUTOR_POD_NAME"]).distinct().collect()
     print("executors", len(names))
-    spark.stop()
+    session.stop(started)
 """
 
 
