@@ -161,7 +161,8 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
         done, total = len(begun["progress"]["done"]), len(proposal.plan.actions)
         state = f"{done:,} of {plural(total, 'action')} done before"
     else:
-        state = f"{live:,} of {plural(inputs, 'input file')} still live"
+        changed = f"{inputs - live:,}" if live < inputs else "none"
+        state = f"{changed} of {plural(inputs, 'input file')} changed since the plan"
     return f"{name}  plan {proposal.plan.id}   {state}"
 
 
@@ -201,7 +202,7 @@ def _confirmed(proposal: Proposal) -> bool:
     what = f"Rewrite {beside(iec(work.bytes_in), money)} on this machine?"
     if proposal.by_person:
         what = "Publish the branch?"
-    sys.stderr.write(f'{what} Rows do not change. Only "yes" continues: ')
+    sys.stderr.write(f"{what} Rows do not change. Type yes to continue: ")
     sys.stderr.flush()
     with interruptible():
         return sys.stdin.readline().strip() == "yes"

@@ -164,7 +164,7 @@ def confirmed(question: str, yes: bool, refusal: str, do: str) -> None:
         return
     if not sys.stdin.isatty():
         raise BlockedError(refusal, details=("there is no terminal to ask on",), do=do)
-    sys.stderr.write(f'{question} Only "yes" continues: ')
+    sys.stderr.write(f"{question} Type yes to continue: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != "yes":
         raise BlockedError(refusal, do=do)

@@ -115,7 +115,9 @@ def _approval(given: GateInput) -> Gate | None:
         return None
     if Consent.PERSON in wanted:
         return Gate(
-            0, "AwaitingApproval", f"spec.safety.approval is Required and {given.plan.id} has none"
+            0,
+            "AwaitingApproval",
+            f"nobody has approved {given.plan.id} yet, which spec.safety.approval asks for",
         )
     if given.everything_approved:
         return None
@@ -142,7 +144,7 @@ def _manual(given: GateInput) -> Gate | None:
     asked = Charge(sum(c.rewrite_bytes for c in charges), sum(c.cpu_seconds for c in charges))
     limit = given.automatic_up_to_bytes
     if limit is None:
-        return Gate(0, "AwaitingApproval", f"approval is Manual and {given.plan.id} has none")
+        return Gate(0, "AwaitingApproval", f"nobody has approved {given.plan.id} yet")
     if given.queries_too_old:
         return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
     if given.doubtful_trial:

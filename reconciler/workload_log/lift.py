@@ -1,10 +1,10 @@
 """Recognises queries of one template by their text, so that each template is parsed once.
 
 Literals after a comparison, in an IN list, after BETWEEN, LIKE, DATE, TIMESTAMP or UUID are
-replaced by sentinels, DECIMAL '1.5' as a number, X'0aff' as another of its kind; all other text
-(LIMIT, intervals, types) remains part of the template. Lifting looks only at the text and may be
-wrong for unusual text: the reader checks that every sentinel is a literal in the parsed tree, and
-otherwise parses the original query.
+replaced by sentinels, DECIMAL '1.5' as a number, X'0aff' as another of its kind. Comments are left
+out. All other text (LIMIT, intervals, types) remains part of the template. Lifting looks only at
+the text and may be wrong for unusual text: the reader checks that every sentinel is a literal in
+the parsed tree, and otherwise parses the original query.
 Patterns take linear time: they are possessive where two parts could match the same characters.
 """
 
@@ -44,6 +44,12 @@ _MISREAD = re.compile(rf"[\\$#]|{_NUMBER_MARK}|{_HEX_MARK}|{_STRING_MARK}", re.I
 """Escapes, dollar quotes and other comments, which the patterns above do not cover."""
 
 
+_REMARK = re.compile(r"--(?:\s[^\n]*)?|/\*(?![+!])(?>(?:(?!/\*|\*/).)*)\*/", re.DOTALL)
+"""Comments of every dialect, which often hold an id of the query, and no two would have one
+template. Not hints, what MySQL executes, and comments inside of comments. MySQL reads 5--3 as a
+sum."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lifted:
     """template: the text with sentinels; literals: their values by sentinel."""
@@ -76,6 +82,8 @@ def lift(sql: str) -> Lifted:
         return f"'{mark}'"
 
     def step(match: re.Match[str]) -> str:
-        return match.group() if match.lastgroup else _LITERAL.sub(sentinel, match.group())
+        if match.lastgroup is None:
+            return _LITERAL.sub(sentinel, match.group())
+        return " " if _REMARK.fullmatch(match.group()) else match.group()
 
     return Lifted(_STEP.sub(step, sql), literals)

@@ -20,6 +20,8 @@ from reconciler.errors import UnusableLogError, UserError
 _BUFFER = 1 << 16
 """Bytes unpacked at a time; a truncated log loses at most this much at its end."""
 
+_FRAME_READ = 1 << 14
+"""Bytes unpacked at a time of zstd and lz4."""
 _GZIP = b"\x1f\x8b"
 _FRAMES = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _BLOCK = b"LZ4Block"
@@ -116,9 +118,8 @@ def open_log(log: Log) -> IO[bytes]:
         return io.BufferedReader(blocks, _BUFFER)
     codec = _FRAMES.get(head[:4])
     if codec is not None:
-        import pyarrow as pa
-
-        return io.BufferedReader(pa.input_stream(file, compression=codec), _BUFFER)
+        frames: io.RawIOBase = _Frames(file, codec)
+        return io.BufferedReader(frames, _BUFFER)
     return file
 
 
@@ -132,6 +133,26 @@ class _Gzip(gzip.GzipFile):
     def close(self) -> None:
         super().close()
         self._packed.close()
+
+
+class _Frames(io.RawIOBase):
+    """Frames of zstd or lz4. One read that reaches damage loses all that it has unpacked before, so
+    that no read is large."""
+
+    def __init__(self, file: IO[bytes], codec: str):
+        import pyarrow as pa
+
+        self._stream = pa.input_stream(file, compression=codec)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        return int(self._stream.readinto(memoryview(buffer)[:_FRAME_READ]))
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 class _Lz4Blocks(io.RawIOBase):

@@ -295,8 +295,8 @@ def status_rows() -> list[dict[str, Any]]:
          "message": "nothing above threshold", "scanAmplification": 1.45, "pendingBytes": 0,
          "spentBytes": 131 * GIB, "since": "2026-11-20T07:00:00Z"},
         {**base, "table": "warehouse.sales.orders", "state": "Blocked",
-         "reason": "AwaitingApproval", "message": "approval is Manual and p-71be09c2a0b1c2d3e4f5 "
-         "has none", "planId": "p-71be09c2a0b1c2d3e4f5", "scanAmplification": 3.8,
+         "reason": "AwaitingApproval", "message": "nobody has approved p-71be09c2a0b1c2d3e4f5 yet",
+         "planId": "p-71be09c2a0b1c2d3e4f5", "scanAmplification": 3.8,
          "pendingBytes": 41 * GIB, "since": "2026-11-18T10:00:00Z"},
         {**base, "table": "warehouse.web.sessions_by_country_and_device_of_all_time",
          "state": "Idle", "reason": "ObjectiveUnreachable", "message": "maxScanAmplification 1.5 "

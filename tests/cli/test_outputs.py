@@ -151,7 +151,7 @@ CASES: dict[str, Callable[[int], str]] = {
     "apply-blocked": lambda w: apply_text.render_summary(
         plans.applied(
             ran=False, state="Blocked, AwaitingApproval",
-            message=f"approval is Manual and {plans.PLAN_ID} has none",
+            message=f"nobody has approved {plans.PLAN_ID} yet",
             following=("layoutctl plan warehouse.sales.lineitem",
                        "layoutctl apply warehouse.sales.lineitem --yes"),
         ), w),

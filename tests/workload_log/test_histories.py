@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -419,12 +420,23 @@ def test_rows_without_the_headers_columns_are_counted(tmp_path: Path) -> None:
     assert (tally.kept, dict(tally.skipped)) == (3, {skip_reasons.RAGGED: 1})
 
 
+def _frames(body: bytes, codec: str) -> bytes:
+    """Return frames of 10,000 bytes, as a log that is appended to has them."""
+    parts = [body[at : at + 10_000] for at in range(0, len(body), 10_000)]
+    return b"".join(pa.compress(part, codec=codec, asbytes=True) for part in parts)
+
+
 @pytest.mark.parametrize("container", [lines, array, table])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, partial(_frames, codec="zstd"), partial(_frames, codec="lz4")]
+)
 def test_a_history_cut_in_its_packing_gives_what_can_be_read(
-    tmp_path: Path, container: Callable[[Sequence[Record]], bytes]
+    tmp_path: Path,
+    container: Callable[[Sequence[Record]], bytes],
+    pack: Callable[[bytes], bytes],
 ) -> None:
-    path = tmp_path / "cut.gz"
-    packed = gzip.compress(container([bigquery(n) for n in range(COUNT)]))
+    path = tmp_path / "cut"
+    packed = pack(container([bigquery(n) for n in range(COUNT)]))
     path.write_bytes(packed[: len(packed) // 2])
     sink = MemorySink()
     tally = imported(path, sink)
