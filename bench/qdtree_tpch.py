@@ -78,9 +78,10 @@ def in_curve(rows: Month, columns: Sequence[int]) -> np.ndarray:
     return np.lexsort(tuple(reversed(keys)))
 
 
-def quick_share(problem: Problem, order: np.ndarray, parts: int) -> float:
-    """Return the same share as `World.share` of equal parts, by the codes of the problem."""
-    begins = np.cumsum([0, *(len(one) for one in parted(order, parts))])[:-1]
+def quick_share(problem: Problem, pieces: Pieces) -> float:
+    """Return the same share as `World.share`, by the codes of the problem."""
+    order = np.concatenate(pieces)
+    begins = np.cumsum([0, *(len(one) for one in pieces)])[:-1]
     alive = problem.meets(order, begins, np.arange(len(problem.query)))
     first = np.flatnonzero(np.diff(problem.query, prepend=-1))
     reads = np.logical_or.reduceat(alive, first, axis=1) @ problem.cost[problem.query[first]]
@@ -92,7 +93,8 @@ def curves(world: World, files: int) -> dict[int, tuple[int, ...]]:
 
     def best(every: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         scored = [
-            (quick_share(world.problem, in_curve(world.rows, one), files), one) for one in every
+            (quick_share(world.problem, parted(in_curve(world.rows, one), files)), one)
+            for one in every
         ]
         return [one for _, one in sorted(scored)]
 

@@ -25,6 +25,7 @@ from reconciler.advisor.simulate.layout import Sizes
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries import transforms
 from reconciler.rewrite.leaves import files_at
+from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import Int64
 from reconciler.table.row_group_bytes import output_files, row_group_rows
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
@@ -250,12 +251,12 @@ class Laid:
             where = folder / f"{number:05d}"
             where.mkdir(parents=True)
             held = self.kind.rows.take(pa.array(rows[begin:end]))
-            made = (
+            tree = layout.ordering.tree
+            mine = list(
                 written(held, sizes, where)
-                if leaf is None
-                else _along_leaves(held, leaf[begin:end], sizes, where)
+                if leaf is None or tree is None
+                else _along_leaves(held, tree, leaf[begin:end], sizes, where)
             )
-            mine = list(made)
             paths += mine
             owner += [int(part[begin])] * len(mine)
         buckets = {
@@ -265,14 +266,17 @@ class Laid:
         return priced(pieces_of(paths, self.kind.filtered), self.kind.queries, buckets)
 
 
-def _along_leaves(rows: pa.Table, leaf: Int64, sizes: Sizes, folder: Path) -> Iterator[Path]:
+def _along_leaves(
+    rows: pa.Table, tree: Tree, leaf: Int64, sizes: Sizes, folder: Path
+) -> Iterator[Path]:
     """Write files that end at leaves, as the engine divides them into row groups."""
     per_row = size_of(rows, row_group_rows(sizes.row_group_bytes, 1.0 * rows.nbytes / len(rows)))
     per_row /= len(rows)
-    held = np.diff(np.append(np.flatnonzero(np.diff(leaf, prepend=-1)), len(leaf)))
+    own, held = np.unique(leaf, return_counts=True)
     most = row_group_rows(sizes.row_group_bytes, per_row)
     begin = 0
-    for number, groups in enumerate(files_at(held, sizes.target_bytes / per_row, most)):
+    file_rows = sizes.target_bytes / per_row
+    for number, groups in enumerate(files_at(tree, own, held, file_rows, most)):
         path = folder / f"{number:05d}.parquet"
         _in_runs(rows.slice(begin, sum(groups)), np.cumsum(groups).tolist(), path)
         begin += sum(groups)

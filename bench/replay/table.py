@@ -230,9 +230,10 @@ class SimulatedTable:
         if held is None:
             count = int(layout.files_of(len(rows) * self.row_width))
             return np.linspace(0, len(rows), count + 1).astype(np.int64).tolist()
-        own = held[held > 0]
-        ends, edges = np.append(0, np.cumsum(own)), [0]
-        for unit in file_units(own, layout.target_bytes / self.row_width):
+        tree, leaf = layout.ordering.tree, np.flatnonzero(held)
+        assert tree is not None
+        ends, edges = np.append(0, np.cumsum(held[leaf])), [0]
+        for unit in file_units(tree, leaf, held[leaf], layout.target_bytes / self.row_width):
             part = np.linspace(ends[unit.first], ends[unit.end], unit.files + 1)
             edges += part[1:].astype(np.int64).tolist()
         return edges

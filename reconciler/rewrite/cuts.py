@@ -50,6 +50,6 @@ def files_of_leaves(
         entry = () if partitions is None else partitions.entry(number)
         path = "" if partitions is None else partitions.path(number)
         own = counted.of_partition(number, tree.leaves)
-        groups = leaves.files_at(own, task.file_rows, task.group_rows)
+        groups = leaves.files_at(tree, *own, task.file_rows, task.group_rows)
         cuts += [Cut(each, entry, path) for each in groups]
     return cuts

@@ -60,10 +60,10 @@ class Counted:
     def total(self) -> int:
         return int(self.rows.sum())
 
-    def of_partition(self, number: int, leaves: int) -> Int64:
-        """Return the rows of each leaf of a partition. leaves: of the tree."""
+    def of_partition(self, number: int, leaves: int) -> tuple[Int64, Int64]:
+        """Return the leaves of a partition that have rows, and how many. leaves: of the tree."""
         begin, end = np.searchsorted(self.slots, (number * leaves, (number + 1) * leaves))
-        return self.rows[begin:end]
+        return self.slots[begin:end] - number * leaves, self.rows[begin:end]
 
 
 def counted(slot: npt.NDArray[Any]) -> Counted:
@@ -217,12 +217,14 @@ def _plain(value: Any) -> bytes:
     return encode_wide_decimal(int(value.scaleb(-value.as_tuple().exponent, EXACT)))
 
 
-def files_at(rows: Int64, file_rows: float, group_rows: int) -> list[list[int]]:
-    """Return the rows of each row group of each file. rows: of each leaf, int64[leaves], as they
-    are written. group_rows: most rows of a row group."""
-    own, found = rows[rows > 0], []
-    for unit in file_units(own, file_rows):
-        mine = own[unit.first : unit.end]
+def files_at(
+    tree: Tree, leaf: Int64, rows: Int64, file_rows: float, group_rows: int
+) -> list[list[int]]:
+    """Return the rows of each row group of each file. leaf: the leaves that have rows, ascending;
+    rows: of each. group_rows: most rows of a row group."""
+    found = []
+    for unit in file_units(tree, leaf, rows, file_rows):
+        mine = rows[unit.first : unit.end]
         if not unit.shared:
             found += spill.row_groups(int(mine[0]), unit.files, group_rows)
             continue

@@ -217,6 +217,16 @@ class Tree:
             np.maximum(low[field][middle:end], number + 1, out=low[field][middle:end])
         return {field: (low[field], high[field]) for field in most}
 
+    @cached_property
+    def partings(self) -> Int64:
+        """Return how deep in the tree each leaf parts from the next, int64[leaves - 1]: 0 at the
+        first cut."""
+        found = np.zeros(max(self.leaves - 1, 0), dtype=np.int64)
+        for at, (depth, node, _) in enumerate(self.walk()):
+            if node != LEAF:
+                found[self._first_leaf[self._right[at]] - 1] = depth
+        return found
+
     def _end_leaf(self, at: int) -> int:
         """Return the number of leaves before and in a subtree."""
         while self.nodes[at] != LEAF:

@@ -1,12 +1,27 @@
-"""Where files and row groups end at the leaves of a tree of cuts: one rule, by which rewrites write
-and the what-if foretells (Yang et al., "Qd-tree", section 3.1)."""
+"""Which leaves of a tree of cuts share a file, and which share a row group.
+
+The engine writes by these rules and the what-if simulates them. Leaves that share a file are those
+below one node, as far as they can be: their rows are then a range of every column too, and the
+file's bounds rule out what the node rules out.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from reconciler.table.cut_tree import Tree
 from reconciler.table.filetable import Int64
 from reconciler.table.row_group_bytes import output_files
+
+ALONE = 0.5
+"""Share of a file from which on a leaf has files of its own."""
+TOGETHER = 1.4
+"""Files that the small leaves below one node may be to become one: about twice the least, so that
+such files are of the target size on average."""
+MOST = 1.5
+"""The same where a file would be smaller than ALONE otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +40,56 @@ class Unit:
         return self.end - self.first > 1
 
 
-def file_units(rows: Int64, file_rows: float) -> list[Unit]:
-    """Return the files that leaves become. rows: of each leaf, int64[leaves], from left to right.
-    file_rows: of a file of the target size.
+def file_units(tree: Tree, leaf: Int64, rows: Int64, file_rows: float) -> list[Unit]:
+    """Return the files that leaves become.
 
-    A leaf of at least half a file has files of its own. Smaller neighbours share one, as far as
-    they fit.
+    leaf: numbers of the leaves that have rows, ascending, int64[leaves]. rows: of each. file_rows:
+    of a file of the target size. A leaf of at least half a file has files of its own. Smaller
+    leaves share one with those below the same node. What is smaller than half a file even then
+    goes to a neighbour of small leaves, where both are not too large for one file.
     """
+    if not len(leaf):
+        return []
+    before = np.append(0, np.cumsum(rows))
+    small = rows < ALONE * file_rows
     found: list[Unit] = []
-    begin, held = 0, 0.0
-    files = output_files(rows, file_rows).tolist()
-    for leaf, own in enumerate(rows.tolist()):
-        alone = own >= 0.5 * file_rows
-        if (alone or held + own > file_rows) and leaf > begin:
-            found.append(Unit(begin, leaf, 1))
-            begin, held = leaf, 0.0
-        if alone:
-            found.append(Unit(leaf, leaf + 1, files[leaf]))
-            begin = leaf + 1
-        else:
-            held += own
-    if begin < len(rows):
-        before = found[-1] if found else None
-        if before is not None and before.shared and _fits(rows, before.first, file_rows):
-            found[-1] = Unit(before.first, len(rows), 1)
-        else:
-            found.append(Unit(begin, len(rows), 1))
+    for first, end in _below_nodes(_partings(tree, leaf), before, small, file_rows):
+        own = float(before[end] - before[first])
+        if found and small[first] and small[found[-1].first]:
+            last = found[-1]
+            held = float(before[first] - before[last.first])
+            if min(own, held) < ALONE * file_rows and own + held < MOST * file_rows:
+                found[-1] = Unit(last.first, end, 1)
+                continue
+        files = 1 if small[first] else int(output_files(rows[first], file_rows))
+        found.append(Unit(first, end, files))
     return found
 
 
-def _fits(rows: Int64, first: int, file_rows: float) -> bool:
-    """Return whether all leaves from this one on are one file, so that the last is not small."""
-    return float(rows[first:].sum()) < 1.5 * file_rows
+def _partings(tree: Tree, leaf: Int64) -> Int64:
+    """Return how deep each of these leaves parts from the next, int64[leaves - 1]."""
+    if len(leaf) < 2:
+        return np.zeros(0, dtype=np.int64)
+    return np.minimum.reduceat(tree.partings[: leaf[-1]], leaf[:-1])
+
+
+def _below_nodes(
+    partings: Int64, before: Int64, small: np.ndarray, file_rows: float
+) -> list[tuple[int, int]]:
+    """Return the runs (first, end) of small leaves below one node that fit a file together, and
+    each other leaf alone, from left to right. before: rows before each leaf, and in all."""
+    large = np.append(0, np.cumsum(~small))
+    found: list[tuple[int, int]] = []
+    left = [(0, len(small))]
+    while left:
+        first, end = left.pop()
+        fits = before[end] - before[first] <= TOGETHER * file_rows
+        if end - first == 1 or (fits and large[end] == large[first]):
+            found.append((first, end))
+        else:
+            middle = first + 1 + int(np.argmin(partings[first : end - 1]))
+            left += [(middle, end), (first, middle)]
+    return found
 
 
 def row_group_units(rows: Int64, group_rows: float) -> list[tuple[int, int]]:

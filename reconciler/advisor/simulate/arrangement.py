@@ -221,11 +221,14 @@ def _cut_at_leaves(
     ends = np.append(starts[1:], len(leaf))
     held = np.maximum(np.rint(rows.cumulative[ends] - rows.cumulative[starts]), 1).astype(np.int64)
     edges = np.append(np.searchsorted(starts, rows.starts), len(starts))
-    units: list[tuple[int, int, int]] = []
+    tree, units = rows.ordering.tree, list[tuple[int, int, int]]()
+    assert tree is not None
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         units += [
             (begin + unit.first, begin + unit.end, unit.files)
-            for unit in file_units(held[begin:end], size.target_bytes / per_row)
+            for unit in file_units(
+                tree, leaf[starts[begin:end]], held[begin:end], size.target_bytes / per_row
+            )
         ]
     first, end, wanted = np.asarray(units, dtype=np.int64).reshape(-1, 3).T
     files, unit_of = _sliced(rows, starts[first], ends[end - 1], wanted.astype(float), number)
