@@ -10,6 +10,9 @@ import pytest
 
 from bench.replay.table import SimulatedTable, arriving, empty_table
 from reconciler.advisor.advice import Advice
+from reconciler.advisor.choose import keys
+from reconciler.advisor.judge.candidate import may_reach_floor, refusal
+from reconciler.advisor.situation import look
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
@@ -106,3 +109,16 @@ def test_a_run_does_not_wait_if_it_pays_back_within_hours() -> None:
 def test_another_key_waits_for_no_growth() -> None:
     advice = _advised(_table(new=0, column=DATE))
     assert len(_inputs(advice)) == 8
+
+
+def test_files_of_too_little_reading_are_refused_by_what_they_could_save_at_most() -> None:
+    asked = range_workload(np.random.default_rng(1), PART, 40, 400, 100_000)
+    situation = look(_table(new=0, column=DATE, old=100).given(workload(asked), SMALL))
+    seen = set()
+    for count in (1, 3, 5, 6, 8, 20, 100):
+        rows, possible = np.arange(count), may_reach_floor(situation, np.arange(count))
+        found = keys.ranked(situation, rows, np.ones(1), [PART], lambda made: False)
+        why = refusal(situation, found[0], 0.0)
+        assert possible or why is not None
+        seen.add((possible, why is None))
+    assert {(False, False), (True, True)} <= seen

@@ -206,10 +206,10 @@ def _best_of(
     """Return the best key for all of the files, or for those that the largest runs are not of."""
     first: tuple[list[Candidate], list[Rejected]] | None = None
     for files in tiers(situation, rows) if columns else ():
-        if first is not None and not may_reach_floor(situation, files):
-            continue  # only a rewrite that passes is told of
         kept = np.isin(rows, files)
-        found = _best_prefix(situation, rows[kept], vectors[kept], columns, spent)
+        found = _best_prefix(
+            situation, rows[kept], vectors[kept], columns, spent, silent=first is not None
+        )
         if found[0]:
             return found
         first = first or found
@@ -217,9 +217,18 @@ def _best_of(
 
 
 def _best_prefix(
-    situation: Situation, rows: Int64, vectors: Float64, columns: list[int], spent: float
+    situation: Situation,
+    rows: Int64,
+    vectors: Float64,
+    columns: list[int],
+    spent: float,
+    *,
+    silent: bool,
 ) -> tuple[list[Candidate], list[Rejected]]:
-    """Return the best key for all of the files, or for the best half or quarter of them."""
+    """Return the best key for all of the files, or for the best half or quarter of them.
+
+    silent: what is refused is not reported, so that what cannot pass need not be judged.
+    """
     refused: list[Rejected] = []
     fractions = list(FRACTIONS)
     while fractions:
@@ -228,6 +237,8 @@ def _best_prefix(
         if count < 1 or (fraction < 1.0 and count < 2):
             break
         part = np.sort(rows[:count])
+        if silent and not may_reach_floor(situation, part):
+            continue
         centroid = vectors[:count].mean(axis=0)
         ranked = keys.ranked(
             situation, part, centroid, columns,
@@ -247,13 +258,16 @@ def _best_prefix(
             fits = FITTING * _fitting(situation, ranked[0], spent)
             fits = np.floor(fits * len(rows)) / len(rows)  # files are whole
             fractions = [share for share in (fits, *FRACTIONS, fits / 2) if 0.0 < share <= fits]
-        if not refused:
-            reason, why = verdict
-            if ranked[0].label == "bound":
-                reason, why = reasons.NO_SAMPLE, sentence(reasons.SENTENCES[reasons.NO_SAMPLE])
-            what = f"recluster by {_key_text(situation, ranked[0])}"
-            refused.append(rejected(situation, what, reason, why, part, ranked[0]))
+        refused = refused or [_refused(situation, ranked[0], verdict)]
     return [], refused
+
+
+def _refused(situation: Situation, best: Candidate, verdict: Refusal) -> Rejected:
+    reason, why = verdict
+    if best.label == "bound":
+        reason, why = reasons.NO_SAMPLE, sentence(reasons.SENTENCES[reasons.NO_SAMPLE])
+    what = f"recluster by {_key_text(situation, best)}"
+    return rejected(situation, what, reason, why, best.rows, best)
 
 
 def _others(situation: Situation, ranked: Sequence[Candidate]) -> list[Rejected]:

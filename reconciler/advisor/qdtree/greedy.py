@@ -144,9 +144,9 @@ def _spared(
 
 def _up_to(problem: Problem, values: npt.NDArray[Any]) -> Float64:
     """Return the sums from the first code of each column up to each code."""
-    total = np.cumsum(values)
-    before = np.where(problem.first > 0, total[problem.first - 1], 0.0)
-    found: Float64 = total - before
+    total = np.zeros(len(values) + 1)
+    np.cumsum(values, out=total[1:])
+    found: Float64 = total[1:] - total[problem.first]
     return found
 
 

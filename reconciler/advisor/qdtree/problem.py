@@ -97,8 +97,15 @@ class Problem:
 
     @cached_property
     def valued(self) -> bool:
-        """Whether no row is NULL or NaN and every box asks for values of the sample's range."""
-        return not (self.null.any() or self.nan.any()) and bool(self.wants_value.all())
+        """Return whether no row is NULL or NaN."""
+        return not (self.null.any() or self.nan.any())
+
+    @cached_property
+    def wants_values(self) -> Bool:
+        """Return which boxes ask for values of the sample's range in all columns, bool[boxes]: no
+        others meet rows without NULL and NaN."""
+        found: Bool = np.logical_and.reduce(self.wants_value, axis=1)
+        return found
 
     @cached_property
     def alike(self) -> float:
@@ -155,11 +162,12 @@ class Problem:
         low, high = (end.take(boxes, axis=1) for end in self.ends)
         met = low <= np.maximum.reduceat(most, begins, axis=1).T[:, :, None]
         met &= high >= np.minimum.reduceat(least, begins, axis=1).T[:, :, None]
-        if not self.valued:
-            null, nan = (np.logical_or.reduceat(of[rows], begins) for of in (self.null, self.nan))
-            met &= self.wants_value[boxes].T
-            met |= self.wants_null[boxes].T & null[:, :, None]
-            met |= self.wants_nan[boxes].T & nan[:, :, None]
+        if self.valued:
+            return met.all(axis=1) & self.wants_values[boxes]
+        null, nan = (np.logical_or.reduceat(of[rows], begins) for of in (self.null, self.nan))
+        met &= self.wants_value[boxes].T
+        met |= self.wants_null[boxes].T & null[:, :, None]
+        met |= self.wants_nan[boxes].T & nan[:, :, None]
         found: Bool = met.all(axis=1)
         return found
 
