@@ -152,6 +152,15 @@ def _committed(done: ExecutionResult | None) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
+def _files_predicted(before: Proposal) -> int | None:
+    """Return the data files that its plan leaves, also one that was saved, or that takes another
+    back; None if the plan does not say."""
+    from reconciler.plan.totals import Quantity, is_of
+
+    lines = (line for line in before.plan.evidence.get("totals", ()) if is_of(line, Quantity.FILES))
+    return next((int(line["after"]) for line in lines if "after" in line), None)
+
+
 def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySummary:
     """Return the result of the run, as the values that `apply_text` prints."""
     from reconciler.plan.prediction import total
@@ -166,7 +175,7 @@ def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySum
         whole = ended.done and step.gate.count == len(step.before.pending)
         files = FileCount(
             before=len(first.before.observation.files),
-            predicted=round(step.before.advice.files_after.mid) if whole else None,
+            predicted=_files_predicted(step.before) if whole else None,
             actual=len(result.after.observation.files),
         )
     return ApplySummary(

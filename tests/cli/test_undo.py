@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def test_a_plan_is_taken_back_and_files_are_as_before(
     made = json.loads(out)
     assert code == 0 and made["evidence"]["undo"]["plan"] == plan
     assert plan_from_document(made).id == made["planId"]
-    assert cli("apply", "undo.json", "--yes", "--engine", "Local")[0] == 0
+    code, told, _ = cli("apply", "undo.json", "--yes", "--engine", "Local")
+    assert code == 0
+    assert re.search(rf"files +{len(before)} +{len(before)} +was", told), told
     after = sorted(task.file.file_path for task in scattered.refresh().scan().plan_files())
     assert after == before
     assert cli("apply", "undo.json", "--yes", "--engine", "Local")[0] == 0

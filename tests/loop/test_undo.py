@@ -154,6 +154,7 @@ def test_an_append_since_makes_it_a_rewrite_by_the_older_order(
     assert held == set(data_files(table)) - appended
     planned = {p for item in done.after.plan.actions for p in item.action.inputs}
     assert held.isdisjoint(planned)
+    assert reasons.NOT_REWRITABLE not in {one.reason for one in done.after.advice.rejected}
 
 
 def test_a_commit_that_comes_before_the_rollback_is_kept(

@@ -27,7 +27,7 @@ from reconciler.advisor.judge.candidate import (
 from reconciler.advisor.judge.runs import nothing_new
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.situation import Situation, is_quiet
+from reconciler.advisor.situation import Situation
 from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.ordering import Ordering
@@ -47,8 +47,7 @@ def declared_candidates(
     settings = situation.settings
     found: list[tuple[Candidate, str]] = []
     rejections: list[Rejected] = []
-    free, quiet = allowed(situation), is_quiet(situation)
-    moved = situation.facts.moving | situation.spent.taken
+    free = allowed(situation)
     title = f"cluster by {settings.ordering.text(situation.table.schema)}"
     for rows in _unsorted_inside(situation):
         parts = slices(situation, rows)
@@ -62,11 +61,7 @@ def declared_candidates(
             rejections.append(
                 rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows)
             )
-        elif len(rows) < MIN_FILES:
-            if not (quiet | moved)[decision.files].any():  # else it is reported elsewhere
-                reason = reasons.NOT_REWRITABLE
-                rejections.append(rejected(situation, title, reason, "", decision.files))
-        else:
+        elif len(rows) >= MIN_FILES:  # else it is reported elsewhere why the others stay
             lead = [column.field_id for column in settings.ordering.key]
             parts = slices(situation, rows, lead, MIN_FILES)
             rejections += oversized(situation, rows, parts, title)
