@@ -24,6 +24,8 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)", re.IGNORECASE)
 _FIXED = re.compile(r"fixed\[(\d+)\]", re.IGNORECASE)
 UUID_BYTES = 16
 UNKNOWN = "unknown"
+LONG_DIGITS = 18
+"""Most digits of a decimal that an integer of 8 bytes holds."""
 OFFSET_BYTES = 1 << 28
 """Bytes of values, with as many bits as 32-bit offsets can count: no nested value is smaller."""
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -343,6 +345,15 @@ def gathered(column: pa.ChunkedArray, order: pa.Array) -> pa.ChunkedArray:
     kind, whole = column.type, one_piece(column)
     del column  # its pieces are freed before they are there a third time
     return pa.chunked_array(_gathered(whole, order, kind), kind)
+
+
+def narrowed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return decimals that files store as integers in 64 bits, not in 128, and others as they are:
+    there is half as much to gather, and the same bytes are written."""
+    kind = column.type
+    if not pa.types.is_decimal128(kind) or kind.precision > LONG_DIGITS:
+        return column
+    return column.cast(pa.decimal64(kind.precision, kind.scale))
 
 
 def one_piece(column: pa.ChunkedArray) -> pa.Array:

@@ -289,11 +289,12 @@ class _Run:
         del parts
         order, cuts, leaf = self._ordered(pa.concat_tables(tables))
         at = pa.array(order)
-        found = dict(zip(tables[0].schema.names, _arranged(tables, at), strict=True))
+        narrow = self.task.blocks is None  # block ids follow from values of the keys' own types
+        found = dict(zip(tables[0].schema.names, _arranged(tables, at, narrow), strict=True))
 
         def rest(columns: Sequence[Column]) -> list[pa.ChunkedArray]:
             read = [own for file in self.task.files for own in self._held(file, columns, names)]
-            return _arranged(read, at)
+            return _arranged(read, at, narrow)
 
         blocks = self.task.blocks
         block = "" if blocks is None else blocks.column.name  # not read: it is written anew
@@ -426,9 +427,10 @@ class _Run:
         return dict(zip(ids, ordering.values_of(ids, ways, whole), strict=True))
 
 
-def _arranged(tables: list[pa.Table], order: pa.Array) -> list[pa.ChunkedArray]:
+def _arranged(tables: list[pa.Table], order: pa.Array, narrow: bool) -> list[pa.ChunkedArray]:
     """Return each column's values in an order of the rows of all tables. Each is freed as soon as
-    it is copied; tables: is empty afterwards."""
+    it is copied; tables: is empty afterwards. narrow: decimals become `arrow.narrowed`."""
     columns = pa.concat_tables(tables).columns
     tables.clear()
-    return [arrow.gathered(columns.pop(0), order) for _ in range(len(columns))]
+    fitted = arrow.narrowed if narrow else (lambda column: column)
+    return [arrow.gathered(fitted(columns.pop(0)), order) for _ in range(len(columns))]

@@ -26,8 +26,8 @@ from reconciler.table.row_group_bytes import PAGE_ROWS
 
 STATISTIC_BYTES = 4_096
 """Longest value that Arrow keeps in a footer's statistics."""
-INT_DIGITS, LONG_DIGITS = 9, 18
-"""Most digits of a decimal that an integer of 4, or of 8 bytes holds."""
+INT_DIGITS = 9
+"""Most digits of a decimal that an integer of 4 bytes holds."""
 
 
 @contextlib.contextmanager
@@ -168,11 +168,13 @@ def _keeps_dictionary(page: pa.ChunkedArray) -> bool:
         return True
     if isinstance(kind, pa.BaseExtensionType):  # UUIDs, which cannot be counted as such
         page = pa.chunked_array([chunk.storage for chunk in page.chunks], kind.storage_type)
+    if pa.types.is_decimal64(kind):  # likewise
+        page = page.cast(pa.decimal128(kind.precision, kind.scale))
     values = page.drop_null()
     if not len(values):
         return True
     width = values.nbytes / len(values)
-    if pa.types.is_decimal(kind) and kind.precision <= LONG_DIGITS:  # stored as an integer
+    if pa.types.is_decimal(kind) and kind.precision <= arrow.LONG_DIGITS:  # stored as an integer
         width = 4 if kind.precision <= INT_DIGITS else 8
     return not drops_dictionary(len(values.unique()), len(values), max(1, round(width)))
 
@@ -200,7 +202,11 @@ def tail_of(path: Path, footer_bytes: int) -> bytes:
 
 def _stored(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """Return values as they are written: the field ids of nested columns are of the type."""
-    if pa.types.is_dictionary(values.type) or values.type.equals(wanted, check_metadata=True):
+    if (
+        pa.types.is_dictionary(values.type)
+        or pa.types.is_decimal64(values.type)
+        or values.type.equals(wanted, check_metadata=True)
+    ):
         return values
     return values.cast(wanted)
 
