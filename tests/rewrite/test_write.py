@@ -34,6 +34,6 @@ def test_decimals_in_64_bits_are_written_as_those_in_128(tmp_path: Path, few: bo
         assert narrow.type == (pa.decimal64(digits, 1) if digits <= 18 else column.type)
         of = (Column(1, "d", f"decimal({digits}, 1)"),)
         for name, held in (("wide", column), ("narrow", narrow)):
-            with writing(tmp_path / name, of, Writer()) as file:
+            with writing(tmp_path / name, of, Writer(blooms={"d": (99, 0.01)})) as file:
                 file.write(pa.table({"d": held}))
         assert (tmp_path / "wide").read_bytes() == (tmp_path / "narrow").read_bytes()
