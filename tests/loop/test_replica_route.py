@@ -69,7 +69,8 @@ class Pair:
             self.number += 1
             price = self.chance.choice((None, *map(float, range(8))))
             shop = self.chance.choice((None, "", "a", "ab", "shop-2", "z"))
-            found.append((self.number, self.chance.choice((None, *range(10))), shop, price))
+            day, due = (self.chance.choice((None, *range(10))) for _ in range(2))
+            found.append((self.number, day, shop, price, due))
         arrays = [
             pa.array(own, one.type)
             for own, one in zip(zip(*found, strict=True), SCHEMA, strict=True)
