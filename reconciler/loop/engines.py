@@ -19,8 +19,10 @@ from reconciler.commit.fields import in_form_of_java
 from reconciler.commit.metadata import NEWEST_VERSION
 from reconciler.engines.choice import UNEVEN, Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
+from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
+from reconciler.table.left_to_spark import OTHER_FORMAT
 from reconciler.table.observation import Observation
 from reconciler.table.paths import is_local
 from reconciler.table.row_group_bytes import row_group_rows
@@ -137,11 +139,15 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
     refused = _spec_needs_spark(observation)
     if refused:
         return refused
+    deletes = observation.delete_files
+    odd = bool((deletes.other_format & ~deletes.dangling).any())
     for item in items:
         if item.action.needs_spark:
             return f"only Spark carries out {item.action.kind}"
         if item.predicted.by_spark:
             return item.predicted.by_spark
+        if isinstance(item.action, (CompactDeletes, ConvertDeletes)) and odd:
+            return f"Spark reads delete files in {OTHER_FORMAT}"
     return ""
 
 

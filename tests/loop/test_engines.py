@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from reconciler.api.choices import EngineType
@@ -12,6 +13,8 @@ from reconciler.engines.local import machine
 from reconciler.format import duration, iec
 from reconciler.loop import engines
 from reconciler.loop.engines import Place, engine_for, needs_of
+from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.table.deletes import DeleteTable
 from tests.loop.test_step import DECLARED, step_of
 
 GIB = 1 << 30
@@ -62,6 +65,27 @@ def test_auto_says_what_of_this_machine_a_plan_does_not_fit(
         assert (without.engine, without.refused) == (EngineType.LOCAL, False)
         assert number in without.why
         assert NO_SPARK in without.why
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_delete_files_that_only_spark_reads_are_left_to_it(
+    catalog_config, make_table, actor, dangling: bool
+):
+    """Auto would otherwise take this machine, and the execution refuse what the plan offered."""
+    make_table(f"avro_deletes_{dangling}", files=3)
+    step = step_of(catalog_config, f"avro_deletes_{dangling}", **DECLARED)
+    proposal = step.propose(actor)
+    path, own = np.array(["s3://lake/d.avro"], dtype=object), np.array([True])
+    of_others = DeleteTable(
+        path, spec_id=np.array([0]), other_format=own, dangling=np.array([dangling])
+    )
+    seen = replace(proposal.observation, delete_files=of_others)
+    place = Place.of(step.target.catalog, step.policy.spec.safety)
+    (item,) = proposal.pending
+    for action in (CompactDeletes, ConvertDeletes):
+        merged = replace(item, action=action(inputs=(str(path[0]),)))
+        assert bool(needs_of(place, seen, [merged]).unsupported) is not dangling
+    assert not needs_of(place, seen, [item]).unsupported  # its own check says which files reach it
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
