@@ -7,7 +7,9 @@ file's bounds rule out what the node rules out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -50,19 +52,19 @@ def file_units(tree: Tree, leaf: Int64, rows: Int64, file_rows: float) -> list[U
     """
     if not len(leaf):
         return []
-    before = np.append(0, np.cumsum(rows))
-    small = rows < ALONE * file_rows
+    files = output_files(rows, file_rows).tolist()
+    before = [0, *np.cumsum(rows).tolist()]
+    small = (rows < ALONE * file_rows).tolist()
     found: list[Unit] = []
-    for first, end in _below_nodes(_partings(tree, leaf), before, small, file_rows):
-        own = float(before[end] - before[first])
+    for first, end in _below_nodes(_partings(tree, leaf).tolist(), before, small, file_rows):
+        own = before[end] - before[first]
         if found and small[first] and small[found[-1].first]:
             last = found[-1]
-            held = float(before[first] - before[last.first])
+            held = before[first] - before[last.first]
             if min(own, held) < ALONE * file_rows and own + held < MOST * file_rows:
                 found[-1] = Unit(last.first, end, 1)
                 continue
-        files = 1 if small[first] else int(output_files(rows[first], file_rows))
-        found.append(Unit(first, end, files))
+        found.append(Unit(first, end, 1 if small[first] else files[first]))
     return found
 
 
@@ -74,11 +76,14 @@ def _partings(tree: Tree, leaf: Int64) -> Int64:
 
 
 def _below_nodes(
-    partings: Int64, before: Int64, small: np.ndarray, file_rows: float
+    partings: Sequence[int], before: Sequence[int], small: Sequence[bool], file_rows: float
 ) -> list[tuple[int, int]]:
     """Return the runs (first, end) of small leaves below one node that fit a file together, and
-    each other leaf alone, from left to right. before: rows before each leaf, and in all."""
-    large = np.append(0, np.cumsum(~small))
+    each other leaf alone, from left to right. before: rows before each leaf, and in all.
+
+    Numbers are Python's: there are hundreds, and each is looked at alone.
+    """
+    large = [0, *accumulate(not one for one in small)]
     found: list[tuple[int, int]] = []
     left = [(0, len(small))]
     while left:
@@ -87,7 +92,8 @@ def _below_nodes(
         if end - first == 1 or (fits and large[end] == large[first]):
             found.append((first, end))
         else:
-            middle = first + 1 + int(np.argmin(partings[first : end - 1]))
+            inside = partings[first : end - 1]
+            middle = first + 1 + inside.index(min(inside))
             left += [(middle, end), (first, middle)]
     return found
 
