@@ -153,13 +153,17 @@ def _replaced(
 def _dated(
     rewrite: PastRewrite, taken: Mapping[str, _Taken], observation: Observation, now_ms: int
 ) -> PastRewrite:
-    """Return the rewrite with the times at which its files stopped being live."""
+    """Return the rewrite with the times at which its files stopped being live.
+
+    Where snapshots since the rewrite have expired, one of these may have removed the files first.
+    """
+    whole = any(one.timestamp_ms <= rewrite.since_ms for one in observation.ancestry[-1:])
     removals = [
         one.timestamp_ms
         for one in observation.ancestry
         if not one.ours and one.operation != "append" and one.timestamp_ms > rewrite.since_ms
     ]
-    first = min(removals, default=rewrite.since_ms + 1) - 1
+    first = min(removals) - 1 if whole and removals else rewrite.since_ms
     last = max(removals, default=now_ms)
     ends = [
         _end(str(path), taken, str(path) in observation.files.row_of, first, last)

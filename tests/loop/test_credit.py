@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -137,12 +138,12 @@ class World:
         seen = observations.lineitem(4)
         return replace(
             seen, uuid="u", files=file_table(self.model.files.values()),
-            ancestry=tuple(reversed(self.snapshots)), snapshot_id=len(self.snapshots),
+            ancestry=tuple(reversed(self.snapshots)), snapshot_id=self.snapshots[-1].snapshot_id,
         )  # fmt: skip
 
     def commit(self, operation: str, ours: str = "") -> int:
         self.now += HOUR
-        number = len(self.snapshots) + 1
+        number = self.snapshots[-1].snapshot_id + 1 if self.snapshots else 1
         summary = {ATTEMPT_ID: ours} if ours else {}
         self.snapshots.append(SnapshotInfo(number, number, self.now, operation, summary))
         return number
@@ -154,6 +155,10 @@ class World:
     def remove(self, name: str) -> None:
         self.model.remove(name)
         self.commit("delete")
+
+    def expire(self, kept: int) -> None:
+        """All snapshots but the newest `kept` are no longer there to tell who removed what."""
+        self.snapshots = self.snapshots[-kept:]
 
     def rewrite(self, names: list[str], column: int, parts: int, keep: bool = True) -> str:
         """keep: whether the ledger has the replaced files, as rows of an old version have not."""
@@ -169,7 +174,8 @@ class World:
         snapshot = self.commit("replace", attempt)
         done = Outcome(attempt, 1, "a01", COMMITTED, snapshot, 1, 1, 1, len(names), len(outputs),
                        1.0, 1.0)  # fmt: skip
-        self.store.record_outcomes(intent, (done,))
+        with mock.patch("reconciler.state.ledger_rows.time.time", return_value=self.now / 1000):
+            self.store.record_outcomes(intent, (done,))
         record_written(self.store, self.seen(), self.now)
         return plan
 
@@ -278,6 +284,20 @@ def test_files_rewritten_again_earn_for_the_later_plan(world: World) -> None:
     assert sum(one.table_least for one in found.values()) == world.model.saved
 
 
+def test_a_removal_whose_snapshot_expired_credits_no_query_after_it(world: World) -> None:
+    """A later removal is still told of. What ran between the two may have saved nothing."""
+    world.rewrite(sorted(world.model.files), X, 6)
+    world.ask(X, 0, 100, times=3)
+    for name in sorted(world.model.files):
+        world.remove(name)
+        world.append([(1, 1)])
+        world.ask(X, 0, 100, times=5)
+    world.expire(3)
+    world.store.append_fragments(world.log)
+    least, most = world.saved()
+    assert least <= world.model.saved <= most
+
+
 def test_a_row_of_the_ledger_without_the_old_files_earns_nothing(world: World) -> None:
     plan = world.rewrite(sorted(world.model.files), X, 6, keep=False)
     world.ask(X, 0, 50)
@@ -344,7 +364,7 @@ def test_whatever_is_rewritten_and_imported_the_sum_is_what_was_not_read(
 
 
 @settings(max_examples=examples(25), deadline=None)
-@given(operations(*OURS, "remove", "ask"), st.integers(0, 2**16))
+@given(operations(*OURS, "remove", "remove", "expire", "ask"), st.integers(0, 2**16))
 def test_where_others_remove_files_the_sum_is_a_bound_of_what_was_not_read(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], seed: int
 ) -> None:
@@ -363,6 +383,8 @@ def carried_out(folder: Path, steps: list[tuple[str, int]], seed: int) -> World:
             world.append(scattered(chance, 1, 8)[0])
         if name == "remove" and len(world.model.files) > 1:
             world.remove(chance.choice(sorted(world.model.files)))
+        if name == "expire":
+            world.expire(chance.randint(1, 4))
         if name == "rewrite":
             names = sorted(world.model.files)
             picked = chance.sample(names, chance.randint(1, len(names)))
