@@ -123,8 +123,7 @@ def partition_fields(
 ) -> tuple[PartitionField, ...]:
     """Return the fields of a spec. spec, schema: as the specification writes them in JSON.
 
-    Raises UnsupportedError if a column that the spec partitions by was dropped, or is of a type
-    whose values Iceberg's Java library writes in a form of its own.
+    Raises UnsupportedError if a column that the spec partitions by was dropped.
     """
     types = types_of(schema)
     found = []
@@ -137,23 +136,16 @@ def partition_fields(
                 do="let Spark commit to the table: set engine.type to Spark",
             )
         kind = _result(str(field["transform"]), source)
-        if in_form_of_java(kind, str(field["transform"])):
-            raise UnsupportedError(
-                f"partition spec {spec['spec-id']} partitions by values of type {kind}",
-                details=("Iceberg's Java library and the specification write them differently.",),
-                do="let Spark commit to the table: set engine.type to Spark",
-            )
         found.append(PartitionField(int(field["field-id"]), field["name"], kind,
                                     str(field["transform"])))  # fmt: skip
     return tuple(found)
 
 
-def in_form_of_java(kind: str, transform: str) -> bool:
+def in_form_of_java(kind: str) -> bool:
     """Whether partition values of a type are ones that Iceberg's Java library (1.12) puts a length
     before, where the specification has none. It cannot read what other libraries write, and they
-    misread what it writes (issue 17501 of apache/iceberg). kind: of the values. A void field has no
-    values."""
-    return kind.startswith("fixed") and transform != "void"
+    misread what it writes (issue 17501 of apache/iceberg). kind: of the values."""
+    return kind.startswith("fixed")
 
 
 def types_of(schema: Mapping[str, Any]) -> dict[int, str]:

@@ -216,14 +216,15 @@ def still_admitted(
     run: RunDocument, work: AdmittedWork[PlanOnTable], actor: DriverActor, now: dt.datetime
 ) -> Gate:
     """Ask the budgets once more beside this run's own reservation: `layoutctl apply --shared` may
-    have reserved since the operator asked."""
+    have reserved since the operator asked. What the operator left for repeated work stays a
+    limit."""
     budgets = budgets_of(run.policy.spec)
     if not budgets:
         return work.decision
     charges = [charge_of(item) for item in work.actions]
     spent = actor.spent(run.policy_key, actor.plan.table_uuid, actor.reservation_id)
     found = admit(charges, budgets, spent, now)
-    return work.decision if found.count == len(charges) else found
+    return replace(found, budgets=(*work.decision.budgets, *found.budgets))
 
 
 def stop_when_closed(

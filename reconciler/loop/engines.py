@@ -19,7 +19,9 @@ from reconciler.commit.fields import in_form_of_java
 from reconciler.commit.metadata import NEWEST_VERSION
 from reconciler.engines.choice import UNEVEN, Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
+from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.table.left_to_spark import OTHER_FORMAT
@@ -146,6 +148,9 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
             return f"only Spark carries out {item.action.kind}"
         if item.predicted.by_spark:
             return item.predicted.by_spark
+        refused = _moves_need_spark(observation, item.action)
+        if refused:
+            return refused
         if isinstance(item.action, (CompactDeletes, ConvertDeletes)) and odd:
             return f"Spark reads delete files in {OTHER_FORMAT}"
     return ""
@@ -175,9 +180,16 @@ def _spec_needs_spark(observation: Observation) -> str:
         for one in files.specs[number].fields:
             if one.source_id not in files.schema.by_id:
                 return f"partition spec {number} partitions by a column that was dropped"
-            kind = files.schema.by_id[one.source_id].type
-            if one.transform == "identity" and in_form_of_java(kind, one.transform):
-                return f"partition spec {number} partitions by values of type {kind}"
+    return ""
+
+
+def _moves_need_spark(observation: Observation, action: Action) -> str:
+    """Return why only Spark moves rows to the partitions that an action names, "" if this is not
+    so."""
+    for one in (action.moves_by or ()) if isinstance(action, Rewrite) else ():
+        kind = observation.files.schema.by_id[one.source_id].type
+        if one.transform == "identity" and in_form_of_java(kind):
+            return f"rows move to partitions by values of type {kind}"
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from reconciler.api.documents import PolicySpec
 from reconciler.table.metadata import TableMetadata
-from reconciler.table.numbers import MAX_AGE_MS, readable
+from reconciler.table.numbers import MAX_AGE_MS, number, readable
 from reconciler.table.observation import Observation
 from reconciler.table.replica import (
     KEPT_MS,
@@ -20,7 +20,6 @@ from reconciler.table.replica import (
     not_the_recorded,
     replica_of,
 )
-from reconciler.table.retention import Retention, of_table
 from reconciler.table.summary_keys import only_appends
 
 
@@ -60,7 +59,7 @@ def _kept_ms(spec: PolicySpec, metadata: TableMetadata) -> int:
     own = 0 if asked is None else asked.older_than_seconds * 1000
     if asked is None and MAX_AGE_MS not in readable(metadata.properties):
         return KEPT_MS
-    return max(LEAST_KEPT_MS, of_table(Retention(own, 0), metadata.properties).max_age_ms)
+    return max(LEAST_KEPT_MS, own, number(metadata.properties, MAX_AGE_MS, 0))
 
 
 def _foreign(source: str, seen: SeenReplica, record: Replica | None) -> str:

@@ -338,7 +338,7 @@ def carry_out(
             return CarriedOut(again, None, before)
         engine = actor.engine_of(step, before.observation, admitted)
         require_engine(engine, before.observation.name)
-        request = request_for(step, before, admitted, decision, engine.engine)
+        request = request_for(step, before, admitted, again, engine.engine)
         result = actor.execute(request, on_event, should_stop)
     _record_conflicts(before, admitted, result, actor)
     after = look()

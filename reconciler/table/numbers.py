@@ -1,7 +1,8 @@
 """Reads a table's properties that are numbers.
 
 Iceberg's Java library raises where a text is no number, or one out of range. Here the property
-counts as not set then, and the plan says so (`unread`).
+counts as not set then, and the plan says so (`unread`). Where a retention cannot be read, every
+snapshot is kept (`table.retention`).
 """
 
 from __future__ import annotations
@@ -38,21 +39,30 @@ LEAST = {
 }  # fmt: skip
 """The whole numbers that are read here, and the least that each may be. A column's property has
 ".column." and the column's name behind one of these."""
+LONGS = frozenset({FILE_BYTES, MANIFEST_BYTES, MAX_AGE_MS, BLOOM_NDV})
+"""Those of LEAST that Iceberg reads as a long; it reads the others as an int."""
+RETENTION = (MAX_AGE_MS, LEAST_SNAPSHOTS)
+"""Those that say which snapshots are kept."""
 LEVELS = {"zstd": (-(1 << 17), 22), "gzip": (0, 9)}
 """The least and the greatest level of a codec; other codecs have none."""
 DELETES = "write.delete."
 """Begins the properties of delete files, which else have those of data files ("write.")."""
 MOST_SHOWN = 40
 """Characters of a text that is no number, in a plan."""
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_WHOLE = re.compile(r"[+-]?0{0,99}[0-9]{1,19}", re.ASCII)
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def number(properties: Mapping[str, str], name: str, default: int) -> int:
     """Return the whole number of a property of `LEAST`, or of a column of one; `default` if it is
     not set or `unread`."""
-    found = _whole(properties.get(name), LEAST[_setting(name)])
+    found = _of_setting(properties.get(name), _setting(name))
     return default if found is None else found
+
+
+def is_unread(properties: Mapping[str, str], name: str) -> bool:
+    """Whether a property of `LEAST` is set to no valid number."""
+    return name in properties and _of_setting(properties[name], _setting(name)) is None
 
 
 def share(properties: Mapping[str, str], name: str, default: float) -> float:
@@ -79,13 +89,21 @@ def readable(properties: Mapping[str, str]) -> dict[str, str]:
 
 def unread(properties: Mapping[str, str]) -> str:
     """Return which properties count as not set, with their texts; "" if there are none."""
-    found = [
-        f"{name} is {json.dumps(str(properties[name])[:MOST_SHOWN])}"
-        for name in sorted(_wrong(properties))
-    ]
-    if not found:
-        return ""
-    return f"a value that is no valid number counts as not set: {', '.join(found)}"
+    wrong = sorted(_wrong(properties))
+    ages = [name for name in wrong if name in RETENTION]
+    others = [name for name in wrong if name not in RETENTION]
+    said = []
+    if others:
+        listed = ", ".join(_told(properties, name) for name in others)
+        said.append(f"a value that is no valid number counts as not set: {listed}")
+    if ages:
+        listed = ", ".join(_told(properties, name) for name in ages)
+        said.append(f"every snapshot is kept while this is no valid number: {listed}")
+    return "; ".join(said)
+
+
+def _told(properties: Mapping[str, str], name: str) -> str:
+    return f"{name} is {json.dumps(str(properties[name])[:MOST_SHOWN])}"
 
 
 def _wrong(properties: Mapping[str, str]) -> Iterator[str]:
@@ -95,7 +113,7 @@ def _wrong(properties: Mapping[str, str]) -> Iterator[str]:
 def _is_wrong(properties: Mapping[str, str], name: str, text: str) -> bool:
     setting = _setting(name)
     if setting in LEAST:
-        return _whole(text, LEAST[setting]) is None
+        return _of_setting(text, setting) is None
     if setting == BLOOM_FPP:
         return _share(text) is None
     if name in (LEVEL, _of_deletes(LEVEL)):
@@ -117,11 +135,16 @@ def _codec(properties: Mapping[str, str], *, deletes: bool) -> str:
     return (own or properties.get(CODEC) or DEFAULT_CODEC).lower()
 
 
-def _whole(text: str | None, least: int, most: int | None = None) -> int | None:
+def _of_setting(text: str | None, setting: str) -> int | None:
+    bits = 63 if setting in LONGS else 31
+    return _whole(text, LEAST[setting], (1 << bits) - 1)
+
+
+def _whole(text: str | None, least: int, most: int) -> int | None:
     if text is None or _WHOLE.fullmatch(str(text)) is None:
         return None
     found = int(text)
-    return found if found >= least and (most is None or found <= most) else None
+    return found if least <= found <= most else None
 
 
 def _share(text: str | None) -> float | None:

@@ -20,6 +20,11 @@ MAIN = "main"
 BRANCH = "branch"
 GC_PROPERTY = "gc.enabled"
 DELETE_PROPERTY = "s3.delete-enabled"
+ANY_AGE_MS, ALL = (1 << 63) - 1, (1 << 31) - 1
+"""The greatest age in milliseconds and the greatest number of snapshots that a table can ask to
+keep."""
+LAST_MS = 253_402_300_799_000
+"""The last second of the year 9999, after which no time is shown."""
 DUE_SHARE = 0.1
 """Share of a table's snapshots that must be old: a table with a commit a minute would else have a
 new plan every minute."""
@@ -151,7 +156,9 @@ def may_delete(properties: Mapping[str, str]) -> bool:
 
 def of_table(retention: Retention, properties: Mapping[str, str]) -> Retention:
     """Return the retention that keeps what the policy or the table's properties ask for, whichever
-    keeps more."""
+    keeps more: every snapshot where a property is set and cannot be read."""
+    if any(numbers.is_unread(properties, name) for name in numbers.RETENTION):
+        return Retention(ANY_AGE_MS, ALL, retention.needed)
     return Retention(
         max(retention.max_age_ms, numbers.number(properties, numbers.MAX_AGE_MS, 0)),
         max(retention.least, numbers.number(properties, numbers.LEAST_SNAPSHOTS, 0)),
@@ -236,7 +243,7 @@ def due_ms(log: SnapshotLog, retention: Retention, now_ms: int) -> int | None:
     None if that never comes."""
     ages = [retention.max_age_ms, *(ref.max_age_ms for ref in log.refs if ref.max_age_ms)]
     times = {one.timestamp_ms + age + 1 for one in log.snapshots for age in ages}
-    later = sorted(time for time in times if time > now_ms)
+    later = sorted(time for time in times if now_ms < time <= LAST_MS)
     first = bisect_left(later, True, key=lambda at: len(old(log, retention, at)) >= enough(log))
     return later[first] if first < len(later) else None
 

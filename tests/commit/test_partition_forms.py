@@ -25,7 +25,6 @@ from reconciler.commit.partitions import Summary
 from reconciler.commit.snapshot import Added, Change
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
-from reconciler.errors import UnsupportedError
 from tests.commit.committing import commit
 from tests.commit.test_requests import merged
 from tests.conftest import sqlite_catalog
@@ -119,24 +118,6 @@ def test_the_partition_of_a_new_file_is_that_of_its_inputs(tmp_path: Path) -> No
 
 PLAIN = {fields.CONTENT: 0, fields.FORMAT: "PARQUET", fields.RECORDS: 1, fields.SIZE: 9}
 """Of an entry of a data file that nobody opens."""
-
-
-@pytest.mark.parametrize(("transform", "refused"), [("identity", True), ("void", False)])
-def test_values_of_which_java_has_another_form_are_not_written(
-    transform: str, refused: bool
-) -> None:
-    """Java could not read the table any more, and we misread what it wrote."""
-    schema = {"fields": [{"id": 1, "name": "f", "required": False, "type": "fixed[4]"}]}
-    one = {"source-id": 1, "field-id": 1000, "name": "p", "transform": transform}
-    spec = {"spec-id": 3, "fields": [one]}
-    if refused:
-        with pytest.raises(UnsupportedError) as error:
-            fields.partition_fields(spec, schema)
-        assert "3" in error.value.what
-        assert "fixed[4]" in error.value.what
-    else:
-        (found,) = fields.partition_fields(spec, schema)
-        assert found.type == "fixed[4]"
 
 
 def _field(number: int, kind: str) -> fields.PartitionField:

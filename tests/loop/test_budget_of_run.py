@@ -11,7 +11,7 @@ import pytest
 from reconciler.kube.termination_message import Cause
 from reconciler.loop.driver_job import Driven, shortfall, still_admitted, stop_when_closed
 from reconciler.loop.step import AdmittedWork, CarriedOut
-from reconciler.plan.budget import Gate, Spent
+from reconciler.plan.budget import Budget, BudgetState, Gate, Spent
 from reconciler.plan.prediction import Prediction
 from tests.loop.runs import document
 
@@ -19,7 +19,9 @@ GIB = 1 << 30
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 DAILY = {"name": "daily", "per": "24h", "maxRewriteBytes": "100Gi"}
 NIGHT = {"name": "day", "schedule": "0 9 * * *", "duration": "8h", "maxRewriteBytes": "0"}
-ADMITTED = Gate(1, "", "admitted by the operator")
+LEFT = BudgetState(Budget("admitted"), True, 0, 0.0, 200 * GIB, None, None)
+"""What the operator left for repeated work."""
+ADMITTED = Gate(1, "", "admitted by the operator", (LEFT,))
 
 
 def run_of(*budgets: dict[str, Any]) -> Any:
@@ -45,10 +47,12 @@ def asked(run: Any, others: int, now: dt.datetime = NOW) -> Gate:
 
 
 def test_two_that_fit_alone_do_not_run_together() -> None:
-    assert asked(run_of(DAILY), 20 * GIB) is ADMITTED
+    admitted = asked(run_of(DAILY), 20 * GIB)
+    assert admitted.count == 1
     refused = asked(run_of(DAILY), 21 * GIB)
     assert (refused.count, refused.reason) == (0, "OverBudget")
     assert asked(run_of(), 1 << 60) is ADMITTED
+    assert [one.remaining_bytes for one in admitted.budgets] == [200 * GIB, 80 * GIB]
 
 
 def test_a_run_that_began_nothing_was_stopped_and_did_not_fail() -> None:

@@ -443,6 +443,32 @@ def test_what_another_process_reserved_meanwhile_is_not_spent_twice(
     assert actor.spark is None
 
 
+def test_what_another_process_reserved_meanwhile_is_not_left_for_repeated_work(
+    catalog_config, make_table, actor, monkeypatch
+):
+    make_table("raced_in_part", files=6)
+    budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": "8Mi"}]
+    step = step_of(catalog_config, "raced_in_part", budgets=budgets, **DECLARED)
+    reserve, limits = actor.reserve, []
+
+    def reserve_after_another(reservation: Reservation) -> None:
+        other = dataclasses.replace(
+            reservation, id="other", table_uuid="another table", rewrite_bytes=7 << 20
+        )
+        reserve(other)
+        reserve(reservation)
+
+    def refuses(request, on_event, should_stop):
+        limits.append(request.bytes_limit)
+        raise BlockedError("not today")
+
+    monkeypatch.setattr(actor, "reserve", reserve_after_another)
+    monkeypatch.setattr(actor, "execute", refuses)
+    with pytest.raises(BlockedError):
+        run_step(step, actor, EVERYTHING, quiet, never)
+    assert limits == [1 << 20]
+
+
 def test_the_same_inputs_give_the_same_bytes(catalog_config, make_table, actor):
     table = make_table("same", files=6)
     actor.store.append_fragments(queries_on(table, "day", 200, 10, 400))

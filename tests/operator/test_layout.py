@@ -877,6 +877,35 @@ def test_a_job_whose_image_was_refused_costs_nothing_when_its_catalog_changes() 
     assert not book.charged and (NAMESPACE, job["metadata"]["name"]) not in book.admitted
 
 
+def test_a_job_that_started_while_its_stop_was_refused_is_charged_and_counts_once() -> None:
+    world = World()
+    name = world.table("orders", GIB, GIB)
+    operator = world.operator()
+    world.turn(operator, 2)
+    (job,) = world.jobs()
+    calm, refused = operator.api.before, []
+
+    def before(verb: str, kind: Kind, of: str) -> None:
+        calm(verb, kind, of)
+        if (verb, kind) == ("delete", JOB) and not refused:
+            refused.append(of)
+            raise ApiUnavailable("503")
+
+    world.now += dt.timedelta(minutes=11)
+    operator.api.before = before
+    with contextlib.suppress(ApiUnavailable):
+        world.turn(operator)
+    assert refused and world.layout(name)["status"]["job"]["stopped"] == "JobNotStarted"
+    world.start(job)
+    world.turn(operator)
+    world.server.remove(POD, NAMESPACE, f"{job['metadata']['name']}-pod")
+    world.server.remove(JOB, NAMESPACE, job["metadata"]["name"])
+    world.turn(operator)
+    assert world.layout(name)["status"]["failures"]["count"] == 1
+    book = operator.launcher.spending.known
+    assert sum(book.charged.values()) == 2 * GIB and not book.admitted
+
+
 def test_a_dropped_table_stalls_and_is_not_planned() -> None:
     world = World()
     name = world.table("orders", GIB)

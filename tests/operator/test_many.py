@@ -142,7 +142,9 @@ def test_a_policy_over_many_tables(
                                                        "budgets": [ROOM]}})  # fmt: skip
         done = status_when(lambda now: now["tables"]["converged"] == tables, 400)
         assert reason(done, "Converged") == "NothingToDo"
-        settled(lambda: resource_versions(api, namespace), 5)  # no status without a change
+        versions = settled(lambda: resource_versions(api, namespace), 5)
+        time.sleep(5)
+        assert resource_versions(api, namespace) == versions, "written without a change"
     assert sorted(started.tables) == sorted(set(started.tables)), "one job a table"
     assert len(started.tables) == WITH_WORK
     assert 1 <= started.most <= CAP

@@ -12,9 +12,9 @@ from reconciler.plan.small_files import declared_target_bytes
 from reconciler.table import numbers
 from reconciler.table.left_to_spark import BLOOM, CODEC, LEVEL, ROW_GROUP
 from reconciler.table.numbers import level, number, readable, share, unread
-from reconciler.table.retention import Retention, of_table
+from reconciler.table.retention import ALL, ANY_AGE_MS, Retention, of_table
 
-WRONG = ["", "128MB", "1e6", "1_000", " 1", "0x10", "1.5", "-7", "9" * 40, "٣", "²"]
+WRONG = ["", "128MB", "1e6", "1_000", " 1", "0x10", "1.5", "-7", "9" * 40, "٣", "²", str(1 << 63)]
 LOG = {"metadata-log": [{"metadata-file": "m"}]}
 
 
@@ -29,8 +29,8 @@ def test_what_is_no_number_counts_as_not_set_and_is_named(text: str) -> None:
         merging.settings({})
     )
     assert declared_target_bytes({numbers.FILE_BYTES: text}) == 0
-    kept = Retention(5, 2)
-    assert of_table(kept, {numbers.MAX_AGE_MS: text, numbers.LEAST_SNAPSHOTS: text}) == kept
+    for name in numbers.RETENTION:
+        assert of_table(Retention(5, 2), {name: text}) == Retention(ANY_AGE_MS, ALL)
     bloom = {f"{BLOOM}enabled.column.c": "true", f"{numbers.BLOOM_NDV}.column.c": text,
              f"{numbers.BLOOM_FPP}.column.c": text, numbers.BLOOM_BYTES: text}  # fmt: skip
     assert blooms_of(bloom, 10) == {"c": (10, BLOOM_FPP)}
@@ -43,6 +43,9 @@ def test_a_number_is_read_as_it_stands() -> None:
             assert number({name: text}, name, 11) == value and not unread({name: text})
         assert number({}, name, 11) == 11
         assert number({name: str(least - 1)}, name, 11) == 11
+        most = (1 << (63 if name in numbers.LONGS else 31)) - 1
+        assert number({name: str(most)}, name, 11) == most
+        assert number({name: str(most + 1)}, name, 11) == 11
     fpp = f"{numbers.BLOOM_FPP}.column.c"
     assert [share({fpp: text}, fpp, 0.5) for text in ("0.2", ".2", "2e-1")] == [0.2] * 3
     assert [share({fpp: text}, fpp, 0.5) for text in ("0", "1", "nan", "inf")] == [0.5] * 4

@@ -17,10 +17,12 @@ from reconciler.table.retention import (
     Retention,
     Snapshot,
     SnapshotLog,
+    due_ms,
     freed,
     kept,
     line,
     of_table,
+    old,
     snapshot_log,
 )
 from tests.examples import examples
@@ -77,7 +79,7 @@ def test_snapshots_outside_of_every_branch(summary: dict[str, str], stays: bool)
 def test_the_tables_properties_may_keep_more_but_not_less() -> None:
     more = {MAX_AGE_MS: "900", LEAST_SNAPSHOTS: "7"}
     assert of_table(Retention(300, 5), more) == Retention(900, 7)
-    less = {MAX_AGE_MS: "1", LEAST_SNAPSHOTS: "no number"}
+    less = {MAX_AGE_MS: "1", LEAST_SNAPSHOTS: "1"}
     assert of_table(Retention(300, 5, frozenset({1})), less) == Retention(300, 5, frozenset({1}))
 
 
@@ -150,3 +152,10 @@ def test_a_kept_branch_has_no_gap_above_what_is_needed(
     assert held == kept(given_log, Retention(age, least, needed), now_ms=250)
     older = kept(given_log, Retention(age, least, needed), now_ms=300)
     assert older <= held
+
+
+def test_an_age_of_for_ever_is_due_at_no_time_that_can_be_shown() -> None:
+    log = SnapshotLog((Snapshot(1, None, 0), Snapshot(2, 1, 10)), (Ref("main", "branch", 2),))
+    kept_for_ever = of_table(Retention(5, 1), {MAX_AGE_MS: str((1 << 63) - 1)})
+    assert due_ms(log, kept_for_ever, 20) is None and not old(log, kept_for_ever, 1 << 50)
+    assert due_ms(log, Retention(5, 1), 0) == 6

@@ -24,9 +24,10 @@ from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import FAILED, Event, Outcome
 from reconciler.table.block_ids import key_of
+from reconciler.table.numbers import FILE_BYTES, number
 from reconciler.table.schema import SortColumn
 
-TARGET_SIZE, DEFAULT_TARGET = "write.target-file-size-bytes", 512 << 20
+DEFAULT_TARGET = 512 << 20
 """Property of a table that says how large files are to be, and what holds without it, in bytes."""
 HOT_MILLISECONDS = 60_000
 """A file that another writer changed so lately may well change again while it is rewritten."""
@@ -154,9 +155,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             files = inputs.by_target(run.table, own, action.grouped_by, files)
         elif action.ordering.tree is not None:
             files = inputs.by_leaf(run.table, own, action.ordering.tree, files)
-        target = action.target_bytes or int(
-            run.table.properties().get(TARGET_SIZE) or DEFAULT_TARGET
-        )
+        target = action.target_bytes or number(run.table.properties(), FILE_BYTES, DEFAULT_TARGET)
         merge = run.request.group_bytes or None
         shares = dict(zip(run.request.action_ids, run.request.written_shares, strict=False))
         return make_groups(action_id, action, files, target, merge, shares.get(action_id, 1.0))

@@ -102,7 +102,7 @@ def job_must_stop(given: LayoutInput) -> Decision | None:
         return StopJob(job, *given.stop)
     record = given.unsettled
     if record is not None and record.stopped and _is_of_record(job, record):
-        return StopJob(job, record.stopped, "an earlier attempt to stop it has failed")
+        return StopJob(job, record.stopped, "its stop was begun earlier")
     return job_does_not_start(job, given) if job.phase is Phase.PENDING else None
 
 

@@ -167,8 +167,10 @@ class Layouts:
         if why == Reason.JOB_NOT_STARTED and not known:
             changes = self.endings.never_started(subject, job, message)
         if record is not None and record.name == job.name:
-            # With its uid: a Job that is stopped before it was adopted has to be settled, too.
-            changes["job"] = job_status(replace(record, uid=job.uid, stopped=why))
+            # With its uid: a Job that is stopped before it was adopted has to be settled, too. With
+            # its phase: its pod may have started since an earlier attempt to stop it.
+            stopped = replace(record, uid=job.uid, phase=job.phase, stopped=why)
+            changes["job"] = job_status(stopped)
         if job.recommends:
             self.writer.note(subject, **changes)
             return
