@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.table.filetable import Bool, FileTable, Float64, Int64
+from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import SortColumn
 
@@ -45,10 +45,11 @@ class Extents:
     bytes: Int64
     """int64[files]: stored bytes."""
     low: Int64
-    """int64[files]: rank of the lower bound of the key's first column among all bounds of these
-    files."""
+    """int64[files]: rank of the lower bound of the key's first column among all known bounds of
+    these files."""
     high: Int64
-    """int64[files]: rank of the upper bound of that column among all bounds of these files."""
+    """int64[files]: rank of the upper bound of that column among all known bounds of these
+    files."""
     bounded: Bool
     """bool[files]: whether the bounds are known; a file without them may hold any key."""
     nulls: Bool | None = None
@@ -66,11 +67,31 @@ def extents(table: FileTable, key: tuple[SortColumn, ...]) -> Extents:
         return unbounded(arrivals(table), table.bytes)
     known: dict[int, Extents] = table.derived.setdefault("extents", {})
     if column.field_id not in known:
-        ranks = np.unique(np.concatenate((column.lower, column.upper)), return_inverse=True)[1]
-        low, high = np.split(ranks.reshape(-1).astype(np.int64), 2)
-        bounded = column.bounded
-        known[column.field_id] = Extents(arrivals(table), table.bytes, low, high, bounded)
+        ends = column.lower, column.upper, column.bounded
+        known[column.field_id] = by_bounds(arrivals(table), table.bytes, *ends)
     return known[column.field_id]
+
+
+def by_bounds(
+    arrival: Int64,
+    size: Int64,
+    lower: Array,
+    upper: Array,
+    bounded: Bool,
+    nulls: Bool | None = None,
+) -> Extents:
+    """Return files by their bounds, one entry per file, as `Extents` has them.
+
+    lower, upper: of one type, and without meaning where `bounded` is False. The plan and the
+    execution rank them here, or they would cut files elsewhere: how far the middles of two files
+    are apart depends on which bounds have a rank.
+    """
+    known = np.flatnonzero(bounded)
+    ends = np.concatenate((lower[known], upper[known]))
+    ranks = np.unique(ends, return_inverse=True)[1].reshape(-1)
+    low, high = np.zeros((2, len(arrival)), dtype=np.int64)
+    low[known], high[known] = np.split(ranks, 2)
+    return Extents(arrival, size, low, high, bounded, nulls)
 
 
 def arrivals(table: FileTable) -> Int64:
@@ -239,11 +260,13 @@ def bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
 
 
 def along_leaves(files: Extents, limit: int) -> Grouping:
-    """Return runs of leaves of about equal bytes, at most `limit` each.
+    """Return runs of leaves of about equal bytes, of about `limit` each at most.
 
-    files: their ranks are the first and the last leaf that may have rows of them. Files that may
-    have rows of one leaf are in one run, so that no other run has rows of it. Where such files are
-    larger than `limit` together, they are cut in order of the middle of their leaves.
+    files: their ranks are the first and the last leaf that may have values of them. Files that may
+    have values of one leaf are in one run. Rows of NULL or NaN in files that also have values are
+    not counted: several runs may write their leaf. Where files that belong together are larger than
+    `limit`, they are cut in order of the middle of their leaves, and a run may then exceed `limit`
+    by less than a file.
     """
     pieces = bounded(_connected(files), files, limit)
     run = filled(pieces.totals(files.bytes) / limit)

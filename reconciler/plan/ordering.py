@@ -220,7 +220,8 @@ class CutTree(Ordering):
         return grouping.whole(files)
 
     def extents(self, table: FileTable) -> Extents:
-        """The files by the first and the last leaf that may have rows of them."""
+        """The files by the first and the last leaf that may have values of them; NULL and NaN count
+        only in files that have nothing else."""
         known: dict[str, Extents] = table.derived.setdefault("leaf extents", {})
         if self.tree.name not in known:
             known[self.tree.name] = self._extents(table)
@@ -235,7 +236,7 @@ class CutTree(Ordering):
         }
         first, last = leaves_between(self.tree, ends, len(table))
         bounded = np.ones(len(table), dtype=np.bool_)
-        return Extents(grouping.arrivals(table), table.bytes, first, last, bounded)
+        return grouping.by_bounds(grouping.arrivals(table), table.bytes, first, last, bounded)
 
     def _parted(self, together: Grouping, files: Extents, max_bytes: int) -> Grouping:
         """All files, or runs of leaves where these are more than max_bytes."""

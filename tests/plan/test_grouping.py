@@ -126,6 +126,30 @@ def test_the_plan_and_the_execution_know_the_same_bounds(kind: str, values: list
     ]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_plan_and_the_execution_cut_files_without_bounds_alike(seed: int) -> None:
+    """What stands in the place of an unknown bound has no rank among the others."""
+    random = np.random.default_rng(seed)
+    low = random.choice([-30, -20, -9, 1, 2, 3, 200, 350], 24)
+    high = np.maximum(low, random.choice([-5, 3, 50, 210, 399], 24))
+    unknown = random.random(24) < 0.2
+    ends = [
+        (None, None) if absent else (a, b)
+        for a, b, absent in zip(low.tolist(), high.tolist(), unknown, strict=True)
+    ]
+    table = table_of([File(((a,), (b,))) for a, b in ends], ("long",))
+    table = replace(table, bytes=np.full(24, 2 << 30, dtype=np.int64))
+    inputs = [
+        InputFile(str(path), 2 << 30, 2, *pair) for path, pair in zip(table.path, ends, strict=True)
+    ]
+    planned = Lexicographic(KEY).groups(extents(table, KEY), target_bytes=512 << 20)
+    run = make_groups("a01", Cluster(ordering=Lexicographic(KEY)), inputs, 512 << 20)
+    assert len(run) > 1
+    assert [[str(table.path[i]) for i in group] for group in planned.members] == [
+        [file.path for file in group.inputs] for group in run
+    ]
+
+
 @given(spans=SPANS, keyed=st.booleans(), limit=st.integers(1, 400))
 def test_every_file_is_in_exactly_one_group_and_none_overlaps_another(
     spans: list[tuple[int, int, int]], keyed: bool, limit: int

@@ -52,4 +52,6 @@ def test_a_file_without_bounds_may_be_in_every_leaf_and_one_of_nulls_in_the_firs
     known = by_tree(tree).extents(table)
     assert (known.low.tolist(), known.high.tolist()) == ([0, 1], [0, 1])
     nothing = by_tree(tree).extents(table_of([File(((12,),))] * 2, ("long",), bounds=False))
-    assert (nothing.low.tolist(), nothing.high.tolist()) == ([0, 0], [2, 2])
+    assert (nothing.low.tolist(), nothing.high.tolist()) == ([0, 0], [1, 1])
+    both = leaves_between(tree, {}, 2)
+    assert [found.tolist() for found in both] == [[0, 0], [2, 2]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.grouping import Extents, arrival_order, places
+from reconciler.plan.grouping import Extents, arrival_order, by_bounds, places
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.values import Scalar, cut_bound
 
@@ -30,7 +30,7 @@ class InputFile:
     """Rows in it, deleted ones included."""
     low: Scalar | None = None
     """Lower bound of the first key column in its domain, or the first leaf of a tree that may have
-    rows of it; None if unknown: the file may hold any key."""
+    values of it; None if unknown: the file may hold any key."""
     high: Scalar | None = None
     """Upper bound of the first key column, or the last such leaf, None if unknown."""
     live: int | None = None
@@ -108,15 +108,13 @@ def make_groups(
 def _extents(inputs: Sequence[InputFile]) -> Extents:
     lows = [_as_kept(file.low, upper=False) for file in inputs]
     highs = [_as_kept(file.high, upper=True) for file in inputs]
-    bounds = {bound for bound in (*lows, *highs) if bound is not None}
-    rank: dict[Scalar | None, int] = {b: number for number, b in enumerate(sorted(bounds))}
     paths = np.array([file.path for file in inputs], dtype=np.str_)
     sequences = np.array([file.sequence for file in inputs], dtype=np.int64)
-    return Extents(
+    return by_bounds(
         places(arrival_order(paths, sequences)),
         np.array([file.bytes for file in inputs], dtype=np.int64),
-        np.array([rank.get(low, 0) for low in lows], dtype=np.int64),
-        np.array([rank.get(high, 0) for high in highs], dtype=np.int64),
+        np.array(lows, dtype=object),  # whole numbers of any size, and bytes with their last NULs
+        np.array(highs, dtype=object),
         np.array([None not in pair for pair in zip(lows, highs, strict=True)], dtype=np.bool_),
         np.array([file.null for file in inputs], dtype=np.bool_),
     )

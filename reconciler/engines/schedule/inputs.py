@@ -149,8 +149,8 @@ def by_target(
 def by_leaf(
     table: Table, files: Mapping[str, TaskFile], tree: Tree, described: Sequence[InputFile]
 ) -> list[InputFile]:
-    """Return the described files with the first and the last leaf that may have rows of them in
-    place of the key's bounds."""
+    """Return the described files with the first and the last leaf that may have values of them in
+    place of the key's bounds; NULL and NaN count only in files that have nothing else."""
     types, tasks = types_of(table), [files[file.path] for file in described]
     ends = {field: _ends(tasks, field, types[field]) for field in tree.of_column if field in types}
     first, last = leaves_between(tree, ends, len(tasks))

@@ -117,6 +117,21 @@ def _hash(files: Sequence[Written]) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def _stored(directory: Path, rows: np.ndarray) -> list[Written]:
+    """Return the files of the table, FILE_ROWS rows in each."""
+    schema = pa.schema([
+        pa.field(one.name, pa.int64(), metadata={"PARQUET:field_id": str(one.field_id)})
+        for one in COLUMNS
+    ])  # fmt: skip
+    files = []
+    for number, own in enumerate(np.split(np.arange(len(rows)), FILES)):
+        path = directory / f"in{number:02d}.parquet"
+        columns = {name: rows[own, n] for n, name in enumerate(NAMES)} | {"id": own}
+        pq.write_table(pa.table(columns, schema=schema), path)
+        files.append(Written(DataFile(f"file:{path}", len(own), path.stat().st_size), 1))
+    return files
+
+
 def _groups(ordering: CutTree, files: Sequence[Written]) -> list[list[Written]]:
     """Return the groups of the execution, which are those of the plan."""
     entries = {one.file.path: one.entry for one in files}
@@ -181,16 +196,7 @@ def test_groups_along_leaves_keep_every_row_and_bring_leaves_together(
     tree = made(node, [int(random.integers(0, 3)) for _ in range(1 << LEAVES_DEEP)])
     base = by_tree(tree)
     ordering = Limited(base.key, tree=tree)
-    files = []
-    for number, own in enumerate(np.split(np.arange(len(rows)), FILES)):
-        path = tmp_path / f"in{number:02d}.parquet"
-        columns = {name: rows[own, n] for n, name in enumerate(NAMES)} | {"id": own}
-        schema = pa.schema([
-            pa.field(one.name, pa.int64(), metadata={"PARQUET:field_id": str(one.field_id)})
-            for one in COLUMNS
-        ])  # fmt: skip
-        pq.write_table(pa.table(columns, schema=schema), path)
-        files.append(Written(DataFile(f"file:{path}", len(own), path.stat().st_size), 1))
+    files = _stored(tmp_path, rows)
     before, most = _hash(files), []
     for sequence in (2, 3, 4):
         groups = _groups(ordering, files)
@@ -207,3 +213,25 @@ def test_groups_along_leaves_keep_every_row_and_bring_leaves_together(
         most.append(np.average(_met(tree, files).sum(axis=1), weights=[len(f.rows) for f in files]))
     assert most[1] < 0.6 * most[0]
     assert most[2] < 3.0
+
+
+def _halved(low: int, high: int) -> Any:
+    if high - low == 1:
+        return None
+    middle = (low + high) // 2
+    return Cut(1, middle), _halved(low, middle), _halved(middle, high)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_files_in_a_few_of_many_leaves_are_planned_in_the_groups_of_the_execution(
+    tmp_path: Path, seed: int
+) -> None:
+    """The leaves between which no file lies have no part in where a connected set is cut."""
+    random = np.random.default_rng(seed)
+    first = random.choice([0, 1, 2, 3, 200, 350], FILES)
+    last = np.maximum(first, random.choice([3, 50, 210, 399], FILES))
+    rows = np.zeros((FILES * FILE_ROWS, len(NAMES)), dtype=np.int64)
+    rows[::2, 0], rows[1::2, 0] = (np.repeat(ends, FILE_ROWS // 2) for ends in (first, last))
+    tree = made(_halved(0, 512), [0] * 512)
+    groups = _groups(Limited(by_tree(tree).key, tree=tree), _stored(tmp_path, rows))
+    assert len(groups) > 1
