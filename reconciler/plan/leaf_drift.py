@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reconciler.table.cut_tree import Cut, Tree, codes_of_values
+from reconciler.table.cut_tree import LEAF, Cut, Tree, codes_of_values
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Int64
 
 SLACK = 2.0
@@ -66,7 +66,8 @@ def ends_of(column: ColumnBounds, files: Int64) -> Ends:
 
 
 def leaves_between(tree: Tree, ends: Mapping[int, Ends], files: int) -> tuple[Int64, Int64]:
-    """Return the first and the last leaf that may have rows in each file's bounds, int64[files].
+    """Return the first and the last leaf that may have values in each file's bounds, int64[files];
+    NULL and NaN count only in files that have nothing else.
 
     ends: by column; a column that is not there may hold everything. Leaves are in the order of
     codes of every column, so that the leaves of the least and of the greatest codes enclose all
@@ -84,8 +85,33 @@ def leaves_between(tree: Tree, ends: Mapping[int, Ends], files: int) -> tuple[In
 
 
 def leaves_met(table: FileTable, tree: Tree, files: Int64) -> Int64:
-    """Return how many leaves may have rows in each file's bounds, int64[files]."""
-    return np.count_nonzero(meets(table, tree, files), axis=1).astype(np.int64)
+    """Return how many leaves may have rows in each file's bounds, int64[files].
+
+    Bounds say nothing of a condition between columns: a file that was written for one side of it
+    meets the leaves of both. Hence only the side with fewer of them is counted.
+    """
+    met = meets(table, tree, files)
+    for first, middle, end in reversed(_pair_cuts(tree)):
+        left, right = (
+            np.count_nonzero(met[:, side], axis=1)
+            for side in (slice(first, middle), slice(middle, end))
+        )
+        both = (left > 0) & (right > 0)
+        met[both & (left <= right), middle:end] = False
+        met[both & (left > right), first:middle] = False
+    return np.count_nonzero(met, axis=1).astype(np.int64)
+
+
+def _pair_cuts(tree: Tree) -> list[tuple[int, int, int]]:
+    """Return the first leaf of each cut by a condition between columns, the first one right of it,
+    and the end, outer cuts first."""
+    found, seen = [], 0
+    for at, (_, node, below) in enumerate(tree.walk()):
+        if node == LEAF:
+            seen += 1
+        elif tree.pair_of(tree.cuts[node].field_id) is not None:
+            found.append((seen, seen + tree.leaves_left_of(at), seen + below))
+    return found
 
 
 def meets(table: FileTable, tree: Tree, files: Int64) -> Bool:

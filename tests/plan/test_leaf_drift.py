@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from reconciler.plan.leaf_drift import ends_of, leaves_between, meets
+from reconciler.plan.leaf_drift import ends_of, leaf_drift, leaves_between, leaves_met, meets
 from reconciler.plan.ordering import by_tree
 from reconciler.table.cut_tree import Cut, Tree, made
+from reconciler.table.pairs import EQUALS, LESS, Pair
 from tests.examples import seeds
 from tests.table.tables import File, table_of
 
@@ -40,6 +43,44 @@ def test_a_file_lies_between_the_first_and_the_last_leaf_that_its_bounds_meet(se
     met = meets(table, tree, every)
     assert first.tolist() == met.argmax(axis=1).tolist()
     assert last.tolist() == (leaves - 1 - met[:, ::-1].argmax(axis=1)).tolist()
+
+
+def _chain(field: int, low: int, high: int) -> object:
+    if high - low == 1:
+        return None
+    middle = (low + high) // 2
+    return Cut(field, middle), _chain(field, low, middle), _chain(field, middle, high)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_files_of_one_side_of_a_condition_between_columns_meet_their_own_leaf(
+    pair: bool, nested: bool
+) -> None:
+    """Files have no bounds of such a condition; those of a column of truth values say as much."""
+    by, pairs = (Cut(-1, 1), (Pair(4, LESS, 5),)) if pair else (Cut(3, 1), ())
+    deeper = Cut(-2, 1) if pair else Cut(6, 1)
+    pairs += (Pair(4, EQUALS, 5),) if pair and nested else ()
+    sides = [_chain(1, 0, 32), _chain(2, 0, 32)]
+    if nested:
+        sides = [(deeper, side, side) for side in sides]
+    tree = made((by, *sides), [0] * (128 if nested else 64), pairs)
+    files = []
+    for first, second in itertools.product((0, 1), repeat=2):
+        truth = (first, 0, 0, second)  # columns 3 to 6
+        for n in range(32):
+            ends = ((0, n), (31, n)) if first else ((n, 0), (n, 31))
+            files.append(File(tuple((*end, *truth) for end in ends)))
+    table = table_of(files, ("long",) * 6)
+    every = np.arange(len(files))
+    assert leaves_met(table, tree, every).tolist() == [1] * len(files)
+    assert leaf_drift(table, tree, every, 2) == []
+    wide = table_of([*files, File(((0, 0, 0, 0, 0, 0), (31, 31, 1, 0, 0, 1)))], ("long",) * 6)
+    met = leaves_met(wide, tree, np.arange(len(wide)))
+    assert met[-1] == (32 if pair else tree.leaves)
+    assert [one.tolist() for one, *_ in leaf_drift(wide, tree, np.arange(len(wide)), 2)] == [
+        [len(files)]
+    ]
 
 
 def _one_cut() -> Tree:
