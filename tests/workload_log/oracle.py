@@ -56,6 +56,12 @@ def predicate_sql(predicate: Predicate, literals: Sequence[Literal], schema: Sch
         return f'"{field.name}" IS NULL'
     if isinstance(predicate, IsNaN):
         return f'isnan("{field.name}")'
+    pair = predicate.ref.pair
+    if pair is not None:
+        assert isinstance(predicate, Comparison)
+        assert (predicate.op, literals[predicate.slot]) in ((">=", 1), ("<", 1))
+        true = f'"{field.name}" {pair.sign} "{schema.by_id[pair.right].name}"'
+        return true if predicate.op == ">=" else f"NOT ({true})"
     value = literals[predicate.slot]
     if isinstance(predicate, In):
         assert isinstance(value, tuple)

@@ -18,11 +18,12 @@ from tests.workload_log.oracle import check_law, known_tables
 
 COLUMNS = (
     ("k", "int"), ("n", "long"), ("p", "decimal(6,2)"), ("s", "string"), ("d", "date"),
-    ("ts", "timestamp"), ("f", "double"), ("b", "boolean"),
+    ("ts", "timestamp"), ("f", "double"), ("b", "boolean"), ("m", "int"),
 )  # fmt: skip
 TABLES = known_tables(dict.fromkeys(("ta", "tb", "tc"), COLUMNS))
 CREATE = (
-    "(k INTEGER, n BIGINT, p DECIMAL(6,2), s VARCHAR, d DATE, ts TIMESTAMP, f DOUBLE, b BOOLEAN)"
+    "(k INTEGER, n BIGINT, p DECIMAL(6,2), s VARCHAR, d DATE, ts TIMESTAMP, f DOUBLE, b BOOLEAN,"
+    " m INTEGER)"
 )
 
 
@@ -42,9 +43,10 @@ def data() -> Iterator[duckdb.DuckDBPyConnection]:
                   CASE WHEN h[6] < 2 THEN NULL
                     ELSE TIMESTAMP '2024-02-28 12:00:00' + to_hours((h[6] % 9 * 7)::INT) END,
                   CASE WHEN h[7] < 2 THEN NULL ELSE (h[7] % 7) / 4.0 END,
-                  CASE WHEN h[8] < 2 THEN NULL ELSE h[8] % 2 = 0 END
+                  CASE WHEN h[8] < 2 THEN NULL ELSE h[8] % 2 = 0 END,
+                  CASE WHEN h[9] < 2 THEN NULL ELSE h[9] % 7 END
                 FROM (SELECT [(hash(i * 31 + j * 7919 + {seed}) % 16)::BIGINT
-                  FOR j IN range(8)] AS h FROM range(40) t(i))
+                  FOR j IN range(9)] AS h FROM range(40) t(i))
             """)
         yield connection
 
@@ -85,7 +87,8 @@ def leaf(draw: st.DrawFn, aliases: tuple[str, ...]) -> str:
         f"({alias}.k, {alias}.n) = (3, 1)", "1 = 0", "TRUE", f"{name} = ANY([{one}, {two}])",
         f"NOT ({name} = ANY([{one}, {two}]))", f"{alias}.k {op} '3'",
         f"{alias}.d {op} '2024-03-01'", f"coalesce({name}, {other}) = {one}",
-        f"{alias}.s LIKE 'a!_%' ESCAPE '!'",
+        f"{alias}.s LIKE 'a!_%' ESCAPE '!'", f"{alias}.k {op} {alias}.m",
+        f"NOT ({alias}.m {op} {alias}.k)",
     ]  # fmt: skip
     return draw(st.sampled_from(choices))
 
@@ -275,3 +278,14 @@ def test_the_generated_queries_are_valid_and_prune(data: duckdb.DuckDBPyConnecti
         TABLES,
     )
     assert kept["ta"] < 0.3 and kept["tb"] < 0.7 and kept["tc"] < 0.7
+
+
+@pytest.mark.parametrize("op", ["=", "<>", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("form", ["a1.k {} a1.m", "a1.m {} a1.k", "NOT (a1.k {} a1.m)"])
+def test_a_condition_between_columns_keeps_the_rows_that_meet_it(
+    data: duckdb.DuckDBPyConnection, form: str, op: str
+) -> None:
+    condition = form.format(op)
+    kept = check_law(data, f"SELECT a1.k, a1.m FROM ta a1 WHERE {condition}", TABLES)
+    (met,) = data.execute(f"SELECT count(*) / 40 FROM ta a1 WHERE {condition}").fetchall()
+    assert kept["ta"] == met[0] < 1.0
