@@ -1,7 +1,7 @@
 """Puts together what past rewrites replaced and wrote, from the ledger and the table as it is now.
 
-`advisor.measure.credit` measures by it what later queries did not read. Pure: `reader` has read
-the ledger.
+`advisor.measure.credit` measures by it what later queries did not read. Pure:
+`loop/credit_record` has read the ledger.
 """
 
 from __future__ import annotations

@@ -224,8 +224,9 @@ def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:
 
 
 def _why(state: BudgetState, refused: Charge, prices: Prices | None) -> tuple[str, str]:
-    """Return reason and message. They have no amount that changes with each charge: the message is
-    part of a status, which would be written as often."""
+    """Return reason and message. They say no spent or remaining amount, which would change with
+    each charge: the message is part of a status, which would be written as often. What the refused
+    action rewrites changes with the plan only."""
     name = state.budget.text
     if state.error:
         return "OverBudget", f"{name}: {state.error}"

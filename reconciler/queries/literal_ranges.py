@@ -1,8 +1,8 @@
 """Tests which of many literals match which of many intervals, with one small comparison per cell.
 
-The literals of a slot are sorted once and every bound is placed among them by binary
-search; after that each cell of the q x n result is one comparison of small integers, whatever the
-column's type. Zone maps are intervals; a row or a partition value is an interval of one point.
+The literals of a slot are sorted once and every bound is placed among them by binary search; after
+that each cell of the q x n result is one comparison of small integers, whatever the column's type.
+Zone maps are intervals; a row or a partition value is an interval of one point.
 """
 
 from __future__ import annotations
