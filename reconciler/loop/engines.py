@@ -20,8 +20,6 @@ from reconciler.commit.metadata import NEWEST_VERSION
 from reconciler.engines.choice import UNEVEN, Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
-from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.table.left_to_spark import OTHER_FORMAT
@@ -151,7 +149,7 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
         refused = _moves_need_spark(observation, item.action)
         if refused:
             return refused
-        if isinstance(item.action, (CompactDeletes, ConvertDeletes)) and odd:
+        if item.action.reads_deletes and odd:
             return f"Spark reads delete files in {OTHER_FORMAT}"
     return ""
 
@@ -186,7 +184,7 @@ def _spec_needs_spark(observation: Observation) -> str:
 def _moves_need_spark(observation: Observation, action: Action) -> str:
     """Return why only Spark moves rows to the partitions that an action names, "" if this is not
     so."""
-    for one in (action.moves_by or ()) if isinstance(action, Rewrite) else ():
+    for one in action.moves_by or ():
         kind = observation.files.schema.by_id[one.source_id].type
         if one.transform == "identity" and in_form_of_java(kind):
             return f"rows move to partitions by values of type {kind}"

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.table.cut_tree import Tree
-from reconciler.table.schema import PartitionSpec, Schema
+from reconciler.table.schema import PartitionSpec, Schema, SpecField
 
 
 class Consent(StrEnum):
@@ -47,6 +47,8 @@ class Action(ABC):
     """Whether it replaces data files, so that a delete on one of them conflicts with it."""
     needs_spark: ClassVar[bool] = False
     """Whether only Spark carries it out, and not the local engine."""
+    reads_deletes: ClassVar[bool] = False
+    """Whether its work is on the rows of delete files, which it reads."""
     consent: ClassVar[Consent] = Consent.POLICY
     """Who has to agree before the action is carried out."""
     bound_by: ClassVar[tuple[str, ...]] = ()
@@ -70,6 +72,11 @@ class Action(ABC):
     def ordered_columns(self) -> int:
         """How many columns its rows are ordered by, and moved to their partitions by."""
         return 0
+
+    @property
+    def moves_by(self) -> tuple[SpecField, ...] | None:
+        """The fields by which rows get another partition; None if they stay in their own."""
+        return None
 
     @property
     def orphan_age_ms(self) -> int | None:

@@ -38,6 +38,7 @@ class CompactDeletes(DeleteMaintenance):
     kind: ClassVar[str] = "CompactDeletes"
     verb: ClassVar[str] = "compact deletes"
     work: ClassVar[str | None] = "compact-deletes"
+    reads_deletes: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class ConvertDeletes(DeleteMaintenance):
     kind: ClassVar[str] = "ConvertDeletes"
     verb: ClassVar[str] = "convert equality deletes"
     work: ClassVar[str | None] = "convert-deletes"
+    reads_deletes: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

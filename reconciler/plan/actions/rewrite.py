@@ -43,11 +43,6 @@ class Rewrite(PartitionAction, ABC):
         return self.spec_id
 
     @property
-    def moves_by(self) -> tuple[SpecField, ...] | None:
-        """The fields by which rows get another partition; None if they stay in their own."""
-        return None
-
-    @property
     def grouped_by(self) -> SpecField | None:
         """The field by whose values, instead of the key's, inputs are grouped; None without one."""
         return None
