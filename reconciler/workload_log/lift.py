@@ -4,7 +4,8 @@ Literals after a comparison, in an IN list, after BETWEEN, LIKE, DATE, TIMESTAMP
 replaced by sentinels, DECIMAL '1.5' as a number, X'0aff' as another of its kind. Comments are left
 out. All other text (LIMIT, intervals, types) remains part of the template. Lifting looks only at
 the text and may be wrong for unusual text: the reader checks that every sentinel is a literal in
-the parsed tree, and otherwise parses the original query.
+the parsed tree, and otherwise parses the original query. What is left out of it is not checked, so
+comments stay where quotes could be misread.
 Patterns take linear time: they are possessive where two parts could match the same characters.
 """
 
@@ -26,7 +27,7 @@ _HEX = r"\bX'(?>(?:[0-9a-f]{2})*)'"
 _VALUE = rf"(?:-\s*+)?(?:{_DECIMAL}|{_HEX}|{_STRING}|{_NUMBER})(?![\w.'])"
 _TYPED = rf"(?:(?:DATE|TIMESTAMP|UUID)\s*+)?{_VALUE}"
 _STEP = re.compile(
-    rf"""(?P<skip>--[^\n]*|/\*.*?(?:\*/|\Z)|"[^"]*+(?>(?:""[^"]*+)*)"|`[^`]*`)
+    rf"""(?P<skip>--[^\r\n]*|/\*.*?(?:\*/|\Z)|"[^"]*+(?>(?:""[^"]*+)*)"|`[^`]*`)
       | (?:<=>|<=|>=|<>|!=|==|=|<|>|\bLIKE\b|\b(?:DATE|TIMESTAMP|UUID)\b)\s*+{_TYPED}
       | \bBETWEEN\s++{_TYPED}\s++AND\s++{_TYPED}
       | \bIN\s*+\(\s*+{_TYPED}(?>(?:\s*+,\s*+{_TYPED})*)\s*+\)
@@ -43,11 +44,16 @@ _HEX_MARK = "7302015e"
 _MISREAD = re.compile(rf"[\\$#]|{_NUMBER_MARK}|{_HEX_MARK}|{_STRING_MARK}", re.IGNORECASE)
 """Escapes, dollar quotes and other comments, which the patterns above do not cover."""
 
-
 _REMARK = re.compile(r"--(?:\s[^\n]*)?|/\*(?![+!])(?>(?:(?!/\*|\*/).)*)\*/", re.DOTALL)
 """Comments of every dialect, which often hold an id of the query, and no two would have one
 template. Not hints, what MySQL executes, and comments inside of comments. MySQL reads 5--3 as a
 sum."""
+_UNSURE = re.compile(
+    r"""//|'''|\"\"\"|[qQ]'|\[\w[^\[\]']*+'|/\*(?:(?!\*/).)*?/\*|\r(?!\n)""", re.DOTALL
+)
+"""Comments of Snowflake and comments inside of comments, in which an apostrophe may stand; quotes
+of three, of Oracle, and in brackets: what looks like a comment behind them may be text. And ends of
+lines at which a comment ends in some dialects only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ def lift(sql: str) -> Lifted:
     literals: dict[str, Const] = {}
     if _MISREAD.search(sql):
         return Lifted(sql, literals)
+    sure = _UNSURE.search(sql) is None
 
     def sentinel(match: re.Match[str]) -> str:
         text = match.group()
@@ -84,6 +91,6 @@ def lift(sql: str) -> Lifted:
     def step(match: re.Match[str]) -> str:
         if match.lastgroup is None:
             return _LITERAL.sub(sentinel, match.group())
-        return " " if _REMARK.fullmatch(match.group()) else match.group()
+        return " " if sure and _REMARK.fullmatch(match.group()) else match.group()
 
     return Lifted(_STEP.sub(step, sql), literals)

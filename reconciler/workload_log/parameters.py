@@ -20,8 +20,12 @@ _MAYBE = re.compile(
 )
 _TYPES = re.compile(_TYPE, re.IGNORECASE)
 _NAMES = (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, TokenType.VAR)
-_ENDS = (*_NAMES, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.PLACEHOLDER)
-"""Tokens that end a value. Behind them `%` is a remainder, and `:` a path or the end of a slice."""
+_ENDS = (
+    *_NAMES, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.PLACEHOLDER, TokenType.DOT,
+    TokenType.END,
+)  # fmt: skip
+"""Tokens that end a value, and the dot of a name. Behind them `%` is a remainder, `:` a path or the
+end of a slice, and `$1` a column of a staged file."""
 _STARTS = (*_NAMES, TokenType.L_PAREN, TokenType.PLACEHOLDER)
 _PARAMETER = re.compile(r"\$\d{1,5}|:\w{1,64}|@\w{1,64}|%s|%\(\w{1,64}\)s")
 _MOST_TOKENS = 5
@@ -76,6 +80,8 @@ def _length(tokens: list[Token], at: int, text: str) -> int:
         before in _ENDS
         or before == TokenType.L_BRACKET
         or re.match(r"\w:", text[first.start - 1 :])
+        # a stage, or a variable that is a table
+        or (before in (TokenType.FROM, TokenType.JOIN) and text[first.start] == "@")
     ):
         return 0
     for count in range(1, _MOST_TOKENS + 1):

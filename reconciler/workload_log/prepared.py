@@ -23,7 +23,7 @@ MAX_TEXT = 16 << 20
 """Maximum prepared statements remembered, and their characters; the oldest are forgotten first."""
 
 
-_START = r"(?>(?:\s|--[^\n]*\n|/\*(?s:.*?)\*/)*)"
+_START = r"(?>(?:\s|--[^\r\n]*[\r\n]|/\*(?s:.*?)\*/)*)"
 _NAME = r"(?P<name>\"[^\"]++\"|`[^`]++`|\w++)"
 _STRING = r"[^']*+(?>(?:''[^']*+)*)"
 _END = " \t\r\n\f\v;"

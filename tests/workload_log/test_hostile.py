@@ -132,6 +132,8 @@ TEXTS = {
     "an open EXPLAIN": "EXPLAIN (" + "ANALYZE " * 20_000,
     "an open PREPARE": "PREPARE x (" + "()" * 20_000,
     "quotes": WHERE + '"' * 199_999,
+    "open names in brackets": WHERE + "i = 1 (" + "[a" * 100_000,
+    "comments that end": WHERE + "i = 1 (" + "/**/" * 50_000,
 }
 
 

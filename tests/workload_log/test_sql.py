@@ -368,12 +368,25 @@ OTHER_MEANINGS = [
     ("SELECT i %s FROM t WHERE i %s = 3", "duckdb"), ("SELECT {'a':1}, {a:1} FROM t", "duckdb"),
     ("SELECT date:x.y, ts:1 FROM t WHERE s = '%s' -- %s", "snowflake"),
     ("SELECT a[1:2], a[:2] FROM t WHERE j ? 'k' AND date ? 'k'", "postgres"),
+    ("SELECT t.$1 FROM @stage/f t", "snowflake"),
+    ("SELECT CASE WHEN a THEN b END %s FROM t WHERE s = '%s'", "duckdb"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("sql", "dialect"), OTHER_MEANINGS)
 def test_what_only_looks_like_a_parameter_stays(sql: str, dialect: str) -> None:
     assert with_question_marks(sql, dialect) == sql
+
+
+def test_a_load_of_staged_columns_reads_no_table() -> None:
+    load = "COPY INTO db.t FROM (SELECT t.$1, t.$2 FROM @stage/f t)"
+    found = SqlReader("snowflake", BY_NAME).extract(load, EVENT_MS)
+    assert isinstance(found, Skipped) and found.reason != skip_reasons.UNPARSABLE
+
+
+def test_a_remainder_by_a_column_is_no_parameter() -> None:
+    assert condition("CASE WHEN b THEN l END %s = 2 AND i = 3", "duckdb") == "i = 3"
+    assert with_question_marks("EXTRACT(DAY FROM :1)", "oracle") == "EXTRACT(DAY FROM ?)"
 
 
 def test_queries_that_differ_by_a_comment_have_one_template() -> None:
@@ -395,6 +408,31 @@ def test_queries_that_differ_by_a_comment_have_one_template() -> None:
         assert kept in lift(f"SELECT i {kept} FROM db.t").template
 
 
+BESIDE_COMMENTS = [
+    ("-- all\rWHERE i > 3", "trino", "i > 3"), ("-- all\rWHERE i > 3 -- x\r", "spark", "i > 3"),
+    ("-- all\r\nWHERE i > 3 -- x\r\nAND i < 9", "trino", "i > 3 AND i < 9"),
+    ("-- all\rWHERE i > 3 \n WHERE i > 4", "mysql", "i > 4"),
+    ("// don't use\nWHERE s = 'a /* b */ c' AND i > 3", "snowflake", "i > 3 AND s = a /* b */ c"),
+    ("// don't use\nWHERE s = 'a -- b' AND i > 3", "snowflake", "i > 3 AND s = a -- b"),
+    ("WHERE s = '''it's -- old''' AND i > 3", "bigquery", "i > 3 AND s = it's -- old"),
+    ('WHERE s = """a"b -- old""" AND i > 3', "bigquery", 'i > 3 AND s = a"b -- old'),
+    ("WHERE s = q'[it's -- old]' AND i > 3", "oracle", "i > 3"),
+    ("AS [don't] WHERE s = 'a /* b */ c' AND i > 3", "tsql", "i > 3 AND s = a /* b */ c"),
+    ("/* /* */ don't */ WHERE s = 'a /* b */ c' AND i > 3", "postgres",
+     "i > 3 AND s = a /* b */ c"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "dialect", "expected"), BESIDE_COMMENTS)
+def test_a_comment_ends_where_its_dialect_ends_it_and_none_is_in_a_string(
+    text: str, dialect: str, expected: str
+) -> None:
+    (found,) = demands(f"SELECT i FROM db.t {text}", dialect)
+    assert not found.fragment.full_scan
+    schema = found.table.schema
+    assert render(found.fragment.predicate, schema, found.fragment.literals) == expected
+
+
 IMMEDIATE = [
     ("'SELECT l FROM db.t WHERE i = ? AND s = ''a?'' AND d < ?' USING -5, DATE '2024-01-01';",
      "i = -5 AND d < 2024-01-01 AND s = a?"),
@@ -407,7 +445,7 @@ IMMEDIATE = [
 
 @pytest.mark.parametrize(("rest", "expected"), IMMEDIATE)
 def test_a_query_executed_immediately_is_read_with_its_values(rest: str, expected: str) -> None:
-    (found,) = demands(f"EXECUTE IMMEDIATE {rest}")
+    (found,) = demands(f"-- an id\rEXECUTE IMMEDIATE {rest}")
     assert render(found.fragment.predicate, found.table.schema, found.fragment.literals) == expected
 
 
