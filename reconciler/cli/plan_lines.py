@@ -90,16 +90,19 @@ def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
     if state.closed:
         return f"{budget.name}: allows nothing until {boundary}"
     when = f"in {duration(budget.per_seconds)}" if budget.per_seconds else f"until {boundary}"
-    needs, left = [], []
+    needs, left, held = [], [], []
     if budget.max_rewrite_bytes is not None:
         needs.append(iec(asked))
+        held += [iec(state.held_bytes)] if state.held_bytes else []
         left.append(part_of(iec(state.remaining_bytes), iec(budget.max_rewrite_bytes)))
     if budget.max_cpu_seconds is not None:
         needs.append(cpu(cpu_seconds))
+        held += [cpu(state.held_cpu_seconds)] if state.held_cpu_seconds else []
         left.append(part_of(cpu(state.remaining_cpu_seconds), cpu(budget.max_cpu_seconds)))
-    held = f"; a run whose end nobody recorded holds {iec(state.held_bytes)}"
     text = f"{budget.name}: needs {' and '.join(needs)}; {' and '.join(left)} left {when}"
-    return text + (held if state.held_bytes else "")
+    if held:
+        text += f"; a run that goes on, or whose end nobody recorded, holds {' and '.join(held)}"
+    return text
 
 
 def approval_line(step: Step, gate: Gate) -> str:

@@ -82,6 +82,8 @@ class BudgetState:
     """Why the budget is invalid, "" if it is valid."""
     held_bytes: int = 0
     """Part of `spent_bytes` that runs hold whose end nobody recorded."""
+    held_cpu_seconds: float = 0.0
+    """Part of `spent_cpu_seconds` that the same runs hold."""
 
     @property
     def closed(self) -> bool:
@@ -144,6 +146,7 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
         None if budget.max_cpu_seconds is None else max(0.0, budget.max_cpu_seconds - cpu),
         boundary,
         held_bytes=sum(charge.rewrite_bytes for charge in charged if charge.held),
+        held_cpu_seconds=sum(charge.cpu_seconds for charge in charged if charge.held),
     )
 
 
@@ -236,6 +239,9 @@ def _why(state: BudgetState, refused: Charge, prices: Prices | None) -> tuple[st
         )
         return "OutsideWindow", f"{name} allows nothing until {until}"
     asked = charge_text(refused, prices)
-    held = "; a run whose end nobody recorded holds a part of it" if state.held_bytes else ""
-    why = f"{name} has too little left for the next action, which rewrites {asked}{held}"
+    why = f"{name} has too little left for the next action, which rewrites {asked}"
+    limits = state.budget
+    holds_bytes = limits.max_rewrite_bytes is not None and state.held_bytes
+    if holds_bytes or (limits.max_cpu_seconds is not None and state.held_cpu_seconds):
+        why += "; a run that goes on, or whose end nobody recorded, holds a part of it"
     return "OverBudget", why

@@ -489,6 +489,30 @@ def test_a_budget_says_what_is_needed_and_what_is_left(
     said(line)
 
 
+@pytest.mark.parametrize(
+    ("limits", "held", "figures"),
+    [
+        ({"max_cpu_seconds": 60}, (3 << 20, 20.0), ["20 CPU s"]),
+        ({"max_rewrite_bytes": 1 << 30}, (3 << 20, 20.0), ["3.0 MiB"]),
+        ({"max_rewrite_bytes": 1 << 30, "max_cpu_seconds": 60}, (3 << 20, 20.0),
+         ["3.0 MiB", "20 CPU s"]),
+        ({"max_rewrite_bytes": 1 << 30}, (0, 20.0), []),
+        ({"max_cpu_seconds": 60}, (3 << 20, 0.0), []),
+    ],
+)  # fmt: skip
+def test_a_budget_says_what_a_run_without_an_end_holds_in_the_units_that_it_limits(
+    limits: dict[str, int], held: tuple[int, float], figures: list[str]
+) -> None:
+    budget = Budget("daily", per_seconds=86_400, **limits)
+    lines = [
+        budget_line(budget_state(budget, (Spent(plans.NOW, *held, kind),), plans.NOW), 1 << 20, 6.0)
+        for kind in (True, False)
+    ]
+    more = lines[0].removeprefix(lines[1])
+    assert [figure for figure in ("3.0 MiB", "20 CPU s") if figure in more] == figures
+    assert bool(more) is bool(figures)
+
+
 def test_what_was_carried_out_is_marked_and_counts_in_no_total() -> None:
     whole, part = plans.single(), plans.in_part()
     text = plan_text.render_plan(part)

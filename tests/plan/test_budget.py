@@ -41,6 +41,25 @@ def test_a_refusal_says_that_a_run_without_an_end_holds_the_budget(held):
 
 
 @pytest.mark.parametrize(
+    ("limits", "size", "seconds", "said"),
+    [
+        ({"max_cpu_seconds": 60}, 0, 50.0, True),
+        ({"max_cpu_seconds": 60}, 8 * GIB, 0.0, False),
+        ({"max_rewrite_bytes": GIB}, 0, 50.0, False),
+        ({"max_rewrite_bytes": GIB, "max_cpu_seconds": 60}, 0, 50.0, True),
+    ],
+)
+def test_a_run_without_an_end_holds_what_the_budget_limits(limits, size, seconds, said):
+    budget = Budget("daily", per_seconds=86_400, **limits)
+    asked = [Charge(2 * GIB, 70.0)]
+    held = admit(asked, [budget], [Spent(NOON, size, seconds, held=True)], NOON)
+    assert held.budgets[0].held_cpu_seconds == seconds
+    ended = admit(asked, [budget], [Spent(NOON, size, seconds)], NOON)
+    assert held.count == ended.count == ended.budgets[0].held_cpu_seconds == 0
+    assert (held.message != ended.message) is said
+
+
+@pytest.mark.parametrize(
     ("moment", "closed"),
     [
         (at(6, 59), False),  # 07:59 in Berlin
