@@ -28,9 +28,13 @@ _REDACTED = re.compile(r"\W*(?:sql |query |statement )?(?:text )?(?:is |was )?"
 _EXECUTE = re.compile(r"\s*EXECUTE\s+(?!IMMEDIATE\b)[^\s;]+(?:\s+USING\s+(?P<values>.*?))?\s*;?\s*",
                       re.IGNORECASE | re.DOTALL)  # fmt: skip
 _TRINO_ID = re.compile(r"(\d{8})_(\d{6})_\d{5}_\w{1,20}")
-_AMOUNT = re.compile(r"(?:PT)?([0-9.]+(?:[eE][+-]?\d+)?)\s*(ns|us|ms|s|m|h|d|S|M|H)?")
+_AMOUNT = re.compile(r"([0-9.]+(?:[eE][+-]?\d+)?)\s*(ns|us|ms|s|m|h|d|S|M|H)?")
 _UNITS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": HOUR_MS, "d": DAY_MS}
 """Milliseconds in a unit."""
+_PART = r"([0-9.]{1,30}(?:[eE][+-]?\d{1,3})?)"
+_SPAN = re.compile(rf"P(?:{_PART}D)?(?:T(?:{_PART}H)?(?:{_PART}M)?(?:{_PART}S)?)?")
+_SPAN_UNITS = (DAY_MS, HOUR_MS, 6e4, 1e3)
+"""ISO 8601's spelling of a duration, such as PT1M30.5S, and milliseconds in each of its parts."""
 
 
 def translated(
@@ -149,16 +153,29 @@ def _number(value: Any) -> float | None:
 
 
 def amount(value: Any, unit: float) -> int | None:
-    """Return a number times `unit`, or a text such as 1.5s or PT1.5S in milliseconds."""
+    """Return a number times `unit`, or a text such as 1.5s or PT1M30.5S in milliseconds."""
     if isinstance(value, str):
-        match = _AMOUNT.fullmatch(value.strip())
-        if match is None:
-            return None
-        if match[2]:
-            unit = _UNITS[match[2].lower() if len(match[2]) == 1 else match[2]]
-        value = _number(match[1])
+        text = value.strip()
+        if text.startswith("P"):
+            value, unit = _span(text), 1.0
+        else:
+            match = _AMOUNT.fullmatch(text)
+            if match is None:
+                return None
+            if match[2]:
+                unit = _UNITS[match[2].lower() if len(match[2]) == 1 else match[2]]
+            value = match[1]
     number = _number(value)
     return int(number * unit) if number is not None and 0 <= number < 1e18 else None
+
+
+def _span(text: str) -> float | None:
+    """Return the milliseconds of a duration of ISO 8601, None if the text is none."""
+    match = _SPAN.fullmatch(text)
+    parts = match.groups() if match else ()
+    named = [(_number(part), ms) for part, ms in zip(parts, _SPAN_UNITS, strict=False) if part]
+    numbers = [number * ms for number, ms in named if number is not None]
+    return sum(numbers) if numbers and len(numbers) == len(named) else None
 
 
 def _inputs(value: Any) -> dict[str, int] | None:

@@ -101,6 +101,13 @@ class Tally:
             if len(named) < LINES_NAMED:
                 named.append(line)
 
+    def cut_off(self, line: bytes | None, number: int) -> None:
+        """Count a last line without an end, None for one that is too long, unless it is empty."""
+        if line is None:
+            self.skip(skip_reasons.TOO_LONG, number)
+        elif line.strip():
+            self.skip(skip_reasons.INCOMPLETE, number)
+
     def unknown_columns(self, table: str, columns: Iterable[str]) -> None:
         for column in columns:
             key = (table, column)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import IO, Any
 
-from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.containers import records_in
 from reconciler.workload_log.histories import OWN, FieldMap, mapped, named, recognised
 from reconciler.workload_log.importing import Tally, Unreadable
@@ -38,8 +37,7 @@ def first_line(path: Log, tally: Tally) -> bytes | None:
     content = b"" if line is None else line
     if ended or is_object(content):
         return content
-    if content.strip():
-        tally.skip(skip_reasons.INCOMPLETE, 1)
+    tally.cut_off(line, 1)
     return None
 
 

@@ -146,8 +146,7 @@ class SqlLogImport:
                         pending.occurrences.add(self._keys(behind))
                         behind.clear()
                     if not ended and not is_object(content):
-                        if content.strip():
-                            tally.skip(skip_reasons.INCOMPLETE, number)
+                        tally.cut_off(line, number)
                         break
                     if stream is None:
                         stream = forked(place.parent, place.lines, content)

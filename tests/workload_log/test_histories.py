@@ -28,6 +28,7 @@ from reconciler.cli import workload as workload_verb
 from reconciler.errors import UnusableLogError, UserError
 from reconciler.workload_log import containers, skip_reasons
 from reconciler.workload_log.histories import HISTORIES, MAPPED, NAMES, mapped
+from reconciler.workload_log.history_lines import amount
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.log_lines import kind_of
 from reconciler.workload_log.sql import Session, SqlReader
@@ -468,3 +469,16 @@ def test_a_source_of_a_catalog_takes_every_format_and_every_field_of_a_map() -> 
     of = sources["items"]["properties"]
     assert of["format"]["enum"] == list(NAMES)
     assert list(of["map"]["properties"]) == list(MAPPED)
+
+
+DURATIONS = [
+    ("PT1M30.5S", 90_500), ("PT2H3M1S", 7_381_000), ("P1DT2H", 93_600_000), ("P2D", 172_800_000),
+    ("PT1.5S", 1500), ("PT1M", 60_000), ("PT1e-2S", 10), ("1.50m", 90_000), ("2.5h", 9_000_000),
+    ("7 ms", 7), ("1.5s", 1500), ("8", 16), ("P", None), ("PT", None), ("PT.S", None),
+    ("PT1E300S", None), ("PT1S1M", None), ("P1D2H", None), ("PT-3S", None), ("PT1M1.2.3S", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "millis"), DURATIONS)
+def test_a_duration_is_read_as_systems_print_it(text: str, millis: int | None) -> None:
+    assert amount(text, 2.0) == millis

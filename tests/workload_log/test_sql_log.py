@@ -190,6 +190,23 @@ def test_a_line_of_many_megabytes_is_skipped_unread(
     assert len(sink.fragments) == 2
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_last_line_of_many_megabytes_without_an_end_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    monkeypatch.setattr("reconciler.workload_log.log_lines.MAX_LINE", 1000)
+    sink, path = MemorySink(), tmp_path / "q.jsonl"
+    first = "".join(entry(n) + "\n" for n in range(before))
+    path.write_text(first + "x" * 2000)
+    tally = run(sink, path)
+    assert dict(tally.skipped) == {skip_reasons.TOO_LONG: 1}
+    assert (tally.read, tally.kept) == (before + 1, before)
+    path.write_text(first + "x" * 2000 + "\n" + entry(9) + "\n")
+    again = run(sink, path)
+    assert dict(again.skipped) == {skip_reasons.TOO_LONG: 1}
+    assert [item.literals for item in sink.fragments] == [*([(0,)] * before), (9,)]
+
+
 def test_a_huge_query_that_names_a_table_counts_as_a_full_scan(tmp_path: Path) -> None:
     sink = MemorySink()
     numbers = ",".join(str(n) for n in range(300_000))
