@@ -154,11 +154,11 @@ def _committed(done: ExecutionResult | None) -> list[str]:
 
 def _files_predicted(before: Proposal) -> int | None:
     """Return the data files that its plan leaves, also one that was saved, or that takes another
-    back; None if the plan does not say."""
-    from reconciler.plan.totals import Quantity, is_of
+    back; None if the plan does not say. Files appended since are not in it."""
+    from reconciler.plan.totals import Quantity, total_of
 
-    lines = (line for line in before.plan.evidence.get("totals", ()) if is_of(line, Quantity.FILES))
-    return next((int(line["after"]) for line in lines if "after" in line), None)
+    line = total_of(before.plan.evidence, Quantity.FILES)
+    return None if line is None else line.after
 
 
 def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySummary:

@@ -938,3 +938,17 @@ def test_a_conflict_that_left_nothing_to_do_is_not_a_failure(
         before=SimpleNamespace(pending=()), after=None,
     )  # fmt: skip
     assert apply_result.exit_code(cast(Any, run), cast(Any, result)) == code
+
+
+@pytest.mark.parametrize(
+    ("totals", "files"),
+    [([{"name": "read", "now": 7, "after": 1}, {"name": "data files", "now": 7, "after": 3}], 3),
+     ([{"name": "data files", "now": 7, "after": None}], None),
+     ([{"name": "data files", "now": 7}], None), ([], None)],
+)  # fmt: skip
+def test_files_that_a_plan_does_not_predict_are_unknown(
+    totals: list[dict[str, Any]], files: int | None
+) -> None:
+    """The files are counted after the commit: a document that says null must not fail there."""
+    before = SimpleNamespace(plan=SimpleNamespace(evidence={"totals": totals}))
+    assert apply_result._files_predicted(cast(Any, before)) == files
