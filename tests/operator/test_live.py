@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.api.choices import EngineType
 from reconciler.api.reach import Reach, networks
 from reconciler.api.run_document import RunDocument, read_run
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
@@ -156,6 +157,21 @@ def test_a_table_is_found_planned_published_and_started_on_approval(
     assert (run.plan_id, run.plan_uri, run.plan_digest) == (plan["id"], plan["uri"], plan["digest"])
     assert lake.load_table("sales.orders").properties["layout.owner"] == run.owner
     assert cluster.condition(TABLE_LAYOUT, "Approved")["reason"] == "ApprovedByDocument"
+
+
+def test_an_engine_that_is_asked_for_while_a_plan_waits_carries_it_out(
+    lake: Any, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply(engine={"type": "Spark"})
+    cluster.turn(3)
+    plan = cluster.layout()["status"]["plan"]["id"]
+    budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": "10Gi"}]
+    cluster.apply(engine={"type": "Local"}, approval={"mode": "Automatic"}, budgets=budgets)
+    cluster.turn(3)
+    (job,) = cluster.server.all(JOB)
+    run = run_of(job)
+    assert (run.plan_id, run.engine) == (plan, EngineType.LOCAL)
 
 
 def test_a_plan_that_no_longer_stands_is_reported_with_the_difference(

@@ -271,6 +271,8 @@ class Gatherer:
             glance.uuid,
             glance.metadata_location,
             policy_hash(policy),
+            policy.spec.engine,
+            policy.spec.safety,
             handle.version,
             handle.evidence_version(glance.uuid, policy.spec.interval_seconds),
             *sorted(approved),
