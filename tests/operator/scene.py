@@ -287,6 +287,14 @@ def _over(job: dict[str, Any]) -> bool:
     return any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
 
 
+def engine_of(job: dict[str, Any]) -> str:
+    """Who carries the Job's plan out, as its driver reads it: Local or Spark; "" of a Job that
+    recommends."""
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (run,) = [item["value"] for item in container["env"] if item["name"] == "LAYOUT_RUN"]
+    return str(json.loads(run.replace("$$", "$")).get("engine", ""))
+
+
 RECONCILES = "layout_reconcile_duration_seconds_count"
 
 

@@ -15,7 +15,7 @@ import pytest
 from reconciler.kube.pods import DIGEST_ANNOTATION, PLAN_LABEL
 from tests.cluster.cluster import Cluster
 from tests.operator.installed import FULL_NAME, PLANTED, Installed, installed
-from tests.operator.scene import TABLE, Lake, eventually
+from tests.operator.scene import TABLE, Lake, engine_of, eventually
 
 
 def engine(executors: int) -> dict[str, dict[str, Any]]:
@@ -93,6 +93,8 @@ def test_a_person_approves_under_appends_and_then_the_size_does(world: Installed
     assert newest not in (plan, "")
     assert generation(world)[0] == generation(world)[1]
     assert scene.status()["lastAppliedPlan"] == newest
+    later = [job for job in scene.jobs() if job["metadata"]["labels"][PLAN_LABEL] != plan]
+    assert {engine_of(job) for job in later} == {"Local"}
     table = scene.lake.catalog.load_table(TABLE)
     assert [field.name for field in table.spec().fields] == ["city_trunc_6"]
     moved = {task.file.spec_id for task in table.scan().plan_files()}
@@ -144,5 +146,7 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     assert {commit["layout.plan-id"] for commit in commits} == {plan}
     assert scene.status()["lastAppliedPlan"] == plan
     assert scene.status()["job"]["phase"] == "Succeeded"
+    later = [one for one in scene.jobs() if one["metadata"]["uid"] != job["metadata"]["uid"]]
+    assert engine_of(job) == "Spark" and {engine_of(one) for one in later} == {"Local"}
     scene.check()
     assert PLANTED not in world.everything_said()

@@ -21,7 +21,7 @@ from tests.cluster import sampling_job
 from tests.cluster import spark_image as image
 from tests.cluster.cluster import Cluster
 from tests.operator.deleting import Deleter
-from tests.operator.scene import TABLE, Lake, Scene, eventually, scene
+from tests.operator.scene import TABLE, Lake, Scene, engine_of, eventually, scene
 
 KEEPS_ORDER = {"clustering": {"mode": "Declared", "keys": ["id"]}}
 
@@ -66,6 +66,7 @@ def test_a_policy_is_planned_approved_run_and_converges(stage: Scene) -> None:
     stage.check()
     deletes_are_compacted_beside_their_writer(stage)
     a_job_keeps_house(stage)
+    assert {engine_of(job) for job in stage.jobs()} - {""} == {"Local"}
 
 
 def without_spark(stage: Scene) -> None:
@@ -98,6 +99,7 @@ def carried_out_and_published(stage: Scene) -> list[str]:
             stage.waits_for("AwaitingApproval", 60)
     jobs = stage.jobs()
     assert len(set(plans)) == 2 and len(jobs) == 3
+    assert [engine_of(job) for plan in plans for job in of_plan(stage, plan)] == ["Local"] * 2
     for job in jobs:
         assert job["metadata"]["ownerReferences"][0]["kind"] == "TableLayout"
     return plans
