@@ -21,8 +21,8 @@ _BUFFER = 1 << 16
 """Bytes unpacked at a time."""
 
 _FRAME_READ = 1 << 14
-"""Bytes unpacked at a time of zstd and lz4; a truncated log loses besides what its last block holds,
-128 KiB of zstd."""
+"""Bytes unpacked at a time of zstd and lz4; a truncated log loses besides what its last block
+holds, 128 KiB of zstd."""
 _GZIP = b"\x1f\x8b"
 _FRAMES = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _BLOCK = b"LZ4Block"

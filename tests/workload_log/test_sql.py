@@ -386,7 +386,8 @@ def test_a_load_of_staged_columns_reads_no_table() -> None:
 
 def test_a_remainder_by_a_column_is_no_parameter() -> None:
     assert condition("CASE WHEN b THEN l END %s = 2 AND i = 3", "duckdb") == "i = 3"
-    assert with_question_marks("EXTRACT(DAY FROM :1)", "oracle") == "EXTRACT(DAY FROM ?)"
+    part = "SELECT EXTRACT(DAY FROM :1)"
+    assert with_question_marks(part, "oracle") == part.replace(":1", "?")
 
 
 def test_queries_that_differ_by_a_comment_have_one_template() -> None:
