@@ -41,7 +41,7 @@ def test_a_refusal_says_that_a_run_without_an_end_holds_the_budget(held):
 
 
 @pytest.mark.parametrize(
-    ("limits", "size", "seconds", "said"),
+    ("limits", "size", "seconds", "told"),
     [
         ({"max_cpu_seconds": 60}, 0, 50.0, True),
         ({"max_cpu_seconds": 60}, 8 * GIB, 0.0, False),
@@ -49,14 +49,14 @@ def test_a_refusal_says_that_a_run_without_an_end_holds_the_budget(held):
         ({"max_rewrite_bytes": GIB, "max_cpu_seconds": 60}, 0, 50.0, True),
     ],
 )
-def test_a_run_without_an_end_holds_what_the_budget_limits(limits, size, seconds, said):
+def test_a_run_without_an_end_holds_what_the_budget_limits(limits, size, seconds, told):
     budget = Budget("daily", per_seconds=86_400, **limits)
     asked = [Charge(2 * GIB, 70.0)]
     held = admit(asked, [budget], [Spent(NOON, size, seconds, held=True)], NOON)
     assert held.budgets[0].held_cpu_seconds == seconds
     ended = admit(asked, [budget], [Spent(NOON, size, seconds)], NOON)
     assert held.count == ended.count == ended.budgets[0].held_cpu_seconds == 0
-    assert (held.message != ended.message) is said
+    assert (held.message != ended.message) is told
 
 
 @pytest.mark.parametrize(
