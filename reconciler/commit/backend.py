@@ -57,7 +57,9 @@ class Table(History):
         return metadata.directory(self.state.metadata)
 
     def delete_file(self, path: str) -> None:
-        self.table.io.delete(path)
+        """Delete a file; one that is gone already is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            self.table.io.delete(path)
 
     def has_file(self, path: str) -> bool:
         return bool(self.table.io.new_input(path).exists())

@@ -175,6 +175,16 @@ def test_a_refused_commit_writes_nothing(table: Deleted, answer: bool | None, ki
     assert table.written() == before
 
 
+def test_a_file_that_is_gone_already_is_deleted_without_an_error(table: Deleted) -> None:
+    """Somebody else's removal of orphans may have been first."""
+    path = table.paths[0]
+    engine = table.engine()
+    engine.delete_file(path)
+    assert not engine.has_file(path)
+    engine.delete_file(path)
+    assert not engine.has_file(path)
+
+
 def test_what_a_commit_wrote_is_found_by_its_name(table: Deleted) -> None:
     engine = table.engine()
     mark = Commit(engine)
@@ -198,7 +208,7 @@ def test_files_of_a_commit_that_arrived_stay_however_often_it_is_cleaned_up(
     mark = Commit(engine)
     assert mark.send(Mark(), 0, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
-    assert metadata_files.remove_of_commits(engine, (mark.uuid,), before) == (0, 0)
+    assert metadata_files.remove_of_commits(engine, (mark.uuid,), before) == (0, 0, None)
     loaded = table.catalog.load_table("jobs.t")
     snapshot = loaded.current_snapshot()
     assert snapshot.snapshot_id == head_of(engine) != before

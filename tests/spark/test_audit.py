@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.check_query import refused
-from reconciler.engines.commit import audit
+from reconciler.engines.commit import audit, cleanup
 from reconciler.errors import AuditFailedError, BlockedError
 from reconciler.plan.actions.rewrite import BinPack
 from reconciler.plan.execution import Audit, ExecutionRequest
@@ -24,6 +24,10 @@ SAME_ROWS = (
     "SELECT 1 FROM (SELECT count(*) AS n FROM {table}) a "
     "JOIN (SELECT count(*) AS n FROM {main}) m ON a.n <> m.n"
 )
+
+
+def _nothing(*_: Any) -> cleanup.Discarded:
+    return cleanup.Discarded(0, 0, None)
 
 
 def _table(bench: Bench) -> str:
@@ -119,7 +123,7 @@ def test_what_a_crash_leaves_on_the_branch_is_dropped_by_the_next_run(bench: Ben
     rows = bench.rows(name)
     with killed_at(audit, "check") as patched:
         patched.setattr(audit, "drop", lambda live, **named: None)
-        patched.setattr(audit.metadata_files, "remove_of_commits", lambda *parts: (0, 0))
+        patched.setattr(audit.metadata_files, "remove_of_commits", _nothing)
         bench.run(_request(bench, name, SAME_ROWS))
     assert (_refs(bench, name), _audits(bench, name)) == ({"main", "audit"}, 1)
     assert bench.run(_request(bench, name, SAME_ROWS, plan="p-2")).done

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from reconciler.engines.actions.metadata_change import MetadataExecutor
-from reconciler.engines.commit import reachable, statistics
+from reconciler.engines.commit import cleanup, reachable, statistics
 from reconciler.format import count, iec
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.state import ActionState, Facts, Validity
@@ -60,7 +60,7 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
         gone = run.table.unneeded(before)
         mine = reachable.own(run.table, gone)
         free, refused = run.unclaimed(mine)
-        files, size = reachable.delete(run.table, free)
+        files, size, _ = cleanup.discard(run.table, free)
         left = len(gone) - files
         text = f"{detail}; {count(files)} files removed ({iec(size)})"
         if refused:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from reconciler.catalog.listing import Resolver
 from reconciler.engines.actions.one_by_one import OneByOneExecutor
-from reconciler.engines.commit import reachable
+from reconciler.engines.commit import cleanup
 from reconciler.engines.schedule.run import Run
 from reconciler.format import count, iec, plural
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
@@ -41,7 +41,7 @@ class OrphansExecutor(OneByOneExecutor[RemoveOrphans]):
             self.say_skipped(key, action, ActionState(Validity.LOST, why=self._refused))
             return
         run.require_lease()
-        files, size = reachable.delete(run.table, gone)
+        files, size, _ = cleanup.discard(run.table, gone)
         left = len(action.files) - files
         detail = f"{plural(files, 'file')} removed ({iec(size)})"
         if left:

@@ -79,4 +79,5 @@ class ManifestsExecutor(ContentExecutor[RewriteManifests]):
                 )
             return before[0]
         finally:
-            metadata_files.remove_of_commits(run.table, (change.uuid,), change.base)
+            removed = metadata_files.remove_of_commits(run.table, (change.uuid,), change.base)
+            removed.required()

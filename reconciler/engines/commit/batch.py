@@ -11,7 +11,7 @@ from reconciler.engines.commit.operations import Operation
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.snapshots import short
-from reconciler.engines.table import Change
+from reconciler.engines.table import Change, Table
 from reconciler.errors import (
     AuditFailedError,
     BlockedError,
@@ -75,8 +75,9 @@ def send(
     if audited is not None and trial is not None:
         held = audit.commit_to_branch(run.table, operation, intent, trial, audited, run.waiting)
         if isinstance(held, commit.Refused):
-            cleanup.discard(attempt.table, intent.outputs)
             _refused(run, intent, held, parts)
+            _dropped(run, attempt.table, intent, parts)
+            _raise_if_final(run, held)
             return False
         if audited.check:
             text = f"batch {number}: the check of branch {audited.branch} returned no row"
@@ -86,8 +87,9 @@ def send(
             return True
     sent = _sent(run, attempt, operation, intent, parts, commits)
     if sent is not None:
-        cleanup.discard(attempt.table, intent.outputs)
         _refused(run, intent, sent, parts)
+        _dropped(run, attempt.table, intent, parts)
+        _raise_if_final(run, sent)
     return sent is None
 
 
@@ -103,6 +105,7 @@ def publish(
     sent = _sent(run, attempt, operation, intent, (part,), commits)
     if sent is not None:
         _refused(run, intent, sent, (part,))
+        _raise_if_final(run, sent)
     return sent
 
 
@@ -212,26 +215,39 @@ def _settle(
 def _remove_metadata(run: Run, intent: Intent) -> None:
     """Remove what the commits of a settled batch wrote, except what a snapshot needs."""
     try:
-        metadata_files.remove_of_commits(run.table, intent.commits, intent.base_snapshot_id)
+        base = intent.base_snapshot_id
+        metadata_files.remove_of_commits(run.table, intent.commits, base).required()
     except Exception as error:
         run.say("left", f"metadata files of a commit stay: {run.table.errors.message(error)}")
 
 
 def _refused(run: Run, intent: Intent, sent: commit.Refused, parts: Sequence[Part]) -> None:
-    """Record that the batch was refused, and raise if the attempt cannot go on."""
+    """Record that the batch was refused."""
     state = CONFLICT if sent.conflict else FAILED
     run.record(intent, _outcomes(intent, parts, state, None, sent.why))
     run.conflicts += sent.conflict
     word = "CONFLICT" if sent.conflict else "REFUSED"
     for part in parts:
         run.say("conflict", f"{part.title}  {word}: {sent.why}", part.action_id)
-    if intent.prefix:
+
+
+def _dropped(run: Run, table: Table, intent: Intent, parts: Sequence[Part]) -> None:
+    """Delete the files of a refused batch; what stays is deleted when the attempt is closed."""
+    gone = cleanup.discard(table, intent.outputs)
+    if gone.error is not None:
+        left, why = len(intent.outputs) - gone.files, run.table.errors.message(gone.error)
+        run.say("left", f"{plural(left, 'file')} of a refused batch cannot be removed now: {why}")
+    elif intent.prefix:
         size = sum(part.written_bytes for part in parts)
         run.say(
             "removed",
             f"removed {count(len(intent.outputs))} files this run wrote ({iec(size)}); "
             "nothing of this batch was committed",
         )
+
+
+def _raise_if_final(run: Run, sent: commit.Refused) -> None:
+    """Raise if the attempt cannot go on."""
     if sent.denied:
         raise commit.denied(run.shown, sent.why)
     if sent.unwritable is not None:

@@ -1,6 +1,10 @@
 """Removes an attempt's leftover files: only below its own prefix, and only unreferenced ones.
 
 Called once the attempt is fenced, or for our own attempt when none of its work is running.
+
+A deletion may fail, as where it is denied. `discard` goes on then, and hands the error back: what
+became of a commit is recorded and told whatever stays. Only what closes an attempt raises that
+error, once the rest is deleted: the attempt stays open, and the next run deletes what is left.
 """
 
 from __future__ import annotations
@@ -26,6 +30,20 @@ class Removed(NamedTuple):
     refused: str = ""
 
 
+class Discarded(NamedTuple):
+    """files, bytes: of what was deleted. error: of the first file that stays, None if none does."""
+
+    files: int
+    bytes: int
+    error: Exception | None
+
+    def required(self) -> Discarded:
+        """Return it; raise the error of what stays."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+
 def remove_leftovers(
     table: Table,
     prefix: str,
@@ -38,7 +56,8 @@ def remove_leftovers(
     committed: files that the caller knows to be referenced. If there are no others, as after nearly
     every attempt, the table's snapshots need not be searched. others: the catalog and the table's
     name in it, to ask other tables too; None for an attempt of this process, which knows that
-    nobody has seen what it did not commit. commits: UUIDs of the attempt's commits.
+    nobody has seen what it did not commit. commits: UUIDs of the attempt's commits. Raises the
+    error of a file that cannot be deleted.
     """
     if "/layout-" not in prefix:  # not a directory of ours
         return Removed()
@@ -56,11 +75,10 @@ def remove_leftovers(
     if others is not None:
         roots = locations.roots(table)
         leftovers, refused = unclaimed(*others, table.uuid(), roots, leftovers, commits)
-    for path in leftovers:
-        table.delete_file(path)
+    removed = discard(table, leftovers).required()
     if len(leftovers) == len(found):
         table.remove_empty_directories(prefix)
-    return Removed(len(leftovers), sum(leftovers.values()), refused)
+    return Removed(removed.files, removed.bytes, refused)
 
 
 def unclaimed(
@@ -99,10 +117,20 @@ def _relative(path: str, prefix: str) -> str:
     return path.partition(marker)[2]
 
 
-def discard(table: Table, paths: Iterable[str]) -> None:
-    """Delete output files that were never sent in a commit, or whose commit was refused."""
+def discard(table: Table, paths: Iterable[str]) -> Discarded:
+    """Delete files that nobody needs, such as outputs whose commit was refused; one that cannot be
+    deleted stays. paths: may be a mapping to their bytes."""
+    known = paths if isinstance(paths, Mapping) else {}
+    files = size = 0
+    first: Exception | None = None
     for path in paths:
-        table.delete_file(path)
+        try:
+            table.delete_file(path)
+        except Exception as error:
+            first = first or error
+        else:
+            files, size = files + 1, size + max(known.get(path, 0), 0)
+    return Discarded(files, size, first)
 
 
 def check_prefix(attempt: Attempt, paths: Iterable[str]) -> None:

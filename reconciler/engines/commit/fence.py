@@ -79,11 +79,10 @@ def resolve(
             failed += intent.commits if outcomes[0].state == FAILED else ()
             # Its commit to the branch may have arrived while this one waited.
             audit.drop(table, attempts=(attempt_id,))
-            files, of_them = metadata_files.remove_of_commits(
-                table, intent.commits, intent.base_snapshot_id
-            )
+            base = intent.base_snapshot_id
+            gone_now = metadata_files.remove_of_commits(table, intent.commits, base).required()
             ledger.record_outcomes(intent, outcomes)
-            removed, size = removed + files, size + of_them
+            removed, size = removed + gone_now.files, size + gone_now.bytes
         others = (catalog, identifier)
         left = cleanup.remove_leftovers(table, members[0].prefix, others=others, commits=failed)
         _close(ledger, members)

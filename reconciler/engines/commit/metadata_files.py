@@ -34,7 +34,7 @@ def remove_unwanted(table: Table, change: Change) -> None:
     unwanted = change.unwanted()
     if unwanted:
         kept = _needed(table, change.base)
-        delete(table, (path for path in unwanted if path not in kept))
+        cleanup.discard(table, (path for path in unwanted if path not in kept))
 
 
 def tidy(table: Table, change: Change, answered: bool) -> None:
@@ -50,15 +50,15 @@ def tidy(table: Table, change: Change, answered: bool) -> None:
             remove_of_commits(table, (change.uuid,), change.base)
 
 
-def remove_of_commits(table: Table, commits: Collection[str], base: int) -> tuple[int, int]:
+def remove_of_commits(table: Table, commits: Collection[str], base: int) -> cleanup.Discarded:
     """Remove the files of commits by their UUIDs, except those that a snapshot needs.
 
-    base: a snapshot before them. Returns their number and bytes. Call it only for commits that are
-    done or cannot succeed any more, on the table as refreshed since.
+    base: a snapshot before them. Call it only for commits that are done or cannot succeed any more,
+    on the table as refreshed since.
     """
     known = [commit for commit in commits if _is_uuid(commit)]
     if not known:
-        return 0, 0
+        return cleanup.Discarded(0, 0, None)
     found = cleanup.listing(table, table.metadata_directory())
     kept = {_name(path) for path in _needed(table, base)}
     removable = {
@@ -66,9 +66,7 @@ def remove_of_commits(table: Table, commits: Collection[str], base: int) -> tupl
         for path, size in found.items()
         if is_file_of(_name(path), known) and _name(path) not in kept
     }
-    for path in removable:
-        table.delete_file(path)
-    return len(removable), sum(removable.values())
+    return cleanup.discard(table, removable)
 
 
 def of_commits(table: Table, directory: str, intents: Iterable[Intent]) -> dict[str, int]:
@@ -122,14 +120,7 @@ def delete_unneeded(table: Table, paths: Iterable[str], base: int) -> None:
         if table.errors.lost(error):
             raise
         return
-    delete(table, (path for path in paths if _name(path) not in kept))
-
-
-def delete(table: Table, paths: Iterable[str]) -> None:
-    """Remove files; one that cannot be removed stays."""
-    for path in paths:
-        with contextlib.suppress(Exception):
-            table.delete_file(path)
+    cleanup.discard(table, (path for path in paths if _name(path) not in kept))
 
 
 def is_file_of(name: str, commits: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Which of the files that nothing needs any more are the table's own, and their removal.
+"""Which of the files that nothing needs any more are the table's own.
 
 Two written paths are compared as `table.paths` says: a file is rather taken for a needed one than
 deleted.
@@ -45,15 +45,3 @@ def _place(path: str) -> str:
     assert found is not None  # every part is optional
     scheme, authority, rest = found.groups()
     return f"{ALIKE.get(scheme, scheme or 'file')}://{authority or ''}/{rest}"
-
-
-def delete(table: Table, paths: Mapping[str, int]) -> tuple[int, int]:
-    """Delete the files; return the number and the bytes of those that were deleted."""
-    removed = size = 0
-    for path, of_file in paths.items():
-        try:
-            table.delete_file(path)
-        except Exception:  # the file stays, and a later search for orphans finds it
-            continue
-        removed, size = removed + 1, size + max(of_file, 0)
-    return removed, size

@@ -61,8 +61,9 @@ def _abandon(run: Run, members: Sequence[Intent]) -> cleanup.Removed:
     found |= metadata_files.of_commits(run.table, run.metadata_directory, members)
     commits = [commit for one in members for commit in one.commits]
     free, refused = run.unclaimed(found, commits)
-    for path in free:
-        table.delete_file(path)
+    removed = cleanup.discard(table, free)
+    if removed.error is not None:
+        refused = refused or table.errors.message(removed.error)
     if prefix and not refused:
         table.remove_empty_directories(prefix)
     kept = {path.rpartition("/")[2] for path in found.keys() - free.keys()}
@@ -71,7 +72,7 @@ def _abandon(run: Run, members: Sequence[Intent]) -> cleanup.Removed:
             run.ledger.record_outcomes(intent, (fence.closed(intent),))
         elif intent.batch and not any(one.rpartition("/")[2] in kept for one in intent.outputs):
             run.ledger.record_outcomes(intent, _failed(intent))
-    return cleanup.Removed(len(free), sum(free.values()), refused)
+    return cleanup.Removed(removed.files, removed.bytes, refused)
 
 
 def _failed(intent: Intent) -> tuple[Outcome, ...]:

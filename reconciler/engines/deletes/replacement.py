@@ -43,8 +43,7 @@ def uncommitted(attempt: Attempt, paths: Sequence[str]) -> Iterator[None]:
         check_prefix(attempt, paths)
         yield
     except BaseException:
-        with contextlib.suppress(Exception):
-            discard(attempt.table, sorted(set(paths)))
+        discard(attempt.table, sorted(set(paths)))
         raise
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -53,8 +52,7 @@ def written(
     new = [file for one in made for file in one.files]
     failures = [one for one in found if isinstance(one, Failure)]
     if failures:
-        with contextlib.suppress(Exception):
-            discard(attempt.table, sorted({file.path for file in new}))
+        discard(attempt.table, sorted({file.path for file in new}))
         raise native.raised(attempt, failures[0], opening)
     files = engine.delete_entries(attempt, tasks, new)
     with replacement.uncommitted(attempt, [file.path for file in files]):

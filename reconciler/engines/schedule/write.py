@@ -153,8 +153,7 @@ def _by_engine(one: GroupRewrite, plan: native.Plan, inputs: Work) -> Iterator[F
         files = attempt.backend.entries(one, plan.task.table, made.files)
         yield Files(files, TaskMetrics(made.cpu_seconds, made.read_bytes), verified)
     except BaseException:
-        with contextlib.suppress(Exception):
-            discard(attempt.table, [file.path for file in made.files])
+        discard(attempt.table, [file.path for file in made.files])
         raise
 
 

@@ -30,7 +30,11 @@ class JavaStorage:
         return str(self.java.operations().metadataFileLocation("x")).rpartition("/")[0]
 
     def delete_file(self, path: str) -> None:
-        self.java.io().deleteFile(path)
+        try:
+            self.java.io().deleteFile(path)
+        except Exception as error:
+            if not _missing(error):
+                raise
 
     def has_file(self, path: str) -> bool:
         return bool(self.java.io().newInputFile(path).exists())
@@ -100,7 +104,7 @@ def _listed_locally(prefix: str) -> dict[str, tuple[int, int | None]]:
 
 
 def _missing(error: Exception) -> bool:
-    """Whether the prefix was never written to: an error on file systems, an empty list
+    """Whether the file is gone, or the prefix was never written to: an error on file systems, none
     elsewhere."""
     text = f"{getattr(error, 'java_exception', '')} {getattr(error, '_origin', '')} {error}"
     return "FileNotFoundException" in text or "NotFoundException" in text

@@ -153,8 +153,7 @@ def in_parquet(
                 found[identity] = replace(one, path=copies[-1], format="PARQUET")
         yield found
     finally:
-        with contextlib.suppress(Exception):
-            discard(attempt.table, copies)
+        discard(attempt.table, copies)
 
 
 @contextlib.contextmanager
