@@ -20,6 +20,7 @@ from reconciler.commit.metadata import NEWEST_VERSION
 from reconciler.engines.choice import UNEVEN, Chosen, Needs, choose
 from reconciler.errors import UnsupportedError
 from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.rewrite import as_rewrite
 from reconciler.plan.plan import PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.table.left_to_spark import OTHER_FORMAT
@@ -106,21 +107,21 @@ def _task_bytes(observation: Observation, item: PlannedAction) -> int:
 
     What rows decode to is not known here: 8 bytes for each column, and their texts.
     """
-    from reconciler.engines.schedule.native import SMALLER
+    from reconciler.engines.schedule.native import SMALLER, keys_bytes
     from reconciler.loop.decision_settings import configured_row_group
     from reconciler.rewrite import memory
 
     one = item.predicted
     if not one.rows or not one.bytes_out or not one.columns:
         return 0
-    in_group = int(UNEVEN * one.rows / max(1, one.groups or 1))
+    in_group, stored = int(UNEVEN * one.rows / max(1, one.groups or 1)), one.bytes_out / one.rows
     decoded = 8 * one.columns * one.rows + max(0, one.text_bytes or 0)
-    configured = configured_row_group(observation)
-    held = min(in_group, row_group_rows(configured, one.bytes_out / one.rows) // SMALLER)
+    configured, keys, rewrite = configured_row_group(observation), 0, as_rewrite(item.action)
+    if rewrite is not None:
+        configured = rewrite.row_group_bytes or configured
+        keys = keys_bytes(rewrite, in_group, rewrite.target_in(observation.properties) / stored)
+    held = min(in_group, row_group_rows(configured, stored) // SMALLER)
     row = memory.gathered(decoded, one.bytes_out) / one.rows
-    keys = memory.of_keys(in_group, item.action.ordered_columns)
-    if item.action.trees:
-        keys = memory.of_leaves(in_group, 0, 0.0)
     return int(held * row) + keys
 
 

@@ -14,7 +14,12 @@ from reconciler.format import duration, iec
 from reconciler.loop import engines
 from reconciler.loop.engines import Place, engine_for, needs_of
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
+from reconciler.plan.actions.migrate import Migrate
+from reconciler.plan.actions.rewrite import BinPack, Cluster
+from reconciler.plan.ordering import by_tree
+from reconciler.table.cut_tree import Cut, made
 from reconciler.table.deletes import DeleteTable
+from reconciler.table.schema import SpecField
 from tests.loop.test_step import DECLARED, step_of
 
 GIB = 1 << 30
@@ -34,7 +39,7 @@ def test_auto_says_what_of_this_machine_a_plan_does_not_fit(
         item.predicted, rows=3 * 10**9, bytes_in=60 * GIB, bytes_out=60 * GIB, groups=3, columns=8,
         text_bytes=0,
     )  # fmt: skip
-    wide = replace(item, predicted=million)
+    wide = replace(item, predicted=million, action=replace(item.action, row_group_bytes=0))
     slow = replace(item, predicted=replace(item.predicted, millis=(LONGEST_SECONDS + 1) * 1000))
 
     def taken(one, here, why_not=""):
@@ -65,6 +70,34 @@ def test_auto_says_what_of_this_machine_a_plan_does_not_fit(
         assert (without.engine, without.refused) == (EngineType.LOCAL, False)
         assert number in without.why
         assert NO_SPARK in without.why
+
+
+def test_auto_counts_the_memory_of_a_tree_as_the_engine_does(catalog_config, make_table, actor):
+    """All rows' leaves and places, the columns that move them, and a file of a leaf."""
+    make_table("tree_memory", files=3)
+    step = step_of(catalog_config, "tree_memory", **DECLARED)
+    proposal = step.propose(actor)
+    place = Place.of(step.target.catalog, step.policy.spec.safety)
+    (item,) = proposal.pending
+    rows, size, in_group = 10 * 10**6, 2 * GIB, 15 * 10**6
+    target = 720_000_000  # of 3.3 million rows
+    predicted = replace(
+        item.predicted, rows=rows, bytes_in=size, bytes_out=size, groups=1, columns=2, text_bytes=0
+    )
+    tree = by_tree(made((Cut(1, 5), None, None), [0, 0]))
+    moved = (SpecField(1, "bucket[4]"), SpecField(2, "day"))
+
+    def needed(action):
+        own = replace(item, action=action, predicted=predicted)
+        return needs_of(place, proposal.observation, [own]).task_bytes
+
+    plain = needed(BinPack(target_bytes=target))
+    within = needed(Cluster(ordering=tree, target_bytes=target)) - plain
+    places, of_file = 8 * in_group, 112 * 1.5 * target * rows / size
+    assert within == pytest.approx(places + of_file, rel=0.001)
+    both = needed(Migrate(ordering=tree, target_bytes=target, fields=moved)) - plain
+    assert both - within == 2 * 24 * in_group
+    assert needed(BinPack(target_bytes=target, row_group_bytes=8 << 20)) > 9 * plain
 
 
 @pytest.mark.parametrize("dangling", [False, True])

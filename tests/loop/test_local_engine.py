@@ -279,10 +279,18 @@ def test_a_row_group_that_fits_no_task_is_refused_with_the_reason(
     table = make_table("local_too_large", files=4)
     head = table.current_snapshot().snapshot_id
     monkeypatch.setattr(native, "_needed", lambda *_: 1 << 50)
+    planned, found = native.planned, list[Any]()
+
+    def seen(*given: Any) -> Any:
+        found.append(planned(*given))
+        return found[-1]
+
+    monkeypatch.setattr(native, "planned", seen)
     step = step_of(catalog_config, "local_too_large", **DECLARED)
     with pytest.raises(UnsupportedError) as refused:
         run_step(step, actor, EVERYTHING, quiet, never)
     assert iec(1 << 50) in refused.value.what
+    assert [one.for_memory for one in found] == [True]
     assert table.refresh().current_snapshot().snapshot_id == head
 
 

@@ -103,7 +103,7 @@ def verified_by_executors(bench: Bench) -> None:
     honest, planned = fallback.arranged, native.planned
     inputs = delete_paths(bench, name)
     witness_work.DIRECT_BYTES = 0
-    native.planned = lambda *_: "a test asks for Spark"
+    native.planned = lambda *_: native.Unplanned("a test asks for Spark")
     fallback.arranged = lambda *given: honest(*given).where("id <> 42")
     try:
         bench.run(bench.request(name, bench.action(name, Cluster, "id"), plan="p-lost"))

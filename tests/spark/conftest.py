@@ -44,4 +44,4 @@ def gateway_bench(
 @pytest.fixture
 def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups are written by Spark, as those are that the engine cannot write."""
-    monkeypatch.setattr(native, "planned", lambda *_: "a test asks for Spark")
+    monkeypatch.setattr(native, "planned", lambda *_: native.Unplanned("a test asks for Spark"))

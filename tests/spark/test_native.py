@@ -75,7 +75,9 @@ def test_entries_are_those_of_iceberg_s_own_writer(
         before = bench.rows(name)
         with monkeypatch.context() as patch:
             if by_spark:
-                patch.setattr(native, "planned", lambda *_: "a test asks for Spark")
+                patch.setattr(
+                    native, "planned", lambda *_: native.Unplanned("a test asks for Spark")
+                )
             assert bench.run(bench.request(name, bench.action(name, Cluster, "i"))).done
         assert bench.rows(name) == before
         found.append(_entry(bench, name))

@@ -24,11 +24,8 @@ from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import FAILED, Event, Outcome
 from reconciler.table.block_ids import key_of
-from reconciler.table.numbers import FILE_BYTES, number
 from reconciler.table.schema import SortColumn
 
-DEFAULT_TARGET = 512 << 20
-"""Property of a table that says how large files are to be, and what holds without it, in bytes."""
 HOT_MILLISECONDS = 60_000
 """A file that another writer changed so lately may well change again while it is rewritten."""
 
@@ -155,7 +152,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             files = inputs.by_target(run.table, own, action.grouped_by, files)
         elif action.ordering.tree is not None:
             files = inputs.by_leaf(run.table, own, action.ordering.tree, files)
-        target = action.target_bytes or number(run.table.properties(), FILE_BYTES, DEFAULT_TARGET)
+        target = action.target_in(run.table.properties())
         merge = run.request.group_bytes or None
         shares = dict(zip(run.request.action_ids, run.request.written_shares, strict=False))
         return make_groups(action_id, action, files, target, merge, shares.get(action_id, 1.0))

@@ -28,6 +28,7 @@ from reconciler.engines.schedule.vanished import LEFT_ALONE, RESTORE
 from reconciler.engines.task_file import NO_DELETES
 from reconciler.errors import InternalError, MemoryExhaustedError, UnavailableError
 from reconciler.format import iec
+from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.rewrite import memory
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import leaves
@@ -97,7 +98,17 @@ class Plan:
         return self.task, self.opening, self.resources, self.check
 
 
-def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Plan | str:
+@dataclass(frozen=True, slots=True)
+class Unplanned:
+    """A group that the engine has no task for."""
+
+    why: str
+    """The reason, as a clause."""
+    for_memory: bool = False
+    """Whether a task has too little memory for it."""
+
+
+def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Plan | Unplanned:
     """Return the engine's task for the group, or why it has none.
 
     inputs: as the witness sees them. blocks: the block ids that rows get.
@@ -108,7 +119,7 @@ def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Pl
     formats = {delete.format for own in deletes.values() for delete in own}
     reason = why_left_to_spark(leaves(shape.columns), properties, formats)
     if reason:
-        return reason
+        return Unplanned(reason)
     files = _files(attempt, group, tasks, deletes)
     files_of = [file.path for file in files] + [d.path for f in files for d in f.deletes]
     paths = _paths(one)
@@ -121,10 +132,9 @@ def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Pl
     if needed > given.memory_bytes:
         given = attempt.backend.more(opening, given, needed)
     if needed > given.memory_bytes:
-        return (
-            f"a row group of it needs {iec(needed)} of memory, and a task has "
-            f"{iec(given.memory_bytes)}"
-        )
+        has = iec(given.memory_bytes)
+        why = f"a row group of it needs {iec(needed)} of memory, and a task has {has}"
+        return Unplanned(why, for_memory=True)
     file_rows = group.target_bytes / _stored_row(group) if _counts_files(group) else 0.0
     task = Task(
         shape, files, _order(group), paths, rows, _writer(properties, rows),
@@ -237,10 +247,15 @@ def _row_memory(group: Group, decoded: int) -> float:
 
 
 def _keys_bytes(group: Group) -> int:
-    action, moves = group.action, len(group.action.moves_by or ())
+    return keys_bytes(group.action, group.rows, group.target_bytes / _stored_row(group))
+
+
+def keys_bytes(action: Rewrite, rows: int, file_rows: float) -> int:
+    """Return the memory of what tells the places of a group's rows. file_rows: of a file of the
+    target size."""
     if action.ordering.tree is not None:
-        return memory.of_leaves(group.rows, moves, group.target_bytes / _stored_row(group))
-    return memory.of_keys(group.rows, len(action.ordering.key) + moves)
+        return memory.of_leaves(rows, len(action.moves_by or ()), file_rows)
+    return memory.of_keys(rows, action.ordered_columns)
 
 
 def fitting_rows(group: Group, rows: int, given: int, decoded: int = 0) -> int:

@@ -22,9 +22,11 @@ from reconciler.engines.schedule.group import Group
 from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.inputs import refuse_types, types_of
 from reconciler.engines.schedule.refused import NotWritableError
+from reconciler.engines.schedule.vanished import LEFT_ALONE
 from reconciler.engines.schedule.written import TaskMetrics, Written
 from reconciler.engines.table import Table
 from reconciler.errors import (
+    MemoryExhaustedError,
     TableDamagedError,
     UnsupportedError,
     UserError,
@@ -66,18 +68,18 @@ def rewrite_group(
     blocks = blocks_of(attempt, group.action)
     inputs = described.inputs_as_seen(attempt, tasks, hashed, blocks)
     plan = native.planned(one, inputs, blocks)
-    begun(0 if isinstance(plan, str) else plan.memory)
+    begun(0 if isinstance(plan, native.Unplanned) else plan.memory)
     with contextlib.ExitStack() as made:
-        reason = plan if isinstance(plan, str) else ""
-        if not isinstance(plan, str):
+        left = plan if isinstance(plan, native.Unplanned) else None
+        if not isinstance(plan, native.Unplanned):
             try:
                 found = made.enter_context(_by_engine(one, plan, inputs))
             except Unfit as unfit:
-                reason = str(unfit)
-        if reason:
-            _require_writable(attempt, group, reason)
+                left = native.Unplanned(str(unfit))
+        if left is not None:
+            _require_writable(attempt, group, left)
             blocks, inputs = None, described.inputs_as_seen(attempt, tasks, hashed)
-            found = Files(made.enter_context(attempt.backend.written_otherwise(one, reason)))
+            found = Files(made.enter_context(attempt.backend.written_otherwise(one, left.why)))
         files = found.files
         rows, verified = found.verified or witnessing.same_rows(
             attempt, one.base, tasks, files, inputs,
@@ -86,6 +88,7 @@ def rewrite_group(
     spent = found.spent + attempt.backend.spent(f"{one.base}/write")
     seconds = time.monotonic() - started
     repeated = attempt.repeated.get(one.base, 0)
+    reason = "" if left is None else left.why
     return Written(
         number, group, files, rows, hashed, spent, verified, seconds, repeated, reason, blocks
     )
@@ -103,14 +106,21 @@ def require_columns(table: Table, key: Sequence[SortColumn]) -> None:
             )
 
 
-def _require_writable(attempt: Attempt, group: Group, reason: str) -> None:
-    """Raise NotWritableError if Spark cannot write the group. reason: why it would have to."""
+def _require_writable(attempt: Attempt, group: Group, left: native.Unplanned) -> None:
+    """Raise NotWritableError if Spark cannot write the group, MemoryExhaustedError if that is only
+    for want of memory. left: why it would have to."""
     try:
-        refuse_types(attempt.table, attempt.name, reason)
-        _require_no_tree(group, reason)
+        refuse_types(attempt.table, attempt.name, left.why)
+        _require_no_tree(group, left.why)
     except UnsupportedError as error:
+        if left.for_memory:
+            raise MemoryExhaustedError(
+                f"could not rewrite {attempt.name}: {left.why}",
+                details=(f"Spark cannot write it either: {error.what}.", LEFT_ALONE),
+                do="free memory of the machine, or raise spec.engine.executors.memory in a cluster",
+            ) from error
         paths = [file.path for file in group.inputs]
-        raise NotWritableError(error, reason, paths) from error
+        raise NotWritableError(error, left.why, paths) from error
 
 
 def _require_no_tree(group: Group, reason: str) -> None:

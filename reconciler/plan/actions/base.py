@@ -45,10 +45,10 @@ class Action(ABC):
     "convert-deletes" for delete files; None where nothing is written."""
     rewrites_data: ClassVar[bool] = False
     """Whether it replaces data files, so that a delete on one of them conflicts with it."""
+    reads_deletes: ClassVar[bool] = False
+    """Whether it reads delete files to make others of them."""
     needs_spark: ClassVar[bool] = False
     """Whether only Spark carries it out, and not the local engine."""
-    reads_deletes: ClassVar[bool] = False
-    """Whether its work is on the rows of delete files, which it reads."""
     consent: ClassVar[Consent] = Consent.POLICY
     """Who has to agree before the action is carried out."""
     bound_by: ClassVar[tuple[str, ...]] = ()
@@ -67,11 +67,6 @@ class Action(ABC):
         """The trees of cuts that its canonical form names by their hashes: "tree" for one, "trees"
         for several."""
         return ()
-
-    @property
-    def ordered_columns(self) -> int:
-        """How many columns its rows are ordered by, and moved to their partitions by."""
-        return 0
 
     @property
     def moves_by(self) -> tuple[SpecField, ...] | None:

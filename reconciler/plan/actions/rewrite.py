@@ -17,7 +17,11 @@ from reconciler.plan.grouping import Extents, Grouping
 from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
 from reconciler.plan.reasons import partition_text
 from reconciler.table.cut_tree import Tree
+from reconciler.table.numbers import FILE_BYTES, number
 from reconciler.table.schema import PartitionSpec, Schema, SpecField
+
+DEFAULT_TARGET = 512 << 20
+"""Bytes of a data file of a table that says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,13 @@ class Rewrite(PartitionAction, ABC):
 
     @property
     def ordered_columns(self) -> int:
+        """How many columns its rows are ordered by, and moved to their partitions by."""
         return len(self.ordering.key) + len(self.moves_by or ())
+
+    def target_in(self, properties: Mapping[str, str]) -> int:
+        """Return the bytes of a data file to write: its own, else those of a table with these
+        properties."""
+        return self.target_bytes or number(properties, FILE_BYTES, DEFAULT_TARGET)
 
     @property
     def trees(self) -> tuple[Tree, ...]:
