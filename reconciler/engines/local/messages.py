@@ -6,6 +6,9 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
+LISTENS = b"\n"
+"""What the server writes once it listens; instead of it, the error for which it does not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Returned:

@@ -17,11 +17,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Client, Connection
+from multiprocessing.connection import Client, Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reconciler.engines.local.messages import Raised, packed, unpacked
+from reconciler.engines.local.messages import LISTENS, Raised, packed, unpacked
 from reconciler.engines.local.resident import resident_bytes
 from reconciler.rewrite.storage import of_this_process
 
@@ -32,8 +32,10 @@ OPENS_STORES = "reconciler.catalog.vended"
 """A module by which a process opens files of another store: pyiceberg and the border to it."""
 LOOK_SECONDS = 0.1
 """Time between two looks at a process: whether it answered, is to stop, or takes too much."""
-START_SECONDS = 60.0
-"""Within which the server must listen."""
+START_SECONDS = 300.0
+"""Within which the server must listen: it loads libraries, which may lie on a slow network."""
+END_SECONDS = 60.0
+"""Within which the server must end, or it is killed."""
 OVER = 1.5
 """A process may take this many times the memory that its work was given: a prediction is at most
 1.16 too low, and what the system counts includes what Arrow freed and keeps."""
@@ -96,7 +98,7 @@ class Pool:
             server.stdin.close()
             if listens:  # another one has started no process
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    server.wait(START_SECONDS)
+                    server.wait(END_SECONDS)
             server.kill()
             server.wait()
             server.stdout.close()
@@ -189,12 +191,19 @@ def _server(address: Path, loads: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def _listening(server: subprocess.Popen[bytes]) -> bool:
-    """Wait until the server listens. Raises Killed if it ended before."""
-    assert server.stdout is not None
-    if not server.stdout.readline():
+    """Wait until the server listens. Raises Killed if it ended before, or takes too long."""
+    out = server.stdout
+    assert out is not None
+    if not wait([out.fileno()], START_SECONDS):
         server.kill()
-        raise Killed(f"the process that starts others ended with code {server.wait()}")
-    server.stdout.close()
+        server.wait()
+        raise Killed(f"the process that starts others said nothing in {START_SECONDS:g} s")
+    said = out.readline()
+    if said != LISTENS:
+        said += out.read()
+        code, why = server.wait(), said.decode(errors="replace")
+        raise Killed(f"the process that starts others ended with code {code}: {why or 'no reason'}")
+    out.close()
     return True
 
 

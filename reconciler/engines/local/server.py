@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
-from reconciler.engines.local.messages import Raised, Returned
+from reconciler.engines.local.messages import LISTENS, Raised, Returned
 
 SILENT = 40
 """Exit code of a child that could not answer."""
@@ -33,11 +33,11 @@ LAST_SECONDS = 1.0
 
 def main(address: str, *modules: str) -> None:
     """Serve until standard input ends."""
-    _load(modules)
+    listener = _listening(address, modules)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     signal.signal(signal.SIGCHLD, _reap)  # so that their CPU counts as this process's
-    with Listener(address, "AF_UNIX") as listener:
-        os.write(1, b"\n")  # it listens
+    with listener:
+        os.write(1, LISTENS)
         _watch_for_the_end(address)
         while True:
             try:
@@ -48,6 +48,16 @@ def main(address: str, *modules: str) -> None:
                 if os.fork() == 0:
                     _work(listener, connection)
             connection.close()
+
+
+def _listening(address: str, modules: Sequence[str]) -> Listener:
+    """Load what work needs, and listen. What fails is told to whoever waits for it."""
+    try:
+        _load(modules)
+        return Listener(address, "AF_UNIX")
+    except BaseException as error:
+        os.write(1, f"{type(error).__name__}: {error}".encode())
+        raise
 
 
 def _load(modules: Sequence[str]) -> None:

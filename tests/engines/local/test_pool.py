@@ -157,6 +157,28 @@ def test_a_server_that_ended_before_it_listened_is_started_again() -> None:
         assert made.run(work.product, 6, 7, limit=ROOMY) == 42
 
 
+def test_a_server_that_cannot_start_says_why() -> None:
+    with Pool(1) as made:
+        made._loads = ("reconciler.no_such_module",)
+        with pytest.raises(Killed) as caught:
+            made.run(work.product, 1, 1, limit=ROOMY)
+    assert "reconciler.no_such_module" in str(caught.value)
+
+
+def test_a_server_that_never_listens_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = (sys.executable, "-c", "import time; time.sleep(600)")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    monkeypatch.setattr(pool, "_server", lambda *_: subprocess.Popen(command, **pipes))
+    monkeypatch.setattr(pool, "START_SECONDS", 0.01)
+    with Pool(1) as made:
+        made.begin()
+        server = made._server
+        with pytest.raises(Killed):
+            made.run(work.product, 1, 1, limit=ROOMY)
+        assert server is not None
+        assert server.poll() == -signal.SIGKILL
+
+
 def test_a_closed_pool_leaves_nothing() -> None:
     before = _directories(os.getpid())
     with Pool(1) as made:
