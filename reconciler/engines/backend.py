@@ -130,8 +130,8 @@ class Backend(Protocol):
         """End the work of these names: attempt/number/step."""
         ...
 
-    def spent(self, name: str) -> Any:
-        """Return what the engine's own jobs of a name took (`schedule.written.TaskMetrics`)."""
+    def spent(self, name: str) -> float:
+        """Return the CPU seconds of the engine's own jobs of a name."""
         ...
 
     def resources(self, opening: Opening | None, threads: int) -> Resources:

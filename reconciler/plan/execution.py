@@ -1,7 +1,7 @@
 """The input, the result and the ports of an execution of a plan: values and protocols, no I/O.
 
 `reconciler.engines` executes requests; `reconciler.state` implements the ports (ledger and lease);
-`reconciler.loop` and the CLI wire them together. spark and state do not import each other.
+`reconciler.loop` and the CLI wire them together. engines and state do not import each other.
 """
 
 from __future__ import annotations
@@ -255,22 +255,14 @@ class Event:
     """One line of progress. Fields that a phase does not use keep their defaults."""
 
     phase: str
-    """In the order of a group's life "start", "written", "verified", "commit" (about to be sent),
-    "audit" (its check passed on the branch), "waiting" (it stays there), "committed" (the line that
-    summarises a group); otherwise "conflict", "removed", "retry", "unknown", "fence", "resumed",
-    "left", "property", "statistics", "skipped" or "stopped"."""
+    """In the order of a group's life "start", "verified", "commit" (about to be sent), "audit" (its
+    check passed on the branch), "waiting" (it stays there), "committed" (the line that summarises a
+    group); otherwise "conflict", "removed", "retry", "unknown", "fence", "resumed", "left",
+    "property", "statistics", "skipped" or "stopped"."""
     text: str
     """The line, ready to print."""
     action_id: str = ""
     """Id of the action within the plan."""
-    group: int = 0
-    """Number of the group within its action, from 1."""
-    groups: int = 0
-    """Number of groups of the action."""
-    bytes: int = 0
-    """Bytes that the group reads or wrote."""
-    snapshot_id: int | None = None
-    """The snapshot that the commit created."""
 
 
 def attempt_started_ms(attempt_id: str) -> int | None:

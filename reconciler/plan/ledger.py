@@ -71,7 +71,7 @@ class LedgerEntry:
 
 
 def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
-    """Return, by plan, the layouts (actions.layout_of) written by exactly one of its committed
+    """Return, by plan, the layouts (`Rewrite.layout`) written by exactly one of its committed
     actions.
 
     Files of two actions may be worth merging although each action's files are sorted. So may files

@@ -92,13 +92,12 @@ def rewritten(
     ):
         run = _Run(task, Reader(task.table, scratch), resources, stopping, made)
         with run.clocked():
-            outputs, spilled = run.carried_out()
+            outputs = run.carried_out()
         found = None if check is None else _compared(check, run, outputs, scratch)
         if found is None or found.same:
             for place in made.places:
                 made.store(place)
-    read = sum(file.size for file in task.files)
-    return Made(tuple(outputs), read, sum(run.spent), spilled, found)
+    return Made(tuple(outputs), sum(run.spent), found)
 
 
 def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scratch) -> Compared:
@@ -149,13 +148,13 @@ class _Run:
         yield
         self.spent.append(time.thread_time() - started)
 
-    def carried_out(self) -> tuple[list[Output], bool]:
+    def carried_out(self) -> list[Output]:
         if not self.task.order.keys and not self.task.moves:
-            return self._packed(), False
+            return self._packed()
         if memory.in_one_pass(self.task) <= self.resources.memory_bytes:
             with contextlib.suppress(_TooLarge):
-                return self._sorted(), False
-        return self._spilled(), True
+                return self._sorted()
+        return self._spilled()
 
     def _place(self, cut: Cut) -> Place:
         """Return where the next file is written."""

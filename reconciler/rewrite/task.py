@@ -135,12 +135,8 @@ class Made:
 
     files: tuple[Output, ...]
     """In the order of their rows."""
-    read_bytes: int
-    """Stored bytes of its inputs."""
     cpu_seconds: float
     """Of all its threads."""
-    spilled: bool = False
-    """Whether rows went through the disk, because they do not fit the task's memory."""
     compared: Compared | None = None
     """With the inputs, before the files were stored; they are not if rows differ. None if nobody
     asked, which is where files are written in place."""

@@ -2,7 +2,8 @@
 
 A rewrite asks what its inputs and its outputs hold, the maintenance of delete files which rows are
 hidden before and after. DuckDB decodes the files; ids, deletes and lineage follow the specification
-in code of this package. Used in Spark's Python processes and in the driver; needs no Spark.
+in code of this package. Used in Spark's Python processes, in the driver, and in processes of the
+local engine's pool; needs no Spark.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.native import Plan
 from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.engines.schedule.run import Run
-from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.rewrite import hidden
 from reconciler.rewrite.comparison import Seen, Work
 from reconciler.rewrite.deletes import Delete
@@ -64,7 +63,7 @@ class JavaBackend:
     def cancel(self, names: Iterable[str]) -> None:
         self.spark.cancel(names)
 
-    def spent(self, name: str) -> TaskMetrics:
+    def spent(self, name: str) -> float:
         return metrics.of_job_group(self.spark, name)
 
     def resources(self, opening: Opening | None, threads: int) -> Resources:

@@ -17,7 +17,7 @@ from reconciler.engines.schedule.run import Reading
 from reconciler.rewrite.failures import MEMORY, Failure
 from reconciler.rewrite.task import Made, Resources
 
-MADE = Made((), 70, 1.0)
+MADE = Made((), 1.0)
 SIZE = 70
 
 

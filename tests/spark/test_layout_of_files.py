@@ -15,7 +15,6 @@ from pyiceberg.types import BinaryType, FixedType, LongType, NestedField, UUIDTy
 
 from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster, Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
-from reconciler.spark.session import metrics
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
 
@@ -289,20 +288,14 @@ def test_the_tables_own_properties_are_honoured(bench: Bench) -> None:
     assert dict(bench.table(name).properties()) == before
 
 
-def test_a_group_needs_no_job_of_spark(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_needs_no_job_of_spark(bench: Bench) -> None:
     name = bench.create("id bigint")
     bench.fill(name, 3, 10, "n * 3 + file")
-    seen: dict[str, metrics.TaskMetrics] = {}
-    honest = metrics.of_job_group
-
-    def note(spark: Any, group: str) -> metrics.TaskMetrics:
-        seen[group.rpartition("/")[2]] = honest(spark, group)
-        return seen[group.rpartition("/")[2]]
-
-    monkeypatch.setattr(metrics, "of_job_group", note)
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     result = bench.run(bench.request(name, bench.action(name, Cluster, "id")))
-    assert seen["write"].jobs == 0 and "verify" not in seen
+    tracker = bench.spark.sparkContext.statusTracker()
+    for step in ("write", "verify"):
+        assert list(tracker.getJobIdsForGroup(f"{result.attempts[0]}/0/{step}")) == []
     assert [outcome.read_bytes for outcome in result.outcomes] == [size]
 
 

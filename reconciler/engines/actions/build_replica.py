@@ -338,7 +338,7 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
             sums = written.size_out, written.rows, written.files_in, written.files_out
         intent = run.intent(begun.attempt_id, 1, (key,), begun.base)
         run.ledger.record_intent(intent)
-        cpu = run.backend.spent(_job(begun.attempt_id)).cpu_seconds + used.verify_cpu_seconds
+        cpu = run.backend.spent(_job(begun.attempt_id)) + used.verify_cpu_seconds
         outcome = Outcome(
             begun.attempt_id, 1, key, FAILED if written is None else COMMITTED, None,
             used.read_bytes, *sums, cpu, time.monotonic() - begun.started, why,

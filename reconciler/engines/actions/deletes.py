@@ -219,7 +219,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         base = f"{attempt.id}/{number}"
         size = sum(self.begun.values())
         title = f"{items[0][1].verb}  {count(len(paths))} delete files {iec(size)}"
-        run.on_event(Event("start", f"{title}  reading", items[0][0], 1, 1, size))
+        run.say("start", f"{title}  reading", items[0][0])
         with ThreadPoolExecutor(1, thread_name_prefix="deletes") as pool:
             made = self._awaited(
                 attempt, pool.submit(self._measured, attempt, base, inputs), base, paths
@@ -245,8 +245,8 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         return replace(
             made,
             proof=made.proof or replacement.compared(hidden),
-            metrics=made.metrics + attempt.backend.spent(f"{base}/write"),
-            verify_metrics=verified + attempt.backend.spent(f"{base}/verify"),
+            cpu_seconds=made.cpu_seconds + attempt.backend.spent(f"{base}/write"),
+            verify_cpu_seconds=verified + attempt.backend.spent(f"{base}/verify"),
             seconds=time.monotonic() - started,
         )
 
@@ -336,14 +336,14 @@ def _parts(
         part = Part(
             action_id=key,
             title=title,
-            verified=Event("verified", text, key, number, len(items), sizes[key]),
+            verified=Event("verified", text, key),
             inputs=tuple(sorted(inputs)),
             outputs=tuple(dict.fromkeys(file.path for file in own)),
             read_bytes=sizes[key],
             written_bytes=sum(file.size for file in own),
             rows=sum(file.rows for file in own),
-            cpu_seconds=made.metrics.cpu_seconds * share,
-            verify_cpu_seconds=made.verify_metrics.cpu_seconds * share,
+            cpu_seconds=made.cpu_seconds * share,
+            verify_cpu_seconds=made.verify_cpu_seconds * share,
             seconds=made.seconds * share,
         )
         parts.append(part)

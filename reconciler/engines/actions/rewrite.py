@@ -166,9 +166,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         def begun(memory: int) -> None:
             within = f" in at most {iec(memory)} of memory" if memory else ""
             text = f"{title}  reading{within}"
-            self.run.on_event(
-                Event("start", text, group.action_id, number + 1, groups, group.bytes)
-            )
+            self.run.say("start", text, group.action_id)
 
         own = self.tasks.subset(file.path for file in group.inputs)
         try:
@@ -268,7 +266,7 @@ def _described(action: Rewrite) -> tuple[SortColumn, ...]:
 
 
 def _part(written: Written, groups: int) -> Part:
-    group, verify_cpu = written.group, written.verify_metrics.cpu_seconds
+    group = written.group
     # A try that was killed has taken as much CPU as the one that ended, for all that is known.
     tries = 1.0 + written.repeated_bytes / max(group.bytes, 1)
     return Part(
@@ -280,8 +278,8 @@ def _part(written: Written, groups: int) -> Part:
         read_bytes=group.bytes + written.repeated_bytes,
         written_bytes=written.bytes,
         rows=written.rows,
-        cpu_seconds=written.metrics.cpu_seconds * tries,
-        verify_cpu_seconds=verify_cpu,
+        cpu_seconds=written.cpu_seconds * tries,
+        verify_cpu_seconds=written.verify_cpu_seconds,
         seconds=written.seconds,
     )
 
@@ -299,4 +297,4 @@ def _verified(written: Written, groups: int) -> Event:
     text = f"{_title(group, written.number, groups)}  {done}  verify rows {rows} = {rows}{compared}"
     if written.by_spark:
         text += f"  written by Spark: {written.by_spark}"
-    return Event("verified", text, group.action_id, written.number + 1, groups, group.bytes)
+    return Event("verified", text, group.action_id)

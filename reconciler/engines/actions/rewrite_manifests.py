@@ -56,7 +56,7 @@ class ManifestsExecutor(ContentExecutor[RewriteManifests]):
         title = f"{action.verb}  {count(len(action.inputs))} manifests {iec(size)}"
         text = f"{title}  {count(entries)} entries equal"
         part = Part(
-            action_id=key, title=title, verified=Event("verified", text, key, 1, 1, size),
+            action_id=key, title=title, verified=Event("verified", text, key),
             inputs=action.inputs, outputs=(), read_bytes=size, written_bytes=size, rows=0,
             cpu_seconds=0.0, verify_cpu_seconds=0.0, seconds=time.monotonic() - started,
         )  # fmt: skip

@@ -175,7 +175,7 @@ def _report(
     run.record(intent, _outcomes(intent, parts, state, snapshot_id, ""))
     for part in parts:
         text = f"{part.verified.text}  {where}"
-        run.on_event(replace(part.verified, phase=state, text=text, snapshot_id=snapshot_id))
+        run.on_event(replace(part.verified, phase=state, text=text))
 
 
 def _settle(

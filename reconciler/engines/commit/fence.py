@@ -94,7 +94,7 @@ def _cleaned_up(files: int, size: int, refused: str) -> Event:
     """Return the event after the leftovers were removed. refused: why others were not."""
     rest = f"; the rest stays: {refused}" if refused else ""
     what = f"{count(files)} leftover files ({iec(size)}) removed{rest}"
-    return Event("resumed", f"cleaned up after an interrupted attempt: {what}", bytes=size)
+    return Event("resumed", f"cleaned up after an interrupted attempt: {what}")
 
 
 def _close(ledger: Ledger, members: Sequence[Intent]) -> None:

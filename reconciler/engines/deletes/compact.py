@@ -30,4 +30,4 @@ def replacement_for(
     wanted = {path: Wanted(own) for path, own in applied.items()}
     made = writing.written(attempt, base, tasks, wanted)
     folded = [f for f in sources if f.data_file in tasks and f.path not in named]
-    return Replacement(tasks, made.files, [*inputs, *folded], metrics=made.spent)
+    return Replacement(tasks, made.files, [*inputs, *folded], cpu_seconds=made.cpu_seconds)

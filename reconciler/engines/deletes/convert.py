@@ -119,7 +119,7 @@ def replacement_for(
     seen.rows = {path: (_marks(applied[path]), body) for path, body in made.rows.items()}
     changed = frozenset(file.data_file for file in made.files)
     removed = [*inputs, *_folded(attempt, tasks, inputs, files, changed)]
-    return Replacement(tasks, made.files, removed, metrics=made.spent)
+    return Replacement(tasks, made.files, removed, cpu_seconds=made.cpu_seconds)
 
 
 def _wanted(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from reconciler.engines.commit.cleanup import check_prefix, discard
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import VerificationError
 from reconciler.format import count
 
@@ -28,10 +27,10 @@ class Replacement:
     """The delete files that they replace, or that go without a replacement."""
     proof: str = ""
     """What was compared, for people; "" before it was."""
-    metrics: TaskMetrics = field(default_factory=TaskMetrics)
-    """What tasks spent on reading and writing."""
-    verify_metrics: TaskMetrics = field(default_factory=TaskMetrics)
-    """What tasks spent on verifying."""
+    cpu_seconds: float = 0.0
+    """Of tasks that read and write."""
+    verify_cpu_seconds: float = 0.0
+    """Of tasks that verify."""
     seconds: float = 0.0
     """Elapsed seconds of all of it; 0 before it was verified."""
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.engines.delete_file import DeleteFile
-from reconciler.engines.schedule.written import TaskMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,7 @@ class Hidden:
     files: Sequence[DeleteFile] = ()
     rows: Mapping[str, bytes] = field(default_factory=dict)
     """The hidden rows of data files as bitmaps, as far as the driver keeps them."""
-    spent: TaskMetrics = field(default_factory=TaskMetrics)
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

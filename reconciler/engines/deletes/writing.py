@@ -14,7 +14,6 @@ from reconciler.engines.deletes.wanted import Hidden, Wanted
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.schedule import asking, described, native
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import UnsupportedError
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
@@ -59,9 +58,7 @@ def written(
         if files and not engine.reads(attempt, files, new):
             raise replacement.mismatch(attempt, "Iceberg reads other positions than were written")
     rows = {path: body for one in made for path, body in one.rows.items()}
-    read = sum(file.size for file in _distinct(wanted.values()))
-    spent = TaskMetrics(sum(one.cpu_seconds for one in made), read)
-    return Hidden(files, rows, spent)
+    return Hidden(files, rows, sum(one.cpu_seconds for one in made))
 
 
 def _tasks(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
@@ -141,8 +140,3 @@ def balanced(sizes: Sequence[int], tasks: int) -> tuple[tuple[int, ...], ...]:
         bins[i].append(item)
         heapq.heappush(heap, (load + sizes[item], files + 1, i))
     return tuple(tuple(found) for found in bins)
-
-
-def metrics_of(work: Work, seen: Seen) -> TaskMetrics:
-    read = sum(file.size for file in work.files)
-    return TaskMetrics(seen.cpu_seconds, read)

@@ -18,7 +18,6 @@ from reconciler.engines.schedule.asking import (
     Unseen,
     clause,
     look,
-    metrics_of,
     raise_first,
 )
 from reconciler.engines.schedule.attempt import Attempt
@@ -32,7 +31,6 @@ from reconciler.engines.schedule.described import (
     without_ids,
 )
 from reconciler.engines.schedule.refused import NotVerified
-from reconciler.engines.schedule.written import TaskMetrics
 from reconciler.format import count, plural
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.comparison import Compared, Exchange, Fingerprint, Seen, Work, differing
@@ -60,8 +58,8 @@ def same_rows(
     files: Sequence[WrittenFile],
     work: Work,
     read_back: Callable[[], Seen],
-) -> tuple[int, TaskMetrics]:
-    """Return the number of rows that are in the inputs and in the outputs, and what it took.
+) -> tuple[int, float]:
+    """Return the number of rows that are in the inputs and in the outputs, and its CPU seconds.
 
     files: uncommitted; read_back: returns what they hold. work: the
     inputs. Raises NotVerified if the rows are not the same ones.
@@ -84,7 +82,7 @@ def same_rows(
 
 def compared_by_task(
     attempt: Attempt, work: Work, outputs: tuple[DataFile, ...], found: Compared
-) -> tuple[int, TaskMetrics]:
+) -> tuple[int, float]:
     """Return what `same_rows` does of files that the task itself had compared."""
     try:
         raise_first(attempt, found.before.failures)
@@ -105,7 +103,7 @@ def _judged(
     read: Seen,
     found: Seen,
     columns: Callable[[], tuple[str, ...]],
-) -> tuple[int, TaskMetrics]:
+) -> tuple[int, float]:
     """Raises NotVerified unless the rows are the same. columns: returns those that differ."""
     if read.fingerprint != found.fingerprint:
         raise _other_rows(attempt, work, columns, read.fingerprint, found.fingerprint)
@@ -114,9 +112,7 @@ def _judged(
         what = f"wrote {count(found.fingerprint.rows)} rows, of which its manifests count "
         paths = [file.path for file in work.files]
         raise _refused(attempt, paths, f"{what}{count(counted)}")
-    return read.fingerprint.rows, metrics_of(work, read) + metrics_of(
-        replace(work, files=outputs), found
-    )
+    return read.fingerprint.rows, read.cpu_seconds + found.cpu_seconds
 
 
 def seen_outputs(
@@ -144,9 +140,9 @@ def same_deletes(
     files: Sequence[DeleteFile],
     added: Sequence[DeleteFile],
     removed: Sequence[DeleteFile],
-) -> tuple[int, TaskMetrics]:
+) -> tuple[int, float]:
     """Return how many rows of data files are deleted, before and after delete files are replaced,
-    and what it took to compare them.
+    and the CPU seconds of comparing them.
 
     files: all delete files of the attempt's snapshot; added ones are not committed yet. Raises
     NotVerified unless the same rows are deleted.
@@ -173,7 +169,7 @@ def same_deletes(
         raise _not_seen(attempt, unseen.failures) from unseen
     if seen.changed:
         raise _other_deletes(attempt, removed, seen)
-    return seen.hidden, metrics_of(work, seen)
+    return seen.hidden, seen.cpu_seconds
 
 
 def _other_deletes(attempt: Attempt, removed: Sequence[DeleteFile], seen: Seen) -> NotVerified:

@@ -1,6 +1,6 @@
 """Rewrites one group: write, then let the witness compare. Nothing is committed here.
 
-Runs in its own thread beside other groups (see `actions.rewrite`).
+Runs in its own thread beside other groups (see `engines.actions.rewrite`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reconciler.engines.schedule.group_rewrite import GroupRewrite
 from reconciler.engines.schedule.inputs import refuse_types, types_of
 from reconciler.engines.schedule.refused import NotWritableError
 from reconciler.engines.schedule.vanished import LEFT_ALONE
-from reconciler.engines.schedule.written import TaskMetrics, Written
+from reconciler.engines.schedule.written import Written
 from reconciler.engines.table import Table
 from reconciler.errors import (
     MemoryExhaustedError,
@@ -85,7 +85,7 @@ def rewrite_group(
             attempt, one.base, tasks, files, inputs,
             lambda: read_back(attempt, one.base, files, hashed, moved, blocks),
         )  # fmt: skip
-    spent = found.spent + attempt.backend.spent(f"{one.base}/write")
+    spent = found.cpu_seconds + attempt.backend.spent(f"{one.base}/write")
     seconds = time.monotonic() - started
     repeated = attempt.repeated.get(one.base, 0)
     reason = "" if left is None else left.why
@@ -133,18 +133,15 @@ def _require_no_tree(group: Group, reason: str) -> None:
         )
 
 
-NO_TASK = TaskMetrics()
-
-
 @dataclass(frozen=True, slots=True)
 class Files:
     """What was written and is not committed."""
 
     files: tuple[WrittenFile, ...]
     """The new files."""
-    spent: TaskMetrics = NO_TASK
-    """By a task of the engine."""
-    verified: tuple[int, TaskMetrics] | None = None
+    cpu_seconds: float = 0.0
+    """Of a task of the engine."""
+    verified: tuple[int, float] | None = None
     """What `witnessing.same_rows` returns, where the task compared its files before it stored them:
     on every store but the local file system."""
 
@@ -161,7 +158,7 @@ def _by_engine(one: GroupRewrite, plan: native.Plan, inputs: Work) -> Iterator[F
                 verified = witnessing.compared_by_task(attempt, inputs, outputs, made.compared)
         check_prefix(attempt, [file.path for file in made.files])
         files = attempt.backend.entries(one, plan.task.table, made.files)
-        yield Files(files, TaskMetrics(made.cpu_seconds, made.read_bytes), verified)
+        yield Files(files, made.cpu_seconds, verified)
     except BaseException:
         discard(attempt.table, [file.path for file in made.files])
         raise

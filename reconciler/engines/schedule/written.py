@@ -10,24 +10,6 @@ from reconciler.rewrite.block_ids import Blocks
 
 
 @dataclass(frozen=True, slots=True)
-class TaskMetrics:
-    """cpu_seconds: of all tasks. input_bytes: read from storage. jobs, stages: number that ran."""
-
-    cpu_seconds: float = 0.0
-    input_bytes: int = 0
-    jobs: int = 0
-    stages: int = 0
-
-    def __add__(self, other: TaskMetrics) -> TaskMetrics:
-        return TaskMetrics(
-            self.cpu_seconds + other.cpu_seconds,
-            self.input_bytes + other.input_bytes,
-            self.jobs + other.jobs,
-            self.stages + other.stages,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """A group's verified, uncommitted output."""
 
@@ -41,12 +23,12 @@ class Written:
     """In them, and in the inputs without the deleted ones."""
     hashed: bool
     """Whether the rows were compared by their hashes, or only counted."""
-    metrics: TaskMetrics
+    cpu_seconds: float
     """Of reading and writing."""
-    verify_metrics: TaskMetrics
+    verify_cpu_seconds: float
     """Of comparing rows."""
     seconds: float
-    """Of everything."""
+    """Of everything, by the clock."""
     repeated_bytes: int = 0
     """Bytes of inputs that were read once more, because the first try did not end."""
     by_spark: str = ""

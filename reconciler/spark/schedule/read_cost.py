@@ -73,7 +73,7 @@ def _read_cpu(
             frame.write.format("noop").mode("overwrite").save()
         finally:
             spark.sparkContext._jsc.clearJobGroup()
-    return metrics.of_job_group(spark, group).cpu_seconds
+    return metrics.of_job_group(spark, group)
 
 
 def _quoted(path: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Spark's measurements of the jobs of one group: CPU seconds and job counts, by job group."""
+"""Spark's measurement of the CPU seconds of its jobs, by job group."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from reconciler.engines.schedule.written import TaskMetrics
 
-
-def of_job_group(spark: Any, group: str) -> TaskMetrics:
-    """Return the sums over the stages of a finished job group; skipped stages count as nothing."""
+def of_job_group(spark: Any, group: str) -> float:
+    """Return the CPU seconds of a finished job group's stages; skipped ones count as nothing."""
     if not spark.started:
-        return TaskMetrics()
+        return 0.0
     context = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
     store = context.statusStore()
-    total = TaskMetrics()
+    total = 0.0
     for job_id in context.statusTracker().getJobIdsForGroup(group):
         stages = store.job(job_id).stageIds()
         ran = [stages.apply(i) for i in range(stages.size())]
-        total += TaskMetrics(jobs=1)
         for stage_id in ran:
             stage = stage_of(store, stage_id)
             if stage is not None and stage.numCompleteTasks() > 0:
-                total += TaskMetrics(stage.executorCpuTime() / 1e9, stage.inputBytes(), 0, 1)
+                total += stage.executorCpuTime() / 1e9
     return total
 
 
