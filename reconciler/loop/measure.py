@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.advisor.advice import HORIZON_MS
-from reconciler.queries.demanded import demands
+from reconciler.queries.demanded import recorded
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Workload
 from reconciler.queries.table_view import OPEN_BYTES, table_view
@@ -42,7 +41,7 @@ def window_read(
         return WindowReading()
     view = table_view(files, row_groups, None, row_group_bytes, open_bytes)
     size = cost = 0.0
-    for demand in demands(workload, files.schema, HORIZON_MS):
+    for demand in recorded(workload, files.schema):
         reading = read_shape(view, demand)
         size += float(demand.weight @ reading.bytes)
         cost += float(demand.weight @ reading.cost)

@@ -70,6 +70,13 @@ def demands(
     )  # fmt: skip
 
 
+def recorded(workload: Workload, schema: Schema) -> tuple[Shape, ...]:
+    """Return the queries of each shape by which a reading of the window is measured: those that
+    `demands` has with a weight. Nothing is expected of them, and nothing is forecast."""
+    nothing = np.zeros(sum(map(len, workload.shapes)))
+    return demands(workload, schema, 0, nothing)
+
+
 def _demand(
     shape: Shape,
     executions: Float64,
@@ -82,10 +89,12 @@ def _demand(
     """Return the demand of one shape, with at most `limit` queries, or the few that are needed."""
     shape = replace(shape, predicate=simplify(shape.predicate, schema))
     moving = shape.moves
-    recorded = replace(shape, executions=np.where(moving, 0.0, executions))
+    past = replace(shape, executions=np.where(moving, 0.0, executions))
     if not moving.any():
-        return _thin(_distinct(recorded), max(8, limit))
+        return _thin(_distinct(past), max(8, limit))
     half = max(8, limit // 2)
+    if not executions[moving].any():
+        return _thin(_distinct(past), half)
     rows = np.flatnonzero(moving)
     times = 1 if keeps_up else min(REPLAY_TIMES, max(1, half // len(rows)))
     instants = (
@@ -97,7 +106,7 @@ def _demand(
     expected = np.tile(executions[rows] / times, times)
     replayed = replace(replayed, weight=np.zeros(len(expected)), executions=expected)
     # Apart: a merged query would take over the executions of one at another time.
-    return merge([_thin(_distinct(recorded), half), _thin(_distinct(replayed), half)])
+    return merge([_thin(_distinct(past), half), _thin(_distinct(replayed), half)])
 
 
 def _instants(shape: Shape, rows: Int64, times: int, until_ms: int, horizon_ms: int) -> list[Int64]:

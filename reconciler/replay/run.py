@@ -16,7 +16,7 @@ import numpy as np
 from reconciler.advisor.advice import AdviceInput, Debt, Settings
 from reconciler.advisor.measure.credit import PastRewrite, Price, credit_of, written
 from reconciler.plan.actions.base import Action
-from reconciler.queries.demanded import demands
+from reconciler.queries.demanded import recorded
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.shape import Shape, Workload, workload_of
 from reconciler.queries.table_view import TableView, table_view
@@ -260,9 +260,7 @@ def reading(
         return 0.0, 0.0
     view = _view(table, settings)
     size = cost = 0.0
-    work = workload_of(queries)
-    as_recorded = np.concatenate([shape.weight for shape in work.shapes])
-    for demand in demands(work, view.files.schema, settings.horizon_ms, as_recorded):
+    for demand in recorded(workload_of(queries), view.files.schema):
         found = read_shape(view, demand)
         size += float(demand.weight @ found.bytes)
         cost += float(demand.weight @ found.cost)

@@ -10,16 +10,20 @@ import pytest
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.measure.credit import Credit, Price, credit_of, written
 from reconciler.advisor.measure.past_plan import PastPlan
+from reconciler.loop import measure
 from reconciler.loop.decision_settings import debt
 from reconciler.loop.history import History
 from reconciler.loop.measure import window_read
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import Prediction
+from reconciler.queries import demanded
+from reconciler.queries.demanded import demands
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import TRUE
+from reconciler.queries.read_cost import read_shape
 from reconciler.queries.rewrite_cost import PRIOR_RHO
-from reconciler.queries.table_view import CHUNK_OPENS, OPEN_BYTES, ROW_GROUP_OPENS
+from reconciler.queries.table_view import CHUNK_OPENS, OPEN_BYTES, ROW_GROUP_OPENS, table_view
 from tests.advisor.worlds import DAY, KEY, VALUE, arrived, range_query
 
 FILES, QUERIES = 30, 40
@@ -80,6 +84,37 @@ def test_read_bytes_are_reported_without_the_opens():
     found = window_read(files, work)
     assert found.cost - found.bytes == pytest.approx(QUERIES * FILES * OPENED)
     assert found.bytes < QUERIES * float(files.bytes.sum()) + 1
+
+
+def test_a_reading_of_recorded_windows_prices_no_window_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What `demands` has with a weight is read; no forecast is made."""
+    files = _same_rows(100)
+    some = [
+        range_query(number, KEY, 10 * number, 10 * number + 300, event_ms=number * DAY,
+                    moving=(-300, 0) if number % 3 else (None, None))
+        for number in range(1, QUERIES + 1)
+    ]  # fmt: skip
+    work = batch_fragments(some)
+    view = table_view(files, None, None, 128 << 20, OPEN_BYTES)
+    expected = demands(work, files.schema, HORIZON_MS)
+    cost = sum(float(one.weight @ read_shape(view, one).cost) for one in expected)
+    assert sum(int((one.weight == 0.0).sum()) for one in expected) > 0  # windows to come
+    priced: list[np.ndarray] = []
+
+    def noted(view, shape):
+        priced.append(shape.weight)
+        return read_shape(view, shape)
+
+    def forecast(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(measure, "read_shape", noted)
+    monkeypatch.setattr(demanded, "forecast_rates", forecast)
+    assert window_read(files, work).cost == pytest.approx(cost, rel=1e-12)
+    assert np.concatenate(priced).sum() == QUERIES
+    assert all((weight > 0.0).all() for weight in priced)
 
 
 def test_a_merge_that_only_saves_opens_is_not_called_unpaid():
