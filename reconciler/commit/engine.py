@@ -202,7 +202,7 @@ class LocalBackend:
         if fields.unpartitioned(spec):
             return ""
         entries = Entries(table.state.metadata, table.properties(), spec_id, 0)
-        values = entries.moved(tasks[of or next(iter(tasks))].partition)
+        values = entries.partition_of(tasks[of or next(iter(tasks))].partition)
         return f"{partitions.path(spec, values)}/"
 
     def entries(
@@ -214,7 +214,7 @@ class LocalBackend:
         first, moves = next(iter(live)), action.moves_by is not None
 
         def written(one: Output) -> WrittenFile:
-            values = made.moved(one.partition if moves else live[first].partition)
+            values = made.partition_of(one.partition if moves else live[first].partition)
             place = made.spec_id, made.key(values)
             return WrittenFile(made.of(one, values), one.path, one.rows, one.size, place)
 
@@ -241,7 +241,7 @@ class LocalBackend:
         for one in files:
             owner = live[one.data_file]
             made = of_spec[owner.spec_id]
-            values = made.moved(owner.partition)
+            values = made.partition_of(owner.partition)
             found.append(DeleteFile(
                 made.of_positions(one, values), one.path, 0, (made.spec_id, made.key(values)),
                 made.unpartitioned, 0, one.data_file, (), "PARQUET", one.rows, one.size,

@@ -86,7 +86,7 @@ class Entries:
         }
         return Added(self.spec_id, File(values))
 
-    def moved(self, values: Sequence[Any]) -> dict[int, Any]:
+    def partition_of(self, values: Sequence[Any]) -> dict[int, Any]:
         """Return a partition by field id. values: in the order of the spec, as the specification
         writes single values in JSON."""
         return {

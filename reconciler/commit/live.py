@@ -29,7 +29,7 @@ from reconciler.engines.task_file import Deletes, TaskFile
 from reconciler.errors import UnsupportedError
 from reconciler.table.deletes import DeleteTable, Scope, members_of
 from reconciler.table.filetable import FileTable
-from reconciler.table.schema import PartitionField as SpecField
+from reconciler.table.schema import PartitionField as TableField
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.values import Scalar, decode_wide_decimal
 
@@ -303,7 +303,7 @@ def _spec(body: Mapping[str, Any]) -> PartitionSpec:
     return PartitionSpec(
         int(body["spec-id"]),
         tuple(
-            SpecField(int(one["source-id"]), int(one["field-id"]), str(one["transform"]),
+            TableField(int(one["source-id"]), int(one["field-id"]), str(one["transform"]),
                       str(one["name"]))
             for one in body["fields"]
         ),

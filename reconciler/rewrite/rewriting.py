@@ -104,12 +104,13 @@ def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scrat
     for place in run.outputs.places:
         scratch.adopt(place.location, place.path)
     files = [
-        DataFile(one.path, one.rows, one.size, moved=_placed(run.task, one)) for one in outputs
+        DataFile(one.path, one.rows, one.size, moved=_partition_of(run.task, one))
+        for one in outputs
     ]
     return compared(check, files, scratch, run.stopping)
 
 
-def _placed(task: Task, output: Output) -> tuple[Placed, ...]:
+def _partition_of(task: Task, output: Output) -> tuple[Placed, ...]:
     pairs = zip(task.moves, output.partition, strict=True)
     return tuple(Placed(f.source_id, f.type, f.transform, value) for f, value in pairs)
 
@@ -348,7 +349,7 @@ class _Run:
 
     def _spilled(self) -> list[Output]:
         """Write in two passes: the keys give each row its place, rows go through the disk."""
-        places, cuts, leaf = self._placed()
+        places, cuts, leaf = self._places()
         sizes = [count for cut in cuts for count in cut.groups]
         rows = spill.Spill(self.reader.scratch.directory, places, sizes)
         del places
@@ -360,12 +361,12 @@ class _Run:
         parts = rows.parts()
         return self._written(cuts, lambda _: next(parts))
 
-    def _placed(self) -> tuple[Any, list[Cut], Any]:
+    def _places(self) -> tuple[Any, list[Cut], Any]:
         """Return the places of the rows, the files to write, and the leaf of each row, None without
         a tree."""
         tree = self.task.order.tree
         if tree is not None:
-            return self._placed_by_runs(tree)
+            return self._places_by_runs(tree)
         columns = self._key_columns()
         keys = [own for file in self.task.files for own in self._live_of(file, columns)]
         if not keys:
@@ -373,7 +374,7 @@ class _Run:
         order, cuts, _ = self._ordered(pa.concat_tables(keys))
         return spill.places_of(order), cuts, None
 
-    def _placed_by_runs(self, tree: Tree) -> tuple[Any, list[Cut], Any]:
+    def _places_by_runs(self, tree: Tree) -> tuple[Any, list[Cut], Any]:
         """Return the same along a tree."""
         slot, pieces, partitions = self._slots(tree)
         counted = leaves.counted(slot)

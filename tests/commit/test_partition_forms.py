@@ -110,7 +110,7 @@ def test_the_partition_of_a_new_file_is_that_of_its_inputs(tmp_path: Path) -> No
     tasks = engine.tasks(engine.head() or 0, list(wanted))
     places, made = engine.places(tasks), Entries(engine.state.metadata, {}, 0, 0)
     for path, values in wanted.items():
-        moved = made.moved(tasks[path].partition)
+        moved = made.partition_of(tasks[path].partition)
         assert repr(moved) == repr(values)  # NaN, and a zero's sign
         assert (0, made.key(moved)) == places[path]
     assert len(set(places.values())) == 2

@@ -42,10 +42,10 @@ def _described(table: table.Table) -> Table:
 
 def live_deletes(attempt: Attempt) -> Deletes:
     """Return the delete files of the attempt's snapshot by what they apply to."""
-    return attempt.once("deletes by place", lambda: Deletes(map(delete_of, live_files(attempt))))
+    return attempt.once("deletes by place", lambda: Deletes(map(delete_of, delete_files(attempt))))
 
 
-def live_files(attempt: Attempt) -> list[DeleteFile]:
+def delete_files(attempt: Attempt) -> list[DeleteFile]:
     """Return the delete files of the attempt's snapshot."""
 
     def asked() -> list[DeleteFile]:

@@ -191,7 +191,7 @@ def _applied(attempt: Attempt, tasks: Tasks) -> dict[str, tuple[Delete, ...]]:
     rules of its own."""
     if all(file.deletes == NO_DELETES for file in tasks.values()):
         return {}
-    known = {file.identity: described.delete_of(file) for file in described.live_files(attempt)}
+    known = {file.identity: described.delete_of(file) for file in described.delete_files(attempt)}
     keyed = {path: one for (path, _), one in known.items() if one.keys}
     return {
         path: (
