@@ -12,7 +12,13 @@ from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
 from reconciler.advisor.choose.put_back import WHY
 from reconciler.advisor.choose.recluster import Proposals, recluster
 from reconciler.advisor.decide import decide
-from reconciler.advisor.judge.candidate import planned_layout, readings_of, weigh, what_if
+from reconciler.advisor.judge.candidate import (
+    debt_room,
+    planned_layout,
+    readings_of,
+    weigh,
+    what_if,
+)
 from reconciler.advisor.judge.room import (
     admitted,
     possible_loss,
@@ -374,3 +380,18 @@ def test_rare_queries_that_go_to_another_column_cost_no_more_than_the_promise() 
     assert run.rewritten.any()
     so_far = np.cumsum(run.read + run.rewritten) / np.cumsum(run.untouched)
     assert so_far[3:].max() <= 1.10
+
+
+def test_a_burst_of_queries_does_not_cost_a_plan_what_the_mean_rate_allows() -> None:
+    """Files are chosen within the limit by which the candidate is judged: otherwise all of them are
+    refused together, and half of them is what is tried next."""
+    plain = replace(SETTINGS, early_share=np.inf)
+    calm = _situation(_asked(60), plain)
+    (whole,) = recluster(calm).candidates
+    yearly = 0.75 * whole.cost / plain.debt_share
+    foreseen = replace(calm.foreseen, yearly=4.0 * yearly, yearly_mean=yearly)
+    burst = replace(calm, foreseen=foreseen)
+    found = recluster(burst)
+    (part,) = found.candidates
+    assert 0.7 * whole.cost < part.cost <= debt_room(burst)
+    assert [one.reason for one in found.rejected] == [reasons.DEBT]

@@ -299,12 +299,8 @@ def cost_limit(situation: Situation) -> float:
 
 def spending_room(situation: Situation) -> float:
     """Return what Eq. 2 and, if the policy has an allowance, Eq. 5 leave to spend."""
-    settings = situation.settings
-    return spending_limit(
-        settings.debt.outstanding,
-        settings.debt_share * situation.foreseen.yearly,
-        credit_left(situation),
-    )
+    outstanding = situation.settings.debt.outstanding
+    return spending_limit(outstanding, cost_limit(situation), credit_left(situation))
 
 
 def credit_left(situation: Situation) -> float | None:
