@@ -3,8 +3,8 @@
 Called once the attempt is fenced, or for our own attempt when none of its work is running.
 
 A deletion may fail, as where it is denied. `discard` goes on then, and hands the error back: what
-became of a commit is recorded and told whatever stays. Only what closes an attempt raises that
-error, once the rest is deleted: the attempt stays open, and the next run deletes what is left.
+became of a commit is recorded whatever stays. Only what closes an attempt raises that error, once
+the rest is deleted: the attempt stays open, and the next run deletes what is left.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def main(address: str, *modules: str) -> None:
 
 
 def _listening(address: str, modules: Sequence[str]) -> Listener:
-    """Load what work needs, and listen. What fails is told to whoever waits for it."""
+    """Load what work needs, and listen. Whoever waits for that is sent the error of what fails."""
     try:
         _load(modules)
         return Listener(address, "AF_UNIX")

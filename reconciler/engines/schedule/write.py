@@ -86,12 +86,10 @@ def rewrite_group(
             lambda: read_back(attempt, one.base, files, hashed, moved, blocks),
         )  # fmt: skip
     spent = found.cpu_seconds + attempt.backend.spent(f"{one.base}/write")
-    seconds = time.monotonic() - started
-    repeated = attempt.repeated.get(one.base, 0)
-    reason = "" if left is None else left.why
     return Written(
-        number, group, files, rows, hashed, spent, verified, seconds, repeated, reason, blocks
-    )
+        number, group, files, rows, hashed, spent, verified, time.monotonic() - started,
+        attempt.repeated.get(one.base, 0), "" if left is None else left.why, blocks,
+    )  # fmt: skip
 
 
 def require_columns(table: Table, key: Sequence[SortColumn]) -> None:
