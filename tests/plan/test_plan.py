@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from reconciler.errors import InternalError, UserError
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.rewrite import BinPack, Cluster, Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -84,6 +85,12 @@ changes = st.dictionaries(st.text(max_size=5), st.tuples(st.none() | st.text(), 
 )
 orders = st.builds(SetSortOrder, key=keys, old=st.lists(st.text()).map(tuple))
 actions = rewrites | changes | orders
+
+
+@pytest.mark.parametrize("kind", [Recluster, Migrate])
+def test_a_column_of_block_ids_survives_the_canonical_form(kind):
+    action = kind(inputs=("a",), target_bytes=5, row_group_bytes=3, block_column="block")
+    assert action_from_canonical(action.canonical()) == action
 
 
 @given(actions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from reconciler.plan import grouping
@@ -39,11 +39,9 @@ class Migrate(Rewrite):
 
     @classmethod
     def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        spec_id, fields = body.get("outputSpecId", 0), fields_from_canonical(body)
         made = super(Migrate, cls).from_canonical(body)
-        return cls(
-            made.inputs, made.spec_id, made.partition, made.ordering, made.target_bytes,
-            made.row_group_bytes, body.get("outputSpecId", 0), fields_from_canonical(body),
-        )  # fmt: skip
+        return replace(made, output_spec_id=spec_id, fields=fields)
 
     @property
     def into(self) -> int:
