@@ -13,7 +13,7 @@ import pytest
 from reconciler.api.choices import EngineType
 from reconciler.commit.manifest import ManifestWriter
 from reconciler.engines.actions.one_by_one import OneByOneExecutor
-from reconciler.engines.commit import metadata, reachable
+from reconciler.engines.commit import cleanup, metadata
 from reconciler.errors import VerificationError
 from reconciler.loop import reader
 from reconciler.loop.local_actor import LocalActor
@@ -236,7 +236,7 @@ def test_a_removal_of_many_files_of_which_some_are_gone_ends(
 
 
 @pytest.mark.parametrize(
-    ("place", "moment"), [(metadata, "apply"), (reachable, "delete"), (OneByOneExecutor, "record")]
+    ("place", "moment"), [(metadata, "apply"), (cleanup, "discard"), (OneByOneExecutor, "record")]
 )
 def test_an_expiry_that_was_cut_short_ends(catalog_config, appended, tmp_path, place, moment):
     """Before its commit, before its files are removed, and before it is recorded."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from reconciler.engines.actions.one_by_one import OneByOneExecutor
-from reconciler.engines.commit import batch, commit, metadata, reachable
+from reconciler.engines.commit import batch, cleanup, commit, metadata
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import RemoveDanglingDeletes
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
@@ -80,9 +80,9 @@ CASES: list[tuple[Made, Any, str]] = [
     (_manifests, commit, "send"),
     (_manifests, batch, "_committed"),
     (_snapshots, metadata, "apply"),
-    (_snapshots, reachable, "delete"),
+    (_snapshots, cleanup, "discard"),
     (_snapshots, OneByOneExecutor, "record"),
-    (_orphans, reachable, "delete"),
+    (_orphans, cleanup, "discard"),
     (_orphans, OneByOneExecutor, "record"),
 ]
 """Before anything is sent, before it arrives, after it arrived, and before it is recorded."""
@@ -103,7 +103,7 @@ def test_housekeeping_that_is_cut_short_is_finished_by_the_next_run(
     ours = [one for one in iceberg.ancestors(bench.table(name)) if _is_of(one, "p-1")]
     assert len(ours) == (made in (_dangling, _manifests))
     assert bench.leftovers(name) == []
-    if (made, step) != (_snapshots, "delete"):  # which the search for orphans removes
+    if (made, step) != (_snapshots, "discard"):  # which the search for orphans removes
         intact(bench, name, rows)
 
 
