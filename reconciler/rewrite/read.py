@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
@@ -92,6 +93,9 @@ class Reader:
         self.mapping = None if table.mapping is None else json.loads(table.mapping)
         self._footers: dict[str, tuple[Any, Mapping[Any, int]]] = {}
         self._positions: dict[str, dict[str, Positions]] = {}
+        self._shared = threading.RLock()
+        """Held where delete files are read and kept: several threads read data files of a task,
+        and each delete file is read once."""
         self._keys: dict[str, Keys] = {}
         self._together: tuple[tuple[str, ...], Keys] = (), ()
         self.kept: dict[tuple[str, int], Mask | None] = {}
@@ -134,13 +138,14 @@ class Reader:
     def _of_file(self, one: Delete, path: str) -> Positions:
         if one.vector:
             return self.vector(one, path)
-        known = self._positions.get(one.path)
-        if known is None:
-            parts: dict[str, list[Positions]] = {}
-            for named, rows in self.stored_positions(one):
-                parts.setdefault(named, []).append(rows)
-            known = {named: np.concatenate(rows) for named, rows in parts.items()}
-            self._positions[one.path] = known
+        with self._shared:
+            known = self._positions.get(one.path)
+            if known is None:
+                parts: dict[str, list[Positions]] = {}
+                for named, rows in self.stored_positions(one):
+                    parts.setdefault(named, []).append(rows)
+                known = {named: np.concatenate(rows) for named, rows in parts.items()}
+                self._positions[one.path] = known
         return known.get(path, np.zeros(0, dtype=np.int64))
 
     def vector(self, one: Delete, path: str) -> Positions:
@@ -166,18 +171,24 @@ class Reader:
     def keys(self, ids: tuple[int, ...], files: Sequence[Delete]) -> Iterator[Keys]:
         """Yield the key columns of equality delete files with the same keys, of many rows at a
         time."""
-        name = tuple(one.path for one in files)
-        if self._together[0] != name and all(path in self._keys for path in name):
-            self._together = name, self._put_together([self._keys[path] for path in name])
-        if self._together[0] == name and self._together[1]:
-            yield self._together[1]
+        together = self._all_of(tuple(one.path for one in files))
+        if together:
+            yield together
             return
         held: list[Keys] = []
         for number, one in enumerate(files):
-            held.append(self._keys_of(ids, one))
+            with self._shared:
+                held.append(self._keys_of(ids, one))
             if number == len(files) - 1 or sum(len(part[0]) for part in held) >= KEY_ROWS:
                 yield _one_below_the_other(held)
                 held.clear()
+
+    def _all_of(self, name: tuple[str, ...]) -> Keys:
+        """Return the keys of these files in one piece; () if they are not kept so."""
+        with self._shared:
+            if self._together[0] != name and all(path in self._keys for path in name):
+                self._together = name, self._put_together([self._keys[path] for path in name])
+            return self._together[1] if self._together[0] == name else ()
 
     def _put_together(self, parts: Sequence[Keys]) -> Keys:
         """Return the keys in one piece, for all row groups with the same deletes; () if they are
