@@ -304,7 +304,7 @@ def _spec(body: Mapping[str, Any]) -> PartitionSpec:
         int(body["spec-id"]),
         tuple(
             TableField(int(one["source-id"]), int(one["field-id"]), str(one["transform"]),
-                      str(one["name"]))
+                       str(one["name"]))
             for one in body["fields"]
         ),
     )  # fmt: skip

@@ -81,7 +81,7 @@ class BudgetState:
     error: str = ""
     """Why the budget is invalid, "" if it is valid."""
     held_bytes: int = 0
-    """Part of `spent_bytes` that runs hold whose end nobody recorded."""
+    """Part of `spent_bytes` that runs hold which go on, or whose end nobody recorded."""
     held_cpu_seconds: float = 0.0
     """Part of `spent_cpu_seconds` that the same runs hold."""
 

@@ -88,7 +88,8 @@ def readable(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def unread(properties: Mapping[str, str]) -> str:
-    """Return which properties count as not set, with their texts; "" if there are none."""
+    """Return which properties cannot be read, with their texts and what holds instead; "" if there
+    are none."""
     wrong = sorted(_wrong(properties))
     ages = [name for name in wrong if name in RETENTION]
     others = [name for name in wrong if name not in RETENTION]

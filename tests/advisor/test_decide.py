@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from bench.replay.table import empty_table
 from reconciler.advisor.advice import AdviceInput, Debt, Objectives
-from reconciler.advisor.choose.properties import (
-    DISTRIBUTION_MODE,
-    ROW_GROUP_SIZE,
-    TARGET_SIZE,
-    set_properties,
-)
+from reconciler.advisor.choose.properties import DISTRIBUTION_MODE, set_properties
 from reconciler.advisor.decide import decide
 from reconciler.advisor.situation import look
 from reconciler.engines.schedule.group import InputFile, make_groups
@@ -27,7 +22,9 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder, wanted_terms
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
 from reconciler.queries.predicate import TRUE
+from reconciler.table.left_to_spark import ROW_GROUP
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.numbers import FILE_BYTES
 from reconciler.table.refusals import NO_FIELD_IDS, PHYSICAL_SCHEMA, Refusal
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
@@ -278,11 +275,11 @@ def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with
     ("explicit", "present", "set_to"),
     [
         ((False, False), {}, {}),
-        ((False, True), {}, {ROW_GROUP_SIZE: "4096"}),
-        ((True, True), {}, {ROW_GROUP_SIZE: "4096", TARGET_SIZE: "8192"}),
-        ((True, True), {TARGET_SIZE: "8192", ROW_GROUP_SIZE: "1"}, {ROW_GROUP_SIZE: "4096"}),
-        ((True, True), {TARGET_SIZE: "8192", ROW_GROUP_SIZE: "4096"}, {}),
-        ((True, False), {TARGET_SIZE: "1", ROW_GROUP_SIZE: "1"}, {TARGET_SIZE: "8192"}),
+        ((False, True), {}, {ROW_GROUP: "4096"}),
+        ((True, True), {}, {ROW_GROUP: "4096", FILE_BYTES: "8192"}),
+        ((True, True), {FILE_BYTES: "8192", ROW_GROUP: "1"}, {ROW_GROUP: "4096"}),
+        ((True, True), {FILE_BYTES: "8192", ROW_GROUP: "4096"}, {}),
+        ((True, False), {FILE_BYTES: "1", ROW_GROUP: "1"}, {FILE_BYTES: "8192"}),
     ],
 )
 def test_each_size_that_the_policy_names_becomes_a_property_where_it_differs(

@@ -11,9 +11,8 @@ from reconciler.advisor.advice import Settings
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder, has_order
-
-ROW_GROUP_SIZE = "write.parquet.row-group-size-bytes"
-TARGET_SIZE = "write.target-file-size-bytes"
+from reconciler.table.left_to_spark import ROW_GROUP
+from reconciler.table.numbers import FILE_BYTES
 
 DISTRIBUTION_MODE = "write.distribution-mode"
 
@@ -24,9 +23,9 @@ def set_properties(settings: Settings) -> tuple[Action, ...]:
     present = settings.metadata.properties
     wanted = {}
     if settings.row_group_explicit:
-        wanted[ROW_GROUP_SIZE] = str(settings.row_group_bytes)
+        wanted[ROW_GROUP] = str(settings.row_group_bytes)
     if settings.target_explicit:
-        wanted[TARGET_SIZE] = str(settings.target_bytes)
+        wanted[FILE_BYTES] = str(settings.target_bytes)
     if settings.distribution_mode is not None:
         wanted[DISTRIBUTION_MODE] = settings.distribution_mode
     changes = sorted((name, size) for name, size in wanted.items() if present.get(name) != size)

@@ -24,10 +24,10 @@ from reconciler.spark.schedule import scan
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, translate
 from reconciler.table.cut_tree import Tree
+from reconciler.table.numbers import FILE_BYTES
 from reconciler.table.replica import OF
 
 LEAF = "__layout_leaf"
-TARGET_SIZE = "write.target-file-size-bytes"
 ROOMY = 2
 """Bytes at which a file of one leaf ends, per byte of the target: most leaves are less."""
 GENERATION = "spark.sql.codegen.wholeStage"
@@ -77,7 +77,7 @@ class JavaCopies:
             found = rows.repartitionById(work.tree.leaves, f.col(LEAF))
             return found.sortWithinPartitions(LEAF, *inner)
 
-        own = {**properties, TARGET_SIZE: str(ROOMY * work.target_bytes)}
+        own = {**properties, FILE_BYTES: str(ROOMY * work.target_bytes)}
         draft = _replacing(self.spark, java_of(source), made, own)
         wanted = cast(ScanTasks, tasks).java_tasks(list(tasks))
         return self._written(source, draft, wanted, spread, work)
