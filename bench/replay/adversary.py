@@ -15,7 +15,7 @@ import numpy as np
 from bench.replay.table import SimulatedTable
 from reconciler.advisor.advice import EARLY_SHARE, Settings
 from reconciler.advisor.judge.room import unseen
-from reconciler.advisor.situation import look
+from reconciler.advisor.situation import situation_of
 from reconciler.plan.actions.base import Action
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.read_cost import read_shape
@@ -105,7 +105,7 @@ def played(days: Sequence[Days], settings: Settings = UNATTENDED) -> Run:
             asked = _asked(running, part, random, at)
             now_ms = at * IMPORT_MS + IMPORT_MS // 2
             running.advance(Step(None, batch_fragments(asked).shapes, now_ms))
-            seen.append(unseen(look(running.given(now_ms))) if decided[-1] else 0.0)
+            seen.append(unseen(situation_of(running.given(now_ms))) if decided[-1] else 0.0)
             at += 1
     return Run(running, seen, decided)
 

@@ -33,7 +33,7 @@ from reconciler.advisor.judge.runs import authors
 from reconciler.advisor.measure.predicted import advice_of
 from reconciler.advisor.measure.publication import once_published
 from reconciler.advisor.migration.moves import DECLARED, move_candidates
-from reconciler.advisor.situation import Situation, is_quiet, look, unfit_files
+from reconciler.advisor.situation import Situation, is_quiet, situation_of, unfit_files
 from reconciler.advisor.verdict import Chosen, Verdict, action_of
 from reconciler.plan import reasons
 from reconciler.plan.actions.base import Consent
@@ -48,7 +48,7 @@ Decide = Callable[[Situation], Verdict]
 
 def decide(given: AdviceInput) -> Advice:
     """Return everything that a plan of this table needs."""
-    situation = look(given)
+    situation = situation_of(given)
     if given.settings.audited is not None:
         return _audited(situation, given.settings.audited)
     # Includes files that an action takes below: without a sample the action was chosen by bounds
@@ -84,7 +84,7 @@ def _audited(situation: Situation, found: Audited) -> Advice:
     advice = advice_of(situation, nothing, (rejections,), Writes(), Upkeep())
     after = situation.given.published
     if after is not None and any(one.action.consent is Consent.PERSON for one in found.actions):
-        then = look(after)
+        then = situation_of(after)
         advice = once_published(
             situation, advice, then, advice_of(then, nothing, (), Writes(), Upkeep())
         )
@@ -208,7 +208,7 @@ def workload_aware(situation: Situation) -> Verdict:
     if not situation.settings.by_workload:
         return Verdict((), ())
     nothing = np.zeros(0, dtype=np.int64)
-    if not situation.foreseen.demands:
+    if not situation.expected.demands:
         return Verdict((), (rejected(situation, "recluster", reasons.NO_WORKLOAD, "", nothing),))
     due = put_back(situation) if reserve_is_due(situation) else ()
     back = [Chosen(c, Recluster, "workload", WHY, shows_reason=True) for c in due]

@@ -20,7 +20,7 @@ from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.drift import Drifts
 from reconciler.plan.execution import plan_of_file
-from reconciler.plan.prediction import ARRIVAL
+from reconciler.plan.prediction import BY_ARRIVAL
 from reconciler.queries.demanded import demands as demands_of
 from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.read_cost import ShapeReading
@@ -39,11 +39,11 @@ from reconciler.table.unwritable import only_by_spark, unwritable
 @dataclass(frozen=True, slots=True)
 class Sliced:
     """How a budget cuts work on a partition. parts: slices of the chosen files. whole: budgets
-    that all files of the partition take. along: the column that slices follow, or ARRIVAL."""
+    that all files of the partition take. along: the column that slices follow, or BY_ARRIVAL."""
 
     parts: int = 1
     whole: float = 0.0
-    along: int = ARRIVAL
+    along: int = BY_ARRIVAL
 
 
 NOT_SLICED = Sliced()
@@ -79,7 +79,7 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class ExpectedReading:
     """What queries are expected to read of the table."""
 
     demands: tuple[Shape, ...]
@@ -138,7 +138,7 @@ class Situation:
     """The input."""
     facts: TableFacts
     """What the table and its layout allow."""
-    foreseen: Foreseen
+    expected: ExpectedReading
     """What queries are expected to read."""
     spent: AlreadySpent
     """What earlier decisions have chosen."""
@@ -162,7 +162,7 @@ class Situation:
     @property
     def trusted(self) -> bool:
         """Whether the workload explains enough of the recorded bytes to act on it."""
-        return bool(self.foreseen.demands) and self.settings.coverage >= self.settings.min_coverage
+        return bool(self.expected.demands) and self.settings.coverage >= self.settings.min_coverage
 
     @cached_property
     def _text(self) -> dict[int, float] | None:
@@ -205,7 +205,7 @@ def is_quiet(situation: Situation) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class UnfitFiles:
     """Files that cannot be rewritten."""
 
     rows: Int64
@@ -220,14 +220,14 @@ class Unfit:
     """Whether deletes can be put on them all the same."""
 
 
-def unfit_files(given: AdviceInput) -> list[Unfit]:
+def unfit_files(given: AdviceInput) -> list[UnfitFiles]:
     """Return the data files that cannot be rewritten, by reason; none for a sound table."""
     return [
         *_unsupported(given.table), *_only_by_spark(given), *_refused(given), *_undone(given),
     ]  # fmt: skip
 
 
-def _unsupported(table: FileTable) -> list[Unfit]:
+def _unsupported(table: FileTable) -> list[UnfitFiles]:
     known = table.schema.by_id
     gone = [
         number
@@ -247,11 +247,11 @@ def _unsupported(table: FileTable) -> list[Unfit]:
         if len(rows):
             files = len(set(table.path[rows]))
             text = f"{plural(files, 'file')} {why}: not supported yet"
-            found.append(Unfit(rows, reasons.NOT_REWRITABLE, text, mask is repeated))
+            found.append(UnfitFiles(rows, reasons.NOT_REWRITABLE, text, mask is repeated))
     return found
 
 
-def _only_by_spark(given: AdviceInput) -> list[Unfit]:
+def _only_by_spark(given: AdviceInput) -> list[UnfitFiles]:
     """Return the files whose rows the engine leaves to Spark, where Spark does not have the types
     of the table."""
     deletes = given.deletes
@@ -261,7 +261,7 @@ def _only_by_spark(given: AdviceInput) -> list[Unfit]:
         return []
     rows = np.unique(np.concatenate(under))
     text = f"{plural(len(rows), 'file')}: {why}"
-    return [Unfit(rows, reasons.NOT_REWRITABLE, text, readable=True)] if len(rows) else []
+    return [UnfitFiles(rows, reasons.NOT_REWRITABLE, text, readable=True)] if len(rows) else []
 
 
 def _repeated(table: FileTable) -> Bool:
@@ -270,7 +270,7 @@ def _repeated(table: FileTable) -> Bool:
     return np.full(len(table), len(table.row_of) < len(table))
 
 
-def _refused(given: AdviceInput) -> list[Unfit]:
+def _refused(given: AdviceInput) -> list[UnfitFiles]:
     """Return the refused files, and those under a refused delete file, by what is refused."""
     table, deletes = given.table, given.deletes
     if not given.refusals:
@@ -288,11 +288,11 @@ def _refused(given: AdviceInput) -> list[Unfit]:
         where = f'column "{column}": ' if column else ""
         files = "refused, for example" if len(ones) > 1 else "refused:"
         text = f"{plural(len(ones), 'file')} {files} {ones[0].path}: {where}{detail}"
-        found.append(Unfit(rows, reasons.REFUSED_FILES, f"{text}; {REMEDIES[reason]}"))
+        found.append(UnfitFiles(rows, reasons.REFUSED_FILES, f"{text}; {REMEDIES[reason]}"))
     return found
 
 
-def _undone(given: AdviceInput) -> list[Unfit]:
+def _undone(given: AdviceInput) -> list[UnfitFiles]:
     """Return the files that stay as they are after a plan was taken back, by plan."""
     undone = given.settings.undone
     rows_of: dict[str, list[int]] = {}
@@ -301,7 +301,7 @@ def _undone(given: AdviceInput) -> list[Unfit]:
         if row is not None:
             rows_of.setdefault(undone[path], []).append(row)
     return [
-        Unfit(
+        UnfitFiles(
             np.array(sorted(rows), dtype=np.int64),
             reasons.UNDONE,
             f"{plural(len(rows), 'file')} of plan {plan}, which was taken back: they stay as they "
@@ -368,21 +368,21 @@ def _basis(given: AdviceInput) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def look(given: AdviceInput) -> Situation:
+def situation_of(given: AdviceInput) -> Situation:
     table, settings = given.table, given.settings
     view = table_view(
         table, given.row_groups, given.sample, settings.row_group_bytes, settings.open_bytes
     )
-    foreseen = _foreseen(given, view)
+    expected = _expected(given, view)
     return Situation(
         given=given,
-        facts=_table_facts(given, view, foreseen.outlook),
-        foreseen=foreseen,
+        facts=_table_facts(given, view, expected.outlook),
+        expected=expected,
         spent=AlreadySpent(taken=np.zeros(len(table), dtype=np.bool_)),
     )
 
 
-def _foreseen(given: AdviceInput, view: TableView) -> Foreseen:
+def _expected(given: AdviceInput, view: TableView) -> ExpectedReading:
     table, settings, workload = given.table, given.settings, given.workload
     rates = forecast_rates(workload, settings.horizon_ms, settings.forecast)
     wanted = demands_of(workload, table.schema, settings.horizon_ms, rates.executions)
@@ -395,7 +395,7 @@ def _foreseen(given: AdviceInput, view: TableView) -> Foreseen:
     yearly_mean = window_reads * YEAR_MS / workload.span_ms
     # The paper's window comes once more at no stated time: it has no rate.
     yearly = yearly_mean if settings.literal else horizon_reads * YEAR_MS / settings.horizon_ms
-    return Foreseen(
+    return ExpectedReading(
         demands=wanted,
         savings=savings,
         burden=burden_of(table, given.deletes, wanted, savings.readings),

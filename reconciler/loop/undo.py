@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import Advice, ScoredAction
-from reconciler.advisor.choose.lay_back import Before, lay_back, older_ordering
+from reconciler.advisor.choose.lay_back import EarlierLayout, lay_back, older_ordering
 from reconciler.catalog.load import data_file_io
 from reconciler.engines.actions.roll_back import missing
 from reconciler.errors import UserError
@@ -156,11 +156,11 @@ def _laid_back(found: Advised, past: Carried, way: Way, actor: Reader) -> Undo:
     old = store.old_zone_maps_of({past.plan_id})
     done = {entry.outcome.action_id for entry in past.entries}
     rewrites = [(one, what) for one in plan.actions if (what := _rewritten(one)) is not None]
-    together: dict[Place, list[Before]] = {}
+    together: dict[Place, list[EarlierLayout]] = {}
     for item, rewrite in rewrites:
         if item.id in done:
             place = (rewrite.spec_id, partition_identity(rewrite.partition))
-            before = Before(rewrite, old.get((past.plan_id, item.id)), item.predicted)
+            before = EarlierLayout(rewrite, old.get((past.plan_id, item.id)), item.predicted)
             together.setdefault(place, []).append(before)
     why, orderings = by_spark(seen), _orderings(old.values(), actor)
     actions, known, befores = [], list[FileTable](), 0

@@ -35,7 +35,7 @@ OPENING = "opening fewer files"
 DENSER = "denser storage"
 """What a saving comes from."""
 
-ARRIVAL = -1
+BY_ARRIVAL = -1
 """Instead of a column: the order of arrival."""
 
 PREDICTED = "predicted"
@@ -99,8 +99,8 @@ class Prediction:
     """Digest of the queries and settings from which a rewrite for the workload follows
     (`Situation.basis`)."""
     lead: int | None = None
-    """Field id of the column in whose order rows are written, ARRIVAL where they stay in the order
-    in which they arrived; None in other orders."""
+    """Field id of the column in whose order rows are written, BY_ARRIVAL where they stay in the
+    order in which they arrived; None in other orders."""
     unit: str | None = None
     """What `files_in` counts; None for data files."""
     removed_files: int | None = None

@@ -16,8 +16,8 @@ import numpy as np
 from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
 from reconciler.advisor.measure.credit import Credit
 from reconciler.advisor.measure.past_plan import PastPlan, past_plans
-from reconciler.advisor.situation import look
-from reconciler.advisor.wair.cut import cut
+from reconciler.advisor.situation import situation_of
+from reconciler.advisor.wair.cut import best_prefix
 from reconciler.api.prices import Prices
 from reconciler.format import count, iec, saved_text, utc
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
@@ -389,9 +389,9 @@ def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
         missing["cut"] = "no queries were imported for this table"
         return None
     files = sources.observation.files
-    situation = look(AdviceInput(files, sources.workload, sources.settings))
-    saving = situation.foreseen.savings.saving
-    found = cut(saving, situation.cost, situation.alpha, limit=float("inf"))
+    situation = situation_of(AdviceInput(files, sources.workload, sources.settings))
+    saving = situation.expected.savings.saving
+    found = best_prefix(saving, situation.cost, situation.alpha, limit=float("inf"))
     if not len(found.net):
         missing["cut"] = "no file is only partly needed: there is nothing to cut"
         return None

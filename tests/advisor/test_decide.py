@@ -13,7 +13,7 @@ from bench.replay.table import empty_table
 from reconciler.advisor.advice import AdviceInput, Debt, Objectives
 from reconciler.advisor.choose.properties import DISTRIBUTION_MODE, set_properties
 from reconciler.advisor.decide import decide
-from reconciler.advisor.situation import look
+from reconciler.advisor.situation import situation_of
 from reconciler.engines.schedule.group import InputFile, make_groups
 from reconciler.plan import drift, reasons
 from reconciler.plan.actions import action_from_canonical
@@ -221,7 +221,9 @@ def test_the_basis_of_a_rewrite_is_that_of_the_queries_and_settings_not_of_their
     table = _table().file_table()
 
     def basis(**chosen):
-        return look(AdviceInput(table, _selective(), replace(SETTINGS, **chosen))).foreseen.basis
+        return situation_of(
+            AdviceInput(table, _selective(), replace(SETTINGS, **chosen))
+        ).expected.basis
 
     same = basis(alpha=2)
     assert same == basis(alpha=np.float64(2.0), target_bytes=np.int64(SETTINGS.target_bytes))

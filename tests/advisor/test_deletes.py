@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.advisor.advice import Advice, AdviceInput, DeletePolicy, Objectives, Settings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.situation import look
+from reconciler.advisor.situation import situation_of
 from reconciler.plan import reasons
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
 from reconciler.table.deletes import NO_FILE, DeleteTable, Scope
@@ -352,7 +352,7 @@ def test_files_that_only_spark_could_write_are_left_where_it_lacks_a_type(kind: 
     under[table.reaches(0, files)] = True
     assert under.any()
     assert np.array_equal(
-        look(given).facts.rewritable, ~under if kind == "time" else under | ~under
+        situation_of(given).facts.rewritable, ~under if kind == "time" else under | ~under
     )
     assert "ConvertDeletes" in kinds(decide(given))
 

@@ -12,7 +12,7 @@ from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.choose.recluster import recluster
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.layout import Layout
-from reconciler.advisor.situation import look
+from reconciler.advisor.situation import situation_of
 from reconciler.plan.actions.rewrite import Recluster
 from reconciler.plan.ordering import Lexicographic, best_of
 from reconciler.queries.fragments import Fragment
@@ -129,7 +129,7 @@ def _explored() -> tuple[SimulatedTable, list[Fragment]]:
 
 def _tried(given: AdviceInput) -> list[tuple[int, ...]]:
     """Return the sorts that were chosen or named as worse."""
-    found = recluster(look(given))
+    found = recluster(situation_of(given))
     chosen = [candidate.ordering for candidate in found.candidates]
     titles = {str(item.what) for item in found.rejected}
     names = {field.name: field.field_id for field in SCHEMA.fields}

@@ -11,7 +11,7 @@ from bench.replay.table import SimulatedTable, empty_table
 from reconciler.advisor.advice import Advice, AdviceInput, Debt, Settings
 from reconciler.advisor.choose.literal import cut_of_window, groups, limit_left
 from reconciler.advisor.judge.candidate import _yearly_of_partition
-from reconciler.advisor.situation import look
+from reconciler.advisor.situation import situation_of
 from reconciler.advisor.wair.memory import memory_parts
 from reconciler.advisor.wair.performance import with_bonus
 from reconciler.advisor.wair.reselection import reselected_ms
@@ -90,9 +90,9 @@ def test_a_set_beyond_the_memory_is_cut_into_parts_of_neighbours() -> None:
 
 
 def test_the_bonus_counts_a_file_for_what_a_query_did_not_use_of_it() -> None:
-    situation = look(_given(table(), workload(asked(PART, 16))))
-    view, demands = situation.facts.view, situation.foreseen.demands
-    savings: FileSavings = situation.foreseen.savings
+    situation = situation_of(_given(table(), workload(asked(PART, 16))))
+    view, demands = situation.facts.view, situation.expected.demands
+    savings: FileSavings = situation.expected.savings
     extra = with_bonus(savings, view, demands, beta=7.0) - savings.by_shape
     # Each of 16 executions uses about 1 % of a file, if it reads it at all: 1 - u of a file each.
     width = demands[0].executions.sum()
@@ -121,10 +121,10 @@ def test_boundary_files_are_sorted_by_the_column_that_speaks_for_it() -> None:
 def test_only_the_last_queries_count() -> None:
     """16 of one column after 16 of another: the window halves to the last ones."""
     work = workload([*asked(DATE, 16, width=20), *asked(PART, 16, first=16)])
-    situation = look(_given(table(), work))
+    situation = situation_of(_given(table(), work))
     weights = {
         next(iter(shape.projection)): float(shape.executions.sum())
-        for shape in situation.foreseen.demands
+        for shape in situation.expected.demands
     }
     assert sorted(weights.values()) == [0.0, 16.0]
 
@@ -134,8 +134,8 @@ def test_the_window_has_no_time_in_which_a_rewrite_pays_back() -> None:
     advice = advise(table(), work, LITERAL)
     assert recluster(advice) and sum(one.predicted.saving for one in advice.actions) > 0.0
     assert advice.payback_hours is None
-    situation = look(_given(table(), work))
-    assert situation.foreseen.yearly == situation.foreseen.yearly_mean
+    situation = situation_of(_given(table(), work))
+    assert situation.expected.yearly == situation.expected.yearly_mean
 
 
 def test_a_partition_is_its_share_of_the_mean_year() -> None:
@@ -143,9 +143,9 @@ def test_a_partition_is_its_share_of_the_mean_year() -> None:
     files = table().file_table()
     half = replace(files, partition=np.arange(len(files)) % 2, partitions=files.partitions * 2)
     given = replace(_given(table(), workload(asked(PART, 64))), table=half)
-    situation = look(given)
+    situation = situation_of(given)
     parts = [_yearly_of_partition(situation, np.array([row])) for row in (0, 1)]
-    assert sum(parts) == pytest.approx(situation.foreseen.yearly_mean)
+    assert sum(parts) == pytest.approx(situation.expected.yearly_mean)
 
 
 def test_queries_from_before_a_rewrite_do_not_speak_for_another_one() -> None:
@@ -154,27 +154,27 @@ def test_queries_from_before_a_rewrite_do_not_speak_for_another_one() -> None:
     now = replace(LITERAL, now_ms=2 * DAY)
     after = apply(table(), advise(table(), work, now), now)
     assert recluster(advise(after, work, now)) == []
-    situation = look(_given(after, work, now))
+    situation = situation_of(_given(after, work, now))
     _, saving = cut_of_window(situation)
     assert saving[:, situation.table.layout_written].sum() == 0.0
 
 
 def test_the_limits_are_the_least_of_eq_2_eq_5_and_the_warm_start() -> None:
     work = workload(asked(PART, 64))
-    situation = look(_given(table(), work))
+    situation = situation_of(_given(table(), work))
     free = limit_left(situation)
-    assert free == pytest.approx(LITERAL.debt_share * situation.foreseen.yearly_mean)
+    assert free == pytest.approx(LITERAL.debt_share * situation.expected.yearly_mean)
     owing = replace(LITERAL, debt=Debt(spent=free + 1.0, realised=0.0))
-    assert limit_left(look(_given(table(), work, owing))) == 0.0
+    assert limit_left(situation_of(_given(table(), work, owing))) == 0.0
     frugal = replace(LITERAL, allowance=0.001)
-    assert limit_left(look(_given(table(), work, frugal))) < 0.01 * free
+    assert limit_left(situation_of(_given(table(), work, frugal))) < 0.01 * free
     few = workload(asked(PART, 8))
-    assert limit_left(look(_given(table(), few))) <= warm_start_limit(8, FILES, SIZE)
+    assert limit_left(situation_of(_given(table(), few))) <= warm_start_limit(8, FILES, SIZE)
 
 
 def test_with_one_key_all_groups_have_the_column_of_the_last_selection() -> None:
     work = workload([*asked(DATE, 32, width=20), *asked(PART, 16, first=32)])
-    situation = look(_given(table(), work))
+    situation = situation_of(_given(table(), work))
     chosen, saving = cut_of_window(situation)
     found = list(groups(situation, chosen, saving, hybrid=False))
     # 32 files: the key was selected by the 32 queries on DATE, and holds for 32 more.

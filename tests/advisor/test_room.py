@@ -27,7 +27,7 @@ from reconciler.advisor.judge.room import (
     room_left,
 )
 from reconciler.advisor.simulate.pool import build_pool
-from reconciler.advisor.situation import Situation, look
+from reconciler.advisor.situation import Situation, situation_of
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster, Recluster
 from reconciler.plan.ordering import Lexicographic
@@ -67,11 +67,11 @@ def _situation(work: Workload, settings: Settings = UNATTENDED) -> Situation:
     table = _table()
     files = table.file_table()
     sample = table.sample(np.arange(len(files)), 256)
-    return look(AdviceInput(files, work, settings, table.row_groups(), sample))
+    return situation_of(AdviceInput(files, work, settings, table.row_groups(), sample))
 
 
 def _earning(situation: Situation) -> float:
-    return sum(asked.weight * asked.now for asked in situation.foreseen.asked)
+    return sum(asked.weight * asked.now for asked in situation.expected.asked)
 
 
 def _sorted_by(situation: Situation, column: int):
@@ -109,8 +109,8 @@ def test_a_better_layout_promises_no_less_than_the_table_that_nobody_rewrote() -
     sorted_by_part = table.apply(sort, DAY)
     known = replace(UNATTENDED, replaced=(table.file_table(),))
     given = sorted_by_part.given(work, known)
-    before, after = _situation(work), look(given)
-    assert after.foreseen.yearly < 0.2 * before.foreseen.yearly
+    before, after = _situation(work), situation_of(given)
+    assert after.expected.yearly < 0.2 * before.expected.yearly
     assert promised(after) == pytest.approx(promised(before))
 
 
@@ -137,14 +137,14 @@ def _with_debt(situation: Situation, debt: Debt) -> Situation:
 
 
 def _with_changes(situation: Situation, changes: int) -> Situation:
-    outlook = replace(situation.foreseen.outlook, changes=changes)
-    return replace(situation, foreseen=replace(situation.foreseen, outlook=outlook))
+    outlook = replace(situation.expected.outlook, changes=changes)
+    return replace(situation, expected=replace(situation.expected, outlook=outlook))
 
 
 def test_the_possible_loss_is_the_cost_and_what_queries_in_file_order_lose() -> None:
     situation = _situation(_asked(200))
     guarded = [
-        fields_of(a.guard.predicate) for a in situation.foreseen.asked if a.guard is not None
+        fields_of(a.guard.predicate) for a in situation.expected.asked if a.guard is not None
     ]
     assert set().union(*guarded) == {KEY, DATE}
     scattering, keeping = (
@@ -168,7 +168,7 @@ def _laid_out(work: Workload, column: int, count: int) -> Situation:
     table = table.apply(action, DAY)
     files = table.file_table()
     sample = table.sample(np.arange(len(files)), 256)
-    return look(AdviceInput(files, work, UNATTENDED, table.row_groups(), sample))
+    return situation_of(AdviceInput(files, work, UNATTENDED, table.row_groups(), sample))
 
 
 def _in_one_file(column: int, groups: int, **known: object) -> Situation:
@@ -189,7 +189,7 @@ def _in_one_file(column: int, groups: int, **known: object) -> Situation:
     files, sample = table.file_table(), table.sample([0], 1_024)
     if plan := known.pop("plan", ""):
         files = replace(files, path=np.array([f"data/layout-{plan}-1/a.parquet"], dtype=object))
-    return look(AdviceInput(files, workload(asked), settings, footers, sample))
+    return situation_of(AdviceInput(files, workload(asked), settings, footers, sample))
 
 
 @pytest.mark.parametrize(
@@ -208,9 +208,9 @@ def test_a_file_that_overlaps_no_other_is_displaced_by_its_own_row_groups(
     column: int, known: dict[str, object], displaced: bool
 ) -> None:
     situation = _in_one_file(column, FILES, **dict(known))
-    assert situation.foreseen.untouched is not None
-    assert situation.foreseen.untouched.natural[0] == KEY
-    assert situation.foreseen.untouched.displaced.tolist() == [displaced]
+    assert situation.expected.untouched is not None
+    assert situation.expected.untouched.natural[0] == KEY
+    assert situation.expected.untouched.displaced.tolist() == [displaced]
     if known.get("footers", True):
         assert reserve_is_due(situation) == displaced
 
@@ -286,21 +286,21 @@ def _with_replaced(situation: Situation, count: int) -> Situation:
     """The same, with the files known that were replaced by those of `_laid_out`."""
     before = _table().file_table().take(np.arange(count))
     chosen = replace(situation.settings, replaced=(before,))
-    return look(replace(situation.given, settings=chosen))
+    return situation_of(replace(situation.given, settings=chosen))
 
 
 def test_what_nobody_rewrote_is_known_from_the_files_that_were_replaced() -> None:
     by_keys = workload(range_workload(np.random.default_rng(1), KEY, 60, 400, 40_000))
     now, before = _laid_out(by_keys, PART, 16), _situation(by_keys)
     known = _with_replaced(now, 16)
-    asked = sum(one.weight * one.untouched for one in known.foreseen.asked)
+    asked = sum(one.weight * one.untouched for one in known.expected.asked)
     assert asked == pytest.approx(_earning(before))
     assert promised(known) == pytest.approx(EARLY_SHARE * asked)
-    assert known.foreseen.untouched is not None
-    assert known.foreseen.untouched.natural == (KEY, DATE)
+    assert known.expected.untouched is not None
+    assert known.expected.untouched.natural == (KEY, DATE)
     short = _with_replaced(now, 15)  # what is not known whole is estimated
-    assert short.foreseen.untouched is not None
-    assert short.foreseen.untouched.replaced == ()
+    assert short.expected.untouched is not None
+    assert short.expected.untouched.replaced == ()
 
 
 def _put_back(debt: Debt, column: int) -> list[int]:
@@ -389,8 +389,8 @@ def test_a_burst_of_queries_does_not_cost_a_plan_what_the_mean_rate_allows() -> 
     calm = _situation(_asked(60), plain)
     (whole,) = recluster(calm).candidates
     yearly = 0.75 * whole.cost / plain.debt_share
-    foreseen = replace(calm.foreseen, yearly=4.0 * yearly, yearly_mean=yearly)
-    burst = replace(calm, foreseen=foreseen)
+    expected = replace(calm.expected, yearly=4.0 * yearly, yearly_mean=yearly)
+    burst = replace(calm, expected=expected)
     found = recluster(burst)
     (part,) = found.candidates
     assert 0.7 * whole.cost < part.cost <= debt_room(burst)

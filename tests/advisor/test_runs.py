@@ -12,7 +12,7 @@ from bench.replay.table import SimulatedTable, arriving, empty_table
 from reconciler.advisor.advice import Advice
 from reconciler.advisor.choose import keys
 from reconciler.advisor.judge.candidate import may_reach_floor, refusal
-from reconciler.advisor.situation import look
+from reconciler.advisor.situation import situation_of
 from reconciler.plan import reasons
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.ordering import Lexicographic
@@ -113,7 +113,7 @@ def test_another_key_waits_for_no_growth() -> None:
 
 def test_files_of_too_little_reading_are_refused_by_what_they_could_save_at_most() -> None:
     asked = range_workload(np.random.default_rng(1), PART, 40, 400, 100_000)
-    situation = look(_table(new=0, column=DATE, old=100).given(workload(asked), SMALL))
+    situation = situation_of(_table(new=0, column=DATE, old=100).given(workload(asked), SMALL))
     seen = set()
     for count in (1, 3, 5, 6, 8, 20, 100):
         rows, possible = np.arange(count), may_reach_floor(situation, np.arange(count))

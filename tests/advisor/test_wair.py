@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.advisor.wair.cut import allowance_credit, cut, spending_limit
+from reconciler.advisor.wair.cut import allowance_credit, best_prefix, spending_limit
 from reconciler.advisor.wair.signature import anchor, candidate_keys, cluster, dbscan, signatures
 from reconciler.advisor.wair.utilization import file_savings
 from reconciler.queries.demanded import demands
@@ -62,7 +62,7 @@ def test_savings_sum_what_was_read_in_vain_over_the_expected_executions():
 def test_no_other_set_of_files_has_a_lower_cost_than_the_cut(data, alpha):
     saving = np.array([pair[0] for pair in data])
     cost = np.array([pair[1] for pair in data])
-    chosen = cut(saving, cost, alpha, float("inf")).chosen
+    chosen = best_prefix(saving, cost, alpha, float("inf")).chosen
     mine = alpha * cost[chosen].sum() - saving[chosen].sum()
     for mask in range(1 << len(data)):
         members = [i for i in range(len(data)) if mask >> i & 1]
@@ -72,17 +72,17 @@ def test_no_other_set_of_files_has_a_lower_cost_than_the_cut(data, alpha):
 
 def test_limits_truncate_the_prefix_instead_of_refusing_it():
     saving, cost = np.array([90.0, 50.0, 80.0, 1.0]), np.array([10.0, 10.0, 10.0, 10.0])
-    whole = cut(saving, cost, 1.0, 1e9)
+    whole = best_prefix(saving, cost, 1.0, 1e9)
     assert (whole.chosen.tolist(), whole.truncated) == ([0, 2, 1], False)
-    part = cut(saving, cost, 1.0, 25.0)
+    part = best_prefix(saving, cost, 1.0, 25.0)
     assert (part.chosen.tolist(), part.truncated) == ([0, 2], True)
-    assert cut(saving, cost, 1.0, 0.0).chosen.tolist() == []
-    assert cut(np.zeros(3), np.ones(3), 1.0, 1e9).chosen.tolist() == []
+    assert best_prefix(saving, cost, 1.0, 0.0).chosen.tolist() == []
+    assert best_prefix(np.zeros(3), np.ones(3), 1.0, 1e9).chosen.tolist() == []
 
 
 def test_recently_written_files_need_twice_the_saving():
     saving, cost = np.array([15.0, 15.0]), np.array([10.0, 10.0])
-    assert cut(saving, cost, np.array([1.0, 2.0]), 1e9).chosen.tolist() == [0]
+    assert best_prefix(saving, cost, np.array([1.0, 2.0]), 1e9).chosen.tolist() == [0]
 
 
 def test_debt_and_allowance_bound_what_may_be_spent():

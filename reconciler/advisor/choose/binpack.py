@@ -21,7 +21,7 @@ from reconciler.advisor.choose.recluster import allowed, sorted_together
 from reconciler.advisor.choose.slices import oversized, slices
 from reconciler.advisor.judge.candidate import (
     Candidate,
-    Refusal,
+    WhyNot,
     planned_layout,
     readings_of,
     refusal,
@@ -81,7 +81,7 @@ def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Pac
                 exposed = situation.spent.exposed + added_by(situation, [better])
                 situation = situation.after(replace(situation.spent, exposed=exposed))
                 saved = reasons.times_cost(candidate.saving_low, candidate.cost)
-                why_not = why_not or (reasons.OTHER_KEY, saved)
+                why_not = why_not or WhyNot(reasons.OTHER_KEY, saved)
                 spent += better.cost
             if why_not is None:
                 found.append((candidate, decision.reason))
@@ -94,7 +94,7 @@ def bin_pack_candidates(situation: Situation, forced: bool, spent: float) -> Pac
 
 
 def _sorted_instead(
-    situation: Situation, merged: Candidate, why_not: Refusal | None, spent: float
+    situation: Situation, merged: Candidate, why_not: WhyNot | None, spent: float
 ) -> Candidate | None:
     """Return a sort of the same files that passes, if it is worth more than the merge.
 
@@ -103,7 +103,7 @@ def _sorted_instead(
     """
     if not situation.settings.by_workload or not situation.trusted:
         return None
-    skipped = float(situation.foreseen.savings.saving[merged.rows].sum())
+    skipped = float(situation.expected.savings.saving[merged.rows].sum())
     if skipped <= MORE_TO_SORT * merged.cost:
         return None
     better = sorted_together(situation, merged.rows, spent)
@@ -139,9 +139,9 @@ def _best(
     ordering: Ordering,
     forced: bool,
     spent: float,
-) -> tuple[Candidate, Refusal | None]:
+) -> tuple[Candidate, WhyNot | None]:
     """Merge in key order, or in the files' own order if only that passes."""
-    first: tuple[Candidate, Refusal | None] | None = None
+    first: tuple[Candidate, WhyNot | None] | None = None
     for wanted in dict.fromkeys((ordering, ARRIVAL)):
         candidate = merge_what_if(situation, rows, wanted)
         why_not = _veto(situation, candidate, forced, spent)
@@ -152,11 +152,11 @@ def _best(
     return first
 
 
-def _veto(situation: Situation, candidate: Candidate, forced: bool, spent: float) -> Refusal | None:
-    if not situation.foreseen.demands:
+def _veto(situation: Situation, candidate: Candidate, forced: bool, spent: float) -> WhyNot | None:
+    if not situation.expected.demands:
         return None
     if candidate.saving < 0.0:
-        return reasons.RAISES_READS, sentence(reasons.SENTENCES[reasons.RAISES_READS])
+        return WhyNot.plain(reasons.RAISES_READS)
     if not situation.settings.by_workload or not situation.trusted or forced:
         return None
     return refusal(situation, candidate, spent)
@@ -170,7 +170,7 @@ def merge_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Cand
     if ordering.key:
         return declared_what_if(situation, rows, ordering, files=False)
     layout = planned_layout(situation, rows, ARRIVAL)
-    outcome = simulate(layout, situation.part(rows), situation.foreseen.demands)
+    outcome = simulate(layout, situation.part(rows), situation.expected.demands)
     assert outcome is not None  # whole files can always be merged
     return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
 

@@ -65,7 +65,7 @@ def refused_blocks(situation: Situation, orderings: Iterable[Ordering]) -> tuple
 
 
 def _unused_pairs(situation: Situation) -> str:
-    schema, pairs = situation.table.schema, pairs_asked(situation.foreseen.demands)
+    schema, pairs = situation.table.schema, pairs_asked(situation.expected.demands)
     if not pairs:
         return ""
     left, right = (schema.name_of(one) for one in pairs[0].fields)

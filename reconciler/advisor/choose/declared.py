@@ -13,7 +13,7 @@ import numpy as np
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.choose.keys import FULL_ROWS, wanted_columns
 from reconciler.advisor.choose.recluster import allowed
-from reconciler.advisor.choose.sizes import sized
+from reconciler.advisor.choose.sizes import Simulated, sized
 from reconciler.advisor.choose.slices import oversized, slices
 from reconciler.advisor.judge.candidate import (
     Candidate,
@@ -139,14 +139,15 @@ def declared_what_if(
         outcome = _unchanged(situation, rows, layout)
     made = weigh(situation, rows, layout, before, outcome)
     if pool is not None and outcome.written.label != "bound":
-        made = sized(situation, (made, layout, outcome), pool, files=files)[0]
+        simulated = Simulated(made, layout, outcome)
+        made = sized(situation, simulated, pool, files=files).candidate
     return made
 
 
 def _pool(situation: Situation, rows: Int64, ordering: Ordering) -> Pool | None:
-    if not situation.foreseen.demands:
+    if not situation.expected.demands:
         return None
-    asked = {*wanted_columns(situation), *situation.foreseen.guarded}
+    asked = {*wanted_columns(situation), *situation.expected.guarded}
     columns = sorted({*asked, *(column.field_id for column in ordering.key)})
     return build_pool(situation.part(rows), columns, FULL_ROWS)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.advisor.advice import QD_TREE
 from reconciler.advisor.choose import trees
-from reconciler.advisor.choose.sizes import in_parts, left_to_read, sized
+from reconciler.advisor.choose.sizes import Simulated, in_parts, left_to_read, sized
 from reconciler.advisor.judge.candidate import (
     Candidate,
     planned_layout,
@@ -59,7 +59,7 @@ def ranked(
     sample. Where the policy asks for trees alone, only those.
     """
     part = situation.part(rows)
-    wanted = sorted({*wanted_columns(situation), *situation.foreseen.guarded})
+    wanted = sorted({*wanted_columns(situation), *situation.expected.guarded})
     quick = build_pool(part, wanted, QUICK_ROWS)
     before = readings_of(situation, rows)
     scored = _scored(
@@ -120,7 +120,7 @@ def wanted_columns(situation: Situation) -> list[int]:
     """Return the columns that some query filters on."""
     schema = situation.table.schema
     return sorted(
-        {c for d in situation.foreseen.demands for c in predicate_columns(d.predicate, schema)}
+        {c for d in situation.expected.demands for c in predicate_columns(d.predicate, schema)}
     )
 
 
@@ -132,13 +132,13 @@ def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Floa
     """
     schema = situation.table.schema
     served = np.zeros(len(columns))
-    for demand, reading in situation.foreseen.readings:
+    for demand, reading in situation.expected.readings:
         whole = projected_bytes(situation.table, demand.projection)[rows]
         spared = float((demand.executions.sum() * whole - reading.read[rows]).sum())
         used = [c for c in predicate_columns(demand.predicate, schema) if c in columns]
         for column in used:
             served[columns.index(column)] += max(spared, 0.0) / len(used)
-    return served / max(float(situation.foreseen.savings.saving[rows].sum()), 1.0)
+    return served / max(float(situation.expected.savings.saving[rows].sum()), 1.0)
 
 
 def _scored(
@@ -225,7 +225,7 @@ def _judged(
         return candidate, None
     made = weigh(situation, candidate.rows, layout, before, outcome)
     made, layout, outcome = sized(
-        situation, in_parts(situation, (made, layout, outcome), pool), pool,
+        situation, in_parts(situation, Simulated(made, layout, outcome), pool), pool,
         refused=lambda other: not passes(other),
     )  # fmt: skip
     return replace(made, training=training), (layout, outcome)

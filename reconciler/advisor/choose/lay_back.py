@@ -28,7 +28,7 @@ MOST_DEPTH = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class EarlierLayout:
     """How the rows of one partition lay before a plan."""
 
     action: Rewrite
@@ -39,7 +39,7 @@ class Before:
     """What the plan predicted."""
 
 
-def older_ordering(before: Before, orderings: Mapping[str, Ordering]) -> Ordering | None:
+def older_ordering(before: EarlierLayout, orderings: Mapping[str, Ordering]) -> Ordering | None:
     """Return in which order rows lay; None if that is not known.
 
     orderings: of the plans whose rewrites all had the same, by plan id.
@@ -75,7 +75,7 @@ def _by_bounds(files: FileTable) -> Ordering | None:
 def lay_back(
     table: FileTable,
     rows: Int64,
-    before: Before,
+    before: EarlierLayout,
     ordering: Ordering,
     settings: Settings,
     by_spark: str,
@@ -119,7 +119,7 @@ def lay_back(
     return ScoredAction(action, predicted)
 
 
-def _file_bytes(before: Before) -> int:
+def _file_bytes(before: EarlierLayout) -> int:
     """Return the mean size of the replaced files, 0 if it is not known."""
     if before.files is not None and len(before.files):
         return int(before.files.bytes.mean())

@@ -37,7 +37,7 @@ from reconciler.advisor.judge.candidate import (
 )
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.wair.cut import Cut, cut, spending_limit
+from reconciler.advisor.wair.cut import FilePrefix, best_prefix, spending_limit
 from reconciler.advisor.wair.memory import MOST_FILES, memory_parts
 from reconciler.advisor.wair.performance import with_bonus
 from reconciler.advisor.wair.reselection import reselected_ms
@@ -85,10 +85,12 @@ def literal(situation: Situation) -> Proposals:
     return Proposals(tuple(made), (*refused, *left_out(situation, chosen, total)))
 
 
-def cut_of_window(situation: Situation) -> tuple[Cut, Float64]:
+def cut_of_window(situation: Situation) -> tuple[FilePrefix, Float64]:
     """Return Algorithm 2's cut, and the savings by shape and file, float64[shapes, files]."""
     saving = np.where(allowed(situation), _savings(situation), 0.0)
-    found = cut(saving.sum(axis=0), situation.cost, situation.settings.alpha, limit_left(situation))
+    found = best_prefix(
+        saving.sum(axis=0), situation.cost, situation.settings.alpha, limit_left(situation)
+    )
     return found, saving
 
 
@@ -99,14 +101,14 @@ def limit_left(situation: Situation) -> float:
     settings, queries = situation.settings, situation.given.workload.queries
     owed = settings.debt.outstanding
     most = min(
-        settings.debt_share * situation.foreseen.yearly_mean,
+        settings.debt_share * situation.expected.yearly_mean,
         warm_start_limit(queries, len(situation.table), file_reading(situation)),
     )
     return spending_limit(owed, most, credit_left(situation))
 
 
 def groups(
-    situation: Situation, chosen: Cut, saving: Float64, *, hybrid: bool = True
+    situation: Situation, chosen: FilePrefix, saving: Float64, *, hybrid: bool = True
 ) -> Iterator[Group]:
     """Yield the groups of the chosen files.
 
@@ -135,7 +137,7 @@ def _by_signature(
     situation: Situation, rows: Int64, saving: Float64
 ) -> Iterator[tuple[Int64, Ordering]]:
     """Yield the files of one partition by the cluster of their signature, with its order."""
-    used = [_filtered(situation, demand) for demand in situation.foreseen.demands]
+    used = [_filtered(situation, demand) for demand in situation.expected.demands]
     columns = varying_columns(situation, rows)
     if not columns:
         return
@@ -189,9 +191,9 @@ def _savings(situation: Situation) -> Float64:
     """
     table, settings = situation.table, situation.settings
     beta = settings.beta_openings * settings.open_bytes
-    view, wanted = situation.facts.view, situation.foreseen.demands
-    found = with_bonus(situation.foreseen.savings, view, wanted, beta).copy()
-    ours = table.layout_written & (table.added_ms >= situation.foreseen.outlook.since_ms)
+    view, wanted = situation.facts.view, situation.expected.demands
+    found = with_bonus(situation.expected.savings, view, wanted, beta).copy()
+    ours = table.layout_written & (table.added_ms >= situation.expected.outlook.since_ms)
     for added in np.unique(table.added_ms[ours]).tolist():
         rows = np.flatnonzero(ours & (table.added_ms == added)).astype(np.int64)
         found[:, rows] = 0.0

@@ -26,7 +26,7 @@ WHY = "queries read more than before it was rewritten, and no more loss is admit
 def put_back(situation: Situation) -> Iterator[Candidate]:
     """Yield the rewrites of the files that are not in the order in which rows arrive, where
     the expected queries then read less, or the last ones would have."""
-    untouched = situation.foreseen.untouched
+    untouched = situation.expected.untouched
     if untouched is None or not untouched.natural:
         return
     lead = untouched.natural[0]

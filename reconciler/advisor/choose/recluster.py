@@ -19,7 +19,7 @@ from reconciler.advisor.choose import keys
 from reconciler.advisor.choose.slices import Slicing, oversized, slicings
 from reconciler.advisor.judge.candidate import (
     Candidate,
-    Refusal,
+    WhyNot,
     may_reach_floor,
     refusal,
     rejected,
@@ -30,7 +30,7 @@ from reconciler.advisor.judge.runs import SETTLED, grows, merged_runs, nothing_n
 from reconciler.advisor.measure import unprunable
 from reconciler.advisor.measure.totals import amplification
 from reconciler.advisor.situation import Situation, is_quiet
-from reconciler.advisor.wair.cut import Cut, cut
+from reconciler.advisor.wair.cut import FilePrefix, best_prefix
 from reconciler.advisor.wair.signature import cluster, signatures
 from reconciler.plan import reasons
 from reconciler.plan.sentence import Sentence, sentence
@@ -66,9 +66,9 @@ class Proposals:
 def recluster(situation: Situation) -> Proposals:
     """Return the candidates that pass the gate; no two share a file. What the plan has chosen
     before counts against every limit."""
-    saving = np.where(allowed(situation), situation.foreseen.savings.saving, 0.0)
+    saving = np.where(allowed(situation), situation.expected.savings.saving, 0.0)
     left = max(spending_room(situation) - situation.spent.cost, 0.0)
-    chosen = cut(saving, situation.cost, situation.settings.alpha, left)
+    chosen = best_prefix(saving, situation.cost, situation.settings.alpha, left)
     candidates: list[Candidate] = []
     rejections: list[Rejected] = []
     partitions = _partitions(situation, chosen.chosen, saving)
@@ -171,10 +171,10 @@ def exposing(situation: Situation, chosen: Sequence[Candidate]) -> Situation:
 def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
     used = [
         predicate_columns(demand.predicate, situation.table.schema)
-        for demand in situation.foreseen.demands
+        for demand in situation.expected.demands
     ]
     columns = varying_columns(situation, rows)
-    return signatures(situation.foreseen.savings.by_shape[:, rows], used, columns), columns
+    return signatures(situation.expected.savings.by_shape[:, rows], used, columns), columns
 
 
 def varying_columns(situation: Situation, rows: Int64) -> list[int]:
@@ -252,9 +252,10 @@ def _best_prefix(
         if verdict is None:
             return [ranked[0]], _others(situation, ranked)
         by_key = ranked[0].ordering.tree is None
-        if verdict[0] == reasons.NOTHING_NEW or (verdict[0] == reasons.GROWS_TOO_LITTLE and by_key):
+        why = verdict.reason
+        if why == reasons.NOTHING_NEW or (why == reasons.GROWS_TOO_LITTLE and by_key):
             fractions = []  # less data of the same runs of a key grows no more
-        elif verdict[0] == reasons.NOT_EARNED and fraction == 1.0:
+        elif why == reasons.NOT_EARNED and fraction == 1.0:
             fits = FITTING * _fitting(situation, ranked[0], spent)
             fits = np.floor(fits * len(rows)) / len(rows)  # files are whole
             fractions = [share for share in (fits, *FRACTIONS, fits / 2) if 0.0 < share <= fits]
@@ -262,7 +263,7 @@ def _best_prefix(
     return [], refused
 
 
-def _refused(situation: Situation, best: Candidate, verdict: Refusal) -> Rejected:
+def _refused(situation: Situation, best: Candidate, verdict: WhyNot) -> Rejected:
     reason, why = verdict
     if best.label == "bound":
         reason, why = reasons.NO_SAMPLE, sentence(reasons.SENTENCES[reasons.NO_SAMPLE])
@@ -283,7 +284,7 @@ def _others(situation: Situation, ranked: Sequence[Candidate]) -> list[Rejected]
     ]  # fmt: skip
 
 
-def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:
+def _refusal(situation: Situation, candidate: Candidate, spent: float) -> WhyNot | None:
     """Return why the candidate does not pass: `candidate.refusal`, or that it would sort runs again
     for little new data, or for what their plan knew already."""
     runs = merged_runs(situation, candidate.rows, candidate.ordering)
@@ -299,10 +300,10 @@ def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusa
     if candidate.saving_low > SETTLED * situation.settings.alpha * candidate.cost:
         return None
     if nothing_new(situation, candidate.rows, candidate.ordering):
-        return reasons.NOTHING_NEW, sentence(reasons.SENTENCES[reasons.NOTHING_NEW])
+        return WhyNot.plain(reasons.NOTHING_NEW)
     if grows(situation, candidate.rows, runs):
         return None
-    return reasons.GROWS_TOO_LITTLE, sentence(reasons.SENTENCES[reasons.GROWS_TOO_LITTLE])
+    return WhyNot.plain(reasons.GROWS_TOO_LITTLE)
 
 
 def _fitting(situation: Situation, candidate: Candidate, spent: float) -> float:
@@ -332,7 +333,7 @@ def _key_text(situation: Situation, candidate: Candidate) -> str:
     return candidate.ordering.text(situation.table.schema)
 
 
-def left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Rejected]:
+def left_out(situation: Situation, chosen: FilePrefix, saving: Float64) -> list[Rejected]:
     """Return the boundary files beyond the cut, with their saving relative to their cost."""
     rest = np.sort(chosen.order[len(chosen.chosen) :])
     if not len(rest):
@@ -356,7 +357,7 @@ def _window_moved(situation: Situation) -> bool:
     account for most of what a layout could have saved the recorded queries.
     """
     recorded = expected = spared = spared_moving = 0.0
-    for demand, reading in situation.foreseen.readings:
+    for demand, reading in situation.expected.readings:
         needless = max(float(demand.weight @ (reading.bytes - reading.matching)), 0.0)
         spared += needless if demand.prunable else 0.0
         if demand.moving:
@@ -392,4 +393,4 @@ def _served(situation: Situation) -> bool:
 
 
 def _bytes_now(situation: Situation) -> list[Float64]:
-    return [reading.bytes for reading in situation.foreseen.savings.readings]
+    return [reading.bytes for reading in situation.expected.savings.readings]

@@ -149,7 +149,7 @@ def _whole(situation: Situation, wanted: WantedReplica, live: int, lost: int) ->
         wanted.table, tree, head, wanted.budget_bytes, settings.target_bytes,
         kept_ms=wanted.kept_ms, lost=lost,
     )  # fmt: skip
-    now = [reading.bytes for reading in situation.foreseen.savings.readings]
+    now = [reading.bytes for reading in situation.expected.savings.readings]
     before, after = window_bytes(situation, now), window_bytes(situation, gain.read_after)
     reason = f"routed queries read {iec(after)} instead of {iec(before)}"
     if lost:
@@ -166,13 +166,13 @@ def _whole(situation: Situation, wanted: WantedReplica, live: int, lost: int) ->
 def _tree(situation: Situation, pool: Pool) -> Tree | None:
     """Return the second tree of the table's rows; None where none spares reading."""
     settings = situation.settings
-    problem = problem_for(pool, situation.foreseen.demands, situation.facts.unbounded)
+    problem = problem_for(pool, situation.expected.demands, situation.facts.unbounded)
     if problem is None:
         return None
-    readings = situation.foreseen.savings.readings
+    readings = situation.expected.savings.readings
     first = np.concatenate([
         demand.executions * reading.bytes
-        for demand, reading in zip(situation.foreseen.demands, readings, strict=True)
+        for demand, reading in zip(situation.expected.demands, readings, strict=True)
     ])  # fmt: skip
     least = least_rows(pool, settings.target_bytes, settings.trees.least_rows)
     steps = settings.trees.steps if settings.trees.climbs else 0
@@ -182,7 +182,7 @@ def _tree(situation: Situation, pool: Pool) -> Tree | None:
 
 def _gain(situation: Situation, pool: Pool, tree: Tree) -> _Gain | None:
     """Return what routed queries read less, each in the copy that costs it less."""
-    settings, demands = situation.settings, situation.foreseen.demands
+    settings, demands = situation.settings, situation.expected.demands
     layout = Layout(
         by_tree(tree), settings.target_bytes, settings.row_group_bytes,
         np.zeros(len(pool.files), dtype=np.int64), settings.open_bytes,
@@ -192,7 +192,7 @@ def _gain(situation: Situation, pool: Pool, tree: Tree) -> _Gain | None:
     if outcome is None:
         return None
     after, saving = list[Float64](), 0.0
-    readings: tuple[ShapeReading, ...] = situation.foreseen.savings.readings
+    readings: tuple[ShapeReading, ...] = situation.expected.savings.readings
     for demand, now, then in zip(demands, readings, outcome.readings, strict=True):
         second = then.cost < now.cost
         after.append(np.where(second, then.bytes, now.bytes))

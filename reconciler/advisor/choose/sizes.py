@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,8 +44,16 @@ FILES = 8 << 20, 512 << 20
 ROUNDED = 1.5
 """How much smaller than its target a file may be where the number of files is rounded."""
 
-Simulated = tuple[Candidate, Layout, Outcome]
-"""A rewrite, the layout that was simulated for it, and what queries would read then."""
+
+class Simulated(NamedTuple):
+    """A rewrite with the simulation that it was weighed by."""
+
+    candidate: Candidate
+    """The rewrite."""
+    layout: Layout
+    """The layout that was simulated for it."""
+    outcome: Outcome
+    """What queries would read of that layout."""
 
 
 def sized(
@@ -66,7 +75,7 @@ def sized(
     if settings.target_auto and files:
         found = _least(situation, found, _in_files(situation, found, pool), NEARLY)
     found = _in_ranges(situation, found, pool)
-    if found is not simulated and refused(found[0]) and not refused(simulated[0]):
+    if found is not simulated and refused(found.candidate) and not refused(simulated.candidate):
         return simulated
     return found
 
@@ -81,9 +90,11 @@ def in_parts(situation: Situation, simulated: Simulated, pool: Pool) -> Simulate
     if not SMALLEST <= size < layout.row_group_bytes:
         return simulated
     made = _played(situation, candidate, replace(layout, row_group_bytes=size), pool)
-    if made is None or left_to_read(situation, made[0]) >= left_to_read(situation, candidate):
+    if made is None or left_to_read(situation, made.candidate) >= left_to_read(
+        situation, candidate
+    ):
         return simulated
-    return replace(made[0], row_group_configured=size), *made[1:]
+    return made._replace(candidate=replace(made.candidate, row_group_configured=size))
 
 
 def in_words(made: Candidate) -> str:
@@ -101,9 +112,9 @@ def _least(
 ) -> Simulated:
     """Return the first that leaves nearly the least to read if the least is clearly less, else the
     rewrite as it was."""
-    found = [(one, left_to_read(situation, one[0])) for one in others]
+    found = [(one, left_to_read(situation, one.candidate)) for one in others]
     least = min((left for _, left in found), default=0.0)
-    if not found or least > CLEARLY * left_to_read(situation, simulated[0]):
+    if not found or least > CLEARLY * left_to_read(situation, simulated.candidate):
         return simulated
     return next(one for one, left in found if left <= nearly * least)
 
@@ -114,7 +125,7 @@ def _in_row_groups(situation: Situation, simulated: Simulated, pool: Pool) -> It
         other = replace(layout, row_group_bytes=size)
         made = _played(situation, candidate, other, pool)
         if made is not None:
-            yield replace(made[0], row_group_configured=size), *made[1:]
+            yield made._replace(candidate=replace(made.candidate, row_group_configured=size))
 
 
 def _in_files(situation: Situation, simulated: Simulated, pool: Pool) -> Iterator[Simulated]:
@@ -132,8 +143,8 @@ def _in_files(situation: Situation, simulated: Simulated, pool: Pool) -> Iterato
         tried.add(count)
         made = _played(situation, candidate, other, pool)
         if made is not None:
-            found = replace(made[0], target_configured=size, row_group_configured=configured)
-            yield found, *made[1:]
+            found = replace(made.candidate, target_configured=size, row_group_configured=configured)
+            yield made._replace(candidate=found)
 
 
 def _in_ranges(situation: Situation, simulated: Simulated, pool: Pool) -> Simulated:
@@ -159,10 +170,11 @@ def _in_ranges(situation: Situation, simulated: Simulated, pool: Pool) -> Simula
     if made is None:
         return simulated
     most = NEARLY * left_to_read(situation, candidate)
-    if wanted > ROUNDED * count and left_to_read(situation, made[0]) > most:
+    if wanted > ROUNDED * count and left_to_read(situation, made.candidate) > most:
         return simulated
     configured = candidate.row_group_configured
-    return replace(made[0], target_configured=size, row_group_configured=configured), *made[1:]
+    found = replace(made.candidate, target_configured=size, row_group_configured=configured)
+    return made._replace(candidate=found)
 
 
 def _nearest(times: float) -> int:
@@ -183,7 +195,7 @@ def _played(
     if outcome is None:
         return None
     made = weigh(situation, candidate.rows, layout, candidate.before, outcome)
-    return made, layout, outcome
+    return Simulated(made, layout, outcome)
 
 
 def row_group_sizes(situation: Situation, candidate: Candidate, pool: Pool) -> Iterator[int]:
@@ -221,6 +233,6 @@ def left_to_read(situation: Situation, candidate: Candidate) -> float:
     return float(
         sum(
             demand.executions @ reading.cost
-            for demand, reading in zip(situation.foreseen.demands, candidate.after, strict=True)
+            for demand, reading in zip(situation.expected.demands, candidate.after, strict=True)
         )
     )

@@ -54,7 +54,7 @@ def _merged_anyway(situation: Situation, bound: Float64) -> Bool:
     settings, cost = situation.settings, situation.cost
     if not settings.by_workload:
         return np.zeros(len(situation.table), dtype=np.bool_)
-    executions = sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)
+    executions = sum(float(demand.executions.sum()) for demand in situation.expected.demands)
     openings = executions * settings.open_bytes
     wanted = (bound > MORE_TO_SORT * cost) & (bound + openings > situation.alpha * cost)
     wanted &= situation.table.bytes < SMALL_SHARE * settings.target_bytes
@@ -69,7 +69,7 @@ def saving_bound(situation: Situation) -> Float64:
     not known; else 0.
     """
     bound = np.zeros(len(situation.table))
-    for demand, reading in situation.foreseen.readings:
+    for demand, reading in situation.expected.readings:
         if demand.prunable:
             partly = reading.saving > ROUNDING * reading.read
             bound += np.where(partly | _unknown(situation, demand), reading.read, 0.0)
@@ -104,10 +104,10 @@ def _leading_column(situation: Situation) -> int:
     from reconciler.queries.demanded import predicate_columns
 
     total: dict[int, float] = {}
-    for number, demand in enumerate(situation.foreseen.demands):
+    for number, demand in enumerate(situation.expected.demands):
         columns = predicate_columns(demand.predicate, situation.table.schema)
         for column in columns:
-            share = float(situation.foreseen.savings.by_shape[number].sum()) / len(columns)
+            share = float(situation.expected.savings.by_shape[number].sum()) / len(columns)
             total[column] = total.get(column, 0.0) + share
     return max(sorted(total), key=lambda c: total[c]) if total else -1
 

@@ -24,7 +24,7 @@ from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import Situation, Sliced
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrival_order, filled, places
-from reconciler.plan.prediction import ARRIVAL
+from reconciler.plan.prediction import BY_ARRIVAL
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.rewrite_cost import NO_ROWS, Rows
 from reconciler.table.filetable import FileTable, Float64, Int64
@@ -68,7 +68,7 @@ def slicings(
 
 def _ways(situation: Situation, rows: Int64, asked: Sequence[int], whole: float) -> list[Slicing]:
     if in_one(situation, rows):
-        return [Slicing((rows,), Sliced(1, whole, ARRIVAL))]
+        return [Slicing((rows,), Sliced(1, whole, BY_ARRIVAL))]
     found = []
     for column in dict.fromkeys((_natural(situation), *_ranged(situation, rows, asked))):
         parts = tuple(slices(situation, rows, [column]))
@@ -102,7 +102,7 @@ def in_words(sliced: Sliced, schema: Schema) -> str:
     if sliced.parts < 2:
         return ""
     order = "in order of arrival"
-    if sliced.along != ARRIVAL:
+    if sliced.along != BY_ARRIVAL:
         order = f"along {schema.name_of(sliced.along)}"
     return f", one of {sliced.parts} slices {order}"
 
@@ -152,7 +152,7 @@ def _shares(situation: Situation, rows: Int64) -> Float64:
 def _comparable(situation: Situation) -> frozenset[int]:
     """Return the columns that may be of the key, which is not known yet: those that are asked for,
     and those declared."""
-    asked = (fields_of(demand.predicate) for demand in situation.foreseen.demands)
+    asked = (fields_of(demand.predicate) for demand in situation.expected.demands)
     return frozenset(chain(*asked, (one.field_id for one in situation.settings.ordering.key)))
 
 
@@ -181,11 +181,11 @@ def places_of(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:
 
 
 def _natural(situation: Situation) -> int:
-    """Return the column whose values are in the fewest files on average, ARRIVAL if none orders
+    """Return the column whose values are in the fewest files on average, BY_ARRIVAL if none orders
     them."""
     table = situation.table
     ordered = _ordered(table, sorted(table.columns), NATURAL)
-    return ordered[0] if ordered else ARRIVAL
+    return ordered[0] if ordered else BY_ARRIVAL
 
 
 def _ranged(situation: Situation, rows: Int64, asked: Sequence[int]) -> list[int]:

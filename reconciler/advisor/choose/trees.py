@@ -12,7 +12,7 @@ from dataclasses import replace
 from reconciler.advisor.advice import QD_TREE
 from reconciler.advisor.choose.blocks import too_large, wanted_column
 from reconciler.advisor.judge.engine import why_by_spark
-from reconciler.advisor.qdtree.building import Found, found_for
+from reconciler.advisor.qdtree.building import FoundTree, found_for
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
 from reconciler.plan.ordering import CutTree, by_tree
@@ -33,7 +33,7 @@ def tree_ordering(situation: Situation, pool: Pool, *, quick: bool = False) -> C
 
 def tree_found(
     situation: Situation, pool: Pool, share: float = 1.0, *, quick: bool = False
-) -> Found | None:
+) -> FoundTree | None:
     """Return the tree of a pool's rows that serves the queries; None where none spares reading.
 
     share: bytes that are written per live byte, by which leaves of a file's size have more rows.
@@ -46,12 +46,12 @@ def tree_found(
     owned = owned_column(settings.metadata)
     unbounded = situation.facts.unbounded
     unbounded |= set() if owned is None else {owned}  # a tree would be cut by another one's leaves
-    demands = situation.foreseen.demands
-    known = situation.given.trained
-    found = found_for(pool, demands, target, wanted, settings.seed, unbounded, known)
+    demands = situation.expected.demands
+    trained = situation.given.trained
+    found = found_for(pool, demands, target, wanted, settings.seed, unbounded, trained)
     if found is not None and found.tree.pairs and too_large(found.tree):
         wanted = replace(wanted, block_column="")  # nothing would skip by what has no ids
-        found = found_for(pool, demands, target, wanted, settings.seed, unbounded, known)
+        found = found_for(pool, demands, target, wanted, settings.seed, unbounded, trained)
     return found
 
 

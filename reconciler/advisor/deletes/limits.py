@@ -46,7 +46,7 @@ class Conversion:
 
 
 @dataclass(frozen=True)
-class Cut:
+class DeleteSlices:
     """Delete files cut into slices, as rows of the delete table. oversized: those of which the
     smallest useful part is larger than the tightest budget can admit."""
 
@@ -121,11 +121,11 @@ def admits(situation: Situation, kind: type[DeleteMaintenance], size: int, files
     return _share(situation, kind, size, files) <= 1.0
 
 
-def cut(situation: Situation, inputs: Int64) -> Cut:
+def delete_slices(situation: Situation, inputs: Int64) -> DeleteSlices:
     """Return a compaction of these position deletes in as few slices as the budget needs."""
     deletes = situation.given.deletes
     if admits(situation, CompactDeletes, int(deletes.bytes[inputs].sum()), len(inputs)):
-        return Cut((inputs,), inputs[:0])
+        return DeleteSlices((inputs,), inputs[:0])
     unit = _units(situation, inputs)
     count = int(unit.max()) + 1
     size = np.bincount(unit, deletes.bytes[inputs], count).astype(np.int64)
@@ -138,7 +138,7 @@ def cut(situation: Situation, inputs: Int64) -> Cut:
         number[fits] = filled(share[fits])
     own = number[unit]
     parts = tuple(inputs[own == part] for part in range(int(own.max()) + 1))
-    return Cut(parts, inputs[own < 0])
+    return DeleteSlices(parts, inputs[own < 0])
 
 
 def _share(situation: Situation, kind: type[DeleteMaintenance], size: int, files: int) -> float:

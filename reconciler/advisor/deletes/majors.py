@@ -19,7 +19,7 @@ from reconciler.advisor.choose.slices import oversized, places_of, slices
 from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.advisor.deletes.burden import read_bytes_of
 from reconciler.advisor.deletes.limits import beyond_conversion, outrun
-from reconciler.advisor.judge.candidate import Candidate, Refusal, refusal, rejected
+from reconciler.advisor.judge.candidate import Candidate, WhyNot, refusal, rejected
 from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.grouping import SMALL_SHARE
@@ -44,7 +44,7 @@ class Major:
 
 def major_candidates(situation: Situation) -> tuple[list[Major], list[Rejected]]:
     """Return the rewrites of files with deleted rows, and what is left alone."""
-    burden, table = situation.foreseen.burden, situation.table
+    burden, table = situation.expected.burden, situation.table
     free = allowed(situation) & (burden.dead > 0)
     if not free.any() or not situation.settings.deletes.majors:
         return [], _left_to_minors(situation, free)
@@ -90,11 +90,11 @@ def forced_files(situation: Situation, free: Bool, beyond: Bool) -> Bool:
     unknown = beyond if situation.settings.deletes.minors else table.equality_deletes > 0
     estimated = unknown & outrun(situation)
     forced = free & unknown & ~estimated
-    gone = np.where(estimated, situation.foreseen.burden.dead, table.position_deleted)
+    gone = np.where(estimated, situation.expected.burden.dead, table.position_deleted)
     left = ~(situation.spent.taken | forced)
     deleted = float(gone[left].sum())
     stored = float(table.total_records) - float(gone[~left].sum())
-    order = np.argsort(-situation.foreseen.burden.density(table), kind="stable")
+    order = np.argsort(-situation.expected.burden.density(table), kind="stable")
     for row in order[(free & left)[order]].tolist():
         if 100.0 * deleted <= limit * stored:
             break
@@ -114,7 +114,7 @@ def _partitions(
     """
     table, settings = situation.table, situation.settings
     pays = _gain(situation, spared) > situation.alpha * situation.cost
-    dense = situation.foreseen.burden.density(table) >= DENSE
+    dense = situation.expected.burden.density(table) >= DENSE
     worth = pays if _judged_by_queries(situation) else dense
     if settings.deletes.declared:
         worth = worth | dense | (beyond & (table.equality_deletes >= settings.min_input_files))
@@ -128,7 +128,7 @@ def _partitions(
 
 
 def _judged_by_queries(situation: Situation) -> bool:
-    return bool(situation.trusted and situation.foreseen.burden.reads.any())
+    return bool(situation.trusted and situation.expected.burden.reads.any())
 
 
 def _gain(situation: Situation, spared: Float64) -> Float64:
@@ -136,8 +136,8 @@ def _gain(situation: Situation, spared: Float64) -> Float64:
 
     Optimistic, as every estimate that orders candidates: the what-if decides.
     """
-    table, burden = situation.table, situation.foreseen.burden
-    read = sum((r.read for r in situation.foreseen.savings.readings), start=np.zeros(len(table)))
+    table, burden = situation.table, situation.expected.burden
+    read = sum((r.read for r in situation.expected.savings.readings), start=np.zeros(len(table)))
     dropped = read * burden.density(table)
     opened = burden.reads * (
         table.delete_files * float(situation.settings.open_bytes) + table.delete_bytes
@@ -149,7 +149,7 @@ def _spared(situation: Situation, beyond: Bool) -> Float64:
     """Return what readers of each file save over the horizon, in bytes of reading, if its deletes
     need not be applied, less what a conversion of equality deletes saves them already:
     float64[files]. beyond: bool[files], where no budget can admit that conversion."""
-    seconds = situation.foreseen.burden.seconds * situation.foreseen.burden.reads
+    seconds = situation.expected.burden.seconds * situation.expected.burden.reads
     applied: Float64 = read_bytes_of(situation.settings, seconds)
     return applied - np.where(beyond, 0.0, _left_to_conversions(situation))
 
@@ -161,7 +161,7 @@ def _left_to_conversions(situation: Situation) -> Float64:
     It costs a fraction of a rewrite, so a rewrite has to pay for itself by what is left then:
     positions instead of keys, in one delete file.
     """
-    table, burden, settings = situation.table, situation.foreseen.burden, situation.settings
+    table, burden, settings = situation.table, situation.expected.burden, situation.settings
     if not settings.deletes.minors:
         return np.zeros(len(table))
     hit = table.equality_deletes > 0
@@ -221,7 +221,7 @@ def _what_if(situation: Situation, rows: Int64, spared: Float64) -> Candidate:
 
 def _refusal(
     situation: Situation, made: Candidate, forced: bool, spent: float, together: float = 0.0
-) -> Refusal | None:
+) -> WhyNot | None:
     """Return why queries speak against it; an objective and a declared compaction outvote them."""
     declared = situation.settings.deletes.declared
     if forced or declared or not _judged_by_queries(situation):
@@ -236,9 +236,9 @@ def _evidence(situation: Situation, forced: bool) -> str:
 
 
 def _why(situation: Situation, rows: Int64) -> str:
-    table, dead = situation.table, situation.foreseen.burden.dead
+    table, dead = situation.table, situation.expected.burden.dead
     share = float(dead[rows].sum()) / max(float(table.records[rows].sum()), 1.0)
-    at_most = "up to " if (situation.foreseen.burden.hidden[rows] > 0).any() else ""
+    at_most = "up to " if (situation.expected.burden.hidden[rows] > 0).any() else ""
     return f"{at_most}{100 * share:.3g} % of their rows are deleted"
 
 
@@ -253,7 +253,7 @@ def _too_few(situation: Situation, left: Bool, spared: Float64) -> list[Rejected
     rows = np.flatnonzero(left)
     if not len(rows):
         return []
-    density = situation.foreseen.burden.density(situation.table)[rows]
+    density = situation.expected.burden.density(situation.table)[rows]
     if _judged_by_queries(situation):
         gain, cost = _gain(situation, spared)[rows], situation.cost[rows]
         why = reasons.times_cost(float(gain.sum()), float(cost.sum()))

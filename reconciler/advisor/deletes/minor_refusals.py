@@ -6,53 +6,53 @@ import numpy as np
 
 from reconciler.advisor.deletes.limits import under
 from reconciler.advisor.deletes.minor import Minor
-from reconciler.advisor.judge.candidate import Refusal
+from reconciler.advisor.judge.candidate import WhyNot
 from reconciler.advisor.situation import Situation, unfit_files
 from reconciler.plan import reasons
 from reconciler.plan.sentence import sentence
 
 
-def refusal(situation: Situation, made: Minor) -> Refusal | None:
+def refusal(situation: Situation, made: Minor) -> WhyNot | None:
     """Return why the maintenance waits, None if it is to be done now."""
     settings, table = situation.settings, situation.table
     if _reads_refused(situation, made):
-        return reasons.REFUSED_FILES, sentence("it would read files that are refused")
+        return WhyNot(reasons.REFUSED_FILES, sentence("it would read files that are refused"))
     why_not = unnamed_refusal(situation)
     if why_not is not None:
         return why_not
     for unfit in unfit_files(situation.given):
         if made.converts and not unfit.readable and np.isin(unfit.rows, made.rows).any():
-            return unfit.reason, sentence(f"it would read {unfit.why}")
+            return WhyNot(unfit.reason, sentence(f"it would read {unfit.why}"))
     conflicting = np.isin(table.partition[made.rows], sorted(settings.deletes.conflicting))
     if conflicting.any():
-        return reasons.QUIET_PERIOD, sentence(reasons.SENTENCES[reasons.QUIET_PERIOD])
+        return WhyNot.plain(reasons.QUIET_PERIOD)
     if needed_by_objective(situation, made) or _crowded(situation, made):
         return None
-    if not (situation.trusted and situation.foreseen.burden.reads[made.rows].any()):
-        return reasons.FEW_DELETE_FILES, sentence(
+    if not (situation.trusted and situation.expected.burden.reads[made.rows].any()):
+        return WhyNot(reasons.FEW_DELETE_FILES, sentence(
             "at most ", str(most_per_file(situation, made)), " delete files for a data file; "
             f"minInputFiles {settings.min_input_files} are needed where no queries are known",
-        )  # fmt: skip
+        ))  # fmt: skip
     if made.saving <= settings.alpha * made.cost:
-        return reasons.BELOW_COST, reasons.short_of(made.saving, made.cost, settings.alpha)
+        return WhyNot(reasons.BELOW_COST, reasons.short_of(made.saving, made.cost, settings.alpha))
     if made.operations < made.due:
-        return reasons.NOT_DUE, sentence(
+        return WhyNot(reasons.NOT_DUE, sentence(
             "", str(made.operations), " operations since the last maintenance; it costs least "
             "every ", f"{made.due:.3g}",
-        )  # fmt: skip
+        ))  # fmt: skip
     return None
 
 
-def unnamed_refusal(situation: Situation) -> Refusal | None:
+def unnamed_refusal(situation: Situation) -> WhyNot | None:
     """Return why a path does not name what is replaced: entries of several files have it."""
     for unfit in unfit_files(situation.given):
         if unfit.unnamed:
-            return unfit.reason, sentence(f"it would read {unfit.why}")
+            return WhyNot(unfit.reason, sentence(f"it would read {unfit.why}"))
     repeated = situation.given.deletes.repeated
     if repeated.any():
         path = situation.given.deletes.path[repeated][0]
         why = f"delete file {path} is in two manifest entries: not supported yet"
-        return reasons.NOT_REWRITABLE, sentence(why)
+        return WhyNot(reasons.NOT_REWRITABLE, sentence(why))
     return None
 
 
@@ -78,7 +78,7 @@ def needed_by_objective(situation: Situation, made: Minor) -> bool:
 def _crowded(situation: Situation, made: Minor) -> bool:
     """Whether the number of delete files alone asks for it: where no queries are known, or where
     the policy declares the maintenance."""
-    known = situation.trusted and bool(situation.foreseen.burden.reads[made.rows].any())
+    known = situation.trusted and bool(situation.expected.burden.reads[made.rows].any())
     if known and not situation.settings.deletes.declared:
         return False
     return most_per_file(situation, made) >= situation.settings.min_input_files

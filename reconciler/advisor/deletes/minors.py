@@ -24,7 +24,7 @@ from reconciler.advisor.deletes.limits import (
     by_partition,
     coming,
     conversions,
-    cut,
+    delete_slices,
     reached,
     under,
 )
@@ -35,7 +35,7 @@ from reconciler.advisor.deletes.minor_refusals import (
     refusal,
     unnamed_refusal,
 )
-from reconciler.advisor.judge.candidate import Refusal, readings_of, rejected, shape_gains
+from reconciler.advisor.judge.candidate import WhyNot, readings_of, rejected, shape_gains
 from reconciler.advisor.situation import Situation
 from reconciler.format import iec
 from reconciler.plan import reasons
@@ -76,7 +76,7 @@ def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]
             why_not = refusal(situation, made)
             if converted[made.rows].any():
                 folded = "the conversion of equality deletes folds them in first"
-                why_not = reasons.ALREADY_CHOSEN, sentence(folded)
+                why_not = WhyNot(reasons.ALREADY_CHOSEN, sentence(folded))
             if why_not is None:
                 parts, left = _in_slices(situation, _explained(situation, made))
                 found += parts
@@ -102,7 +102,7 @@ def _switched_off(situation: Situation) -> list[Rejected]:
 
 def _conversion(situation: Situation, one: Conversion) -> Minor:
     """Equality deletes become positions; the positions that readers apply now are folded in."""
-    table, burden, rows = situation.table, situation.foreseen.burden, one.rows
+    table, burden, rows = situation.table, situation.expected.burden, one.rows
     written = np.minimum(burden.hidden[rows] + table.position_deleted[rows], table.records[rows])
     none = np.zeros(len(rows))
     left = Left(written, keys=none, key_sets=none, converted=True)
@@ -133,7 +133,7 @@ def _compactions(situation: Situation) -> Iterator[Minor]:
 
 
 def _compaction(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
-    table, burden = situation.table, situation.foreseen.burden
+    table, burden = situation.table, situation.expected.burden
     positions = table.position_deleted[rows].astype(np.float64)
     left = Left(positions, keys=burden.keys[rows], key_sets=burden.key_sets[rows])
     size = int(situation.given.deletes.bytes[inputs].sum())
@@ -147,7 +147,7 @@ def _in_slices(situation: Situation, whole: Minor) -> tuple[list[Minor], list[Re
     file it applies to: a later plan merges these.
     """
     files = situation.table
-    cuts = cut(situation, whole.inputs)
+    cuts = delete_slices(situation, whole.inputs)
     rejections = []
     if len(cuts.oversized):
         alone = _compaction(situation, cuts.oversized, reached(situation, cuts.oversized))
@@ -205,7 +205,7 @@ def _reading_of(situation: Situation, files: FileTable, rows: Int64) -> tuple[Sh
     view = situation.part(rows)
     load = {name: getattr(files, name)[rows] for name in ("delete_files", "delete_bytes")}
     view = replace(view, files=replace(view.files, **load))
-    return tuple(read_shape(view, demand) for demand in situation.foreseen.demands)
+    return tuple(read_shape(view, demand) for demand in situation.expected.demands)
 
 
 def _cost(situation: Situation, kind: type[DeleteMaintenance], size: int, files: int) -> float:
@@ -250,7 +250,7 @@ def _made(
     size: int,
 ) -> Minor:
     """Return the what-if: every reached file keeps one delete file with what is left."""
-    deletes, demands = situation.given.deletes, situation.foreseen.demands
+    deletes, demands = situation.given.deletes, situation.expected.demands
     before, after = readings_of(situation, rows), _readings_after(situation, rows, left)
     saving = float(shape_gains(situation, before, after).sum()) + _applied(situation, rows, left)
     cost = _cost(situation, kind, size, len(inputs))
@@ -285,12 +285,12 @@ def _readings_after(situation: Situation, rows: Int64, left: Left) -> tuple[Shap
         view, files=replace(view.files, delete_files=opened, delete_bytes=fetched,
                             equality_deletes=stay.astype(np.int64)),
     )  # fmt: skip
-    return tuple(read_shape(view, demand) for demand in situation.foreseen.demands)
+    return tuple(read_shape(view, demand) for demand in situation.expected.demands)
 
 
 def _applied(situation: Situation, rows: Int64, left: Left) -> float:
     """Return the bytes of reading that are as expensive as applying what is no longer applied."""
-    burden = situation.foreseen.burden
+    burden = situation.expected.burden
     spared = burden.seconds[rows] - apply_seconds(
         np.rint(left.positions), left.keys, left.key_sets, situation.table.records[rows]
     )
@@ -310,14 +310,14 @@ def _due(situation: Situation, inputs: Int64, operations: int, saving: float, co
     return max(1.0, math.sqrt(2.0 * cost * expected * operations / saving))
 
 
-def _larger(situation: Situation, made: Minor) -> Refusal | None:
+def _larger(situation: Situation, made: Minor) -> WhyNot | None:
     """Return why no budget can admit the conversion, None if one can."""
     if admits(situation, made.kind, made.bytes_in, len(made.inputs)):
         return None
-    return reasons.LARGER_THAN_BUDGET, sentence(
+    return WhyNot(reasons.LARGER_THAN_BUDGET, sentence(
         "reads ", f"{iec(made.bytes_in)}", ", more than the tightest budget can admit; it cannot "
         "be cut, because an equality delete applies to its whole partition",
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _explained(situation: Situation, made: Minor) -> Minor:
@@ -360,7 +360,7 @@ def _dangling(situation: Situation) -> list[Minor]:
     if not gone:
         return []
     rows = np.zeros(0, dtype=np.int64)
-    nothing = readings_of(situation, rows) if situation.foreseen.demands else ()
+    nothing = readings_of(situation, rows) if situation.expected.demands else ()
     return [
         Minor(
             kind=RemoveDanglingDeletes, spec_id=0, partition=(),

@@ -68,7 +68,7 @@ def planned_writes(situation: Situation) -> Writes:
 def setting_of(situation: Situation) -> Setting:
     """Return what the costs depend on. Without trusted queries the readings are unknown."""
     settings, table = situation.settings, situation.table
-    whole = float((situation.foreseen.burden.reads * table.bytes).sum()) / max(table.total_bytes, 1)
+    whole = float((situation.expected.burden.reads * table.bytes).sum()) / max(table.total_bytes, 1)
     return Setting(
         files=table,
         format_version=settings.metadata.format_version,
@@ -139,7 +139,7 @@ def _format_note(situation: Situation, choices: tuple[ModeChoice, ...]) -> list[
 
 def _equality_note(situation: Situation) -> list[str]:
     """What equality deletes cost readers: whether to write them is the writer's choice."""
-    table, burden = situation.table, situation.foreseen.burden
+    table, burden = situation.table, situation.expected.burden
     files = int(situation.given.deletes.equality.sum())
     hit = table.equality_deletes > 0
     if not hit.any():

@@ -8,6 +8,7 @@ type is scored by the same function; each decision chooses which of the verdicts
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,9 +29,6 @@ from reconciler.queries.rewrite_cost import rewrite_cost
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import FileTable, Float64, Int64
 
-Refusal = tuple[str, Sentence]
-"""A reason constant and its sentence."""
-
 TENTH_PERCENTILE = 1.2816
 """Number of standard errors between a mean and its 10th percentile."""
 
@@ -43,6 +41,20 @@ that much, and the more days the table has, the less would be done for each.
 
 ROUNDING = 1e-9
 """Share by which sums of the same numbers in another order may differ."""
+
+
+class WhyNot(NamedTuple):
+    """Why something is not planned."""
+
+    reason: str
+    """A constant of `plan.reasons`."""
+    why: Sentence
+    """The reason for people, with the numbers of this case."""
+
+    @classmethod
+    def plain(cls, reason: str) -> WhyNot:
+        """Return a reason whose sentence has no numbers."""
+        return cls(reason, sentence(reasons.SENTENCES[reason]))
 
 
 @dataclass(frozen=True)
@@ -100,9 +112,9 @@ class Candidate:
 def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
     """Return what each shape reads from these files now."""
     if len(rows) == len(situation.table):
-        return situation.foreseen.savings.readings
+        return situation.expected.savings.readings
     part = situation.part(rows)
-    return tuple(read_shape(part, demand) for demand in situation.foreseen.demands)
+    return tuple(read_shape(part, demand) for demand in situation.expected.demands)
 
 
 def planned_layout(
@@ -127,8 +139,8 @@ def what_if(situation: Situation, rows: Int64, layout: Layout, pool: Pool | None
     """Return the what-if from the sample, else from bounds, else None."""
     keyed = all(c.field_id in pool.columns for c in layout.ordering.key) if pool else False
     if pool is not None and keyed:
-        return simulate(layout, pool, situation.foreseen.demands)
-    return simulate(layout, situation.part(rows).known, situation.foreseen.demands)
+        return simulate(layout, pool, situation.expected.demands)
+    return simulate(layout, situation.part(rows).known, situation.expected.demands)
 
 
 def weigh(
@@ -168,7 +180,7 @@ def sharpen(
 ) -> Candidate:
     """Return the same candidate with the sample's own error included."""
     drawn = with_replicates(
-        outcome, pool, layout, situation.foreseen.demands, situation.settings.seed
+        outcome, pool, layout, situation.expected.demands, situation.settings.seed
     )
     made = weigh(situation, candidate.rows, layout, candidate.before, drawn)
     return replace(
@@ -186,8 +198,8 @@ def shape_gains(
 
     Shapes of the past are in it with the share that the forecast gives the mix of the whole log.
     """
-    gains = np.zeros(len(situation.foreseen.demands))
-    for number, demand in enumerate(situation.foreseen.demands):
+    gains = np.zeros(len(situation.expected.demands))
+    for number, demand in enumerate(situation.expected.demands):
         gains[number] = float(demand.executions @ (before[number].cost - after[number].cost))
     return gains
 
@@ -197,13 +209,13 @@ def _rate_error(situation: Situation, gains: Float64) -> float:
 
     n recorded executions of a shape estimate its rate to within 1 / sqrt(n).
     """
-    counts = np.array([max(float(d.weight.sum()), 1.0) for d in situation.foreseen.demands])
+    counts = np.array([max(float(d.weight.sum()), 1.0) for d in situation.expected.demands])
     return float(np.sqrt((gains**2 / counts).sum())) if len(counts) else 0.0
 
 
 def refusal(
     situation: Situation, candidate: Candidate, spent: float, together: float = 0.0
-) -> Refusal | None:
+) -> WhyNot | None:
     """Return the reason and its sentence if the candidate does not pass, None if it does.
 
     spent: cost of the plan's actions already chosen. together: the saving of all the parts into
@@ -214,21 +226,23 @@ def refusal(
     low, cost = candidate.saving_low, candidate.cost
     if low <= settings.alpha * cost:
         if low < 0.0 < candidate.saving:
-            return reasons.BELOW_COST, reasons.torn(low, candidate.saving, cost)
-        return reasons.BELOW_COST, reasons.short_of(low, cost, settings.alpha)
+            return WhyNot(reasons.BELOW_COST, reasons.torn(low, candidate.saving, cost))
+        return WhyNot(reasons.BELOW_COST, reasons.short_of(low, cost, settings.alpha))
     if low <= alpha * cost:
         why = reasons.SENTENCES[reasons.RECENTLY_WRITTEN]
-        return reasons.RECENTLY_WRITTEN, reasons.short_of(low, cost, alpha) + f": {why}"
+        return WhyNot(reasons.RECENTLY_WRITTEN, reasons.short_of(low, cost, alpha) + f": {why}")
     yearly = _yearly_of_partition(situation, candidate.rows)
     if max(low, together) < FLOOR * yearly:
         whole = "a year's reading" + (
-            " of its partition" if yearly < situation.foreseen.yearly else ""
+            " of its partition" if yearly < situation.expected.yearly else ""
         )
-        return reasons.BELOW_FLOOR, reasons.below_floor(100.0 * low / max(yearly, 1.0), whole)
+        return WhyNot(
+            reasons.BELOW_FLOOR, reasons.below_floor(100.0 * low / max(yearly, 1.0), whole)
+        )
     if cost > debt_room(situation) - spent:
-        return reasons.DEBT, sentence(reasons.SENTENCES[reasons.DEBT])
+        return WhyNot.plain(reasons.DEBT)
     if cost > spending_room(situation) - spent:
-        return reasons.ALLOWANCE, sentence(reasons.SENTENCES[reasons.ALLOWANCE])
+        return WhyNot.plain(reasons.ALLOWANCE)
     return not_earned(situation, candidate, spent)
 
 
@@ -238,14 +252,14 @@ def may_reach_floor(situation: Situation, rows: Int64) -> bool:
     most = sum(
         float(demand.executions @ reading.cost)
         for demand, reading in zip(
-            situation.foreseen.demands, readings_of(situation, rows), strict=True
+            situation.expected.demands, readings_of(situation, rows), strict=True
         )
     )
     least = FLOOR * _yearly_of_partition(situation, rows)
     return most * situation.spent.sliced.parts * (1.0 + ROUNDING) >= least
 
 
-def not_earned(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:
+def not_earned(situation: Situation, candidate: Candidate, spent: float) -> WhyNot | None:
     """Return the reason and its sentence if the candidate may lose more than is left to lose.
 
     spent: cost of the plan's actions already chosen.
@@ -253,7 +267,7 @@ def not_earned(situation: Situation, candidate: Candidate, spent: float) -> Refu
     room = room_left(situation, spent)
     if room == np.inf or admitted(possible := possible_loss(situation, candidate), room, spent):
         return None
-    return reasons.NOT_EARNED, reasons.not_earned(possible.total, room, candidate.cost)
+    return WhyNot(reasons.NOT_EARNED, reasons.not_earned(possible.total, room, candidate.cost))
 
 
 def _sizes(situation: Situation, candidate: Candidate) -> Float64:
@@ -263,18 +277,18 @@ def _sizes(situation: Situation, candidate: Candidate) -> Float64:
 def _yearly_of_partition(situation: Situation, rows: Int64) -> float:
     """Return the bytes-equivalent that a year of the workload reads of the one partition of
     `rows`: its share of what is expected."""
-    partition, foreseen = situation.table.partition, situation.foreseen
+    partition, expected = situation.table.partition, situation.expected
     own = np.flatnonzero(partition == partition[rows[0]])
     if len(own) == len(partition):
-        return foreseen.yearly
+        return expected.yearly
     part, every = (
         sum(
             float(demand.executions @ reading.cost)
-            for demand, reading in zip(foreseen.demands, readings, strict=True)
+            for demand, reading in zip(expected.demands, readings, strict=True)
         )
-        for readings in (readings_of(situation, own), foreseen.savings.readings)
+        for readings in (readings_of(situation, own), expected.savings.readings)
     )
-    return foreseen.yearly * part / max(every, 1e-300)
+    return expected.yearly * part / max(every, 1e-300)
 
 
 def debt_room(situation: Situation) -> float:
@@ -293,7 +307,7 @@ def cost_limit(situation: Situation) -> float:
     A burst of queries must not raise the possible loss.
     """
     return situation.settings.debt_share * min(
-        situation.foreseen.yearly, situation.foreseen.yearly_mean
+        situation.expected.yearly, situation.expected.yearly_mean
     )
 
 
@@ -308,7 +322,7 @@ def credit_left(situation: Situation) -> float | None:
     settings = situation.settings
     if settings.allowance is None:
         return None
-    queries = sum(float(demand.weight.sum()) for demand in situation.foreseen.demands)
+    queries = sum(float(demand.weight.sum()) for demand in situation.expected.demands)
     return allowance_credit(
         settings.debt.realised, settings.debt.spent, settings.allowance, queries,
         file_reading(situation),
@@ -318,7 +332,7 @@ def credit_left(situation: Situation) -> float | None:
 def file_reading(situation: Situation) -> float:
     """Return the mean cost of one file read by one query: the unit of Eq. 5's allowance c."""
     opened = cost = 0.0
-    for demand, reading in situation.foreseen.readings:
+    for demand, reading in situation.expected.readings:
         weight = demand.weight + demand.executions
         opened += float(weight @ reading.files)
         cost += float(weight @ reading.cost)
@@ -362,8 +376,8 @@ def _paths(table: FileTable, rows: Int64) -> tuple[str, ...]:
 
 def _window_after(situation: Situation, candidate: Candidate) -> float:
     total = 0.0
-    for number, demand in enumerate(situation.foreseen.demands):
-        whole = situation.foreseen.savings.readings[number].bytes
+    for number, demand in enumerate(situation.expected.demands):
+        whole = situation.expected.savings.readings[number].bytes
         change = candidate.after[number].bytes - candidate.before[number].bytes
         total += float(demand.weight @ (whole + change))
     return total

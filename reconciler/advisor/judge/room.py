@@ -26,7 +26,7 @@ from reconciler.table.filetable import Bool, Int64
 from reconciler.table.times import YEAR_MS
 
 
-class Change(Protocol):
+class RewriteEffect(Protocol):
     """A rewrite of the files `rows`, with what each shape reads before and after it."""
 
     @property
@@ -75,12 +75,12 @@ def promised(situation: Situation) -> float:
     the untouched table, and what was saved of it (docs/design/no-harm.md). Where the untouched
     table is an estimate, the present reading counts if it is less.
     """
-    settings, untouched = situation.settings, situation.foreseen.untouched
+    settings, untouched = situation.settings, situation.expected.untouched
     if settings.early_share is None or untouched is None:
         return float("inf")
     known = untouched.known_of(situation.table)
     read = coming = 0.0
-    for asked in situation.foreseen.asked:
+    for asked in situation.expected.asked:
         each = asked.untouched if known else min(asked.now, asked.untouched)
         read += asked.weight * each
         coming += _executions(situation, asked) * each
@@ -101,7 +101,7 @@ def room_left(situation: Situation, spent: float) -> float:
     settings = situation.settings
     if settings.early_share is None:
         return float("inf")
-    part = 1.0 / (1.0 + situation.foreseen.outlook.changes)
+    part = 1.0 / (1.0 + situation.expected.outlook.changes)
     part = max(part, settings.debt_share / settings.early_share)
     earned = min(part, 1.0) * promised(situation) - settings.debt.outstanding
     return max(0.0, earned - spent - situation.spent.exposed)
@@ -119,23 +119,23 @@ def unseen(situation: Situation) -> float:
 
 
 def _worst(situation: Situation) -> float:
-    return max((asked.worst for asked in situation.foreseen.asked), default=0.0)
+    return max((asked.worst for asked in situation.expected.asked), default=0.0)
 
 
 def _until_seen(situation: Situation) -> float:
     """Return the executions until the log shows a change: those that are expected, or as many as
     in the busiest such time of the log. Decisions are made early where more come (`state.mixes`).
     """
-    outlook, horizon_ms = situation.foreseen.outlook, situation.settings.horizon_ms
+    outlook, horizon_ms = situation.expected.outlook, situation.settings.horizon_ms
     return max(_expected(situation) * outlook.bucket_ms / horizon_ms, outlook.busiest)
 
 
 def _expected(situation: Situation) -> float:
-    return sum(float(demand.executions.sum()) for demand in situation.foreseen.demands)
+    return sum(float(demand.executions.sum()) for demand in situation.expected.demands)
 
 
 def _displaced(situation: Situation) -> Bool:
-    untouched = situation.foreseen.untouched
+    untouched = situation.expected.untouched
     if untouched is None:
         return np.zeros(len(situation.table), dtype=np.bool_)
     return untouched.displaced
@@ -155,21 +155,21 @@ def reserve_is_due(situation: Situation) -> bool:
 def _present_loss(situation: Situation) -> float:
     """Return what the expected queries read more than of the untouched table."""
     found = 0.0
-    for asked in situation.foreseen.asked:
+    for asked in situation.expected.asked:
         found += _executions(situation, asked) * asked.loss if asked.guard is None else 0.0
     return found
 
 
 def _executions(situation: Situation, asked: Asked) -> float:
     """Return the executions of these queries that are expected over the horizon."""
-    return sum(float(situation.foreseen.demands[n].executions.sum()) for n in asked.members)
+    return sum(float(situation.expected.demands[n].executions.sum()) for n in asked.members)
 
 
-def possible_loss(situation: Situation, candidate: Change) -> PossibleLoss:
+def possible_loss(situation: Situation, candidate: RewriteEffect) -> PossibleLoss:
     """Return the candidate's cost, and the exposure of the table with and without it."""
     displaced = _displaced(situation).copy()
     displaced[candidate.rows] = not _as_they_arrive(situation, candidate.ordering)
-    losses = [_loss_with(situation, candidate, asked) for asked in situation.foreseen.asked]
+    losses = [_loss_with(situation, candidate, asked) for asked in situation.expected.asked]
     exposure = _exposure(situation, max(losses, default=0.0), displaced)
     now = standing(situation)
     kept = situation.settings.debt.outstanding + now <= promised(situation)
@@ -179,7 +179,7 @@ def possible_loss(situation: Situation, candidate: Change) -> PossibleLoss:
 
 def _as_they_arrive(situation: Situation, ordering: Ordering) -> bool:
     """Whether the order of rows is that in which they arrive."""
-    untouched = situation.foreseen.untouched
+    untouched = situation.expected.untouched
     lead = ordering.lead
     if untouched is None or not untouched.natural or lead is None:
         return False
@@ -192,7 +192,7 @@ def admitted(possible: PossibleLoss, room: float, spent: float = 0.0) -> bool:
     return possible.total <= max(room, possible.spare - spent)
 
 
-def added_by(situation: Situation, candidates: Iterable[Change]) -> float:
+def added_by(situation: Situation, candidates: Iterable[RewriteEffect]) -> float:
     """Return what the candidates add to the exposure of the table, if it matters."""
     if situation.settings.early_share is None:
         return 0.0
@@ -216,7 +216,7 @@ def _putting_back(situation: Situation, displaced: Bool) -> float:
     return situation.settings.rho.value * float(situation.table.bytes[displaced].sum())
 
 
-def _loss_with(situation: Situation, candidate: Change, asked: Asked) -> float:
+def _loss_with(situation: Situation, candidate: RewriteEffect, asked: Asked) -> float:
     """Return what an execution of the query that loses most reads more than of the untouched table
     with the candidate."""
     if asked.guard is not None:

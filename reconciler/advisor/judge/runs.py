@@ -76,7 +76,7 @@ def nothing_new(situation: Situation, rows: Int64, ordering: Ordering) -> bool:
     if not in_one(situation, mine) and _overlapping(table.take(rows), ordering):
         return False
     plans = authors(table, rows)
-    return bool(plans) and all(situation.foreseen.basis in bases.get(plan, ()) for plan in plans)
+    return bool(plans) and all(situation.expected.basis in bases.get(plan, ()) for plan in plans)
 
 
 def authors(table: FileTable, rows: Int64) -> set[str]:

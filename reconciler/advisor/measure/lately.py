@@ -21,7 +21,7 @@ from reconciler.table.filetable import Int64
 def lost_lately(situation: Situation) -> float:
     """Return what the queries of the last bucket of the log read more of the present files than of
     the untouched table, in bytes of reading."""
-    untouched, view = situation.foreseen.untouched, situation.facts.view
+    untouched, view = situation.expected.untouched, situation.facts.view
     if untouched is None:
         return 0.0
     wanted = last_queries(situation)
@@ -46,7 +46,7 @@ def spares_lately(
 def last_queries(situation: Situation) -> tuple[Shape, ...]:
     """Return the queries of the last bucket as they were executed."""
     workload, settings = situation.given.workload, situation.settings
-    first = workload.until_ms - int(situation.foreseen.outlook.bucket_ms)
+    first = workload.until_ms - int(situation.expected.outlook.bucket_ms)
     last = workload_of(shape.since(first) for shape in workload.shapes)
     if last.empty:
         return ()

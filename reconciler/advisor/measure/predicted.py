@@ -39,7 +39,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import Ordering
 from reconciler.plan.prediction import (
-    ARRIVAL,
+    BY_ARRIVAL,
     DELETE_FILES,
     Prediction,
     millis,
@@ -91,9 +91,9 @@ def advice_of(
         cost=cost,
         cpu_seconds=work.cpu_seconds,
         seconds=work.seconds(situation.settings.throughput),
-        yearly_read=situation.foreseen.yearly,
+        yearly_read=situation.expected.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
-        outlook=situation.foreseen.outlook,
+        outlook=situation.expected.outlook,
         upkeep_due_ms=upkeep.due_ms,
     )
 
@@ -221,7 +221,7 @@ def _maintained(situation: Situation, minors: Sequence[Minor]) -> tuple[ScoredAc
             saving=whole(made.saving),
             saving_low=whole(made.saving),
             cost=whole(made.cost),
-            estimate="bound" if situation.foreseen.demands else "none",
+            estimate="bound" if situation.expected.demands else "none",
             evidence=made.evidence,
             unit=DELETE_FILES,
         )
@@ -258,9 +258,9 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
         saving_opening=whole(saved_by_opening(situation, made)),
         saving_denser=whole(saved_by_density(situation, made)),
         cost=whole(made.cost),
-        estimate=made.label if situation.foreseen.demands else "none",
+        estimate=made.label if situation.expected.demands else "none",
         evidence=item.evidence,
-        basis=situation.foreseen.basis if follows else None,
+        basis=situation.expected.basis if follows else None,
         lead=lead_of(made.ordering),
         by_spark=why_by_spark(situation, rows) or None,
     )
@@ -269,7 +269,7 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
 def lead_of(ordering: Ordering) -> int | None:
     """Return `Prediction.lead` of rows in this ordering."""
     if not ordering.key and ordering.tree is None:
-        return ARRIVAL
+        return BY_ARRIVAL
     return None if ordering.lead is None else ordering.lead.field_id
 
 

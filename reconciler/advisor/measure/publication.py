@@ -34,7 +34,7 @@ def once_published(now: Situation, advice: Advice, then: Situation, after: Advic
 
 
 def _both(now: Situation, then: Situation) -> Totals:
-    before, after = now.foreseen.savings.readings, then.foreseen.savings.readings
+    before, after = now.expected.savings.readings, then.expected.savings.readings
     return Totals(
         tuple(reading.bytes for reading in before),
         tuple(reading.bytes for reading in after),

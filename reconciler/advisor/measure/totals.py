@@ -62,7 +62,7 @@ class Totals:
 
 def totals(situation: Situation, candidates: Sequence[Effect]) -> Totals:
     """Return, per query, what is read and opened before and after the candidates."""
-    now = situation.foreseen.savings.readings
+    now = situation.expected.savings.readings
     after_bytes = [reading.bytes.copy() for reading in now]
     after_files = [reading.files.copy() for reading in now]
     after_cost = [reading.cost.copy() for reading in now]
@@ -87,7 +87,7 @@ def saved_by_opening(situation: Situation, made: Candidate) -> float:
     not opened because its bounds exclude it is skipped data."""
     opened = sum(
         float(demand.executions @ was.files)
-        for demand, was in zip(situation.foreseen.demands, made.before, strict=True)
+        for demand, was in zip(situation.expected.demands, made.before, strict=True)
     )
     fewer = opened * (1.0 - made.files_out / max(len(made.rows), 1))
     return fewer * situation.settings.open_bytes
@@ -96,7 +96,7 @@ def saved_by_opening(situation: Situation, made: Candidate) -> float:
 def saved_by_density(situation: Situation, made: Candidate) -> float:
     """Return the saving if queries read the same share of the new, denser files, in bytes."""
     saved, files = 0.0, situation.part(made.rows).files
-    for demand, was in zip(situation.foreseen.demands, made.before, strict=True):
+    for demand, was in zip(situation.expected.demands, made.before, strict=True):
         stored = float(projected_bytes(files, demand.projection).sum())
         written = sum(float(projected_bytes(t, demand.projection).sum()) for t in made.written)
         saved += float(demand.executions @ was.bytes) * (1.0 - written / max(stored, 1.0))
@@ -107,7 +107,7 @@ def window_bytes(situation: Situation, per_query: Sequence[Float64]) -> float:
     return float(
         sum(
             float(demand.weight @ values)
-            for demand, values in zip(situation.foreseen.demands, per_query, strict=True)
+            for demand, values in zip(situation.expected.demands, per_query, strict=True)
         )
     )
 
@@ -115,7 +115,7 @@ def window_bytes(situation: Situation, per_query: Sequence[Float64]) -> float:
 def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]:
     """Return the effect per shape over the window, the most expensive first."""
     effects = []
-    for number, demand in enumerate(situation.foreseen.demands):
+    for number, demand in enumerate(situation.expected.demands):
         queries = float(demand.weight.sum())
         now = float(demand.weight @ sums.bytes_now[number])
         after = float(demand.weight @ sums.bytes_after[number])
@@ -158,9 +158,9 @@ def amplification_after(
     rest = situation.facts.view if kept.all() else situation.facts.view.take(np.flatnonzero(kept))
     groups = row_group_count(rest) + sum(_groups_written(made) for made in candidates)
     matching, floors = [], []
-    for number, demand in enumerate(situation.foreseen.demands):
+    for number, demand in enumerate(situation.expected.demands):
         size = projected_bytes(situation.table, demand.projection)
-        needed = situation.foreseen.savings.readings[number].matching
+        needed = situation.expected.savings.readings[number].matching
         whole = float(size[kept].sum())
         for made in candidates:
             stored = sum(float(projected_bytes(t, demand.projection).sum()) for t in made.written)
@@ -169,7 +169,7 @@ def amplification_after(
             whole += stored
         matching.append(np.maximum(needed, 0.0))
         floors.append(whole / max(groups, 1.0))
-    return scan_amplification(situation.foreseen.demands, bytes_read, matching, floors)
+    return scan_amplification(situation.expected.demands, bytes_read, matching, floors)
 
 
 def _groups_written(made: Candidate) -> float:
@@ -272,7 +272,7 @@ def _why_unknown(situation: Situation, low: float, high: float) -> str:
 
 def _estimated(situation: Situation) -> float:
     """Return the percentage of deleted rows after the plan, if each key is that of one row."""
-    dead, taken = situation.foreseen.burden.dead, situation.spent.taken
+    dead, taken = situation.expected.burden.dead, situation.spent.taken
     stored = situation.table.total_records - float(dead[taken].sum())
     return 100.0 * float(dead[~taken].sum()) / max(stored, 1.0)
 

@@ -24,7 +24,7 @@ def why_nothing_helps(situation: Situation) -> Sentence | str:
         needed += float(demand.executions @ matching)
         everything += float(demand.executions.sum()) * whole
     matches_most = needed >= NEARLY_ALL * everything > 0.0
-    usable = [demand for demand in situation.foreseen.demands if _is_usable(demand, matches_most)]
+    usable = [demand for demand in situation.expected.demands if _is_usable(demand, matches_most)]
     schema = situation.table.schema
     if usable and not any(predicate_columns(demand.predicate, schema) for demand in usable):
         return reasons.NO_ORDERED_COLUMN
@@ -39,7 +39,7 @@ def why_nothing_helps(situation: Situation) -> Sentence | str:
 
 def _needs(situation: Situation) -> Iterator[tuple[Shape, float, Float64]]:
     """Yield each shape with the bytes of its columns, and those of them that match each query."""
-    for demand, reading in situation.foreseen.readings:
+    for demand, reading in situation.expected.readings:
         whole = float(projected_bytes(situation.table, demand.projection).sum())
         yield demand, whole, reading.matching
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from reconciler.plan.drift import declared_drift, drift_inside
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ordering import Lexicographic
-from reconciler.plan.prediction import ARRIVAL
+from reconciler.plan.prediction import BY_ARRIVAL
 from reconciler.queries.predicate import And, Comparison, Ref, fields_of
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.shape import Shape, asked
@@ -148,7 +148,7 @@ def _displaced(view: TableView, ours: Int64, natural: Sequence[int], leads: Lead
     unknown |= True if bounds is None else ~bounds.bounded
     for row in ours[unknown].tolist():
         wrote = leads.get(plan_of_file(str(files.path[row])), frozenset())
-        found[row] |= not wrote or not wrote <= {natural[0], ARRIVAL}
+        found[row] |= not wrote or not wrote <= {natural[0], BY_ARRIVAL}
     return found
 
 

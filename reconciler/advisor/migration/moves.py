@@ -157,9 +157,9 @@ def move_what_if(situation: Situation, rows: Int64, migration: Migration) -> Can
     outcome = None
     columns = sorted({*wanted_columns(situation), *migration.columns,
                       *(column.field_id for column in ordering.key)})  # fmt: skip
-    pool = build_pool(part, columns, FULL_ROWS) if situation.foreseen.demands else None
+    pool = build_pool(part, columns, FULL_ROWS) if situation.expected.demands else None
     if pool is not None and set(columns) <= pool.columns.keys():
-        outcome = simulate(layout, pool, situation.foreseen.demands)
+        outcome = simulate(layout, pool, situation.expected.demands)
     if outcome is None:
         by_size = int(layout.files_of(part.files.live_bytes.sum()))
         files = max(by_size, partitions(part.files, migration))

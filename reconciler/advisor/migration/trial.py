@@ -60,7 +60,7 @@ def trial_part(situation: Situation, migration: Migration, free: Int64) -> Part 
         usable &= size <= settings.most_bytes
     if not usable.any():
         return None
-    gain = sets.sums(np.maximum(situation.foreseen.savings.saving[free], 0.0))
+    gain = sets.sums(np.maximum(situation.expected.savings.saving[free], 0.0))
     shows = bool((gain[usable] > 0.0).any())
     score = gain / np.maximum(size, 1.0) if shows else -size
     best = int(np.argmax(np.where(usable, score, -np.inf)))

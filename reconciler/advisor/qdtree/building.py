@@ -30,12 +30,12 @@ LEAF_ROWS = 40
 (with 14 rows a leaf 13 % too much, with 44 rows 3 %)."""
 
 
-Known = Mapping[str, Sequence[int]]
+TrainedTrees = Mapping[str, Sequence[int]]
 """Trees that Woodblock has found: their codes by `Training.name`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTree:
     """A tree that was found."""
 
     tree: Tree
@@ -51,12 +51,12 @@ def found_for(
     wanted: TreeSettings,
     seed: int = 0,
     unbounded: frozenset[int] = frozenset(),
-    known: Known = MappingProxyType({}),
-) -> Found | None:
+    trained: TrainedTrees = MappingProxyType({}),
+) -> FoundTree | None:
     """Return the tree of a pool's rows; None where no cut spares any reading.
 
     target_bytes: of a file. unbounded: columns that are not cut, by field id; UUIDs are none
-    either, because readers do not agree on their order. known: what Woodblock has found. The same
+    either, because readers do not agree on their order. trained: what Woodblock has found. The same
     arguments give the same tree. Conditions between two columns are cut by only where rows get
     block ids (`qdtree.pairs`).
     """
@@ -76,9 +76,9 @@ def found_for(
     training = None
     if wanted.episodes:
         training = Training(problem, least, root, wanted.episodes, seed)
-        if training.name in known:
-            root, training = better(training, known[training.name]), None
-    return Found(tree_of_nodes(problem, root, pairs), training) if root.children else None
+        if training.name in trained:
+            root, training = better(training, trained[training.name]), None
+    return FoundTree(tree_of_nodes(problem, root, pairs), training) if root.children else None
 
 
 def _searched(problem: Problem, least: float, wanted: TreeSettings, seed: int) -> Node:

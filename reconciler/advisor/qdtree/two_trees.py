@@ -26,7 +26,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Second:
+class SecondTree:
     """A tree beside a first layout."""
 
     root: Node
@@ -43,7 +43,7 @@ class Second:
 
 def second_tree(
     problem: Problem, first: Float64, least: float, steps: int = 0, seed: int = 0
-) -> Second | None:
+) -> SecondTree | None:
     """Return the tree that serves the queries best beside the first layout; None where none helps.
 
     first: what each query reads there, float64[queries], in the units of `Problem.total`. least:
@@ -72,8 +72,8 @@ def _starts(problem: Problem, first: Float64) -> list[Bool]:
     return found
 
 
-def _from(problem: Problem, first: Float64, least: float, chosen: Bool) -> Second | None:
-    best: Second | None = None
+def _from(problem: Problem, first: Float64, least: float, chosen: Bool) -> SecondTree | None:
+    best: SecondTree | None = None
     for _ in range(ROUNDS):
         part = _only(problem, chosen)
         made = _beside(problem, first, best_greedy(part, root_of(part), least))
@@ -93,9 +93,9 @@ def _only(problem: Problem, chosen: Bool) -> Problem:
     return replace(problem, boxes=replace(problem.boxes, weight=weight))
 
 
-def _beside(problem: Problem, first: Float64, root: Node) -> Second:
+def _beside(problem: Problem, first: Float64, root: Node) -> SecondTree:
     read = reads(problem, root)
-    return Second(root, np.minimum(first, read), read < first)
+    return SecondTree(root, np.minimum(first, read), read < first)
 
 
 def reads(problem: Problem, root: Node) -> Float64:

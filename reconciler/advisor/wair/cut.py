@@ -16,7 +16,7 @@ from reconciler.table.filetable import Float64, Int64
 
 
 @dataclass(frozen=True)
-class Cut:
+class FilePrefix:
     """chosen: files of the prefix, best first. order: all files with a saving, best first.
 
     net: float64[order], cumulative saving - alpha * cost; its maximum is the cut. truncated: a
@@ -29,7 +29,7 @@ class Cut:
     truncated: bool
 
 
-def cut(saving: Float64, cost: Float64, alpha: Float64 | float, limit: float) -> Cut:
+def best_prefix(saving: Float64, cost: Float64, alpha: Float64 | float, limit: float) -> FilePrefix:
     """Return Algorithm 2's prefix. alpha: Eq. 4's factor, a scalar or per file (hysteresis).
 
     limit: what may still be spent (Eq. 2: cost_limit - debt; Eq. 5: credit), in the cost's unit.
@@ -40,11 +40,11 @@ def cut(saving: Float64, cost: Float64, alpha: Float64 | float, limit: float) ->
     order = candidates[np.lexsort((candidates, -ratio))]
     net = np.cumsum(saving[order] - weighed[order])
     if not len(order) or net.max() <= 0.0:
-        return Cut(order[:0].astype(np.int64), order.astype(np.int64), net, False)
+        return FilePrefix(order[:0].astype(np.int64), order.astype(np.int64), net, False)
     best = int(net.argmax()) + 1
     affordable = int(np.searchsorted(np.cumsum(cost[order]), limit, side="right"))
     count = min(best, affordable)
-    return Cut(order[:count].astype(np.int64), order.astype(np.int64), net, count < best)
+    return FilePrefix(order[:count].astype(np.int64), order.astype(np.int64), net, count < best)
 
 
 def spending_limit(debt: float, cost_limit: float, credit: float | None) -> float:

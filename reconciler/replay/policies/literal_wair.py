@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from reconciler.advisor.advice import Settings
 from reconciler.advisor.choose.literal import Group, cut_of_window, groups
-from reconciler.advisor.situation import Situation, look
+from reconciler.advisor.situation import Situation, situation_of
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Recluster
 from reconciler.queries.forecasts.window import window_once
@@ -22,8 +22,8 @@ def literal_wair(*, hybrid: bool = True) -> Policy[ReplayTable]:
 
     def policy(table: ReplayTable, work: Workload, settings: Settings) -> Sequence[Action]:
         settings = replace(settings, literal=True, forecast=window_once)
-        situation = look(table.given(work, settings))
-        if not situation.foreseen.demands:
+        situation = situation_of(table.given(work, settings))
+        if not situation.expected.demands:
             return ()
         chosen, saving = cut_of_window(situation)
         found = groups(situation, chosen, saving, hybrid=hybrid)
