@@ -23,7 +23,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.commit import fields
 from reconciler.commit.manifest import ADDED, DATA, Entry, File
 from reconciler.commit.sending import commit
-from reconciler.commit.snapshot import Added, Change, Names, Producer
+from reconciler.commit.snapshot import AddedFile, CommitNames, SnapshotChange, SnapshotProducer
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
@@ -58,7 +58,7 @@ def entry(number: int, name: str) -> File:
 def appended(manifests: int, files: int) -> Any:
     """Return what writes a snapshot of so many manifests of so many files each."""
 
-    def make(producer: Producer) -> Any:
+    def make(producer: SnapshotProducer) -> Any:
         lines = []
         for number in range(manifests):
             one = producer.writer(0, DATA)
@@ -81,7 +81,7 @@ def base(config: CatalogConfig, manifests: int, files: int) -> Any:
     names = [f"c{n}" for n in range(COLUMNS)]
     catalog.create_table("jobs.base", pa.schema([(name, pa.int64()) for name in names]))
     table = LiveTable(config, ("jobs", "base"))
-    sent = commit(table, Change("append"), Names(), appended(manifests, files))
+    sent = commit(table, SnapshotChange("append"), CommitNames(), appended(manifests, files))
     assert sent.answer.kind is Kind.ACCEPTED, sent.answer
     return catalog, catalog.load_table("jobs.base")
 
@@ -94,10 +94,10 @@ def by_python(config: CatalogConfig, name: str) -> float:
         for line, entries in zip(manifests, table.entries(manifests), strict=True)
         for one in entries
     }
-    outputs = [Added(0, entry(n, "out")) for n in range(OUTPUTS)]
-    change = Change("replace", added=outputs, sequence=1, removed=removed)
+    outputs = [AddedFile(0, entry(n, "out")) for n in range(OUTPUTS)]
+    change = SnapshotChange("replace", added=outputs, sequence=1, removed=removed)
     cpu = cpu_seconds()
-    sent = commit(table, change, Names())
+    sent = commit(table, change, CommitNames())
     spent = cpu_seconds() - cpu
     assert sent.answer.kind is Kind.ACCEPTED, sent.answer
     return spent

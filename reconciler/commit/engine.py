@@ -17,9 +17,9 @@ from typing import Any, TypeVar, cast
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.task_memory import PYTHON, Limits
 from reconciler.commit import errors, fields, manifest, partitions, positions
-from reconciler.commit.backend import LiveTasks
-from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.entries import Entries
+from reconciler.commit.local_files import LiveTasks
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.table import LiveTable
 from reconciler.engines import backend, engine_errors
 from reconciler.engines.choice import Machine
@@ -29,7 +29,7 @@ from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.described import delete_of
 from reconciler.engines.schedule.group_rewrite import GroupRewrite
-from reconciler.engines.schedule.native import Plan
+from reconciler.engines.schedule.native import GroupPlan
 from reconciler.engines.schedule.run import Run
 from reconciler.errors import UnsupportedError
 from reconciler.rewrite import hidden, task_calls
@@ -66,12 +66,12 @@ class LocalBackend:
     def process_id(self) -> None:
         return None
 
-    def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> EngineTable:
+    def load(self, catalog: CatalogConfig, identifier: tuple[str, ...]) -> LocalTable:
         """Return the table. Raises UnsupportedError if the catalog's server has its files opened by
         other code than Arrow's, as one does that signs requests."""
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
-        table = EngineTable(LiveTable(catalog, identifier), self._cache)
+        table = LocalTable(LiveTable(catalog, identifier), self._cache)
         if not is_local(table.location()) and not isinstance(table.table.io, PyArrowFileIO):
             raise _needs_spark(table.shown, f"files are opened by {type(table.table.io).__name__}")
         return table
@@ -94,7 +94,7 @@ class LocalBackend:
         """Return what was given: the other processes have the rest."""
         return given
 
-    def run_task(self, attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
+    def run_task(self, attempt: Attempt, name: str, plan: GroupPlan) -> Made | Failure:
         """Return what the task made in a process of its own.
 
         One that takes too much memory is done once more, with its rows on disk, if the budgets
@@ -188,7 +188,7 @@ class LocalBackend:
     ) -> tuple[str, ...]:
         from pyiceberg.table.locations import load_location_provider
 
-        table = cast(EngineTable, attempt.table)
+        table = cast(LocalTable, attempt.table)
         properties = {**table.properties(), **changes}
         provider = load_location_provider(table.location(), properties)
         within = (
@@ -196,7 +196,7 @@ class LocalBackend:
         )
         return tuple(provider.new_data_location(f"{within}{name}") for name in names)
 
-    def _directory(self, table: EngineTable, spec_id: int, tasks: LiveTasks, of: str) -> str:
+    def _directory(self, table: LocalTable, spec_id: int, tasks: LiveTasks, of: str) -> str:
         """Return the directory of the partition of one of the files, "" without a partition."""
         spec = manifest.layout(table.state.metadata, spec_id).partition
         if fields.unpartitioned(spec):
@@ -208,7 +208,7 @@ class LocalBackend:
     def entries(
         self, rewrite: GroupRewrite, shape: Shape, files: Sequence[Output]
     ) -> tuple[WrittenFile, ...]:
-        table, live = cast(EngineTable, rewrite.attempt.table), cast(LiveTasks, rewrite.tasks)
+        table, live = cast(LocalTable, rewrite.attempt.table), cast(LiveTasks, rewrite.tasks)
         properties, action = {**table.properties(), **rewrite.changes}, rewrite.group.action
         made = Entries(table.state.metadata, properties, action.into, rewrite.order_id)
         first, moves = next(iter(live)), action.moves_by is not None
@@ -232,7 +232,7 @@ class LocalBackend:
     def delete_entries(
         self, attempt: Attempt, tasks: Tasks, files: Sequence[hidden.Written]
     ) -> list[DeleteFile]:
-        table, live = cast(EngineTable, attempt.table), cast(LiveTasks, tasks)
+        table, live = cast(LocalTable, attempt.table), cast(LiveTasks, tasks)
         found = list[DeleteFile]()
         of_spec = {
             spec_id: Entries(table.state.metadata, table.properties(), spec_id, 0)
@@ -253,7 +253,7 @@ class LocalBackend:
     ) -> bool:
         """Return whether DuckDB reads the rows of one new file, the smallest: Arrow wrote it."""
         one = min(new, key=lambda each: (each.rows, each.path))
-        with cast(EngineTable, attempt.table).table.io.new_input(one.path).open() as stream:
+        with cast(LocalTable, attempt.table).table.io.new_input(one.path).open() as stream:
             found = positions.read(stream.read(), one.data_file)
         return len(found) == one.rows and found.issuperset(one.sample)
 

@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.commit import fields, manifest, metrics, partitions
 from reconciler.commit.fields import PartitionField, unpartitioned
 from reconciler.commit.manifest import DATA, POSITION_DELETES, File
-from reconciler.commit.snapshot import Added
+from reconciler.commit.snapshot import AddedFile
 from reconciler.rewrite.columns import POSITION_COLUMNS
 from reconciler.rewrite.hidden import Written
 from reconciler.rewrite.task import Output
@@ -38,7 +38,7 @@ class Entries:
     order_id: int
     """Of the sort order that they record, 0 for none."""
 
-    def of(self, output: Output, partition: Mapping[int, Any]) -> Added:
+    def of(self, output: Output, partition: Mapping[int, Any]) -> AddedFile:
         """Return the entry of a file. partition: its values by field id, as Avro stores them."""
         import pyarrow.parquet as pq
 
@@ -61,9 +61,9 @@ class Entries:
             fields.SPLITS: list(output.split_offsets),
             fields.SORT_ORDER: self.order_id,
         }
-        return Added(self.spec_id, File(values))
+        return AddedFile(self.spec_id, File(values))
 
-    def of_positions(self, made: Written, partition: Mapping[int, Any]) -> Added:
+    def of_positions(self, made: Written, partition: Mapping[int, Any]) -> AddedFile:
         """Return the entry of a position delete file of one data file. partition: as in `of`."""
         import pyarrow.parquet as pq
 
@@ -84,7 +84,7 @@ class Entries:
             fields.UPPER: found.upper,
             fields.REFERENCED: made.data_file,
         }
-        return Added(self.spec_id, File(values))
+        return AddedFile(self.spec_id, File(values))
 
     def partition_of(self, values: Sequence[Any]) -> dict[int, Any]:
         """Return a partition by field id. values: in the order of the spec, as the specification

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.commit import request, specs, updates
-from reconciler.commit.backend import Table
-from reconciler.commit.history import snapshot_info
+from reconciler.commit.local_files import LocalFiles
+from reconciler.commit.local_history import snapshot_info
 from reconciler.commit.metadata import FIRST_PARTITION_ID, MAIN, Update
 from reconciler.commit.request import Requirement
-from reconciler.commit.snapshot import Names
+from reconciler.commit.snapshot import CommitNames
 from reconciler.commit.table import State
 from reconciler.engines.answers import Answer
 from reconciler.errors import VerificationError
@@ -30,10 +30,10 @@ from reconciler.table.replica import kept_record
 
 
 @dataclass(frozen=True)
-class MetadataChange:
+class LocalMetadataChange:
     """A change of the metadata as `table.MetadataChange`."""
 
-    table: Table
+    table: LocalFiles
     """Whose metadata it changes."""
     base: State
     """The state that it was made for."""
@@ -48,18 +48,18 @@ class MetadataChange:
 
     def send(self) -> Answer:
         required = (*request.requirements(self.base), *self.held)
-        asked = request.Request(self.base, self.updates, required, Names().uuid)
+        asked = request.Request(self.base, self.updates, required, CommitNames().uuid)
         return request.send(self.table.table, asked)
 
 
-def _properties(table: Table, action: SetProperties) -> MetadataChange:
+def _properties(table: LocalFiles, action: SetProperties) -> LocalMetadataChange:
     now, wanted = table.properties(), dict(action.new)
     before = {name: now.get(name) or "(unset)" for name in wanted}
     made = tuple(updates.set_properties(wanted))
-    return MetadataChange(table, table.state, made, (), before, {**before, **wanted})
+    return LocalMetadataChange(table, table.state, made, (), before, {**before, **wanted})
 
 
-def _sort_order(table: Table, action: SetSortOrder) -> MetadataChange:
+def _sort_order(table: LocalFiles, action: SetSortOrder) -> LocalMetadataChange:
     wanted = [
         {
             "transform": "identity",
@@ -74,10 +74,12 @@ def _sort_order(table: Table, action: SetSortOrder) -> MetadataChange:
     order = next(one for one in state.metadata["sort-orders"] if one["order-id"] == default)
     made = tuple(updates.set_sort_order(state, wanted))
     before, after = _shown(order["fields"], names), _shown(wanted, names)
-    return MetadataChange(table, state, made, (), {"sort order": before}, {"sort order": after})
+    return LocalMetadataChange(
+        table, state, made, (), {"sort order": before}, {"sort order": after}
+    )
 
 
-def _expiry(table: Table, action: ExpireSnapshots) -> MetadataChange:
+def _expiry(table: LocalFiles, action: ExpireSnapshots) -> LocalMetadataChange:
     state = table.state
     gone = [one for one in action.snapshots if one in state.snapshots]
     kept = {int(ref["snapshot-id"]) for ref in state.refs.values()}
@@ -91,19 +93,19 @@ def _expiry(table: Table, action: ExpireSnapshots) -> MetadataChange:
     made = tuple(updates.expire(gone, remembered))
     held = tuple(updates.hold(state, state.refs))
     before, after = len(state.snapshots), len(state.snapshots) - len(gone)
-    return MetadataChange(
+    return LocalMetadataChange(
         table, state, made, held, {"snapshots": str(before)}, {"snapshots": str(after)}
     )
 
 
-def _roll_back(table: Table, action: RollBack) -> MetadataChange:
+def _roll_back(table: LocalFiles, action: RollBack) -> LocalMetadataChange:
     state = table.state
     made = tuple(updates.set_branch(state, MAIN, action.snapshot_id))
     before, after = (f"snapshot {one}" for one in (action.over, action.snapshot_id))
-    return MetadataChange(table, state, made, (), {"main": before}, {"main": after})
+    return LocalMetadataChange(table, state, made, (), {"main": before}, {"main": after})
 
 
-def _added_spec(table: Table, action: AddSpec) -> MetadataChange:
+def _added_spec(table: LocalFiles, action: AddSpec) -> LocalMetadataChange:
     state, name = table.state, f"spec {action.spec_id}"
     doing = "add a partition spec"
     try:
@@ -121,7 +123,7 @@ def _added_spec(table: Table, action: AddSpec) -> MetadataChange:
     held = updates.hold_counts(state)
     made = updates.add_spec(spec)
     before, after = {name: "none"}, {name: specs.text(spec)}
-    return MetadataChange(table, state, tuple(made), tuple(held), before, after)
+    return LocalMetadataChange(table, state, tuple(made), tuple(held), before, after)
 
 
 def _in_sequence(fields: int) -> list[int]:
@@ -129,17 +131,17 @@ def _in_sequence(fields: int) -> list[int]:
     return [*range(FIRST_PARTITION_ID, FIRST_PARTITION_ID + fields)]
 
 
-def _switched_spec(table: Table, action: SwitchSpec) -> MetadataChange:
+def _switched_spec(table: LocalFiles, action: SwitchSpec) -> LocalMetadataChange:
     body, name = table.state.metadata, "default spec"
     wanted = specs.spec_of(body, action.spec_id)
     if wanted is None:
         raise _more_than_planned(table, "switch writers", f"there is no spec {action.spec_id}")
     made = updates.set_spec(action.spec_id)
     before, after = {name: specs.text(specs.default_spec(body))}, {name: specs.text(wanted)}
-    return MetadataChange(table, table.state, tuple(made), (), before, after)
+    return LocalMetadataChange(table, table.state, tuple(made), (), before, after)
 
 
-def _removed_specs(table: Table, action: RemoveSpecs) -> MetadataChange:
+def _removed_specs(table: LocalFiles, action: RemoveSpecs) -> LocalMetadataChange:
     state = table.state
     known = sorted(int(one["spec-id"]) for one in state.metadata["partition-specs"])
     going = [one for one in action.specs if one in known]
@@ -148,10 +150,10 @@ def _removed_specs(table: Table, action: RemoveSpecs) -> MetadataChange:
     made = updates.remove_specs(going)
     name = "partition specs"
     before, after = ({name: ", ".join(map(str, some))} for some in (known, left))
-    return MetadataChange(table, state, tuple(made), tuple(held), before, after)
+    return LocalMetadataChange(table, state, tuple(made), tuple(held), before, after)
 
 
-def _block_column(table: Table, action: SetBlockColumn) -> MetadataChange:
+def _block_column(table: LocalFiles, action: SetBlockColumn) -> LocalMetadataChange:
     state, schema = table.state, table.schema()
     present = {str(number) for number, _ in tops_of(schema).values()}
     made, wanted = list[Any](), dict[str, str]()
@@ -171,7 +173,7 @@ def _block_column(table: Table, action: SetBlockColumn) -> MetadataChange:
     trees = {name for name in state.properties if name.startswith(block_ids.TREE)}
     after = ({*trees, *(one for one in wanted if one.startswith(block_ids.TREE))}) - set(gone)
     column = f'column "{action.column}"'
-    return MetadataChange(
+    return LocalMetadataChange(
         table, state, tuple(made), tuple(held),
         {column: "absent" if absent else "int", "trees": str(len(trees))},
         {column: "int", "trees": str(len(after))},
@@ -179,14 +181,14 @@ def _block_column(table: Table, action: SetBlockColumn) -> MetadataChange:
 
 
 def _more_than_planned(
-    table: Table, doing: str, why: str, do: str = "plan again"
+    table: LocalFiles, doing: str, why: str, do: str = "plan again"
 ) -> VerificationError:
     return VerificationError(
         f"could not {doing} of {table.shown}: {why}", details=("Nothing was changed.",), do=do
     )
 
 
-CHANGES: Mapping[type[Action], Callable[[Table, Any], MetadataChange]] = {
+CHANGES: Mapping[type[Action], Callable[[LocalFiles, Any], LocalMetadataChange]] = {
     SetProperties: _properties,
     SetSortOrder: _sort_order,
     ExpireSnapshots: _expiry,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from reconciler.commit import fields, manifest, merging, summary
 from reconciler.commit.manifest import DATA, DELETED, ManifestFile, ManifestWriter
-from reconciler.commit.snapshot import PACKED, Make, Missing, Producer
+from reconciler.commit.snapshot import PACKED, Make, MissingFilesError, SnapshotProducer
 from reconciler.commit.table import Snapshot
 
 Place = tuple[int, int]
@@ -20,13 +20,13 @@ def rewritten(inputs: Collection[str], group_of: Mapping[str, int]) -> Make:
     Entries keep their snapshots and sequence numbers; no file is added or removed.
     """
 
-    def make(producer: Producer) -> Snapshot:
+    def make(producer: SnapshotProducer) -> Snapshot:
         head = producer.state.head(producer.change.branch)
         present = producer.table.manifests(head)
         data = [one for one in manifest.of_content(present, DATA) if one[fields.M_PATH] in inputs]
         missing = set(inputs) - {str(one[fields.M_PATH]) for one in data}
         if missing:
-            raise Missing(sorted(missing))
+            raise MissingFilesError(sorted(missing))
         made, entries = _written(producer, data, group_of)
         kept = [one for one in present if one[fields.M_PATH] not in inputs]
         found = {
@@ -41,7 +41,7 @@ def rewritten(inputs: Collection[str], group_of: Mapping[str, int]) -> Make:
 
 
 def _written(
-    producer: Producer, data: Collection[ManifestFile], group_of: Mapping[str, int]
+    producer: SnapshotProducer, data: Collection[ManifestFile], group_of: Mapping[str, int]
 ) -> tuple[list[ManifestFile], int]:
     """Return the new manifests, and the number of entries in them."""
     target = merging.settings(producer.state.properties).target

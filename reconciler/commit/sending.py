@@ -9,7 +9,13 @@ from reconciler import __version__
 from reconciler.commit import request
 from reconciler.commit.metadata import NEWEST_VERSION, Update
 from reconciler.commit.request import Request
-from reconciler.commit.snapshot import Change, Make, Missing, Names, Producer
+from reconciler.commit.snapshot import (
+    CommitNames,
+    Make,
+    MissingFilesError,
+    SnapshotChange,
+    SnapshotProducer,
+)
 from reconciler.commit.table import LiveTable, Snapshot, State
 from reconciler.engines.answers import Answer, Kind
 from reconciler.errors import UnsupportedError, first_line
@@ -28,7 +34,9 @@ class Sent:
     """The manifests and the manifest list that were written for the request."""
 
 
-def commit(table: LiveTable, change: Change, names: Names, make: Make = Producer.make) -> Sent:
+def commit(
+    table: LiveTable, change: SnapshotChange, names: CommitNames, make: Make = SnapshotProducer.make
+) -> Sent:
     """Write and send one change, made for the table's state as last refreshed. Raises nothing.
 
     Once the request has left, nothing that was written is removed, whatever the answer is: a
@@ -37,7 +45,7 @@ def commit(table: LiveTable, change: Change, names: Names, make: Make = Producer
     where manifests are not those of a change of files.
     """
     state = table.state
-    producer = Producer(table, change, names, ENGINE)
+    producer = SnapshotProducer(table, change, names, ENGINE)
     try:
         _require_version(state, table.name)
         made = make(producer)
@@ -57,7 +65,7 @@ def not_sent(error: Exception) -> Answer:
     """Return the answer of a commit that ended before its request left: the table is not as the
     commit needs it, or the storage or the database failed."""
     kind = Kind.FAILED
-    if isinstance(error, Missing):
+    if isinstance(error, MissingFilesError):
         kind = Kind.REFUSED
     elif isinstance(error, UnsupportedError):
         kind = Kind.UNSENT
@@ -74,7 +82,9 @@ def _require_version(state: State, name: str) -> None:
         )
 
 
-def _updates(state: State, change: Change, names: Names, made: Snapshot) -> list[Update]:
+def _updates(
+    state: State, change: SnapshotChange, names: CommitNames, made: Snapshot
+) -> list[Update]:
     known = state.refs.get(change.branch, {})
     ref = {"type": "branch", **known, "snapshot-id": names.snapshot_id}
     return [

@@ -37,7 +37,7 @@ HEADER = 7_000
 """Bytes of the header of a manifest, about."""
 
 
-class Missing(Exception):
+class MissingFilesError(Exception):
     """Files that a change removes or requires are not in the table. paths: which."""
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class Missing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedFile:
     """A file that a change adds."""
 
     spec_id: int
@@ -56,18 +56,18 @@ class Added:
 
 
 @dataclass(frozen=True)
-class Change:
+class SnapshotChange:
     """What a new snapshot does to the files of the one before it."""
 
     operation: str
     """replace, overwrite, delete or append."""
-    added: Sequence[Added] = ()
+    added: Sequence[AddedFile] = ()
     """Data files."""
     sequence: int | None = None
     """Data sequence number of the added data files, None for the commit's own."""
     removed: Mapping[str, str] = field(default_factory=dict)
     """Data files that go, each with the manifest where it was last seen, "" if unknown."""
-    added_deletes: Sequence[Added] = ()
+    added_deletes: Sequence[AddedFile] = ()
     """Delete files."""
     removed_deletes: Mapping[str, str] = field(default_factory=dict)
     """Delete files that go, each with its manifest as above."""
@@ -82,7 +82,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Names:
+class CommitNames:
     """Names of what one commit writes, chosen before, so that they can be recorded."""
 
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -98,14 +98,14 @@ class Names:
 
 
 @dataclass
-class Producer:
+class SnapshotProducer:
     """Makes one snapshot on the table's present state."""
 
     table: LiveTable
     """What is read and written."""
-    change: Change
+    change: SnapshotChange
     """What the snapshot does."""
-    names: Names
+    names: CommitNames
     """Of its files."""
     engine: Mapping[str, str] = field(default_factory=dict)
     """Fields of the summary that name the writer."""
@@ -275,7 +275,7 @@ class Producer:
                     found[str(one[fields.M_PATH])] = entries
                     left -= paths
         if left:
-            raise Missing(sorted(left))
+            raise MissingFilesError(sorted(left))
         return found
 
     def _new(self, counts: summary.Counts, content: int) -> list[Item]:
@@ -316,7 +316,7 @@ class Producer:
         return self.close(one)
 
 
-Make = Callable[[Producer], Snapshot]
+Make = Callable[[SnapshotProducer], Snapshot]
 """Writes the snapshot of a change."""
 
 

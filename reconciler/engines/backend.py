@@ -160,7 +160,7 @@ class Backend(Protocol):
         ...
 
     def run_task(self, attempt: Any, name: str, plan: Any) -> Made | Failure:
-        """Return what a task (`schedule.native.Plan`) made, or why it made nothing."""
+        """Return what a task (`schedule.native.GroupPlan`) made, or why it made nothing."""
         ...
 
     def entries(

@@ -167,7 +167,7 @@ class Rows(Protocol):
     def is_empty(self) -> bool: ...
 
 
-class Change(Protocol):
+class PendingCommit(Protocol):
     """One commit, which may be sent once. The names of all that it writes have its `uuid`."""
 
     @property
@@ -253,7 +253,7 @@ class Table(History, Storage, Manifests, Protocol):
         """Return the table of this name, loaded anew from the catalog: it may be another one."""
         ...
 
-    def begin(self, operation: Any, branch: str = MAIN) -> Change:
+    def begin(self, operation: Any, branch: str = MAIN) -> PendingCommit:
         """Return an empty commit for an operation, on the table as last refreshed. branch: it
         starts at main's head unless it exists."""
         ...

@@ -16,7 +16,7 @@ from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.group_rewrite import GroupRewrite
-from reconciler.engines.schedule.native import Plan
+from reconciler.engines.schedule.native import GroupPlan
 from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.engines.schedule.run import Run
 from reconciler.rewrite import hidden
@@ -84,7 +84,7 @@ class JavaBackend:
         placed = overridden(attempt, changes)
         return entries.output_paths(placed, spec_id, cast("ScanTasks | None", tasks), names, of)
 
-    def run_task(self, attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
+    def run_task(self, attempt: Attempt, name: str, plan: GroupPlan) -> Made | Failure:
         return tasks_of_spark.run(attempt, name, plan)
 
     def entries(

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.commit import sending
-from reconciler.commit.engine_table import EngineTable
-from reconciler.commit.snapshot import Change, Make, Names, Producer
+from reconciler.commit.local_table import LocalTable
+from reconciler.commit.snapshot import CommitNames, Make, SnapshotChange, SnapshotProducer
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit import commit as protocol
@@ -16,12 +16,12 @@ from reconciler.plan.execution import Intent
 
 def commit(
     table: LiveTable,
-    change: Change,
-    names: Names | None = None,
-    make: Make = Producer.make,
+    change: SnapshotChange,
+    names: CommitNames | None = None,
+    make: Make = SnapshotProducer.make,
 ) -> Kind:
     """Return the kind of the answer; what was written is gone if nothing of it can arrive."""
-    named = names or Names()
+    named = names or CommitNames()
     sent = sending.commit(table, change, named, make)
     if sent.answer.cannot_arrive and named.snapshot_id not in table.refresh().snapshots:
         for path in sent.written:
@@ -29,7 +29,7 @@ def commit(
     return sent.answer.kind
 
 
-def sent_as_batch(table: EngineTable, operation: Any) -> protocol.Sent:
+def sent_as_batch(table: LocalTable, operation: Any) -> protocol.Sent:
     """Return what becomes of a batch that was made from the head as last refreshed."""
     head, uuid = table.head() or 0, table.uuid()
     base = protocol.Base(uuid, table.schema_id(), head, table.format_version())

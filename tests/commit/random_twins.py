@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.commit import fields
-from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.manifest import DELETES, File
-from reconciler.commit.snapshot import Added
+from reconciler.commit.snapshot import AddedFile
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Answer, Kind
 from reconciler.engines.commit.operations import (
@@ -45,13 +45,13 @@ class Sides:
         bench, python = self.twins.bench, self.twins.python
         name = bench.full(self.twins.names[0])
         self.java = JavaTable(bench.spark, name, self.twins.java)
-        self.python = EngineTable(python, bench.directory / "cache")
+        self.python = LocalTable(python, bench.directory / "cache")
         self.of_java: dict[str, Any] = {}
         self.entries: Mapping[str, tuple[str, int, File]] = {}
         self.oldest = ""  # the data file of the lowest sequence number
 
     @property
-    def both(self) -> tuple[JavaTable, EngineTable]:
+    def both(self) -> tuple[JavaTable, LocalTable]:
         return self.java, self.python
 
     def look(self) -> None:
@@ -93,7 +93,7 @@ class Sides:
             new = f"{path}.copy"
             spec = self.twins.java.specs().get(spec_id)
             made = files.builder(spec).copy(self.of_java[path]).withPath(new).build()
-            entry = Added(spec_id, File({**file.values(), fields.PATH: new}))
+            entry = AddedFile(spec_id, File({**file.values(), fields.PATH: new}))
             rows = int(file.values()[fields.RECORDS])
             java.append(WrittenFile(made, new, rows, 1, (spec_id, "")))
             python.append(WrittenFile(entry, new, rows, 1, (spec_id, "")))
@@ -114,7 +114,7 @@ class Sides:
         }  # fmt: skip
         place = spec_id, ""
         java = WrittenFile(made.build(), new, 2, 77, place)
-        return java, WrittenFile(Added(spec_id, File(values)), new, 2, 77, place)
+        return java, WrittenFile(AddedFile(spec_id, File(values)), new, 2, 77, place)
 
 
 def same_answer(answers: Sequence[Answer]) -> str:
@@ -202,9 +202,9 @@ class Tables:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
 
-    def table(self, drawn: RandomTable) -> EngineTable:
+    def table(self, drawn: RandomTable) -> LocalTable:
         live = LiveTable(self._bench.config, ("loop", drawn.name))
-        return EngineTable(live, self._bench.directory / "cache")
+        return LocalTable(live, self._bench.directory / "cache")
 
 
 def metadata_actions(drawn: RandomTable, bench: Bench, kind: str) -> list[Action]:

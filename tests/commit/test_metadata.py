@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from reconciler.commit import specs, updates
-from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.metadata import InvalidUpdate, applied, completed
 from reconciler.commit.request import Request, requirements, send
 from reconciler.commit.table import LiveTable
@@ -169,18 +169,18 @@ def test_a_branch_is_kept_although_main_moves_on(
     head = live.state.head()
     assert head is not None
     assert updated(live, *updates.set_branch(live.state, "b", head)).kind is Kind.ACCEPTED
-    engine, honest, times = EngineTable(live, tmp_path / "cache"), EngineTable.refresh, list[int]()
+    engine, honest, times = LocalTable(live, tmp_path / "cache"), LocalTable.refresh, list[int]()
 
-    def refresh(self: EngineTable) -> None:
+    def refresh(self: LocalTable) -> None:
         honest(self)
         times.append(1)
         if len(times) < 3:
             table.append(len(times) + 50)
 
-    monkeypatch.setattr(EngineTable, "refresh", refresh)
+    monkeypatch.setattr(LocalTable, "refresh", refresh)
     engine.keep_on_branch("b", 77)
     assert len(times) == 3
     assert table.live().state.refs["b"]["min-snapshots-to-keep"] == 77
-    monkeypatch.setattr(EngineTable, "refresh", lambda self: (honest(self), table.append(99)))
+    monkeypatch.setattr(LocalTable, "refresh", lambda self: (honest(self), table.append(99)))
     with pytest.raises(UnavailableError):
         engine.keep_on_branch("b", 78)

@@ -18,11 +18,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, LongType, NestedField
 
 from reconciler.commit import fields
-from reconciler.commit.engine_table import EngineTable
 from reconciler.commit.entries import Entries
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.manifest import File
 from reconciler.commit.partitions import Summary
-from reconciler.commit.snapshot import Added, Change
+from reconciler.commit.snapshot import AddedFile, SnapshotChange
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from tests.commit.committing import commit
@@ -98,14 +98,14 @@ def test_the_partition_of_a_new_file_is_that_of_its_inputs(tmp_path: Path) -> No
     schema = Schema.model_validate({"type": "struct", "schema-id": 0, "fields": body})
     by = (Field(n, 999 + n, IdentityTransform(), f"c{n}") for n in range(1, 1 + len(VALUES)))
     catalog.create_table("jobs.t", schema, partition_spec=PartitionSpec(*by))
-    engine = EngineTable(LiveTable(config, ("jobs", "t")), tmp_path / "cache")
+    engine = LocalTable(LiveTable(config, ("jobs", "t")), tmp_path / "cache")
     wanted = {
         f"file:///{at}.parquet": {999 + n: own[at] for n, own in enumerate(VALUES.values(), 1)}
         for at in range(2)
     }
-    added = [Added(0, File({**PLAIN, fields.PATH: path, fields.PARTITION: values}))
+    added = [AddedFile(0, File({**PLAIN, fields.PATH: path, fields.PARTITION: values}))
              for path, values in wanted.items()]  # fmt: skip
-    assert commit(engine.table, Change("append", added)) is Kind.ACCEPTED
+    assert commit(engine.table, SnapshotChange("append", added)) is Kind.ACCEPTED
     engine.refresh()
     tasks = engine.tasks(engine.head() or 0, list(wanted))
     places, made = engine.places(tasks), Entries(engine.state.metadata, {}, 0, 0)

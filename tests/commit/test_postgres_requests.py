@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.commit.snapshot import Names
+from reconciler.commit.snapshot import CommitNames
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from tests.commit.committing import commit
@@ -67,7 +67,7 @@ def test_a_replacement_and_one_that_is_late(table: Remote) -> None:
 def test_a_connection_that_is_cut(postgres: Postgres, table: Remote, statement: str) -> None:
     proxy = CuttingProxy(postgres.port)
     live = LiveTable(config(proxy.port, table.directory), ("jobs", "t"))
-    change, names, before = merged(live), Names(), table.written()
+    change, names, before = merged(live), CommitNames(), table.written()
     proxy.cut_after(statement)
     sent = commit(live, change, names)
     arrived = names.snapshot_id in table.live().state.snapshots

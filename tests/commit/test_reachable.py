@@ -9,7 +9,7 @@ import pytest
 from reconciler.commit import manifest, updates
 from reconciler.commit.reachable import Reached, reached, unneeded
 from reconciler.commit.request import Request, requirements, send
-from reconciler.commit.snapshot import Names
+from reconciler.commit.snapshot import CommitNames
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from reconciler.errors import FileMissingError
@@ -27,7 +27,7 @@ def table(tmp_path: Path) -> Table:
 def expire(live: LiveTable, *snapshots: int) -> None:
     state = live.state
     wanted = updates.expire(snapshots, {})
-    answer = send(live, Request(state, wanted, requirements(state), Names().uuid))
+    answer = send(live, Request(state, wanted, requirements(state), CommitNames().uuid))
     assert answer.kind is Kind.ACCEPTED
     live.refresh()
 

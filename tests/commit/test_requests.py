@@ -13,7 +13,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.commit import request
 from reconciler.commit.manifest import DELETED, File
 from reconciler.commit.request import Request
-from reconciler.commit.snapshot import Added, Change, Names
+from reconciler.commit.snapshot import AddedFile, CommitNames, SnapshotChange
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from tests.commit.committing import commit
@@ -56,7 +56,7 @@ def table(tmp_path: Path) -> Table:
     return Table(tmp_path / "own")
 
 
-def merged(table: LiveTable) -> Change:
+def merged(table: LiveTable) -> SnapshotChange:
     """All files are replaced by copies of themselves, which stay where they are."""
     manifests = table.manifests(table.state.head())
     live = [
@@ -65,9 +65,9 @@ def merged(table: LiveTable) -> Change:
         for entry in entries
         if entry.status != DELETED
     ]
-    return Change(
+    return SnapshotChange(
         "replace",
-        added=[Added(0, _copy(entry.file)) for _, entry in live],
+        added=[AddedFile(0, _copy(entry.file)) for _, entry in live],
         sequence=table.state.metadata["last-sequence-number"],
         removed={entry.file.path: str(one[500]) for one, entry in live},
     )
@@ -81,7 +81,7 @@ def _copy(file: File) -> File:
 
 
 def test_a_replacement_keeps_every_row(table: Table) -> None:
-    live, names = table.live(), Names()
+    live, names = table.live(), CommitNames()
     assert commit(live, merged(live), names) is Kind.ACCEPTED
     assert table.rows() == [0, 1, 2]
     snapshot = table.catalog.load_table("jobs.t").current_snapshot()
@@ -216,7 +216,7 @@ def test_a_full_disk_leaves_nothing(
 
 
 def test_names_are_known_before_anything_is_written(table: Table) -> None:
-    live, names = table.live(), Names()
+    live, names = table.live(), CommitNames()
     before = table.written()
     commit(live, merged(live), names)
     new = table.written() - before

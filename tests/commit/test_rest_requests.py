@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.commit import changes
-from reconciler.commit.engine_table import EngineTable
+from reconciler.commit import snapshot_changes
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.request import Request, send
 from reconciler.commit.request import requirements as required
-from reconciler.commit.snapshot import Change, Names
+from reconciler.commit.snapshot import CommitNames, SnapshotChange
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit.commit import Sent, Unknown
@@ -22,7 +22,7 @@ from reconciler.engines.commit.operations import RewriteFiles
 from reconciler.engines.manifests import WrittenFile
 from tests.commit.committing import commit, sent_as_batch
 from tests.commit.rest import RestCatalog
-from tests.commit.test_backend import head_of
+from tests.commit.test_local_files import head_of
 from tests.commit.test_requests import Table, merged
 
 
@@ -50,7 +50,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_a_replacement(server: Server) -> None:
-    live, names = server.live(), Names()
+    live, names = server.live(), CommitNames()
     assert commit(live, merged(live), names) is Kind.ACCEPTED
     assert server.snapshots()[-1] == names.snapshot_id
     assert server.rows() == [0, 1, 2]
@@ -71,7 +71,7 @@ def test_a_foreign_append_before_the_request_arrives(server: Server) -> None:
 def test_an_answer_that_leaves_the_outcome_unknown(
     server: Server, status: int, arrives: bool
 ) -> None:
-    live, names = server.live(), Names()
+    live, names = server.live(), CommitNames()
     server.rest.status, server.rest.arrives = status, arrives
     assert commit(live, merged(live), names) is Kind.UNKNOWN
     assert any(names.uuid in name for name in server.written())  # they may be needed
@@ -89,7 +89,7 @@ def test_a_user_without_the_right(server: Server, status: int) -> None:
 
 
 def test_a_success_without_a_commit_is_seen_when_it_is_looked_up(server: Server) -> None:
-    live, names = server.live(), Names()
+    live, names = server.live(), CommitNames()
     server.rest.arrives = False
     assert commit(live, merged(live), names) is Kind.ACCEPTED
     assert names.snapshot_id not in live.refresh().snapshots
@@ -112,7 +112,7 @@ def test_a_late_request_fails_after_the_mark(server: Server) -> None:
     late = server.rest.bodies[-1]
     server.rest.arrives, server.rest.status = True, 0
     live.refresh()
-    assert commit(live, changes.append_nothing()) is Kind.ACCEPTED
+    assert commit(live, snapshot_changes.append_nothing()) is Kind.ACCEPTED
     code, _ = server.rest.commit("t", late)
     assert code in (400, 409)
     assert server.rows() == [0, 1, 2]
@@ -133,15 +133,15 @@ def test_a_request_for_a_table_that_was_made_anew_fails(server: Server) -> None:
 
 def test_two_requests_for_one_state(server: Server) -> None:
     one, other = server.live(), server.live()
-    assert commit(one, changes.append_nothing()) is Kind.ACCEPTED
-    assert commit(other, changes.append_nothing()) is Kind.LOST_RACE
+    assert commit(one, snapshot_changes.append_nothing()) is Kind.ACCEPTED
+    assert commit(other, snapshot_changes.append_nothing()) is Kind.LOST_RACE
 
 
 def test_what_is_sent_names_the_state(server: Server) -> None:
     import json
 
     live = server.live()
-    commit(live, Change("append", fast=True))
+    commit(live, SnapshotChange("append", fast=True))
     body: dict[str, Any] = json.loads(server.rest.bodies[0])
     found = {one["type"]: one for one in body["requirements"]}
     assert found["assert-table-uuid"]["uuid"] == live.state.uuid
@@ -152,7 +152,7 @@ def test_what_is_sent_names_the_state(server: Server) -> None:
 def replaced(server: Server) -> tuple[Sent, set[int]]:
     """What becomes of a batch that puts copies in the place of all files, as the engines send it,
     and the snapshots before."""
-    engine = EngineTable(server.live(), server.directory / "cache")
+    engine = LocalTable(server.live(), server.directory / "cache")
     head, change, before = head_of(engine), merged(engine.table), set(server.snapshots())
     added = [
         WrittenFile(one, one.file.path, one.file.records, one.file.size, (0, "{}"))

@@ -12,7 +12,7 @@ from reconciler.commit.engine import LocalBackend
 from reconciler.engines.local.machine import Machine
 from reconciler.engines.local.pool import Killed, OutOfMemory
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.engines.schedule.native import Plan
+from reconciler.engines.schedule.native import GroupPlan
 from reconciler.engines.schedule.run import Reading
 from reconciler.rewrite.failures import MEMORY, Failure
 from reconciler.rewrite.task import Made, Resources
@@ -46,7 +46,7 @@ def tried(pool: FakePool, limit: int | None) -> tuple[Made | Failure, dict[str, 
         backend, "p-1", "t", None, 1, 1, "", "Full", lambda: None, reading(limit).affords,  # type: ignore[arg-type]
     )  # fmt: skip
     task = SimpleNamespace(files=[SimpleNamespace(size=30), SimpleNamespace(size=40)])
-    plan = Plan(task, None, Resources(1 << 28), 0, None)  # type: ignore[arg-type]
+    plan = GroupPlan(task, None, Resources(1 << 28), 0, None)  # type: ignore[arg-type]
     return backend.run_task(attempt, "p-1/0/write", plan), attempt.repeated
 
 

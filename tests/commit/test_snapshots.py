@@ -23,7 +23,7 @@ from reconciler.commit import fields, partitions
 from reconciler.commit.compared import live_entries
 from reconciler.commit.manifest import File
 from reconciler.commit.rewriting import rewritten
-from reconciler.commit.snapshot import Added, Change
+from reconciler.commit.snapshot import AddedFile, SnapshotChange
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from tests.commit.committing import commit
@@ -74,21 +74,23 @@ class Model:
         self.version, self.made = version, 0
         self.files: dict[str, tuple[int, dict[int, Any], int]] = {}
 
-    def new(self, values: list[Any]) -> Added:
+    def new(self, values: list[Any]) -> AddedFile:
         self.made += 1
         held = {
             1000 + n: None if value is None else partitions.from_json(kind, value)
             for n, (kind, value) in enumerate(zip(self.kinds, values, strict=True))
         }
-        return Added(0, File({
+        return AddedFile(0, File({
             fields.CONTENT: 0, fields.PATH: f"file:///x/{self.made}.parquet",
             fields.FORMAT: "PARQUET", fields.PARTITION: held, fields.RECORDS: self.made,
             fields.SIZE: 100 + self.made, fields.LOWER: {1: bytes(8)},
         }))  # fmt: skip
 
-    def commit(self, added: list[Added], gone: list[str], sequence: int | None) -> None:
+    def commit(self, added: list[AddedFile], gone: list[str], sequence: int | None) -> None:
         self.table.refresh()
-        change = Change("replace" if gone else "append", added, sequence, dict.fromkeys(gone, ""))
+        change = SnapshotChange(
+            "replace" if gone else "append", added, sequence, dict.fromkeys(gone, "")
+        )
         assert commit(self.table, change) is Kind.ACCEPTED
         number = int(self.table.refresh().metadata.get("last-sequence-number") or 0)
         for path in gone:
@@ -102,7 +104,7 @@ class Model:
         inputs = [str(one[fields.M_PATH]) for one in self.table.manifests(state.head())]
         groups = {path: n % 2 for n, path in enumerate(sorted(self.files))}
         made = rewritten(inputs, groups)
-        assert commit(self.table, Change("replace"), make=made) is Kind.ACCEPTED
+        assert commit(self.table, SnapshotChange("replace"), make=made) is Kind.ACCEPTED
 
     def check(self) -> None:
         table = self.catalog.load_table("jobs.t")
@@ -183,7 +185,9 @@ def test_a_manifest_that_is_gone_refuses(model: Model) -> None:
     inputs = [str(one[fields.M_PATH]) for one in model.table.manifests(model.table.state.head())]
     model.rewrite_manifests()
     model.table.refresh()
-    assert commit(model.table, Change("replace"), make=rewritten(inputs, {})) is Kind.REFUSED
+    assert (
+        commit(model.table, SnapshotChange("replace"), make=rewritten(inputs, {})) is Kind.REFUSED
+    )
     model.check()
 
 
@@ -210,7 +214,7 @@ def test_a_new_branch_starts_at_main(model: Model) -> None:
     model.commit([model.new([])], [], None)
     head = model.table.state.head()
     for number in (1, 2):
-        change = Change("append", [model.new([])], branch="audit")
+        change = SnapshotChange("append", [model.new([])], branch="audit")
         assert commit(model.table, change) is Kind.ACCEPTED
         state = model.table.refresh()
         assert state.head() == head
@@ -227,4 +231,4 @@ def test_a_table_of_format_3_is_left_to_spark(model: Model) -> None:
     model.table.state = type(model.table.state)(
         {**model.table.state.metadata, "format-version": 3}, model.table.state.location
     )
-    assert commit(model.table, Change("append")) is Kind.UNSENT
+    assert commit(model.table, SnapshotChange("append")) is Kind.UNSENT

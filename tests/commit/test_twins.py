@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.commit.snapshot import Change
+from reconciler.commit.snapshot import SnapshotChange
 from tests.commit.random_twins import METADATA, OPERATIONS, twinned
 from tests.commit.twins import copied, filled
 from tests.examples import seeds
@@ -37,7 +37,7 @@ def test_replaced_files(bench: Bench, iceberg_catalog: Any, version: int, proper
         update.addFile(copy.build())
     update.set("layout.plan-id", "p")
     update.commit()
-    change = Change(
+    change = SnapshotChange(
         "replace",
         added=[copied(f"{path}.copy", live[path]) for path in gone],
         sequence=both.python.state.metadata.get("last-sequence-number"),

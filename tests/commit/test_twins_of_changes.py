@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.commit import changes, fields, updates
-from reconciler.commit.engine_table import EngineTable
+from reconciler.commit import fields, snapshot_changes, updates
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.manifest import File
 from reconciler.commit.metadata_changes import CHANGES
-from reconciler.commit.snapshot import Added, Change
+from reconciler.commit.snapshot import AddedFile, SnapshotChange
 from reconciler.engines.answers import Kind
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
@@ -48,11 +48,11 @@ def rewrite(both: Twins, gone: list[str]) -> None:
     update.set("layout.plan-id", "p")
     update.commit()
     added = [copied(f"{path}.copy", entries[path]) for path in gone]
-    change = changes.replace_files(live, gone, added, int(head.sequenceNumber()))
+    change = snapshot_changes.replace_files(live, gone, added, int(head.sequenceNumber()))
     both.committed(noted(change, {"layout.plan-id": "p"}))
 
 
-def noted(change: Change, summary: dict[str, str]) -> Change:
+def noted(change: SnapshotChange, summary: dict[str, str]) -> SnapshotChange:
     return replace(change, summary=summary)
 
 
@@ -89,16 +89,16 @@ def test_a_row_delta(bench: Bench, iceberg_catalog: Any, adds: bool, properties:
             fields.CONTENT: 1, fields.PATH: "file:/tmp/new.parquet", fields.FORMAT: "PARQUET",
             fields.PARTITION: {1000: int(partition)}, fields.RECORDS: 2, fields.SIZE: 77,
         }  # fmt: skip
-        added = [Added(0, File(values))]
+        added = [AddedFile(0, File(values))]
     update.commit()
-    both.committed(changes.row_delta(live, under, added, [gone]))
+    both.committed(snapshot_changes.row_delta(live, under, added, [gone]))
     assert both.differences() == {}
 
 
 def test_an_append_of_nothing(bench: Bench, iceberg_catalog: Any) -> None:
     both = filled(bench, iceberg_catalog, 2, properties=MERGED, deletes=True)
     both.java.newFastAppend().set("layout.fence", "a/1").commit()
-    both.committed(noted(changes.append_nothing(), {"layout.fence": "a/1"}))
+    both.committed(noted(snapshot_changes.append_nothing(), {"layout.fence": "a/1"}))
     assert both.differences() == {}
 
 
@@ -131,7 +131,7 @@ def _rolled_back(both: Twins) -> None:
     first, *_, last = both.python.state.snapshots
     both.java.manageSnapshots().rollbackTo(first).commit()
     action = RollBack(snapshot_id=first, over=last)
-    table = EngineTable(both.python, both.bench.directory / "cache")
+    table = LocalTable(both.python, both.bench.directory / "cache")
     both.updated(CHANGES[RollBack](table, action).updates)
 
 
@@ -148,7 +148,7 @@ def test_metadata(
 def test_an_append_on_a_branch(bench: Bench, iceberg_catalog: Any) -> None:
     both = filled(bench, iceberg_catalog, 2, properties=MERGED)
     both.java.newFastAppend().toBranch("audit").set("x", "y").commit()
-    change = noted(changes.append_nothing(), {"x": "y"})
+    change = noted(snapshot_changes.append_nothing(), {"x": "y"})
     both.committed(replace(change, branch="audit"))
     assert both.differences() == {}
     assert both.python.refresh().head("audit") != both.python.state.head()
@@ -181,7 +181,7 @@ def test_actions_that_change_metadata(
 ) -> None:
     """The changes that both engines make for an action, and what they say of it."""
     both = filled(bench, iceberg_catalog, version)
-    python = EngineTable(both.python, bench.directory / "cache")
+    python = LocalTable(both.python, bench.directory / "cache")
     java = JavaTable(bench.spark, bench.full(both.names[0]), both.java)
     for action in ACTIONS[name]:
         made = []

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reconciler.commit import changes
-from reconciler.commit.engine_table import EngineTable
+from reconciler.commit import snapshot_changes
 from reconciler.commit.entries import Entries
-from reconciler.commit.snapshot import Change
+from reconciler.commit.local_table import LocalTable
+from reconciler.commit.snapshot import SnapshotChange
 from reconciler.engines.answers import Kind
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.task_file import TaskFile
@@ -64,7 +64,7 @@ def table(tmp_path: Path) -> Numbers:
     return Numbers(tmp_path / "own")
 
 
-def rewritten(engine: EngineTable, directory: Path, head: int) -> tuple[Made, list[str]]:
+def rewritten(engine: LocalTable, directory: Path, head: int) -> tuple[Made, list[str]]:
     """All live files in one, in descending order."""
     shape = table_of(columns_of(engine.schema()))
     live = engine.live(head)
@@ -93,7 +93,7 @@ def delete_of(file: DeleteFile) -> Delete:
                   file.data_file, file.keys, file.offset, file.size)  # fmt: skip
 
 
-def head_of(engine: EngineTable) -> int:
+def head_of(engine: LocalTable) -> int:
     head = engine.head()
     assert head is not None
     return head
@@ -102,7 +102,7 @@ def head_of(engine: EngineTable) -> int:
 def test_a_rewrite_beside_a_writer_that_deletes(table: Numbers, tmp_path: Path) -> None:
     """A delete that is committed between reading and the commit applies to the new files too."""
     delete_equal(table.catalog.load_table("jobs.t"), "id", [150, 250])
-    engine = EngineTable(table.live(), tmp_path / "cache")
+    engine = LocalTable(table.live(), tmp_path / "cache")
     head = head_of(engine)
     sequence = engine.live(head).files.sequence.max()
     read = engine.snapshot(head)
@@ -117,7 +117,7 @@ def test_a_rewrite_beside_a_writer_that_deletes(table: Numbers, tmp_path: Path) 
     entries = Entries(engine.state.metadata, engine.properties(), 0, 0)
     added = [entries.of(file, {}) for file in made.files]
     live = engine.live(head_of(engine))
-    change = changes.replace_files(live, inputs, added, read.sequence_number)
+    change = snapshot_changes.replace_files(live, inputs, added, read.sequence_number)
     assert commit(engine.table, change) is Kind.ACCEPTED
     assert table.visible() == before
     engine.refresh()
@@ -138,7 +138,7 @@ def test_a_delete_that_shares_a_manifest_with_one_that_goes_still_applies(
     loaded = table.catalog.load_table("jobs.t")
     first = next(iter(loaded.scan().plan_files())).file.file_path
     delete_positions(loaded, first, [0, 1])
-    engine = EngineTable(table.live(), tmp_path / "cache")
+    engine = LocalTable(table.live(), tmp_path / "cache")
     head = head_of(engine)
     read = engine.snapshot(head)
     assert read is not None
@@ -147,7 +147,7 @@ def test_a_delete_that_shares_a_manifest_with_one_that_goes_still_applies(
     with table.catalog.load_table("jobs.t").transaction() as change:
         change.set_properties({"commit.manifest.min-count-to-merge": "2"})
     engine.refresh()
-    assert commit(engine.table, Change("replace")) is Kind.ACCEPTED
+    assert commit(engine.table, SnapshotChange("replace")) is Kind.ACCEPTED
     engine.refresh()
     assert len({str(one.entry) for one in engine.delete_files(head_of(engine))}) == 1
     table.append(9_999)
@@ -157,6 +157,6 @@ def test_a_delete_that_shares_a_manifest_with_one_that_goes_still_applies(
     entries = Entries(engine.state.metadata, engine.properties(), 0, 0)
     added = [entries.of(file, {}) for file in made.files]
     live = engine.live(head_of(engine))
-    change_of_files = changes.replace_files(live, inputs, added, read.sequence_number)
+    change_of_files = snapshot_changes.replace_files(live, inputs, added, read.sequence_number)
     assert commit(engine.table, change_of_files) is Kind.ACCEPTED
     assert table.visible() == before

@@ -10,7 +10,7 @@ from reconciler.commit import fields
 from reconciler.commit.live import LiveFiles
 from reconciler.commit.manifest import DATA, File
 from reconciler.commit.request import Request, requirements, send
-from reconciler.commit.snapshot import Added, Change, Names, Producer
+from reconciler.commit.snapshot import AddedFile, CommitNames, SnapshotChange, SnapshotProducer
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from reconciler.spark.session import iceberg
@@ -37,12 +37,12 @@ class Twins:
     def live(self) -> LiveFiles:
         return LiveFiles(self.python, self.python.state.head(), self.bench.directory / "cache")
 
-    def committed(self, change: Change, make: Any = Producer.make) -> None:
+    def committed(self, change: SnapshotChange, make: Any = SnapshotProducer.make) -> None:
         assert commit(self.python, change, make=make) is Kind.ACCEPTED
 
     def updated(self, updates: Any) -> None:
         state = self.python.state
-        answer = send(self.python, Request(state, updates, requirements(state), Names().uuid))
+        answer = send(self.python, Request(state, updates, requirements(state), CommitNames().uuid))
         assert answer.kind is Kind.ACCEPTED, answer
         self.python.refresh()
 
@@ -127,9 +127,9 @@ def differing(one: Any, other: Any, at: str = "") -> dict[str, Any]:
     return found
 
 
-def copied(path: str, entry: tuple[str, int, File]) -> Added:
+def copied(path: str, entry: tuple[str, int, File]) -> AddedFile:
     """The entry of a file again, at another path."""
-    return Added(entry[1], File({**entry[2].values(), fields.PATH: path}))
+    return AddedFile(entry[1], File({**entry[2].values(), fields.PATH: path}))
 
 
 def local(path: str) -> Path:

@@ -15,8 +15,8 @@ import pytest
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.replica import seen_replica
 from reconciler.commit import fields
-from reconciler.commit.engine_table import EngineTable
-from reconciler.commit.operations import Commit
+from reconciler.commit.local_commit import LocalCommit
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit.operations import NewManifests
@@ -110,10 +110,10 @@ class Pair:
         live = engine.live(head)
         data = [str(one[fields.M_PATH]) for one in live.manifests if not one[fields.M_CONTENT]]
         operation = NewManifests(data, dict.fromkeys(live.files.path.tolist(), 0))
-        assert Commit(engine).send(operation, head, {}, None).kind is Kind.ACCEPTED
+        assert LocalCommit(engine).send(operation, head, {}, None).kind is Kind.ACCEPTED
 
-    def engine(self) -> EngineTable:
-        return EngineTable(LiveTable(self.config, ("sales", "t")), self.directory / "cache")
+    def engine(self) -> LocalTable:
+        return LocalTable(LiveTable(self.config, ("sales", "t")), self.directory / "cache")
 
     def seen(self, name: str = "t") -> Observation:
         return observe_table(self.config, ("sales", name), self.directory / "cache")

@@ -161,20 +161,20 @@ def test_a_commit_that_comes_before_the_rollback_is_kept(
     catalog_config: Any, make_table: Callable[..., Any], actor: LocalActor, monkeypatch: Any
 ) -> None:
     """The request names the snapshot that has to be current: it is refused, and judged again."""
-    from reconciler.commit.metadata_changes import MetadataChange
+    from reconciler.commit.metadata_changes import LocalMetadataChange
 
     table = make_table("undo_race", files=5, rows=600)
     step = clustered(catalog_config, table, actor, "undo_race")
     made = undo(step, actor)
-    send, came = MetadataChange.send, list[int]()
+    send, came = LocalMetadataChange.send, list[int]()
 
-    def late(change: MetadataChange) -> Any:
+    def late(change: LocalMetadataChange) -> Any:
         if not came:
             came.append(1)
             table.refresh().append(rows_of(31, 100))
         return send(change)
 
-    monkeypatch.setattr(MetadataChange, "send", late)
+    monkeypatch.setattr(LocalMetadataChange, "send", late)
     rows = live_rows(table)
     done = carried_out(step, actor, made)
     assert came

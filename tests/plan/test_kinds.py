@@ -21,7 +21,7 @@ FAMILIES = {
 }
 NAMES = {*KINDS, *ORDERINGS, *FAMILIES, "Arrival"}
 HOME = ("plan/actions/", "plan/ordering.py", "engines/actions/__init__.py",
-        "spark/commit/changes.py", "commit/metadata_changes.py")  # fmt: skip
+        "spark/commit/metadata_changes.py", "commit/metadata_changes.py")  # fmt: skip
 DECLARES = ("api/",)
 """Documents spell the orderings that a policy may name."""
 

@@ -16,7 +16,7 @@ from reconciler.errors import BlockedError, InternalError, LiveBranchesError, Un
 from reconciler.plan.actions.rewrite import Cluster, Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.spark.commit import change
+from reconciler.spark.commit import java_commit
 from tests.spark.tables import Bench, intact
 
 pytestmark = pytest.mark.spark
@@ -207,7 +207,7 @@ def test_a_snapshot_that_iceberg_does_not_make_is_no_unknown_outcome(
 ) -> None:
     """More rows would be added than are replaced; no request was sent."""
     name = _table(bench)
-    fill = change.filled_with
+    fill = java_commit.filled_with
 
     def doubled(spark: Any, update: Any, operation: Any, base: int) -> Any:
         fill(spark, update, operation, base)
@@ -215,7 +215,7 @@ def test_a_snapshot_that_iceberg_does_not_make_is_no_unknown_outcome(
         builder = spark._jvm.org.apache.iceberg.DataFiles.builder(spec).copy(added.entry)
         return update.addFile(builder.withPath(f"{added.path}-2").build())
 
-    monkeypatch.setattr(change, "filled_with", doubled)
+    monkeypatch.setattr(java_commit, "filled_with", doubled)
     request = bench.request(name, bench.action(name, Cluster, "id"))
     with pytest.raises(InternalError) as caught:
         bench.run(request)

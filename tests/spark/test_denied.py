@@ -10,7 +10,7 @@ from reconciler.errors import AccessDeniedError
 from reconciler.loop.driver_job import _message_of
 from reconciler.plan.actions.rewrite import Cluster
 from reconciler.plan.actions.set_properties import SetProperties
-from reconciler.spark.commit import change
+from reconciler.spark.commit import java_commit
 from tests.gateway import DENIED, Gateway
 from tests.spark.tables import Bench
 
@@ -82,4 +82,4 @@ def test_a_database_that_refuses_the_statement_took_nothing(
     java = spark._jvm.java
     cause = java.sql.SQLException("for table iceberg_tables", state)
     thrown = java.lang.RuntimeException("Unknown failure", cause)
-    assert change.is_denied(spark, thrown) is denied
+    assert java_commit.is_denied(spark, thrown) is denied

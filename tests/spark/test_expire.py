@@ -13,7 +13,7 @@ from reconciler.engines.actions.expire_snapshots import ExpireExecutor
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.state import ActionState, Validity
-from reconciler.spark.commit.changes import Expiry
+from reconciler.spark.commit.metadata_changes import Expiry
 from reconciler.table.retention import Retention, kept
 from tests.spark.tables import Bench, intact
 

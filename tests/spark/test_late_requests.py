@@ -25,7 +25,7 @@ from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import COMMITTED, FAILED, WAITING, Audit, ExecutionRequest
-from reconciler.spark.commit.changes import Expiry
+from reconciler.spark.commit.metadata_changes import Expiry
 from reconciler.spark.session import iceberg, translate
 from reconciler.table import summary_keys
 from reconciler.table.schema import SpecField

@@ -14,7 +14,7 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Validity
 from reconciler.spark.commit import metadata
-from reconciler.spark.commit.changes import (
+from reconciler.spark.commit.metadata_changes import (
     AddedSpec,
     ChangeOf,
     Properties,

@@ -10,7 +10,7 @@ import pytest
 from reconciler.engines.commit import metadata
 from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.state import Validity
-from reconciler.spark.commit.changes import RemovedSpecs
+from reconciler.spark.commit.metadata_changes import RemovedSpecs
 from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.tables import Bench, intact
 

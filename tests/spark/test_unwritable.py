@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError
 from reconciler.plan.actions.rewrite import Cluster
-from reconciler.spark.commit import change
+from reconciler.spark.commit import java_commit
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -49,7 +49,7 @@ def test_a_commit_that_cannot_be_written_ends_the_run_at_once(
     request = bench.request(table, bench.action(table, Cluster, "id"))
     with monkeypatch.context() as patch:
         unwritable = _Unwritable(bench.spark, message)
-        patch.setattr(change, "filled_with", lambda *arguments: unwritable)
+        patch.setattr(java_commit, "filled_with", lambda *arguments: unwritable)
         with pytest.raises(kind, match=table):
             bench.run(request)
     assert [event.phase for event in bench.events].count("commit") == 1

@@ -23,7 +23,7 @@ from reconciler.engines.answers import Answer, Kind
 from reconciler.engines.commit import commit, history, metadata, metadata_files, standing
 from reconciler.engines.commit.operations import Operation
 from reconciler.engines.snapshots import SnapshotInfo
-from reconciler.engines.table import Change, Table
+from reconciler.engines.table import PendingCommit, Table
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError
 from reconciler.plan.execution import Audit, Intent
 from reconciler.table.audits import (
@@ -42,7 +42,7 @@ from reconciler.table.retention import BRANCH, MAIN, Ref, SnapshotLog
 log = logging.getLogger(__name__)
 
 
-def prepare(table: Table, operation: Operation, audit: Audit) -> Change:
+def prepare(table: Table, operation: Operation, audit: Audit) -> PendingCommit:
     """Return the commit to the branch. Its UUID is recorded before it writes a file."""
     return table.begin(operation, audit.branch)
 
@@ -77,7 +77,7 @@ def commit_to_branch(
     table: Table,
     operation: Operation,
     intent: Intent,
-    prepared: Change,
+    prepared: PendingCommit,
     audit: Audit,
     own: Collection[int] = (),
 ) -> commit.Refused | int:
@@ -105,7 +105,7 @@ def commit_to_branch(
 
 
 def _on_branch(
-    table: Table, operation: Operation, intent: Intent, prepared: Change, audit: Audit
+    table: Table, operation: Operation, intent: Intent, prepared: PendingCommit, audit: Audit
 ) -> commit.Refused | int:
     snapshot, answer = _sent(table, operation, intent, prepared, audit)
     found: commit.Refused | int | None = None
@@ -126,7 +126,7 @@ def _on_branch(
 
 
 def _sent(
-    table: Table, operation: Operation, intent: Intent, prepared: Change, audit: Audit
+    table: Table, operation: Operation, intent: Intent, prepared: PendingCommit, audit: Audit
 ) -> tuple[SnapshotInfo | None, Answer]:
     """Return the snapshot on the branch, None if it is not there and cannot arrive late, and the
     answer to the commit."""

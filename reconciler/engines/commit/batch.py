@@ -11,7 +11,7 @@ from reconciler.engines.commit.operations import Operation
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.engines.schedule.run import Run
 from reconciler.engines.snapshots import short
-from reconciler.engines.table import Change, Table
+from reconciler.engines.table import PendingCommit, Table
 from reconciler.errors import (
     AuditFailedError,
     BlockedError,
@@ -110,7 +110,7 @@ def publish(
 
 
 def _recorded(
-    run: Run, attempt: Attempt, number: int, parts: Sequence[Part], commits: Sequence[Change]
+    run: Run, attempt: Attempt, number: int, parts: Sequence[Part], commits: Sequence[PendingCommit]
 ) -> Intent:
     actions = tuple(dict.fromkeys(part.action_id for part in parts))
     inputs = tuple(sorted(path for part in parts for path in part.inputs))
@@ -130,7 +130,7 @@ def _sent(
     operation: Operation,
     intent: Intent,
     parts: Sequence[Part],
-    commits: Sequence[Change],
+    commits: Sequence[PendingCommit],
 ) -> commit.Refused | None:
     """Commit the batch to main; return why it was refused, None if it was not."""
     text = f"committing batch {intent.batch}: {plural(len(intent.inputs), 'file')}"

@@ -19,7 +19,7 @@ from reconciler.engines.commit import history, metadata_files, standing
 from reconciler.engines.commit.history import Committed
 from reconciler.engines.commit.operations import Operation
 from reconciler.engines.snapshots import SnapshotInfo, short, until
-from reconciler.engines.table import Change, Table
+from reconciler.engines.table import PendingCommit, Table
 from reconciler.errors import AccessDeniedError
 from reconciler.plan.execution import Intent
 from reconciler.table import summary_keys
@@ -204,7 +204,7 @@ def _until(line: Iterable[SnapshotInfo], base: int) -> list[SnapshotInfo]:
     return found
 
 
-def prepare(table: Table, operation: Operation) -> tuple[Change, ...]:
+def prepare(table: Table, operation: Operation) -> tuple[PendingCommit, ...]:
     """Return the commits that may be sent for one batch, one after the other.
 
     Their UUIDs are recorded before the first of them writes a file.
@@ -212,7 +212,7 @@ def prepare(table: Table, operation: Operation) -> tuple[Change, ...]:
     return tuple(table.begin(operation) for _ in range(SENDS))
 
 
-def send(table: Table, batch: Batch, commits: Sequence[Change]) -> Sent:
+def send(table: Table, batch: Batch, commits: Sequence[PendingCommit]) -> Sent:
     """Commit a batch; send it again while it only loses against other writers."""
     sent: Sent = Refused("not sent", conflict=False)
     for attempt, change in enumerate(commits):
@@ -224,7 +224,7 @@ def send(table: Table, batch: Batch, commits: Sequence[Change]) -> Sent:
     return sent
 
 
-def _send_once(table: Table, batch: Batch, change: Change) -> Sent:
+def _send_once(table: Table, batch: Batch, change: PendingCommit) -> Sent:
     """Send one commit and search history for it, whatever the answer was."""
     guard = Guard(table, batch)
     answer = change.send(batch.operation, batch.base.snapshot_id, _summary(batch), guard)

@@ -21,12 +21,12 @@ from collections.abc import Collection, Iterable, Iterator
 from reconciler.engines.commit import cleanup
 from reconciler.engines.schedule.vanished import may_have_vanished
 from reconciler.engines.snapshots import SnapshotInfo
-from reconciler.engines.table import Change, Table
+from reconciler.engines.table import PendingCommit, Table
 from reconciler.plan.execution import Intent
 from reconciler.table.audits import AUDIT
 
 
-def remove_unwanted(table: Table, change: Change) -> None:
+def remove_unwanted(table: Table, change: PendingCommit) -> None:
     """Remove the files that a commit did not need, except those that a snapshot needs.
 
     Call it on the table as refreshed after the commit. A file that cannot be removed stays.
@@ -37,7 +37,7 @@ def remove_unwanted(table: Table, change: Change) -> None:
         cleanup.discard(table, (path for path in unwanted if path not in kept))
 
 
-def tidy(table: Table, change: Change, answered: bool) -> None:
+def tidy(table: Table, change: PendingCommit, answered: bool) -> None:
     """Remove the files of a commit's other attempts; if that fails, the commit still counts as
     done.
 

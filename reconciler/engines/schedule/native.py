@@ -77,7 +77,7 @@ SMALLER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GroupPlan:
     """How the engine would write a group."""
 
     task: Task
@@ -108,7 +108,7 @@ class Unplanned:
     """Whether a task has too little memory for it."""
 
 
-def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Plan | Unplanned:
+def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> GroupPlan | Unplanned:
     """Return the engine's task for the group, or why it has none.
 
     inputs: as the witness sees them. blocks: the block ids that rows get.
@@ -145,7 +145,7 @@ def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> Pl
         limits = Limits.within(given.memory_bytes)
         check = Check(inputs, described.form_of(attempt), limits, blocks)
     most = memory.peak(task, needed, given.memory_bytes)
-    return Plan(task, opening, given, most, check)
+    return GroupPlan(task, opening, given, most, check)
 
 
 def _writer(given: Mapping[str, str], group_rows: int) -> Writer:
@@ -279,7 +279,7 @@ def _paths(one: GroupRewrite) -> tuple[str, ...]:
 # Running
 
 
-def written(attempt: Attempt, name: str, plan: Plan) -> Made:
+def written(attempt: Attempt, name: str, plan: GroupPlan) -> Made:
     """Write the group's files.
 
     name: of the work. Raises Unfit, DamagedInputError, FileNotFoundError, UnavailableError.

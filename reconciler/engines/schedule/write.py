@@ -145,7 +145,7 @@ class Files:
 
 
 @contextlib.contextmanager
-def _by_engine(one: GroupRewrite, plan: native.Plan, inputs: Work) -> Iterator[Files]:
+def _by_engine(one: GroupRewrite, plan: native.GroupPlan, inputs: Work) -> Iterator[Files]:
     """Provide files of `reconciler.rewrite`; they are deleted if anything fails meanwhile."""
     attempt = one.attempt
     made, verified = native.written(attempt, f"{one.base}/write", plan), None

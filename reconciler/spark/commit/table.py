@@ -8,9 +8,9 @@ from typing import Any, cast
 from reconciler.engines import engine_errors, table
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.plan.actions.base import Action
-from reconciler.spark.commit import changes
-from reconciler.spark.commit.change import JavaChange, begun
+from reconciler.spark.commit import metadata_changes
 from reconciler.spark.commit.history import JavaHistory
+from reconciler.spark.commit.java_commit import JavaCommit, begun
 from reconciler.spark.commit.query import JavaRows, asked
 from reconciler.spark.commit.reading import JavaManifests
 from reconciler.spark.commit.storage import JavaStorage
@@ -30,21 +30,21 @@ class JavaTable(JavaHistory, JavaStorage, JavaManifests):
     def fresh(self) -> JavaTable:
         return load(self.spark, self.name)
 
-    def begin(self, operation: Any, branch: str = MAIN) -> JavaChange:
+    def begin(self, operation: Any, branch: str = MAIN) -> JavaCommit:
         return begun(self, operation, branch)
 
-    def change(self, action: Action) -> changes.JavaMetadataChange:
-        return changes.asked_by(self, action)
+    def change(self, action: Action) -> metadata_changes.JavaMetadataChange:
+        return metadata_changes.asked_by(self, action)
 
     def without(
         self, heads: Mapping[str, int | None], snapshots: Collection[int]
-    ) -> changes.JavaMetadataChange:
-        return changes.without(self, heads, snapshots)
+    ) -> metadata_changes.JavaMetadataChange:
+        return metadata_changes.without(self, heads, snapshots)
 
     def with_statistics(
         self, snapshot_id: int, document: Mapping[str, Any]
-    ) -> changes.JavaMetadataChange:
-        return changes.with_statistics(self, snapshot_id, document)
+    ) -> metadata_changes.JavaMetadataChange:
+        return metadata_changes.with_statistics(self, snapshot_id, document)
 
     def keep_on_branch(self, branch: str, snapshots: int) -> None:
         self.java.manageSnapshots().setMinSnapshotsToKeep(branch, snapshots).commit()

@@ -17,7 +17,7 @@ from reconciler.engines.backend import Copied, CopyWork
 from reconciler.engines.commit.cleanup import discard
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.table import Table
-from reconciler.spark.commit.changes import JavaMetadataChange
+from reconciler.spark.commit.metadata_changes import JavaMetadataChange
 from reconciler.spark.commit.table import JavaTable, java_of, load
 from reconciler.spark.fallback import leaf_text, stage
 from reconciler.spark.schedule import scan

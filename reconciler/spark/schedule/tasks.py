@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.engines.schedule.native import Plan
+from reconciler.engines.schedule.native import GroupPlan
 from reconciler.rewrite import task_calls
 from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.storage import Opening
@@ -17,7 +17,7 @@ from reconciler.spark.schedule import witness_work
 from reconciler.spark.session import resources
 
 
-def run(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
+def run(attempt: Attempt, name: str, plan: GroupPlan) -> Made | Failure:
     """Return what a task made, or why it made nothing. name: of the Spark job."""
     if by_driver(spark_of(attempt), plan.opening):
         return task_calls.rewritten(*plan.work, attempt.cancelled.is_set)
@@ -44,7 +44,7 @@ def by_driver(spark: Any, opening: Opening | None) -> bool:
     return bool(spark.local) or witness_work.is_signed(opening)
 
 
-def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
+def _on_executor(attempt: Attempt, name: str, plan: GroupPlan) -> Made | Failure:
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
     context = spark_of(attempt).sparkContext
@@ -59,7 +59,7 @@ def _on_executor(attempt: Attempt, name: str, plan: Plan) -> Made | Failure:
     return found  # type: ignore[no-any-return]
 
 
-def _working(plan: Plan) -> Callable[[int], Made | Failure]:
+def _working(plan: GroupPlan) -> Callable[[int], Made | Failure]:
     """Return the function of a Spark task; each attempt of it writes files of its own names."""
 
     given = plan.work

@@ -9,10 +9,10 @@ import pytest
 
 from reconciler.catalog.observe import observe_table
 from reconciler.commit import updates
-from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.metadata import Update
 from reconciler.commit.request import Request, requirements, send
-from reconciler.commit.snapshot import Names
+from reconciler.commit.snapshot import CommitNames
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit import audit
 from reconciler.table.audits import (
@@ -34,18 +34,18 @@ def table(tmp_path: Path) -> Table:
     return Table(tmp_path / "own")
 
 
-def engine_of(table: Table) -> EngineTable:
-    return EngineTable(table.live(), table.directory / "cache")
+def engine_of(table: Table) -> LocalTable:
+    return LocalTable(table.live(), table.directory / "cache")
 
 
-def change(engine: EngineTable, made: list[Update]) -> None:
+def change(engine: LocalTable, made: list[Update]) -> None:
     state = engine.state
-    answer = send(engine.table, Request(state, made, requirements(state), Names().uuid))
+    answer = send(engine.table, Request(state, made, requirements(state), CommitNames().uuid))
     assert answer.kind is Kind.ACCEPTED
     engine.refresh()
 
 
-def waiting(engine: EngineTable, attempt: str = "p-1-a", branch: str = BRANCH) -> int:
+def waiting(engine: LocalTable, attempt: str = "p-1-a", branch: str = BRANCH) -> int:
     """Commit a batch that waits on the branch; return its snapshot."""
     base = engine.head()
     summary = {
@@ -58,7 +58,7 @@ def waiting(engine: EngineTable, attempt: str = "p-1-a", branch: str = BRANCH) -
     return engine.refs()[branch].snapshot_id
 
 
-def published_and_cut(table: Table, engine: EngineTable) -> int:
+def published_and_cut(table: Table, engine: LocalTable) -> int:
     """Main is moved to the batch and goes on; then another engine expires what came right after."""
     batch = waiting(engine)
     change(engine, updates.set_branch(engine.state, "main", batch))

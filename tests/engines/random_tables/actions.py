@@ -16,7 +16,7 @@ from pyiceberg import types as t
 
 from reconciler.api.choices import EngineType
 from reconciler.commit.engine import LocalBackend
-from reconciler.commit.engine_table import EngineTable
+from reconciler.commit.local_table import LocalTable
 from reconciler.engines.local import machine
 from reconciler.engines.local.pool import Pool
 from reconciler.engines.schedule.execute import execute
@@ -66,7 +66,7 @@ class Engine:
         self.ledger = FileLedger(self.directory / "ledger.db")
         self.lease = FileLease(self.directory / "leases.db")
 
-    def table(self, drawn: RandomTable) -> EngineTable:
+    def table(self, drawn: RandomTable) -> LocalTable:
         return self.backend.load(self.config, ("loop", drawn.name))
 
     def run(

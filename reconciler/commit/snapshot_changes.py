@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.commit.live import LiveFiles
-from reconciler.commit.snapshot import Added, Change
+from reconciler.commit.snapshot import AddedFile, SnapshotChange
 from reconciler.engines.delete_file import DeleteFile
 
 REPLACE, OVERWRITE, DELETE, APPEND = "replace", "overwrite", "delete", "append"
@@ -13,15 +13,15 @@ REPLACE, OVERWRITE, DELETE, APPEND = "replace", "overwrite", "delete", "append"
 
 
 def replace_files(
-    live: LiveFiles, paths: Iterable[str], added: Sequence[Added], sequence: int
-) -> Change:
+    live: LiveFiles, paths: Iterable[str], added: Sequence[AddedFile], sequence: int
+) -> SnapshotChange:
     """Return the change that puts files with the same rows in the place of others.
 
     The delete files of the replaced files alone go with them. sequence: of the snapshot that was
     read; the new files keep it, so that later deletes apply to them too.
     """
     rows = live.rows(paths)
-    return Change(
+    return SnapshotChange(
         REPLACE,
         added=added,
         sequence=sequence,
@@ -33,13 +33,13 @@ def replace_files(
 def row_delta(
     live: LiveFiles,
     paths: Iterable[str],
-    added: Sequence[Added] = (),
+    added: Sequence[AddedFile] = (),
     removed: Sequence[DeleteFile] = (),
-) -> Change:
+) -> SnapshotChange:
     """Return the change that adds and removes delete files. paths: data files to which one of them
     applies, all of which must stay."""
     rows = live.rows(paths)
-    return Change(
+    return SnapshotChange(
         DELETE if added else OVERWRITE,
         added_deletes=added,
         removed_deletes={one.path: str(one.entry) for one in removed},
@@ -47,14 +47,14 @@ def row_delta(
     )
 
 
-def remove_deletes(removed: Sequence[DeleteFile]) -> Change:
+def remove_deletes(removed: Sequence[DeleteFile]) -> SnapshotChange:
     """Return the change that removes delete files which apply to nothing."""
-    return Change(OVERWRITE, removed_deletes={one.path: str(one.entry) for one in removed})
+    return SnapshotChange(OVERWRITE, removed_deletes={one.path: str(one.entry) for one in removed})
 
 
-def append_nothing() -> Change:
+def append_nothing() -> SnapshotChange:
     """Return the change that only moves the head: with a mark in its summary it fences."""
-    return Change(APPEND, fast=True)
+    return SnapshotChange(APPEND, fast=True)
 
 
 def _removed(live: LiveFiles, rows: Mapping[str, int], paths: Iterable[str]) -> dict[str, str]:

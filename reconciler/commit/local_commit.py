@@ -1,4 +1,4 @@
-"""Commits of the engines' operations, as `engines.table.Change` asks for them.
+"""Commits of the engines' operations, as `engines.table.PendingCommit` asks for them.
 
 The guard judges the metadata that the request names, and what an operation changes is found there,
 so that what was judged is what the request replaces.
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.commit import changes, compared
-from reconciler.commit.backend import Table
-from reconciler.commit.history import snapshot_info
+from reconciler.commit import compared, snapshot_changes
+from reconciler.commit.local_files import LocalFiles
+from reconciler.commit.local_history import snapshot_info
 from reconciler.commit.metadata import MAIN
 from reconciler.commit.rewriting import rewritten
 from reconciler.commit.sending import ENGINE, commit, not_sent
-from reconciler.commit.snapshot import Change, Make, Names, Producer
+from reconciler.commit.snapshot import CommitNames, Make, SnapshotChange, SnapshotProducer
 from reconciler.engines.answers import Answer, Kind
 from reconciler.engines.commit.operations import (
     Mark,
@@ -28,11 +28,11 @@ from reconciler.engines.commit.operations import (
 from reconciler.engines.table import Guard
 
 
-class Commit:
+class LocalCommit:
     """One commit of an operation, which may be sent once."""
 
-    def __init__(self, table: Table, branch: str = MAIN) -> None:
-        self._table, self._branch, self._names = table, branch, Names()
+    def __init__(self, table: LocalFiles, branch: str = MAIN) -> None:
+        self._table, self._branch, self._names = table, branch, CommitNames()
         self.base = table.head() or 0
         self._unwanted: tuple[str, ...] = ()
 
@@ -47,8 +47,9 @@ class Commit:
         summary: Mapping[str, str],
         guard: Guard | None,
     ) -> Answer:
-        """Send the operation once; see `engines.table.Change`. base_snapshot_id: the guard holds
-        the line back to it. Raises nothing."""
+        """Send the operation once, as `engines.table.PendingCommit` says. Raises nothing.
+
+        base_snapshot_id: not used; the guard compares the ancestors down to it."""
         table = self._table.table
         try:
             state = table.refresh()
@@ -71,7 +72,9 @@ class Commit:
         its name, and stays."""
         change, make = change_of(self._table, operation)
         table = self._table.table
-        made = make(Producer(table, replace(change, branch=self._branch), self._names, ENGINE))
+        made = make(
+            SnapshotProducer(table, replace(change, branch=self._branch), self._names, ENGINE)
+        )
         return compared.live_entries(table.io, str(made["manifest-list"]))
 
     def unwanted(self) -> tuple[str, ...]:
@@ -79,22 +82,26 @@ class Commit:
         return self._unwanted
 
 
-def change_of(table: Table, operation: Any) -> tuple[Change, Make]:
+def change_of(table: LocalFiles, operation: Any) -> tuple[SnapshotChange, Make]:
     """Return what an operation does to the table as last refreshed, and what writes its
     snapshot."""
     if isinstance(operation, Mark):
-        return changes.append_nothing(), Producer.make
+        return snapshot_changes.append_nothing(), SnapshotProducer.make
     if isinstance(operation, NewManifests):
-        return Change(changes.REPLACE), rewritten(operation.inputs, operation.groups)
+        return SnapshotChange(snapshot_changes.REPLACE), rewritten(
+            operation.inputs, operation.groups
+        )
     if isinstance(operation, RemoveDeletes):
-        return changes.remove_deletes(operation.files), Producer.make
+        return snapshot_changes.remove_deletes(operation.files), SnapshotProducer.make
     live = table.live(table.head() or 0)
     if isinstance(operation, RewriteFiles):
         added = [file.entry for file in operation.added]
         sequence = operation.sequence_number
-        return changes.replace_files(live, list(operation.tasks), added, sequence), Producer.make
+        return snapshot_changes.replace_files(
+            live, list(operation.tasks), added, sequence
+        ), SnapshotProducer.make
     if isinstance(operation, RowDelta):
         added = [file.entry for file in operation.added]
-        change = changes.row_delta(live, list(operation.tasks), added, operation.removed)
-        return change, Producer.make
+        change = snapshot_changes.row_delta(live, list(operation.tasks), added, operation.removed)
+        return change, SnapshotProducer.make
     raise TypeError(f"no commit of a {type(operation).__name__} is known")

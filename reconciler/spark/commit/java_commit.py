@@ -1,4 +1,4 @@
-"""Commits by Iceberg's own operations (`engines.table.Change`).
+"""Commits by Iceberg's own operations (`engines.table.PendingCommit`).
 
 Our checks run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through
 py4j's callback server. An error counts as an answer only if it is a CleanableFailure. Iceberg
@@ -38,7 +38,7 @@ PRODUCER = "org.apache.iceberg.SnapshotProducer"
 
 
 @dataclass(frozen=True, slots=True)
-class JavaChange:
+class JavaCommit:
     """A commit before it is sent."""
 
     spark: Any
@@ -87,7 +87,7 @@ class JavaChange:
         return [str(path) for path in iceberg.each(self.deleted)]
 
 
-def begun(table: Any, operation: Any, branch: str = MAIN) -> JavaChange:
+def begun(table: Any, operation: Any, branch: str = MAIN) -> JavaCommit:
     """Return the empty commit of an operation. table: a JavaTable."""
     spark, java = table.spark, table.java
     update = _empty(java, operation)
@@ -97,7 +97,7 @@ def begun(table: Any, operation: Any, branch: str = MAIN) -> JavaChange:
     add = iceberg.method(spark, "java.util.Collection", "add", "boolean", "java.lang.Object")
     update.deleteWith(iceberg.as_lambda(spark, "java.util.function.Consumer", add.bindTo(deleted)))
     uuid = _commit_uuid(spark, update)
-    return JavaChange(spark, java, update, uuid, deleted, table.head() or 0)
+    return JavaCommit(spark, java, update, uuid, deleted, table.head() or 0)
 
 
 def _empty(java: Any, operation: Any) -> Any:

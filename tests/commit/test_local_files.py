@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.manifest import DataFileContent
 
-from reconciler.commit import changes
-from reconciler.commit.engine_table import EngineTable
+from reconciler.commit import snapshot_changes
 from reconciler.commit.live import LiveFiles
+from reconciler.commit.local_commit import LocalCommit
+from reconciler.commit.local_table import LocalTable
 from reconciler.commit.manifest import File
-from reconciler.commit.operations import Commit
-from reconciler.commit.snapshot import Added
+from reconciler.commit.snapshot import AddedFile
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit import metadata_files
 from reconciler.engines.commit.operations import Mark
@@ -60,8 +60,8 @@ class Deleted(Table):
             lower_bounds=ends, upper_bounds=ends,
         )  # fmt: skip
 
-    def engine(self) -> EngineTable:
-        return EngineTable(self.live(), self.directory / "cache")
+    def engine(self) -> LocalTable:
+        return LocalTable(self.live(), self.directory / "cache")
 
 
 def _id(task: object) -> int:
@@ -76,7 +76,7 @@ def table(tmp_path: Path) -> Deleted:
     return Deleted(tmp_path / "own")
 
 
-def head_of(table: EngineTable) -> int:
+def head_of(table: LocalTable) -> int:
     head = table.head()
     assert head is not None
     return head
@@ -113,7 +113,7 @@ def test_a_rewrite_takes_the_deletes_of_its_files_alone_with_it(table: Deleted) 
     sequence = engine.snapshot(head).sequence_number  # type: ignore[union-attr]
     live = engine.live(head)
     copy = File({**_values(live, table, table.paths[0]), 100: f"{table.paths[0]}.copy"})
-    change = changes.replace_files(live, table.paths[:1], [Added(0, copy)], sequence)
+    change = snapshot_changes.replace_files(live, table.paths[:1], [AddedFile(0, copy)], sequence)
     assert commit(engine.table, change) is Kind.ACCEPTED
     engine.refresh()
     after = engine.delete_files(head_of(engine))
@@ -136,7 +136,7 @@ def test_a_row_delta_requires_its_data_files(table: Deleted) -> None:
     engine = table.engine()
     live = engine.live(head_of(engine))
     (gone,) = (file for file in live.delete_files() if not file.keys)
-    change = changes.row_delta(live, [*table.paths, "file:///gone.parquet"], [], [gone])
+    change = snapshot_changes.row_delta(live, [*table.paths, "file:///gone.parquet"], [], [gone])
     before = table.written()
     assert commit(engine.table, change) is not Kind.ACCEPTED
     assert table.written() == before
@@ -157,7 +157,7 @@ class Guarded:
 
 def test_the_guard_is_asked_on_the_metadata_that_is_replaced(table: Deleted) -> None:
     engine, guard = table.engine(), Guarded(True)
-    mark = Commit(engine)
+    mark = LocalCommit(engine)
     table.append(5)
     assert mark.send(Mark(), 0, {"layout.fence": "a/0"}, guard).kind is Kind.ACCEPTED
     table_now = table.catalog.load_table("jobs.t")
@@ -171,7 +171,7 @@ def test_the_guard_is_asked_on_the_metadata_that_is_replaced(table: Deleted) -> 
 @pytest.mark.parametrize(("answer", "kind"), [(False, Kind.REFUSED), (None, Kind.UNKNOWN)])
 def test_a_refused_commit_writes_nothing(table: Deleted, answer: bool | None, kind: Kind) -> None:
     engine, before = table.engine(), table.written()
-    assert Commit(engine).send(Mark(), 0, {}, Guarded(answer)).kind is kind
+    assert LocalCommit(engine).send(Mark(), 0, {}, Guarded(answer)).kind is kind
     assert table.written() == before
 
 
@@ -187,7 +187,7 @@ def test_a_file_that_is_gone_already_is_deleted_without_an_error(table: Deleted)
 
 def test_what_a_commit_wrote_is_found_by_its_name(table: Deleted) -> None:
     engine = table.engine()
-    mark = Commit(engine)
+    mark = LocalCommit(engine)
     assert mark.send(Mark(), 0, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
     head = head_of(engine)
@@ -205,7 +205,7 @@ def test_files_of_a_commit_that_arrived_stay_however_often_it_is_cleaned_up(
     """As after a crash between the commit and its record: pyiceberg still reads the table."""
     engine = table.engine()
     before = table.catalog.load_table("jobs.t").current_snapshot().snapshot_id
-    mark = Commit(engine)
+    mark = LocalCommit(engine)
     assert mark.send(Mark(), 0, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
     assert metadata_files.remove_of_commits(engine, (mark.uuid,), before) == (0, 0, None)

@@ -16,7 +16,7 @@ from reconciler.table.retention import Ref, SnapshotLog, snapshot_log
 from reconciler.table.schema import SpecField, spec_terms
 
 
-class History:
+class LocalHistory:
     """Reads the state of a live table as last refreshed."""
 
     def __init__(self, table: LiveTable) -> None:

@@ -14,10 +14,10 @@ from typing import Any, NoReturn, cast
 
 from reconciler.catalog import s3_uploads
 from reconciler.commit import compared, content, errors, fields, reachable, updates
-from reconciler.commit.backend import LiveTasks, Table
-from reconciler.commit.history import snapshot_info
-from reconciler.commit.metadata_changes import CHANGES, MetadataChange
-from reconciler.commit.operations import Commit
+from reconciler.commit.local_commit import LocalCommit
+from reconciler.commit.local_files import LiveTasks, LocalFiles
+from reconciler.commit.local_history import snapshot_info
+from reconciler.commit.metadata_changes import CHANGES, LocalMetadataChange
 from reconciler.commit.table import LiveTable
 from reconciler.engines import engine_errors
 from reconciler.engines.answers import Kind
@@ -34,13 +34,13 @@ from reconciler.table.retention import MAIN
 from reconciler.table.schema import SpecField
 
 
-class EngineTable(Table):
+class LocalTable(LocalFiles):
     """A table of a catalog, as executors ask it."""
 
     errors: engine_errors.Errors = errors
 
-    def fresh(self) -> EngineTable:
-        return EngineTable(LiveTable(self.table.config, self.table.identifier), self.cache)
+    def fresh(self) -> LocalTable:
+        return LocalTable(LiveTable(self.table.config, self.table.identifier), self.cache)
 
     # History
 
@@ -155,10 +155,10 @@ class EngineTable(Table):
 
     # Commits
 
-    def begin(self, operation: Any, branch: str = MAIN) -> Commit:
-        return Commit(self, branch)
+    def begin(self, operation: Any, branch: str = MAIN) -> LocalCommit:
+        return LocalCommit(self, branch)
 
-    def change(self, action: Action) -> MetadataChange:
+    def change(self, action: Action) -> LocalMetadataChange:
         make = CHANGES.get(type(action))
         if make is None:
             self._needs_spark(action.kind)
@@ -166,7 +166,7 @@ class EngineTable(Table):
 
     def without(
         self, heads: Mapping[str, int | None], snapshots: Collection[int]
-    ) -> MetadataChange:
+    ) -> LocalMetadataChange:
         made: list[Any] = []
         for name, head in heads.items():
             if head is None:
@@ -176,19 +176,19 @@ class EngineTable(Table):
         if snapshots:
             made += updates.expire(snapshots, {})
         held = updates.hold(self.state, self.state.refs)
-        return MetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
+        return LocalMetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
 
-    def with_statistics(self, snapshot_id: int, document: Mapping[str, Any]) -> MetadataChange:
+    def with_statistics(self, snapshot_id: int, document: Mapping[str, Any]) -> LocalMetadataChange:
         made = updates.set_statistics(snapshot_id, document)
         held = updates.hold(self.state, [MAIN])
-        return MetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
+        return LocalMetadataChange(self, self.state, tuple(made), tuple(held), {}, {})
 
     def keep_on_branch(self, branch: str, snapshots: int) -> None:
         for _ in range(RESENDS):
             self.refresh()
             made = updates.keep_on_branch(self.state, branch, snapshots)
             held = updates.hold(self.state, [branch])
-            answer = MetadataChange(self, self.state, tuple(made), tuple(held), {}, {}).send()
+            answer = LocalMetadataChange(self, self.state, tuple(made), tuple(held), {}, {}).send()
             if answer.kind is not Kind.LOST_RACE:
                 break
         if answer.kind is not Kind.ACCEPTED:

@@ -19,7 +19,7 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.spark.commit import metadata, specs
-from reconciler.spark.commit.change import answer_of
+from reconciler.spark.commit.java_commit import answer_of
 from reconciler.spark.session import iceberg
 from reconciler.table import block_ids
 from reconciler.table.block_ids import COLUMN, remembering

@@ -9,8 +9,8 @@ from typing import cast
 
 from reconciler.catalog.listing import files_below
 from reconciler.commit import fields, metadata
-from reconciler.commit.history import History
 from reconciler.commit.live import LiveFiles
+from reconciler.commit.local_history import LocalHistory
 from reconciler.commit.manifest import ADDED, DELETED, EQUALITY_DELETES
 from reconciler.commit.reachable import reached
 from reconciler.commit.table import LiveTable
@@ -35,7 +35,7 @@ class LiveTasks(Tasks):
         return LiveTasks(self.live, rows, {path: self._files[path] for path in chosen})
 
 
-class Table(History):
+class LocalFiles(LocalHistory):
     """A table of a catalog. cache: root of the cache of manifests."""
 
     def __init__(self, table: LiveTable, cache: Path) -> None:
@@ -44,9 +44,9 @@ class Table(History):
         self.shown = ".".join((table.config.name, *table.identifier))
         self._live: tuple[tuple[str, int], LiveFiles] | None = None
 
-    def fresh(self) -> Table:
+    def fresh(self) -> LocalFiles:
         """Return the table of this name, loaded anew from the catalog: it may be another one."""
-        return Table(LiveTable(self.table.config, self.table.identifier), self.cache)
+        return LocalFiles(LiveTable(self.table.config, self.table.identifier), self.cache)
 
     # Storage
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.commit import fields
+from reconciler.commit.local_commit import LocalCommit
 from reconciler.commit.manifest import File
-from reconciler.commit.operations import Commit
-from reconciler.commit.snapshot import Added
+from reconciler.commit.snapshot import AddedFile
 from reconciler.commit.table import LiveTable
 from reconciler.engines.answers import Kind
 from reconciler.engines.commit.commit import Refused
@@ -24,7 +24,7 @@ from reconciler.engines.commit.operations import (
 )
 from reconciler.engines.manifests import WrittenFile
 from tests.commit.committing import sent_as_batch
-from tests.commit.test_backend import Deleted, Guarded, head_of
+from tests.commit.test_local_files import Deleted, Guarded, head_of
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def copy_of(table: Deleted, path: str) -> WrittenFile:
         if entry.file.path == path
     )  # fmt: skip
     made = File({**file.values(), fields.PATH: f"{path}.copy"})
-    return WrittenFile(Added(0, made), made.path, made.records, made.size, (0, "{}"))
+    return WrittenFile(AddedFile(0, made), made.path, made.records, made.size, (0, "{}"))
 
 
 def test_files_are_replaced(table: Deleted) -> None:
@@ -51,7 +51,7 @@ def test_files_are_replaced(table: Deleted) -> None:
     assert read is not None
     added = [copy_of(table, path) for path in tasks]
     operation = RewriteFiles(tasks, added, read.sequence_number)
-    change, guard = Commit(engine), Guarded(True)
+    change, guard = LocalCommit(engine), Guarded(True)
     assert change.send(operation, head, {"layout.batch": "1"}, guard).kind is Kind.ACCEPTED
     assert guard.seen[0] == head
     assert change.unwanted() == ()
@@ -89,11 +89,14 @@ def test_delete_files_go(table: Deleted) -> None:
     head = head_of(engine)
     position = [file for file in engine.delete_files(head) if not file.keys]
     tasks = engine.tasks_under(head, [position[0].path])
-    assert Commit(engine).send(RowDelta(tasks, (), position), head, {}, None).kind is Kind.ACCEPTED
+    assert (
+        LocalCommit(engine).send(RowDelta(tasks, (), position), head, {}, None).kind
+        is Kind.ACCEPTED
+    )
     engine.refresh()
     rest = engine.delete_files(head_of(engine))
     assert all(file.keys for file in rest)
-    assert Commit(engine).send(RemoveDeletes(rest), head, {}, None).kind is Kind.ACCEPTED
+    assert LocalCommit(engine).send(RemoveDeletes(rest), head, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
     assert engine.delete_files(head_of(engine)) == []
 
@@ -104,15 +107,15 @@ def test_manifests_and_a_mark(table: Deleted) -> None:
     live = engine.live(head)
     data = [str(one[fields.M_PATH]) for one in live.manifests if not one[fields.M_CONTENT]]
     operation = NewManifests(data, dict.fromkeys(live.files.path.tolist(), 0))
-    assert Commit(engine).send(operation, head, {}, None).kind is Kind.ACCEPTED
+    assert LocalCommit(engine).send(operation, head, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
     now = engine.live(head_of(engine))
     assert len([one for one in now.manifests if not one[fields.M_CONTENT]]) == 1
     assert sorted(now.files.path) == sorted(live.files.path)
     assert now.ages(table.paths).of_path == live.ages(table.paths).of_path
-    again = Commit(engine).send(operation, head, {}, None)
+    again = LocalCommit(engine).send(operation, head, {}, None)
     assert again.kind is Kind.REFUSED
-    assert Commit(engine, "audit").send(Mark(), head, {"layout.fence": "a/0"}, None).kind is (
+    assert LocalCommit(engine, "audit").send(Mark(), head, {"layout.fence": "a/0"}, None).kind is (
         Kind.ACCEPTED
     )
     engine.refresh()
@@ -123,9 +126,9 @@ def test_a_delete_file_that_is_gone_refuses(table: Deleted) -> None:
     engine = table.engine()
     head = head_of(engine)
     (gone,) = [file for file in engine.delete_files(head) if file.keys]
-    assert Commit(engine).send(RemoveDeletes([gone]), head, {}, None).kind is Kind.ACCEPTED
+    assert LocalCommit(engine).send(RemoveDeletes([gone]), head, {}, None).kind is Kind.ACCEPTED
     engine.refresh()
-    late = Commit(engine)
+    late = LocalCommit(engine)
     assert late.send(RemoveDeletes([gone]), head, {}, None).kind is Kind.REFUSED
     assert late.unwanted() == ()
 
@@ -135,7 +138,7 @@ def test_a_delete_file_that_another_writer_replaced_is_a_conflict_at_once(table:
     ours, theirs = table.engine(), table.engine()
     (gone,) = [file for file in ours.delete_files(head_of(ours)) if not file.keys]
     operation = RowDelta(ours.tasks_under(head_of(ours), [gone.path]), (), [gone])
-    foreign = Commit(theirs).send(operation, head_of(theirs), {}, None)
+    foreign = LocalCommit(theirs).send(operation, head_of(theirs), {}, None)
     assert foreign.kind is Kind.ACCEPTED
     before = table.written()
     sent = sent_as_batch(ours, operation)
