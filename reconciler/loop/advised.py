@@ -13,7 +13,9 @@ from typing import TypeVar
 import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
+from reconciler.advisor.choose.declared import footers_to_read
 from reconciler.advisor.decide import decide
+from reconciler.advisor.situation import situation_of
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import FileMissingError
 from reconciler.loop.decision_settings import (
@@ -317,18 +319,27 @@ def _published(
 
 
 def planned_row_groups(
-    target: Target, seen: Observation, workload: Workload, ports: Ports
+    target: Target,
+    policy: TableLayoutPolicy,
+    seen: Observation,
+    evidence: Evidence,
+    ports: Ports,
+    now: dt.datetime,
 ) -> RowGroups | None:
     """Return the row groups that a plan of the table was based on, as `advise` chose them.
 
     The sketched files are found by their stored sketches, which the plan left.
     """
-    if not filtered_columns(workload):
+    if not filtered_columns(evidence.workload):
         return None
     files, known = seen.files, with_footer(seen.files)
     if len(files) > FEW_FILES:
         sketched = set(ports.sketched(seen.uuid, [str(path) for path in files.path]))
         known = known[[path in sketched for path in files.path[known]]]
+        history, size = ports.history(seen.uuid), target_size(policy, seen)
+        settings = settings_for(policy, seen, history, evidence, target_bytes=size, now_ms=_ms(now))
+        given = _input_of(target, seen, evidence.workload, settings, ports)
+        known = np.union1d(known, footers_to_read(situation_of(given))).astype(np.int64)
         if not len(known):
             return None
     return ports.footers(target, seen, known)

@@ -195,7 +195,7 @@ def place_plan(
             plan=plan,
             states=states,
             pending=pending,
-            row_groups=planned_row_groups(target, seen, evidence.workload, ports),
+            row_groups=planned_row_groups(target, policy, seen, evidence, ports, now),
         )
 
     return on_live_files(target, ports, on)

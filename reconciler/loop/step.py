@@ -20,7 +20,7 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.support import not_acted_on, unheld
 from reconciler.engines.choice import Chosen
 from reconciler.errors import StalePlanError
-from reconciler.format import plural
+from reconciler.format import count, plural
 from reconciler.loop.audits import waits_under
 from reconciler.loop.engines import require_engine
 from reconciler.loop.gating import (
@@ -63,6 +63,8 @@ BLOCKED = "Blocked"
 IDLE = "Idle"
 
 NOTHING = "nothing above threshold"
+NAMED = 3
+"""Actions of a table that is pending that its message names."""
 
 MAX_REPEATS = 2
 """Maximum executions of one plan without effect; then the loop stops and reports it."""
@@ -233,7 +235,7 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
         refusal = f"; {against}" if against else ""
         if decision is not None and decision.reason and not decision.open:
             return TableState(BLOCKED, decision.reason, decision.message + refusal)
-        return TableState(PENDING, "TablesPending", _to_do(len(proposal.pending)) + refusal)
+        return TableState(PENDING, "TablesPending", _to_do(proposal.pending) + refusal)
     damage = damage_of(proposal.observation)
     if damage:
         return TableState(IDLE, "TableDamaged", damage)
@@ -250,8 +252,12 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
     return TableState(CONVERGED, "", f"nothing to do now; {waits}" if waits else NOTHING)
 
 
-def _to_do(actions: int) -> str:
-    return f"{plural(actions, 'action')} to do"
+def _to_do(actions: Sequence[PlannedAction]) -> str:
+    named = "; ".join(item.predicted.label or item.action.verb for item in actions[:NAMED])
+    more = len(actions) - NAMED
+    return f"{plural(len(actions), 'action')} to do: {named}" + (
+        f"; and {count(more)} more" if more > 0 else ""
+    )
 
 
 def run_step(

@@ -21,6 +21,9 @@ from reconciler.format import iec
 from reconciler.plan.money import Usage, beside, cost_text
 from reconciler.plan.schedule import last_start, next_start
 
+ACTION, JOB = "the next action", "the whole job"
+"""What refusals call one charge: an action of a plan, or all that a job of the operator may do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -181,20 +184,24 @@ def admit(
     spent: Sequence[Spent] | None,
     now: dt.datetime,
     prices: Prices | None = None,
+    what: str = ACTION,
 ) -> Gate:
     """Return the longest prefix of `charges` that fits every active budget. prices: what a refusal
-    says in money; None to say it in bytes alone."""
+    says in money; None to say it in bytes alone. what: what it calls one charge."""
     if spent is None and budgets:
         return Gate(0, "OverBudget", "the ledger of past spending cannot be read", ())
     states = tuple(budget_state(one, spent or (), now) for one in budgets)
-    return admitted_by(charges, states, prices)
+    return admitted_by(charges, states, prices, what)
 
 
 def admitted_by(
-    charges: Sequence[Charge], states: tuple[BudgetState, ...], prices: Prices | None = None
+    charges: Sequence[Charge],
+    states: tuple[BudgetState, ...],
+    prices: Prices | None = None,
+    what: str = ACTION,
 ) -> Gate:
     """Return the longest prefix of `charges` that fits every active budget in its present state.
-    prices: as of `admit`."""
+    prices, what: as of `admit`."""
     count, limiting = len(charges), None
     for state in states:
         fits = _prefix(charges, state)
@@ -202,7 +209,7 @@ def admitted_by(
             count, limiting = fits, state
     if limiting is None:
         return Gate(count, "", "", states)
-    return Gate(count, *_why(limiting, charges[count], prices), states)
+    return Gate(count, *_why(limiting, charges[count], prices, what), states)
 
 
 def charge_text(charge: Charge, prices: Prices | None) -> str:
@@ -226,10 +233,10 @@ def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:
     return len(charges)
 
 
-def _why(state: BudgetState, refused: Charge, prices: Prices | None) -> tuple[str, str]:
+def _why(state: BudgetState, refused: Charge, prices: Prices | None, what: str) -> tuple[str, str]:
     """Return reason and message. They say no spent or remaining amount, which would change with
-    each charge: the message is part of a status, which would be written as often. What the refused
-    action rewrites changes with the plan only."""
+    each charge: the message is part of a status, which would be written as often. What is refused
+    rewrites an amount that changes with the plan only."""
     name = state.budget.text
     if state.error:
         return "OverBudget", f"{name}: {state.error}"
@@ -239,7 +246,7 @@ def _why(state: BudgetState, refused: Charge, prices: Prices | None) -> tuple[st
         )
         return "OutsideWindow", f"{name} allows nothing until {until}"
     asked = charge_text(refused, prices)
-    why = f"{name} has too little left for the next action, which rewrites {asked}"
+    why = f"{name} has too little left for {what}, which rewrites {asked}"
     limits = state.budget
     holds_bytes = limits.max_rewrite_bytes is not None and state.held_bytes
     if holds_bytes or (limits.max_cpu_seconds is not None and state.held_cpu_seconds):

@@ -27,6 +27,7 @@ from reconciler.loop.gating import Approvals, plan_policy_key, policy_key
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.measure import window_read
 from reconciler.loop.ports import Target
+from reconciler.loop.propose import place_plan
 from reconciler.loop.step import (
     BLOCKED,
     CONVERGED,
@@ -225,6 +226,13 @@ def test_the_footers_of_a_table_of_few_files_are_all_read_and_of_others_the_sket
     assert not len(many.advice.wanted_sketches)
     assert many.row_groups is None
     assert few.advice.read_now <= many.advice.read_now * 1.1
+    by_id = {"layout": {"clustering": {"mode": "Declared", "keys": ["id"]}}}
+    wanted = step_of(catalog_config, "footers", **by_id)
+    made = wanted.propose(actor)
+    assert made.row_groups is not None, "only footers show whether a file follows the key inside"
+    placed = place_plan(made.plan, wanted.target, wanted.policy, actor, NOW)
+    assert placed.row_groups is not None
+    assert (placed.row_groups.has_footer == made.row_groups.has_footer).all()
 
 
 def _last_check(steps: _Steps) -> Any:

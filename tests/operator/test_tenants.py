@@ -16,11 +16,13 @@ from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.catalog.plan_retention import plans_in_use
 from reconciler.operator.job_record import record_of
 from reconciler.operator.spending import charges
+from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY
 from reconciler.plan.ledger import Reservation
 from tests.examples import seeds
 from tests.operator.fake_api import FakeApi, nothing
 from tests.operator.worlds import GIB, NAMESPACE, World, run_text
+from tests.said import Said
 
 HOUR = dt.timedelta(hours=1)
 OTHER = "team-b"
@@ -86,19 +88,25 @@ def test_a_record_of_a_job_of_any_other_shape_is_none(forged: dict[str, Any]) ->
     assert record_of({"job": good | forged}) is None
 
 
-def test_a_status_that_claims_more_than_a_namespace_may_have_stops_nobody() -> None:
+@pytest.mark.parametrize("kept", [True, False], ids=["book kept", "book lost"])
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_a_status_that_claims_more_than_a_namespace_may_have_stops_nobody(
+    kept: bool, phase: str
+) -> None:
     world, _, theirs = two_tenants()
-    world.operator().launcher.spending.read()  # later jobs of statuses are not in the book
+    if kept:
+        world.operator().launcher.spending.read()  # later jobs of statuses are not in the book
     for layout in (theirs, world.table("more", GIB, namespace=OTHER)):
         world.layout(layout, OTHER)["status"]["job"] = {
-            "name": f"job-{layout}", "planId": "p-x", "uid": "u", "phase": "Running",
-            "reserved": {"rewriteBytes": "8191Pi"},
+            "name": f"job-{layout}", "planId": "p-x", "uid": "u", "phase": phase,
+            "startedAt": utc(world.now), "reserved": {"rewriteBytes": "8191Pi"},
         }  # fmt: skip
     operator = world.operator()
     spending = operator.launcher.spending
     spending.sweep()
-    claimed = [job.rewrite_bytes for job in spending.known.admitted.values()]
-    assert len(claimed) == 2 and 0 < sum(claimed) < world.cap
+    claimed = sum(c.rewrite_bytes for c in spending.known.spent(world.now).get(OTHER, ()))
+    assert claimed < world.cap
+    assert (claimed > 0) == (phase == "Running" or not kept), "an old end is in a kept book already"
     world.turn(operator, 2)
     assert NAMESPACE in namespaces(world.jobs())
 
@@ -130,7 +138,7 @@ def test_a_forged_reservation_counts_against_its_own_budgets_only() -> None:
     assert world.condition(theirs, "WithinBudget", OTHER)["status"] == "False"
 
 
-def test_what_the_cap_refuses_is_not_within_budget() -> None:
+def test_what_the_cap_refuses_is_not_within_budget(said: Said) -> None:
     world = World()
     world.cap = GIB
     name = world.table("orders", 2 * GIB)
@@ -139,6 +147,7 @@ def test_what_the_cap_refuses_is_not_within_budget() -> None:
     found = world.condition(name, "WithinBudget")
     assert (found["status"], found["reason"]) == ("False", "OverBudget")
     assert found["message"] == world.condition(name, "Converged")["message"]
+    said(found["message"])
 
 
 @pytest.mark.parametrize("lost", ["", "ConfigMap", "garbage"])

@@ -25,7 +25,7 @@ from reconciler.operator.spending import shares
 from reconciler.operator.spending.charges import Book
 from reconciler.operator.spending.reservations import held, unsettled
 from reconciler.operator.spending.shares import Slots
-from reconciler.plan.budget import Budget, Charge, Spent, admit
+from reconciler.plan.budget import JOB, Budget, Charge, Spent, admit
 
 FULL = "this policy runs as many jobs as spec.engine.maxConcurrentJobs allows"
 RETRY = dt.timedelta(seconds=30)
@@ -73,7 +73,7 @@ class Admission:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
         reserved = held(own, handle.open_reservations(), subject.now)
         spent = (*reserved, *handle.spent(subject.policy_key, uuid))
-        admission = admit([charge], subject.budgets, spent, subject.now, subject.prices)
+        admission = admit([charge], subject.budgets, spent, subject.now, subject.prices, JOB)
         if not admission.count:
             again = _again(subject.budgets, spent, charge, subject.now)
             return Wait(again, admission.reason, admission.message)
@@ -92,7 +92,7 @@ class Admission:
         charge = Charge(size, 0.0)
         cap = shares.cap_of(limits, spent, namespace, size, known, now)
         everything = [item for charges in spent.values() for item in charges]
-        admission = admit([charge], [cap], everything, now)
+        admission = admit([charge], [cap], everything, now, what=JOB)
         if admission.count:
             return None
         again = _again([cap], everything, charge, now)

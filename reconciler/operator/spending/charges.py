@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,15 +122,6 @@ def _coarser(charged: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], in
     for (namespace, bucket), size in charged.items():
         found[namespace, bucket // COARSE * COARSE + COARSE - 1] += size
     return dict(found)
-
-
-def rebuilt(jobs: Iterable[AdmittedJob], ended: Iterable[tuple[str, dt.datetime, int]]) -> Book:
-    """Return a book from live jobs, and from (namespace, end, bytes) of those that have ended."""
-    book = Book({job.key: job for job in jobs})
-    found: Counter[tuple[str, int]] = Counter()
-    for namespace, end, size in ended:
-        found[namespace, int(end.timestamp()) // BUCKET_SECONDS] += size
-    return replace(book, charged=dict(found))
 
 
 def to_text(book: Book) -> str:

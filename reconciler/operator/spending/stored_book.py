@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,10 +22,10 @@ from reconciler.kube.pods import LAYOUT_LABEL, ended
 from reconciler.operator.job_record import JobRecord, Phase, record_of, unsettled_of
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.spending import charges, shares
-from reconciler.operator.spending.charges import AdmittedJob, Book, JobKey
+from reconciler.operator.spending.charges import WINDOW, AdmittedJob, Book, JobKey
 from reconciler.operator.spending.shares import Known, Limits
 from reconciler.operator.status_text import parse_time
-from reconciler.plan.budget import budget_state
+from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LONGEST_RUN
 
 log = logging.getLogger(__name__)
@@ -140,20 +141,44 @@ class Spending:
         def swept(book: Book) -> Book:
             for key in over:
                 book = book.end(key, now)
-            for job in missing:
-                book = book.admit(self._bounded(book, job, now))
-            return book
+            return self._bounded(missing, book, now)
 
         self._update(swept)
 
-    def _bounded(self, book: Book, job: AdmittedJob, now: dt.datetime) -> AdmittedJob:
-        """Return a job that the book lacks, with at most the bytes that would be admitted beside
-        the book's: who may write the status of a TableLayout takes nothing kept for others."""
-        spent, known = book.spent(now), self.sharing()
-        cap = shares.cap_of(self.limits, spent, job.namespace, job.rewrite_bytes, known, now)
-        everything = [item for charges in spent.values() for item in charges]
-        left = budget_state(cap, everything, now).remaining_bytes or 0
-        return replace(job, rewrite_bytes=min(job.rewrite_bytes, left))
+    def _bounded(self, jobs: Iterable[AdmittedJob], book: Book, now: dt.datetime) -> Book:
+        """Return the book with jobs that it lacks, each with at most the bytes that would be
+        admitted beside the others: who may write the status of a TableLayout takes nothing kept for
+        others."""
+        known, since = self.sharing(), now - WINDOW
+        used = Counter(
+            {
+                namespace: sum(item.rewrite_bytes for item in found if item.at > since)
+                for namespace, found in book.spent(now).items()
+            }
+        )
+        for job in sorted(jobs, key=lambda one: (one.since, one.key)):
+            spent = {name: (Spent(now, size, 0.0),) for name, size in used.items()}
+            cap = shares.cap_of(self.limits, spent, job.namespace, job.rewrite_bytes, known, now)
+            left = max(0, (cap.max_rewrite_bytes or 0) - used.total())
+            size = min(job.rewrite_bytes, left)
+            used[job.namespace] += size
+            book = book.admit(replace(job, rewrite_bytes=size))
+        return book
+
+    def _rebuilt(self, layouts: Iterable[Mapping[str, Any]]) -> Book:
+        """Return the book that the statuses of the TableLayouts show."""
+        now = self.clock()
+        live, ends = list[AdmittedJob](), dict[JobKey, dt.datetime]()
+        for body in layouts:
+            live += _jobs(body)
+            for job, end in _ended(body):
+                if end > now - WINDOW:
+                    live.append(job)
+                    ends[job.key] = end
+        book = self._bounded(live, Book(), now)
+        for key, end in ends.items():
+            book = book.end(key, min(end, now))
+        return book.current(now)
 
     def _over(self, job: AdmittedJob) -> bool:
         api = self.runtime.api
@@ -178,7 +203,7 @@ class Spending:
         with self._lock:
             stored = self._stored()
             kept = self._kept(stored)
-            book = kept or rebuilt_from(self.runtime.index.layouts(), self.clock())
+            book = kept or self._rebuilt(self.runtime.index.layouts())
             found, why = answer(book)
             if not why and (kept is None or found != book):
                 self._write(stored, found.current(self.clock()))
@@ -221,16 +246,6 @@ class Spending:
         api.replace(CONFIG_MAP, self._namespace, {**stored, "data": data})
 
 
-def rebuilt_from(layouts: Iterable[Mapping[str, Any]], now: dt.datetime) -> Book:
-    """Return the book that the statuses of the TableLayouts show."""
-    jobs: list[AdmittedJob] = []
-    ended: list[tuple[str, dt.datetime, int]] = []
-    for body in layouts:
-        jobs += _jobs(body)
-        ended += _ended(body)
-    return charges.rebuilt(jobs, ended).current(now)
-
-
 def _jobs(body: Mapping[str, Any]) -> Iterator[AdmittedJob]:
     """Yield the job of a TableLayout that has not ended; a write-ahead has none yet."""
     record = unsettled_of(body.get("status"))
@@ -242,8 +257,8 @@ def admitted(namespace: str, layout: str, record: JobRecord) -> AdmittedJob:
     return AdmittedJob(namespace, record.name, layout, record.rewrite_bytes, record.written)
 
 
-def _ended(body: Mapping[str, Any]) -> Iterator[tuple[str, dt.datetime, int]]:
-    """Yield the end of a TableLayout's last job, with what was reserved for it."""
+def _ended(body: Mapping[str, Any]) -> Iterator[tuple[AdmittedJob, dt.datetime]]:
+    """Yield a TableLayout's last job, with what was reserved for it, and its end."""
     status = body.get("status") or {}
     record = record_of(status)
     if record is None or record.phase not in (Phase.SUCCEEDED, Phase.FAILED):
@@ -254,4 +269,5 @@ def _ended(body: Mapping[str, Any]) -> Iterator[tuple[str, dt.datetime, int]]:
         if entry.get("planId") == record.plan_id
     ]
     end = next(filter(None, ends), record.written)
-    yield body["metadata"]["namespace"], end, record.rewrite_bytes
+    metadata = body["metadata"]
+    yield admitted(metadata["namespace"], metadata["name"], record), end
