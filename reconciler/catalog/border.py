@@ -4,7 +4,8 @@ pyiceberg imports and calls classes that properties name, whether the properties
 configuration, from a REST server's answers or from a table. Here a server's properties are cut to
 an allow-list (api.served_properties), a table's properties configure no FileIO at all, and the five
 functions by which pyiceberg imports a class import only what a person's own configuration named.
-`opening` opens catalogs; what only REST catalogs need is in `border_rest`.
+`opening` opens catalogs; what one kind of catalog needs is in `border_sql`, `border_rest` and
+`border_glue`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import pyiceberg.io
 import pyiceberg.io.pyarrow
 import pyiceberg.table.locations
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import (
     ARROW_FILE_IO,
     FSSPEC_FILE_IO,
@@ -59,15 +59,6 @@ def file_io(properties: Mapping[str, Any], location: str | None) -> FileIO:
     if PY_IO_IMPL not in chosen and signed and (location or "").startswith(("s3:", "s3a:", "s3n:")):
         chosen[PY_IO_IMPL] = FSSPEC_FILE_IO  # the other one cannot have requests signed
     return reached(load_file_io(chosen, location))
-
-
-class GuardedSqlCatalog(SqlCatalog):
-    """An SQL catalog whose tables' properties configure no FileIO."""
-
-    def _load_file_io(
-        self, properties: Mapping[str, Any] | None = None, location: str | None = None
-    ) -> FileIO:
-        return file_io(self.properties, location)
 
 
 def permitted(name: str) -> bool:

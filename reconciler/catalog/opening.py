@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import PY_IO_IMPL, S3_RETRY_STRATEGY_IMPL
 
-from reconciler.catalog.border import GuardedSqlCatalog, permit, refuse
+from reconciler.catalog.border import permit, refuse
 from reconciler.errors import UserError
 
 _CLASS_PROPERTIES = (PY_IO_IMPL, S3_RETRY_STRATEGY_IMPL)
@@ -29,6 +29,8 @@ def open_catalog(name: str, kind: str, properties: Mapping[str, Any], *, own: bo
         return GuardedRestCatalog(name, **properties)
     if kind == "glue":
         return _glue(name, properties)
+    from reconciler.catalog.border_sql import GuardedSqlCatalog
+
     return GuardedSqlCatalog(name, **properties)
 
 

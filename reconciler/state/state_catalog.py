@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from reconciler.catalog.border import GuardedSqlCatalog
+from reconciler.catalog.border_sql import GuardedSqlCatalog
 
 
 class StateCatalog(GuardedSqlCatalog):

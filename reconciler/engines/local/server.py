@@ -13,6 +13,7 @@ started them does.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -61,7 +62,9 @@ def _listening(address: str, modules: Sequence[str]) -> Listener:
 
 
 def _load(modules: Sequence[str]) -> None:
-    """Import what work needs, once for all children."""
+    """Import what work needs, once for all children, which never search it for garbage: the search
+    would also copy its memory for each of them."""
+    gc.disable()
     import duckdb  # noqa: F401
     import pyarrow.parquet  # noqa: F401
 
@@ -70,6 +73,8 @@ def _load(modules: Sequence[str]) -> None:
 
     for name in modules:
         importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
 
 
 def _reap(*_: object) -> None:
