@@ -51,8 +51,8 @@ def _cpu() -> float:
 
 def _ours(memory: int, keys: Sequence[str], directory: Path, files: Sequence[str]) -> Act:
     from reconciler.rewrite.columns import columns_of, every
-    from reconciler.rewrite.comparison import Work
-    from reconciler.rewrite.files import DataFile, Table
+    from reconciler.rewrite.comparison import WitnessWork
+    from reconciler.rewrite.files import DataFile, TableShape
     from reconciler.rewrite.rewriting import rewritten
     from reconciler.rewrite.task import Key, Order, Resources, Task
     from reconciler.rewrite.witness import Limits, witnessed
@@ -61,7 +61,7 @@ def _ours(memory: int, keys: Sequence[str], directory: Path, files: Sequence[str
     ways = {way[-1].field_id: way for way in every(columns)}
     named = {column.name: column.field_id for column in columns}
     mapping = json.dumps([{"field-id": i, "names": [name]} for name, i in named.items()])
-    table = Table(columns, ways, mapping, False)
+    table = TableShape(columns, ways, mapping, False)
     given = [
         DataFile(path, pq.read_metadata(path).num_rows, Path(path).stat().st_size, 1)
         for path in files
@@ -76,7 +76,7 @@ def _ours(memory: int, keys: Sequence[str], directory: Path, files: Sequence[str
 
         def check() -> None:
             seen = [
-                witnessed(Work(table, tuple(ones)), range(len(ones)), None, Limits())
+                witnessed(WitnessWork(table, tuple(ones)), range(len(ones)), None, Limits())
                 for ones in (given, written)
             ]
             assert seen[0].fingerprint == seen[1].fingerprint

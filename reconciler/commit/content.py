@@ -31,8 +31,10 @@ def of_snapshot(table: LocalFiles, snapshot_id: int) -> Content:
         gone = set(removed.get(1, ()))
     new = [replace(one, entry=deletes[one.path]) for one in live.delete_files()
            if one.path in deletes]  # fmt: skip
-    written = [WrittenFile(one, path, one.file.records, one.file.size, live.place(rows[path]))
-               for path, one in added[DATA].items()]  # fmt: skip
+    written = [
+        WrittenFile(one, path, one.file.records, one.file.size, live.partition_key(rows[path]))
+        for path, one in added[DATA].items()
+    ]
     before = table.live(_base(table, snapshot_id)).delete_files() if gone else []
     return Content(written, removed[DATA], new, [one for one in before if one.path in gone])
 

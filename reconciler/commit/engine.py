@@ -33,13 +33,14 @@ from reconciler.engines.schedule.native import GroupPlan
 from reconciler.engines.schedule.run import Run
 from reconciler.errors import UnsupportedError
 from reconciler.rewrite import hidden, task_calls
-from reconciler.rewrite.comparison import Seen, Work
+from reconciler.rewrite.comparison import WitnessResult, WitnessWork
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import MEMORY, Failure, Stopped
-from reconciler.rewrite.files import Table as Shape
+from reconciler.rewrite.files import TableShape
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
 from reconciler.rewrite.witness import witnessed
+from reconciler.table.deletes import PartitionKey
 from reconciler.table.paths import is_local
 
 T = TypeVar("T")
@@ -120,19 +121,19 @@ class LocalBackend:
         self,
         attempt: Attempt,
         name: str,
-        work: Work,
+        work: WitnessWork,
         bins: Sequence[Sequence[int]],
         size: int,
         opening: Opening | None,
-    ) -> list[Seen]:
+    ) -> list[WitnessResult]:
         given = self.resources(opening, 1)
         limits = Limits.within(given.memory_bytes)
 
-        def one(numbers: Sequence[int]) -> Seen:
+        def one(numbers: Sequence[int]) -> WitnessResult:
             try:
                 return self._in_process(attempt, given, witnessed, work, numbers, opening, limits)
             except OutOfMemory as error:
-                return Seen(failures=(Failure("", "", str(error), MEMORY),))
+                return WitnessResult(failures=(Failure("", "", str(error), MEMORY),))
 
         return self._side_by_side(name, one, bins)
 
@@ -206,7 +207,7 @@ class LocalBackend:
         return f"{partitions.path(spec, values)}/"
 
     def entries(
-        self, rewrite: GroupRewrite, shape: Shape, files: Sequence[Output]
+        self, rewrite: GroupRewrite, shape: TableShape, files: Sequence[Output]
     ) -> tuple[WrittenFile, ...]:
         table, live = cast(LocalTable, rewrite.attempt.table), cast(LiveTasks, rewrite.tasks)
         properties, action = {**table.properties(), **rewrite.changes}, rewrite.group.action
@@ -215,8 +216,8 @@ class LocalBackend:
 
         def written(one: Output) -> WrittenFile:
             values = made.partition_of(one.partition if moves else live[first].partition)
-            place = made.spec_id, made.key(values)
-            return WrittenFile(made.of(one, values), one.path, one.rows, one.size, place)
+            key = PartitionKey(made.spec_id, made.key(values))
+            return WrittenFile(made.of(one, values), one.path, one.rows, one.size, key)
 
         return tuple(written(one) for one in files)
 
@@ -242,8 +243,9 @@ class LocalBackend:
             owner = live[one.data_file]
             made = of_spec[owner.spec_id]
             values = made.partition_of(owner.partition)
+            key = PartitionKey(made.spec_id, made.key(values))
             found.append(DeleteFile(
-                made.of_positions(one, values), one.path, 0, (made.spec_id, made.key(values)),
+                made.of_positions(one, values), one.path, 0, key,
                 made.unpartitioned, 0, one.data_file, (), "PARQUET", one.rows, one.size,
             ))  # fmt: skip
         return found

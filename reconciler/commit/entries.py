@@ -19,7 +19,7 @@ from reconciler.table.metrics_modes import modes
 from reconciler.table.parquet_schema import MAGIC
 from reconciler.table.schema import Field, Schema
 
-NOTHING_MORE = metrics.Known({}, {})
+NOTHING_MORE = metrics.WriterMetrics({}, {})
 """A delete file has neither floats nor long values that its footer leaves out."""
 ORDERED = ("identity", "truncate", "year", "month", "day", "hour")
 """Transforms of a sort order that keep the order of a column's values."""
@@ -43,7 +43,7 @@ class Entries:
         import pyarrow.parquet as pq
 
         footer = pq.read_metadata(io.BytesIO(MAGIC + output.footer))
-        known = metrics.Known(output.nans, output.bounds)
+        known = metrics.WriterMetrics(output.nans, output.bounds)
         found = metrics.of_footer(footer, self._types, self._modes, known)
         values = {
             fields.CONTENT: DATA,

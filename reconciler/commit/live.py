@@ -24,10 +24,10 @@ from reconciler.commit.entries import plain_schema
 from reconciler.commit.fields import PartitionField, partition_fields, unpartitioned
 from reconciler.commit.manifest import DELETED, ManifestFile, live, schema_of
 from reconciler.commit.table import LiveTable
-from reconciler.engines.delete_file import Ages, DeleteFile, Place
+from reconciler.engines.delete_file import Ages, DeleteFile
 from reconciler.engines.task_file import Deletes, TaskFile
 from reconciler.errors import UnsupportedError
-from reconciler.table.deletes import DeleteTable, Scope, members_of
+from reconciler.table.deletes import DeleteTable, PartitionKey, Scope, members_of
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionField as TableField
 from reconciler.table.schema import PartitionSpec
@@ -216,25 +216,25 @@ class LiveFiles:
         return [self._json(*one) for one in self.files.partitions]
 
     @cached_property
-    def _places(self) -> list[Place]:
-        """The place of each of `FileTable.partitions`."""
+    def _partition_keys(self) -> list[PartitionKey]:
+        """The key of each of `FileTable.partitions`."""
         pairs = zip(self.files.partitions, self._partitions, strict=True)
-        return [self._place(spec_id, values) for (spec_id, _), values in pairs]
+        return [self._partition_key(spec_id, values) for (spec_id, _), values in pairs]
 
-    def place(self, row: int) -> Place:
+    def partition_key(self, row: int) -> PartitionKey:
         """Return the partition of a data file."""
-        return self._places[int(self.files.partition[row])]
+        return self._partition_keys[int(self.files.partition[row])]
 
-    def _place(self, spec_id: int, values: Iterable[Any]) -> Place:
-        return spec_id, partitions.text_of(self._partition[spec_id], values)
+    def _partition_key(self, spec_id: int, values: Iterable[Any]) -> PartitionKey:
+        return PartitionKey(spec_id, partitions.text_of(self._partition[spec_id], values))
 
     def ages(self, paths: Iterable[str]) -> Ages:
         """Return the sequence numbers of the data files. paths: of which to name."""
         named = self.rows(paths)
-        oldest: dict[Place, int] = {}
+        oldest: dict[PartitionKey, int] = {}
         files = self.files
         for number, rows in members_of(files).items():
-            oldest[self._places[number]] = int(files.sequence[rows].min())
+            oldest[self._partition_keys[number]] = int(files.sequence[rows].min())
         return Ages(oldest, {path: int(files.sequence[row]) for path, row in named.items()})
 
     def under(self, deletes: Iterable[str]) -> list[str]:
@@ -270,9 +270,9 @@ class LiveFiles:
         keys = tuple(deletes.equality_ids[row])
         vector = deletes.scope[row] == Scope.VECTOR
         path, offset = self._identity(row)
-        place = self._place(spec_id, self._json(spec_id, deletes.partition[row]))
+        key = self._partition_key(spec_id, self._json(spec_id, deletes.partition[row]))
         return DeleteFile(
-            self.manifest_of_delete(row), path, offset, place,
+            self.manifest_of_delete(row), path, offset, key,
             unpartitioned(self._partition[spec_id]),
             int(deletes.sequence[row]), "" if keys else named_file(found, row), keys,
             "PUFFIN" if vector else "OTHER" if deletes.other_format[row] else "PARQUET",

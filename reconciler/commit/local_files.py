@@ -14,10 +14,11 @@ from reconciler.commit.local_history import LocalHistory
 from reconciler.commit.manifest import ADDED, DELETED, EQUALITY_DELETES
 from reconciler.commit.reachable import reached
 from reconciler.commit.table import LiveTable
-from reconciler.engines.delete_file import Ages, DeleteFile, Place
+from reconciler.engines.delete_file import Ages, DeleteFile
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.task_file import TaskFile
 from reconciler.errors import UnsupportedError
+from reconciler.table.deletes import PartitionKey
 
 
 class LiveTasks(Tasks):
@@ -98,9 +99,9 @@ class LocalFiles(LocalHistory):
         under = self.live(snapshot_id).under(deletes)
         return self.tasks(snapshot_id, under, columns, bare=True)
 
-    def places(self, tasks: Tasks) -> dict[str, Place]:
+    def partition_keys(self, tasks: Tasks) -> dict[str, PartitionKey]:
         own = cast(LiveTasks, tasks)
-        return {path: own.live.place(row) for path, row in own.rows.items()}
+        return {path: own.live.partition_key(row) for path, row in own.rows.items()}
 
     def ages(self, snapshot_id: int, paths: Iterable[str]) -> Ages:
         return self.live(snapshot_id).ages(paths)

@@ -44,7 +44,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class WriterMetrics:
     """What a writer knows of its file beside the footer."""
 
     nans: Mapping[int, int]
@@ -54,7 +54,7 @@ class Known:
 
 
 def of_footer(
-    footer: Any, types: Mapping[int, str], modes: Mapping[int, str], known: Known
+    footer: Any, types: Mapping[int, str], modes: Mapping[int, str], known: WriterMetrics
 ) -> Metrics:
     """Return the metrics of a file.
 
@@ -81,7 +81,7 @@ def _count(
     chunks: Sequence[Any],
     kind: str,
     mode: str,
-    known: Known,
+    known: WriterMetrics,
 ) -> None:
     """Count one column that is outside lists and maps. Nothing is known if a chunk has no
     statistics."""

@@ -9,9 +9,6 @@ from reconciler.commit.manifest import DATA, DELETED, ManifestFile, ManifestWrit
 from reconciler.commit.snapshot import PACKED, Make, MissingFilesError, SnapshotProducer
 from reconciler.commit.table import Snapshot
 
-Place = tuple[int, int]
-"""A group of files, and the id of their partition spec."""
-
 
 def rewritten(inputs: Collection[str], group_of: Mapping[str, int]) -> Make:
     """Return what makes the snapshot. inputs: paths of the manifests. group_of: by data file, the
@@ -45,7 +42,7 @@ def _written(
 ) -> tuple[list[ManifestFile], int]:
     """Return the new manifests, and the number of entries in them."""
     target = merging.settings(producer.state.properties).target
-    open_: dict[Place, ManifestWriter] = {}
+    open_: dict[tuple[int, int], ManifestWriter] = {}  # by group and spec id
     made, entries = [], 0
     some = list(data)
     for one, held in zip(some, producer.table.entries(some), strict=True):
@@ -53,12 +50,12 @@ def _written(
             if entry.status == DELETED:
                 continue
             spec_id = int(one[fields.M_SPEC])
-            place = group_of.get(entry.file.path, 0), spec_id
-            if place in open_ and len(open_[place].body) >= PACKED * target:
-                made.append(producer.close(open_.pop(place)))
-            if place not in open_:
-                open_[place] = producer.writer(spec_id, DATA)
-            open_[place].put(entry)
+            key = group_of.get(entry.file.path, 0), spec_id
+            if key in open_ and len(open_[key].body) >= PACKED * target:
+                made.append(producer.close(open_.pop(key)))
+            if key not in open_:
+                open_[key] = producer.writer(spec_id, DATA)
+            open_[key].put(entry)
             entries += 1
-    made += [producer.close(open_[place]) for place in sorted(open_)]
+    made += [producer.close(open_[key]) for key in sorted(open_)]
     return made, entries

@@ -20,10 +20,10 @@ from reconciler.engines.engine_errors import Errors
 from reconciler.engines.manifests import Tasks, WrittenFile
 from reconciler.engines.table import Table
 from reconciler.rewrite import hidden
-from reconciler.rewrite.comparison import Seen, Work
+from reconciler.rewrite.comparison import WitnessResult, WitnessWork
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
-from reconciler.rewrite.files import Table as Shape
+from reconciler.rewrite.files import TableShape
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
 from reconciler.table.cut_tree import Tree
@@ -164,7 +164,7 @@ class Backend(Protocol):
         ...
 
     def entries(
-        self, rewrite: Any, shape: Shape, files: Sequence[Output]
+        self, rewrite: Any, shape: TableShape, files: Sequence[Output]
     ) -> tuple[WrittenFile, ...]:
         """Return files that a task wrote with their manifest entries. rewrite: a
         `schedule.group_rewrite.GroupRewrite`."""
@@ -222,11 +222,11 @@ class Backend(Protocol):
         self,
         attempt: Any,
         name: str,
-        work: Work,
+        work: WitnessWork,
         bins: Sequence[Sequence[int]],
         size: int,
         opening: Opening | None,
-    ) -> Sequence[Seen]:
+    ) -> Sequence[WitnessResult]:
         """Return what the files, or the exchanges, of the work hold, of each bin together.
 
         name: of the work. bins: numbers of files or exchanges; none is empty. size: bytes that are

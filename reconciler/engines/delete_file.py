@@ -12,10 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Place = tuple[int, str]
-"""Id of a partition spec, and the key of a partition of it: equal for equal tuples of values, and
-only for them."""
-
+from reconciler.table.deletes import PartitionKey
 
 VECTORS_VERSION = 3
 """Format version from which on hidden rows are written as vectors."""
@@ -31,8 +28,8 @@ class DeleteFile:
     """Path of the file, which several vectors may share."""
     offset: int
     """First byte of a vector in its file; 0 for other delete files."""
-    place: Place
-    """Its partition: spec id, and key of the partition's values."""
+    partition_key: PartitionKey
+    """Its partition."""
     everywhere: bool
     """Whether its spec is unpartitioned."""
     sequence: int
@@ -63,7 +60,7 @@ class DeleteFile:
 class Ages:
     """Data sequence numbers of live data files."""
 
-    oldest: Mapping[Place, int]
+    oldest: Mapping[PartitionKey, int]
     """The lowest of each partition."""
     of_path: Mapping[str, int]
     """Of the files asked for."""
@@ -86,5 +83,5 @@ def _applies(file: DeleteFile, ages: Ages) -> bool:
     if file.keys and file.everywhere:
         oldest = min(ages.oldest.values(), default=None)
     else:
-        oldest = ages.oldest.get(file.place)
+        oldest = ages.oldest.get(file.partition_key)
     return oldest is not None and oldest <= file.sequence - bool(file.keys)

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reconciler.engines.delete_file import Ages, DeleteFile, Place
+from reconciler.engines.delete_file import Ages, DeleteFile
 from reconciler.engines.task_file import TaskFile
+from reconciler.table.deletes import PartitionKey
 
 
 class Tasks(Mapping[str, TaskFile], ABC):
@@ -43,7 +44,7 @@ class WrittenFile:
     """Rows in it, as its entry counts them."""
     size: int
     """Bytes of the file."""
-    place: Place
+    partition_key: PartitionKey
     """Its partition, as its entry says."""
 
 
@@ -134,7 +135,7 @@ class Manifests(Protocol):
         spelled."""
         ...
 
-    def places(self, tasks: Tasks) -> dict[str, Place]:
+    def partition_keys(self, tasks: Tasks) -> dict[str, PartitionKey]:
         """Return the partition of each file."""
         ...
 

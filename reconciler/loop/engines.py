@@ -37,7 +37,7 @@ OWN_IO = ("py-io-impl", "s3.signer")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommitTarget:
     """Where commits of a plan go."""
 
     catalog: str
@@ -48,7 +48,7 @@ class Place:
     """The property of the catalog by which something else than Arrow opens files, "" if none."""
 
     @classmethod
-    def of(cls, catalog: CatalogConfig, safety: Safety) -> Place:
+    def of(cls, catalog: CatalogConfig, safety: Safety) -> CommitTarget:
         own = (name for name in OWN_IO if catalog.properties.get(name))
         return cls(catalog.type, safety.check or "", next(own, ""))
 
@@ -68,7 +68,7 @@ def asked_engine(
 
 
 def engine_for(
-    asked: EngineType, place: Place, observation: Observation, items: Sequence[PlannedAction]
+    asked: EngineType, place: CommitTarget, observation: Observation, items: Sequence[PlannedAction]
 ) -> Chosen:
     """Return the engine of these actions on this machine."""
     from reconciler.engines.local import machine
@@ -86,7 +86,9 @@ def require_engine(chosen: Chosen, name: str) -> None:
         )
 
 
-def needs_of(place: Place, observation: Observation, items: Sequence[PlannedAction]) -> Needs:
+def needs_of(
+    place: CommitTarget, observation: Observation, items: Sequence[PlannedAction]
+) -> Needs:
     """Return what the actions need of a machine."""
     groups = [
         -(-(item.predicted.bytes_in or 0) // max(1, item.predicted.groups or 1)) for item in items
@@ -102,8 +104,8 @@ def needs_of(place: Place, observation: Observation, items: Sequence[PlannedActi
 
 
 def _task_bytes(observation: Observation, item: PlannedAction) -> int:
-    """Return the memory that the task of a large group takes at least: what tells the places of its
-    rows, and one row group, of the least size that the engine writes.
+    """Return the memory that the task of a large group takes at least: the ranks of its rows
+    and one row group of the least size that the engine writes.
 
     What rows decode to is not known here: 8 bytes for each column, and their texts.
     """
@@ -125,7 +127,9 @@ def _task_bytes(observation: Observation, item: PlannedAction) -> int:
     return int(held * row) + keys
 
 
-def _unsupported(place: Place, observation: Observation, items: Sequence[PlannedAction]) -> str:
+def _unsupported(
+    place: CommitTarget, observation: Observation, items: Sequence[PlannedAction]
+) -> str:
     if place.catalog not in CATALOGS:
         return f"it does not commit to a catalog of type {place.catalog}"
     if place.check and any(item.action.inputs for item in items):
@@ -155,7 +159,7 @@ def _unsupported(place: Place, observation: Observation, items: Sequence[Planned
     return ""
 
 
-def _store_needs_spark(place: Place, locations: Sequence[str]) -> str:
+def _store_needs_spark(place: CommitTarget, locations: Sequence[str]) -> str:
     """Return why only Spark writes to one of these locations, "" if this is not so."""
     remote = [one for one in locations if not is_local(one)]
     if not all(map(s3_uploads.on_s3, remote)):

@@ -20,7 +20,7 @@ from reconciler.api.choices import EngineType
 from reconciler.catalog.properties import spark_conf
 from reconciler.engines.choice import Chosen
 from reconciler.errors import ReconcilerError
-from reconciler.loop.engines import Place, asked_engine, engine_for, require_engine
+from reconciler.loop.engines import CommitTarget, asked_engine, engine_for, require_engine
 from reconciler.loop.propose import PlanOnTable
 from reconciler.loop.reader import RUN_TIMES, Reader, ratios, rho_key
 from reconciler.plan.budget import Spent
@@ -75,7 +75,7 @@ class LocalActor(Reader):
             step.target.catalog.engine,
             EngineType.SPARK if self.spark is not None else self.default_engine,
         )
-        place = Place.of(step.target.catalog, step.policy.spec.safety)
+        place = CommitTarget.of(step.target.catalog, step.policy.spec.safety)
         return engine_for(asked, place, observation, items)
 
     def execute(

@@ -316,7 +316,7 @@ class _Play:
         policy = within(budgets_of(rival.policy.spec))
         if rival.baseline:
             moved = others[1].replay.rewritten_bytes if len(others) > 1 else np.zeros(1)
-            known = Known(self.seen, self.workload, float(moved.mean()))
+            known = BaselineInput(self.seen, self.workload, float(moved.mean()))
             policy = BASELINES[rival.baseline](known)
         return replay(self.table, self.steps, policy, settings, before=self.before, done=done)
 
@@ -341,7 +341,7 @@ def _columns(seen: Observation, workload: Workload) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BaselineInput:
     """What a baseline is made from."""
 
     seen: Observation
@@ -357,7 +357,7 @@ class Known:
         return _most_filtered(self.seen, self.workload)
 
 
-BASELINES: dict[str, Callable[[Known], Policy[ReplayTable]]] = {
+BASELINES: dict[str, Callable[[BaselineInput], Policy[ReplayTable]]] = {
     "none": lambda known: do_nothing,
     "sort-all": lambda known: sort_everything(known.key),
     "sort-new": lambda known: sort_new_data(known.key),

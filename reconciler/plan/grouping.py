@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64
+from reconciler.table.permutations import inverse_permutation
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.schema import SortColumn
 
@@ -97,7 +98,7 @@ def by_bounds(
 def arrivals(table: FileTable) -> Int64:
     """Return the position of each file in order of arrival, computed once per table."""
     if "arrivals" not in table.derived:
-        table.derived["arrivals"] = places(arrival_order(table.path, table.sequence))
+        table.derived["arrivals"] = inverse_permutation(arrival_order(table.path, table.sequence))
     found: Int64 = table.derived["arrivals"]
     return found
 
@@ -106,13 +107,6 @@ def unbounded(arrival: Int64, size: Int64) -> Extents:
     """Return files whose keys are unknown or do not matter."""
     zeros = np.zeros(len(arrival), dtype=np.int64)
     return Extents(arrival, size, zeros, zeros, np.zeros(len(arrival), dtype=np.bool_))
-
-
-def places(order: Int64) -> Int64:
-    """Return the position of each index in an order of all of them."""
-    found = np.empty_like(order)
-    found[order] = np.arange(len(order))
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.rewrite import hashes, places
+from reconciler.rewrite import hashes, partition_check
 from reconciler.rewrite.columns import Column, Stored
 from reconciler.table.cut_tree import LEAF, Cut, Tree
 from reconciler.table.pairs import Pair
@@ -69,8 +69,8 @@ def leaves_of(blocks: Blocks) -> dict[str, list[int]]:
 def wrong_rows(
     blocks: Blocks, known: Mapping[int, Sequence[Column]], stored: Sequence[Stored], live: str
 ) -> str:
-    """Return a query for the number of rows with wrong ids. known: `Table.ways`. live: SQL of the
-    rows, as relation `r`."""
+    """Return a query for the number of rows with wrong ids. known: `TableShape.ways`.
+    live: SQL of the rows, as relation `r`."""
     value = hashes.value_of((blocks.column,), stored, {})
     if blocks.tree is None:
         return f"SELECT count(*) FROM {live} WHERE {value} IS NOT NULL"
@@ -99,7 +99,7 @@ def _code(cuts: Sequence[Cut], way: Sequence[Column], stored: Sequence[Stored]) 
     """Return SQL of how many of a column's thresholds are at or below a row."""
     kind, value = way[-1].type, hashes.value_of(way, stored, {})
     found = f"CASE WHEN {value} IS NULL THEN 0 "
-    if kind in places.FLOATS:
+    if kind in partition_check.FLOATS:
         found += f"WHEN isnan({value}) THEN {len(cuts)} "
     return f"{found}ELSE {_searched(cuts, kind, _compared(kind, value))} END"
 
@@ -137,9 +137,9 @@ def _compared(kind: str, value: str) -> str:
         return f"encode({value})"
     if kind == "boolean":
         return f"CAST({value} AS INTEGER)"
-    if kind in places.FLOATS:
+    if kind in partition_check.FLOATS:
         return f"CAST({value} AS DOUBLE)"
-    return places.as_number(kind, value)
+    return partition_check.as_number(kind, value)
 
 
 def _threshold(kind: str, cut: Cut) -> str:

@@ -1,4 +1,4 @@
-"""What the witness is asked, and what it answers."""
+"""What the witness is asked to compare (`WitnessWork`), and what it answers (`WitnessResult`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from reconciler.api.task_memory import Limits
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
-from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.files import DataFile, TableShape
 from reconciler.table.physical import Expected
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Rows that readers see."""
+    """Number and hash of the rows that readers see, whatever their order."""
 
     rows: int = 0
+    """Number of rows."""
     total: int = 0
     """The sum of their hashes, 0 if they are only counted."""
 
@@ -27,8 +28,8 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What one task found."""
+class WitnessResult:
+    """What one task found in files. The results of several tasks are added."""
 
     fingerprint: Fingerprint = Fingerprint()
     """Number and hash of the rows of all files together."""
@@ -37,17 +38,17 @@ class Seen:
     hidden: int = 0
     """Rows that are deleted, of files whose deletes were compared."""
     changed: tuple[Changed, ...] = ()
-    """Data files of which other rows are deleted than before."""
+    """Data files whose deleted rows would change."""
     failures: tuple[Failure, ...] = ()
-    """Files that could not be compared; then nothing else is of use."""
+    """Files that could not be compared; the other fields are then incomplete."""
     cpu_seconds: float = 0.0
-    """CPU seconds that looking took."""
+    """CPU seconds of the task."""
 
-    def __add__(self, other: Seen) -> Seen:
+    def __add__(self, other: WitnessResult) -> WitnessResult:
         sums = defaultdict(int, self.columns)
         for name, total in other.columns.items():
             sums[name] += total
-        return Seen(
+        return WitnessResult(
             self.fingerprint + other.fingerprint, dict(sums), self.hidden + other.hidden,
             (*self.changed, *other.changed), (*self.failures, *other.failures),
             self.cpu_seconds + other.cpu_seconds,
@@ -56,17 +57,19 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A data file whose delete files are replaced. file: with the deletes before."""
+    """A data file whose delete files are replaced."""
 
     file: DataFile
+    """The data file, with its deletes before."""
     after: tuple[Delete, ...]
+    """Its deletes afterwards."""
     new: frozenset[tuple[str, int]]
-    """Path and offset of those that are new."""
+    """Path and offset of the new ones among `after`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A data file of which other rows would be deleted than before."""
+    """A data file whose deleted rows would change."""
 
     path: str
     """Location of the data file."""
@@ -77,19 +80,20 @@ class Changed:
     repeated: int
     """Positions that are written more than once."""
     stray: int
-    """Positions in new delete files that are of no row of it, and that no replaced one has."""
+    """Positions in new delete files that no row of it has, nor any replaced delete file."""
     miscounted: int
-    """Positions by which the manifest entries of new delete files are wrong."""
+    """Difference between the positions in new delete files and those that their manifest entries
+    count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What tasks compare: the rows of files, or how the deletes of files are exchanged."""
+class WitnessWork:
+    """What tasks compare: the rows of files, or the deletes of files before and after."""
 
-    table: Table
+    table: TableShape
     """Columns of the table, present and past."""
     files: tuple[DataFile, ...] = ()
-    """Data files whose rows are summed up."""
+    """Data files whose rows are hashed."""
     exchanges: tuple[Exchange, ...] = ()
     """Data files with their deletes before and after."""
     hashed: bool = True
@@ -97,7 +101,7 @@ class Work:
     by_column: bool = False
     """Whether to hash each column alone."""
     form: Expected | None = None
-    """What the files must hold, if they are new."""
+    """What the files must hold, if they are new; else None."""
     blocks: Blocks | None = None
     """The block ids that their rows must have, if they are new and the table has a column of ids,
     which `table` then lacks; None where nobody asks."""
@@ -107,11 +111,12 @@ class Work:
 class Check:
     """How the files of a rewrite are compared before they are stored."""
 
-    inputs: Work
+    inputs: WitnessWork
     """What is replaced, with the deletes that the witness's own rules apply."""
     form: Expected
     """What new files must hold."""
     limits: Limits
+    """Memory of the comparison."""
     blocks: Blocks | None = None
     """The block ids that rows of new files must have."""
 
@@ -120,8 +125,10 @@ class Check:
 class Compared:
     """What the witness found before and after a rewrite."""
 
-    before: Seen
-    after: Seen = Seen()
+    before: WitnessResult
+    """Of the inputs."""
+    after: WitnessResult = WitnessResult()
+    """Of the outputs."""
     differing: tuple[str, ...] = ()
     """Columns whose values differ, if the rows do."""
 

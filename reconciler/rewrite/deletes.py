@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.rewrite.columns import FIELD_ID
+from reconciler.table.deletes import PartitionKey
 
 Positions = npt.NDArray[np.int64]
 """Numbers of rows in a data file: ascending, each once."""
@@ -38,8 +39,8 @@ class Delete:
     """In capitals."""
     sequence: int
     """Data sequence number; of a file that is not committed yet, the one that it will get."""
-    place: tuple[int, str]
-    """Spec id and partition."""
+    partition_key: PartitionKey
+    """Its partition."""
     everywhere: bool
     """Whether its spec is unpartitioned."""
     rows: int = 0
@@ -68,7 +69,7 @@ class Deletes:
 
     def __init__(self, files: Iterable[Delete]) -> None:
         self._of_file: dict[str, list[Delete]] = {}
-        self._of_place: dict[tuple[int, str], list[Delete]] = {}
+        self._of_partition: dict[PartitionKey, list[Delete]] = {}
         self._everywhere: list[Delete] = []
         for file in files:
             if file.data_file:
@@ -76,11 +77,11 @@ class Deletes:
             elif file.keys and file.everywhere:
                 self._everywhere.append(file)
             else:
-                self._of_place.setdefault(file.place, []).append(file)
+                self._of_partition.setdefault(file.partition_key, []).append(file)
 
-    def of(self, path: str, sequence: int, place: tuple[int, str]) -> tuple[Delete, ...]:
+    def of(self, path: str, sequence: int, key: PartitionKey) -> tuple[Delete, ...]:
         """Return those that a reader of the data file applies."""
-        wide = [*self._of_place.get(place, ()), *self._everywhere]
+        wide = [*self._of_partition.get(key, ()), *self._everywhere]
         own = [one for one in self._of_file.get(path, ()) if one.sequence >= sequence]
         vectors = [one for one in own if one.vector]
         positions = vectors or [

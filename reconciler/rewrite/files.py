@@ -1,4 +1,4 @@
-"""A table and its data files, as the readers of a rewrite need to know them."""
+"""What readers of a rewrite know of a table and of its data files, without a catalog."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from typing import Any
 
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.places import Placed
+from reconciler.rewrite.partition_check import TargetField
 
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539
 """Reserved field ids of row lineage (format 3)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """What a reader needs to know of a table."""
+class TableShape:
+    """The schema of a table, as a reader of its data files needs it."""
 
     columns: tuple[Column, ...]
+    """Its present columns."""
     ways: Mapping[int, tuple[Column, ...]]
-    """The way to each column that is not in a list or a map, dropped ones included, by id."""
+    """By field id, the columns from the top level down to this one, for each column outside lists
+    and maps, dropped ones included."""
     mapping: str | None
-    """The property schema.name-mapping.default."""
+    """The property schema.name-mapping.default, None if it is not set."""
     lineage: bool
     """Whether its rows have row ids (from format 3 on)."""
 
@@ -45,5 +47,5 @@ class DataFile:
     """Id and type of each source of an identity field of its spec, and the value in JSON."""
     deletes: tuple[Delete, ...] = ()
     """Every delete file that may apply to it."""
-    moved: tuple[Placed, ...] = ()
+    moved: tuple[TargetField, ...] = ()
     """The partition that its rows moved to, which they must belong to."""

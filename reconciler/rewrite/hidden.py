@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from reconciler.rewrite.columns import FIELD_ID, PATH_COLUMN, POSITION_COLUMNS
 from reconciler.rewrite.deletes import VECTOR, Delete, Positions
 from reconciler.rewrite.failures import Stopped
-from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.files import DataFile, TableShape
 from reconciler.rewrite.opened import Opened
 from reconciler.rewrite.outputs import Outputs
 from reconciler.rewrite.read import Damaged, Reader
@@ -82,7 +82,7 @@ class Group:
 class Task:
     """What is found and written together."""
 
-    table: Table
+    table: TableShape
     """Columns of the table, present and past."""
     groups: tuple[Group, ...]
     """Data files, by the deletes that they share."""
@@ -175,14 +175,14 @@ class _Run:
             puffin = None
             for _, target, rows in self._changed():
                 if puffin is None:
-                    place = self.outputs.begin(self.task.vectors)
-                    file = opened.enter_context(place.path.open("wb"))
-                    puffin = Puffin(place.location, file)
+                    staged = self.outputs.begin(self.task.vectors)
+                    file = opened.enter_context(staged.path.open("wb"))
+                    puffin = Puffin(staged.location, file)
                 self.files.append(puffin.add(target.file.path, rows))
             size = 0 if puffin is None else puffin.end()
         self.files = [replace(one, size=size) for one in self.files]
-        for place in self.outputs.places:
-            self.outputs.store(place)
+        for staged in self.outputs.files:
+            self.outputs.store(staged)
 
     def _changed(self) -> Iterator[tuple[str, Target, BitMap64]]:
         """Yield the data files that need a new delete file, with all rows that it hides."""
@@ -281,12 +281,12 @@ class _Run:
     # Writing
 
     def _write(self, path: str, data_file: str, rows: BitMap64) -> None:
-        place = self.outputs.begin(path)
-        footer = write_positions(place.path, data_file, rows, self.task.codec, self.task.level)
-        size = place.path.stat().st_size
-        self.outputs.store(place)
+        staged = self.outputs.begin(path)
+        footer = write_positions(staged.path, data_file, rows, self.task.codec, self.task.level)
+        size = staged.path.stat().st_size
+        self.outputs.store(staged)
         self.files.append(
-            Written(data_file, place.location, len(rows), size, _sample(rows), footer)
+            Written(data_file, staged.location, len(rows), size, _sample(rows), footer)
         )
 
 

@@ -1,7 +1,7 @@
-"""The places of rows along a tree of cuts whose columns do not fit a task's memory (Yang et al.,
+"""The ranks of rows along a tree of cuts whose columns do not fit a task's memory (Yang et al.,
 "Qd-tree", section 3.1).
 
-Of every row, its leaf and its place are in memory. What leaves are sorted by is read run of leaves
+Of every row, its leaf and its rank are in memory. What leaves are sorted by is read run of leaves
 by run of leaves, and only from row groups that have rows of the run.
 """
 
@@ -23,8 +23,8 @@ Numbers = npt.NDArray[np.unsignedinteger[Any]]
 """Numbers from 0 on, as narrow as they allow."""
 Int64 = npt.NDArray[np.int64]
 
-PLACE_BYTES = 8
-"""Memory per row of the number of its leaf and of its place."""
+RANK_BYTES = 8
+"""Memory per row of the number of its leaf and of its rank."""
 RUN_BYTES = 112
 """Memory per row of the run that is ordered: the value, the leaf and the number, each with what a
 sort of it takes."""
@@ -98,7 +98,7 @@ def _divided(slot: int, begin: int, end: int, ends: Sequence[int], most: int) ->
             at = edge
 
 
-def places(
+def ranks(
     tree: Tree, slot: Numbers, pieces: Sequence[Piece], runs: Sequence[Run], read: Read
 ) -> Numbers:
     """Return how many rows are written before each row.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconciler.rewrite import arrow, spill
+from reconciler.rewrite import arrow
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.order import floats_of, numbers_of, sort_parts, stable_order, values_of
@@ -21,6 +21,7 @@ from reconciler.table import cut_tree
 from reconciler.table.cut_tree import Cut, Tree
 from reconciler.table.leaf_files import file_units, row_group_units
 from reconciler.table.pairs import TRUTHS, Pair
+from reconciler.table.row_group_bytes import even_row_groups
 from reconciler.table.values import EXACT, encode_wide_decimal
 
 Int64 = npt.NDArray[np.int64]
@@ -28,7 +29,7 @@ Codes = npt.NDArray[np.integer[Any]]
 """Whole numbers of any width."""
 
 Ways = Mapping[int, Sequence[Column]]
-"""The way to each column of a table, by field id (`Table.ways`)."""
+"""The way to each column of a table, by field id (`TableShape.ways`)."""
 DENSE = 4
 """Numbers of leaves, in rows, up to which all of them are counted in one array."""
 TABLE_BITS = 16
@@ -226,11 +227,11 @@ def files_at(
     for unit in file_units(tree, leaf, rows, file_rows):
         mine = rows[unit.first : unit.end]
         if not unit.shared:
-            found += spill.row_groups(int(mine[0]), unit.files, group_rows)
+            found += even_row_groups(int(mine[0]), unit.files, group_rows)
             continue
         groups: list[int] = []
         for begin, end in row_group_units(mine, group_rows):
-            (each,) = spill.row_groups(int(mine[begin:end].sum()), 1, group_rows)
+            (each,) = even_row_groups(int(mine[begin:end].sum()), 1, group_rows)
             groups += each
         found.append(groups)
     return found

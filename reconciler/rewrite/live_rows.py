@@ -12,7 +12,7 @@ from reconciler.rewrite.columns import Column, Stored
 from reconciler.rewrite.decoder import Decoder
 from reconciler.rewrite.deletes import Delete, Positions
 from reconciler.rewrite.failures import Failure, Refused
-from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, TableShape
 from reconciler.rewrite.shared_deletes import SharedDeletes
 
 ROW = "file_row_number"
@@ -22,7 +22,7 @@ ROW = "file_row_number"
 class LiveRows:
     """Rows of the files of one task, without those that deletes hide."""
 
-    def __init__(self, table: Table, decoder: Decoder, deletes: SharedDeletes) -> None:
+    def __init__(self, table: TableShape, decoder: Decoder, deletes: SharedDeletes) -> None:
         self._table, self._decoder, self._deletes = table, decoder, deletes
 
     def live(self, files: Sequence[DataFile]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.rewrite.leaf_runs import PLACE_BYTES, RUN_BYTES, RUNS
+from reconciler.rewrite.leaf_runs import RANK_BYTES, RUN_BYTES, RUNS
 from reconciler.rewrite.task import Task
 
 ROWS_FACTOR = 15
@@ -12,7 +12,7 @@ GATHERED_FACTOR = 2.5
 """Memory of a task, in the bytes that its rows decode to, at most, as measured on tables of several
 kinds: one column is there twice, and the comparison of rows follows."""
 KEY_BYTES = 24
-"""Memory per row and key: its value, its number, and its place."""
+"""Memory per row and key: its value, its number, and its rank."""
 LARGEST_FILE = 1.5
 """Rows of the largest file of a leaf, in those of a file of the target size: numbers of files are
 rounded."""
@@ -34,7 +34,7 @@ def gathered(decoded: int, stored: int) -> int:
 
 
 def of_keys(rows: int, keys: int) -> int:
-    """Return the memory of what tells the places of rows that are themselves on the disk. keys:
+    """Return the memory of the ranks of rows that are themselves on the disk. keys:
     columns that they are ordered and moved by."""
     return KEY_BYTES * rows * keys
 
@@ -43,18 +43,18 @@ def of_leaves(rows: int, moves: int, file_rows: float) -> int:
     """Return the same of rows along a tree of cuts: of its columns, one run of leaves is in memory.
     moves: columns that rows are moved by. file_rows: of a file of the target size."""
     run = min(rows, max(-(-rows // RUNS), int(LARGEST_FILE * file_rows)))
-    return _of_places(rows, moves) + RUN_BYTES * run
+    return _of_ranks(rows, moves) + RUN_BYTES * run
 
 
 def rows_of_a_run(given: int, rows: int, moves: int) -> int:
     """Return the rows of a run of leaves that the given memory holds: the reverse of
     `of_leaves`."""
-    return (given - _of_places(rows, moves)) // RUN_BYTES
+    return (given - _of_ranks(rows, moves)) // RUN_BYTES
 
 
-def _of_places(rows: int, moves: int) -> int:
-    """Return the memory of all rows' leaves, places and partitions."""
-    return rows * PLACE_BYTES + of_keys(rows, moves)
+def _of_ranks(rows: int, moves: int) -> int:
+    """Return the memory of all rows' leaves, ranks and partitions."""
+    return rows * RANK_BYTES + of_keys(rows, moves)
 
 
 def peak(task: Task, least: int, most: int) -> int:

@@ -32,7 +32,7 @@ from reconciler.rewrite.columns import (
 )
 from reconciler.rewrite.deletes import VECTOR, Delete, Positions
 from reconciler.rewrite.equal_rows import Mask
-from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, TableShape
 from reconciler.rewrite.storage import Scratch
 from reconciler.table.parquet_schema import TAIL_BYTES, TRAILER_BYTES
 
@@ -79,7 +79,7 @@ def decoding(path: str, column: Callable[[], str] = lambda: "") -> Iterator[None
         raise Damaged(path, "it cannot be decoded", column(), _why(error)) from error
 
 
-def columns_of(table: Table) -> tuple[Column, ...]:
+def columns_of(table: TableShape) -> tuple[Column, ...]:
     """Return the columns that files of the table hold, those of row lineage last."""
     return (*arrow.held(table.columns), *(LINEAGE if table.lineage else ()))
 
@@ -87,7 +87,7 @@ def columns_of(table: Table) -> tuple[Column, ...]:
 class Reader:
     """Opens the files of a task; keeps what several data files need of delete files."""
 
-    def __init__(self, table: Table, scratch: Scratch) -> None:
+    def __init__(self, table: TableShape, scratch: Scratch) -> None:
         self.table, self.scratch = table, scratch
         self.columns = columns_of(table)
         self.mapping = None if table.mapping is None else json.loads(table.mapping)

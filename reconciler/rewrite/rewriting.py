@@ -24,14 +24,14 @@ from reconciler.rewrite import order as ordering
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column
 from reconciler.rewrite.comparison import Check, Compared
-from reconciler.rewrite.cuts import Cut, files_of_leaves, files_of_rows
+from reconciler.rewrite.cuts import PlannedFile, files_of_leaves, files_of_rows
 from reconciler.rewrite.dictionaries import dictionary_columns
 from reconciler.rewrite.failures import Stopped
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.moves import Partitions
 from reconciler.rewrite.opened import Opened
-from reconciler.rewrite.outputs import Outputs, Place
-from reconciler.rewrite.places import Placed
+from reconciler.rewrite.outputs import Outputs, StagedFile
+from reconciler.rewrite.partition_check import TargetField
 from reconciler.rewrite.read import Reader
 from reconciler.rewrite.rest import Rest
 from reconciler.rewrite.storage import Opening, Scratch
@@ -39,6 +39,7 @@ from reconciler.rewrite.task import Made, Output, Resources, Task
 from reconciler.rewrite.witness import compared
 from reconciler.rewrite.write import writing
 from reconciler.table.cut_tree import Tree
+from reconciler.table.permutations import inverse_permutation
 
 WORTH_OPENING = 1 << 20
 """Bytes of a row group, before compression, that are worth opening its file for."""
@@ -95,14 +96,14 @@ def rewritten(
             outputs = run.carried_out()
         found = None if check is None else _compared(check, run, outputs, scratch)
         if found is None or found.same:
-            for place in made.places:
-                made.store(place)
+            for staged in made.files:
+                made.store(staged)
     return Made(tuple(outputs), sum(run.spent), found)
 
 
 def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scratch) -> Compared:
-    for place in run.outputs.places:
-        scratch.adopt(place.location, place.path)
+    for staged in run.outputs.files:
+        scratch.adopt(staged.location, staged.path)
     files = [
         DataFile(one.path, one.rows, one.size, moved=_partition_of(run.task, one))
         for one in outputs
@@ -110,9 +111,9 @@ def _compared(check: Check, run: _Run, outputs: Sequence[Output], scratch: Scrat
     return compared(check, files, scratch, run.stopping)
 
 
-def _partition_of(task: Task, output: Output) -> tuple[Placed, ...]:
+def _partition_of(task: Task, output: Output) -> tuple[TargetField, ...]:
     pairs = zip(task.moves, output.partition, strict=True)
-    return tuple(Placed(f.source_id, f.type, f.transform, value) for f, value in pairs)
+    return tuple(TargetField(f.source_id, f.type, f.transform, value) for f, value in pairs)
 
 
 def _use_pool() -> None:
@@ -157,10 +158,10 @@ class _Run:
                 return self._sorted()
         return self._spilled()
 
-    def _place(self, cut: Cut) -> Place:
+    def _begin(self, cut: PlannedFile) -> StagedFile:
         """Return where the next file is written."""
-        paths, number = self.task.paths, len(self.outputs.places)
-        return self.outputs.begin(paths[0] if self.task.file_rows else paths[number], cut.path)
+        paths, number = self.task.paths, len(self.outputs.files)
+        return self.outputs.begin(paths[0] if self.task.file_rows else paths[number], cut.directory)
 
     def _dictionaries(self) -> list[str]:
         footers = [self.reader.footer(file.path) for file in self.task.files]
@@ -240,20 +241,26 @@ class _Run:
         finally:
             opened.close()
 
-    def _written(self, cuts: Iterable[Cut], take: Callable[[int], pa.Table]) -> list[Output]:
+    def _written(
+        self, cuts: Iterable[PlannedFile], take: Callable[[int], pa.Table]
+    ) -> list[Output]:
         """Write files one after another. take: returns the next rows."""
-        return [self._write(self._place(cut), cut, take) for cut in cuts]
+        return [self._write(self._begin(cut), cut, take) for cut in cuts]
 
-    def _write(self, place: Place, cut: Cut, take: Callable[[int], pa.Table]) -> Output:
-        with writing(place.path, self.reader.columns, self.task.writer) as made:
-            for count in cut.groups:
+    def _write(
+        self, staged: StagedFile, cut: PlannedFile, take: Callable[[int], pa.Table]
+    ) -> Output:
+        with writing(staged.path, self.reader.columns, self.task.writer) as made:
+            for count in cut.row_groups:
                 self._go_on()
                 made.write(take(count))
-        return replace(made.output(place.location), partition=cut.partition)
+        return replace(made.output(staged.location), partition=cut.partition)
 
     # In order of keys
 
-    def _ordered(self, table: pa.Table) -> tuple[ordering.Int64, list[Cut], ordering.Int64 | None]:
+    def _ordered(
+        self, table: pa.Table
+    ) -> tuple[ordering.Int64, list[PlannedFile], ordering.Int64 | None]:
         """Return the order of the rows, the files to write, and the leaf of each row, None without
         a tree. table: has the columns of keys."""
         task, ways = self.task, self.task.table.ways
@@ -311,7 +318,7 @@ class _Run:
         work = []
         for cut, end in zip(cuts, ends, strict=True):
             own = table.slice(end - cut.rows, cut.rows)
-            work.append((self._place(cut), cut, Rest(iter([own])).take))
+            work.append((self._begin(cut), cut, Rest(iter([own])).take))
         return self._side_by_side(lambda one: self._write(*one), work)
 
     def _held(
@@ -349,10 +356,10 @@ class _Run:
 
     def _spilled(self) -> list[Output]:
         """Write in two passes: the keys give each row its place, rows go through the disk."""
-        places, cuts, leaf = self._places()
-        sizes = [count for cut in cuts for count in cut.groups]
-        rows = spill.Spill(self.reader.scratch.directory, places, sizes)
-        del places
+        ranks, cuts, leaf = self._ranks()
+        sizes = [count for cut in cuts for count in cut.row_groups]
+        rows = spill.Spill(self.reader.scratch.directory, ranks, sizes)
+        del ranks
         done = 0
         for table in self._live(self.reader.columns, self._dictionaries()):
             own = None if leaf is None else leaf[done : done + len(table)]
@@ -361,20 +368,20 @@ class _Run:
         parts = rows.parts()
         return self._written(cuts, lambda _: next(parts))
 
-    def _places(self) -> tuple[Any, list[Cut], Any]:
-        """Return the places of the rows, the files to write, and the leaf of each row, None without
+    def _ranks(self) -> tuple[Any, list[PlannedFile], Any]:
+        """Return the ranks of the rows, the files to write, and the leaf of each row, None without
         a tree."""
         tree = self.task.order.tree
         if tree is not None:
-            return self._places_by_runs(tree)
+            return self._ranks_by_runs(tree)
         columns = self._key_columns()
         keys = [own for file in self.task.files for own in self._live_of(file, columns)]
         if not keys:
             return [], [], None
         order, cuts, _ = self._ordered(pa.concat_tables(keys))
-        return spill.places_of(order), cuts, None
+        return inverse_permutation(order), cuts, None
 
-    def _places_by_runs(self, tree: Tree) -> tuple[Any, list[Cut], Any]:
+    def _ranks_by_runs(self, tree: Tree) -> tuple[Any, list[PlannedFile], Any]:
         """Return the same along a tree."""
         slot, pieces, partitions = self._slots(tree)
         counted = leaves.counted(slot)
@@ -383,8 +390,8 @@ class _Run:
         given, moves = self.resources.memory_bytes, len(self.task.moves)
         most = memory.rows_of_a_run(given, len(slot), moves)
         runs = leaf_runs.runs_of(counted, ends, most)
-        places = leaf_runs.places(tree, slot, pieces, runs, self._rows_of)
-        return places, cuts, slot % tree.leaves
+        ranks = leaf_runs.ranks(tree, slot, pieces, runs, self._rows_of)
+        return ranks, cuts, slot % tree.leaves
 
     def _slots(
         self, tree: Tree
@@ -397,11 +404,11 @@ class _Run:
         columns = ordering.columns_with([*cut, *(one.source_id for one in task.moves)], ways)
         found, moved, pieces, at = [], list[pa.Table](), list[leaf_runs.Piece](), 0
         for number, file in enumerate(task.files):
-            for place, table in enumerate(self._live_of(file, columns)):
+            for group, table in enumerate(self._live_of(file, columns)):
                 of_field = dict(zip(cut, ordering.values_of(cut, ways, table), strict=True))
                 leaf = leaves.leaf_of(tree, of_field, len(table))
                 found.append(leaf.astype(np.min_scalar_type(tree.leaves)))
-                pieces.append(leaf_runs.Piece(number, place, at, at + len(table)))
+                pieces.append(leaf_runs.Piece(number, group, at, at + len(table)))
                 moved += [table.select([one.name for one in sources])] if sources else []
                 at += len(table)
         slot = np.concatenate(found) if found else np.zeros(0, dtype=np.uint8)

@@ -18,41 +18,16 @@ from reconciler.rewrite.order import stable_order
 RANK = "__layout_rank"
 CODEC = "lz4"
 
-Int64 = npt.NDArray[np.int64]
-
-
-def row_groups(rows: int, files: int, most: int) -> list[list[int]]:
-    """Return the rows of each row group of each file: equal files, equal row groups of at most
-    `most` rows. Files without a row are left out."""
-    found = []
-    for number in range(files):
-        own = rows * (number + 1) // files - rows * number // files
-        if own:
-            found.append(_even(own, -(-own // max(1, most))))
-    return found
-
-
-def _even(rows: int, parts: int) -> list[int]:
-    return [rows * (n + 1) // parts - rows * n // parts for n in range(parts)]
-
-
-def places_of(order: Int64) -> Int64:
-    """Return how many rows are written before each row. order: their numbers, as they are
-    written."""
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = np.arange(len(order), dtype=np.int64)
-    return found
-
 
 class Spill:
-    """directory: is removed by its owner, with what is left there. places: of each row in order
+    """directory: is removed by its owner, with what is left there. ranks: of each row in order
     of arrival, how many rows are written before it. sizes: rows of each part."""
 
     def __init__(
-        self, directory: Path, places: npt.NDArray[np.integer[Any]], sizes: Sequence[int]
+        self, directory: Path, ranks: npt.NDArray[np.integer[Any]], sizes: Sequence[int]
     ) -> None:
         self._directory, self._parts = directory, len(sizes)
-        self._ranks = places
+        self._ranks = ranks
         self._ends = np.array(list(itertools.accumulate(sizes)), dtype=np.int64)
         self._at = 0
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.comparison import Compared
-from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.files import DataFile, TableShape
 from reconciler.table.cut_tree import Tree
 
 ATTEMPT, NUMBER = "ATTEMPT", "NUMBER"
@@ -82,7 +82,7 @@ class Writer:
 class Task:
     """One group to rewrite."""
 
-    table: Table
+    table: TableShape
     """Its present columns, and those that files and deletes may still have."""
     files: tuple[DataFile, ...]
     """In order of arrival, each with the deletes that Iceberg's scan found for it."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from reconciler.api.task_memory import Limits
 from reconciler.catalog.file_forms import form_from
-from reconciler.rewrite import block_ids, hashes, places
+from reconciler.rewrite import block_ids, hashes, partition_check
 from reconciler.rewrite import deletes as deleted
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Stored, Unreadable
@@ -32,16 +32,16 @@ from reconciler.rewrite.comparison import (
     Compared,
     Exchange,
     Fingerprint,
-    Seen,
-    Work,
+    WitnessResult,
+    WitnessWork,
     differing,
 )
 from reconciler.rewrite.decoder import Decoder
 from reconciler.rewrite.deletes import Positions
 from reconciler.rewrite.failures import HOLDS, LZ4, Failure, Refused, Stopped, collected, failure_of
-from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.files import DataFile, TableShape
 from reconciler.rewrite.live_rows import LiveRows
-from reconciler.rewrite.places import Placed
+from reconciler.rewrite.partition_check import TargetField
 from reconciler.rewrite.shared_deletes import SharedDeletes
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.table.parquet_schema import NotParquetError
@@ -59,7 +59,7 @@ class Witness:
 
     def __init__(
         self,
-        table: Table,
+        table: TableShape,
         opening: Opening | None,
         limits: Limits,
         stopping: Callable[[], bool] = lambda: False,
@@ -172,22 +172,22 @@ class Witness:
             _require_form(self._scratch.path(file.path), form)
         self._decoder.columns(file.path)
         for one in file.moved:
-            if places.misplaced(one, self._values(file, one)):
+            if partition_check.misplaced(one, self._values(file, one)):
                 raise Unreadable(self._deletes.way(one.source_id)[-1].name, OTHER_PARTITION)
         return bool(file.deletes or self._rows.constants(file) or self._table.lineage)
 
-    def _values(self, file: DataFile, of: Placed) -> list[Any]:
+    def _values(self, file: DataFile, of: TargetField) -> list[Any]:
         """Return the values that show whether the file's rows belong to its partition."""
         way = self._deletes.way(of.source_id)
         value = hashes.value_of(way, self._decoder.columns(file.path), {})
         read = self._decoder.rows([file.path])
-        if of.type in places.FLOATS:
+        if of.type in partition_check.FLOATS:
             query = f"SELECT DISTINCT {value} AS v, {hashes.zero_sign(value)} FROM {read}"
-            found = self._sql.execute(f"{query} LIMIT {places.SAMPLE}").fetchall()
+            found = self._sql.execute(f"{query} LIMIT {partition_check.SAMPLE}").fetchall()
             return [-0.0 if negative else number for number, negative in found]
-        number = places.as_number(of.type, value)
+        number = partition_check.as_number(of.type, value)
         if of.sampled:
-            query = f"SELECT DISTINCT {number} FROM {read} LIMIT {places.SAMPLE}"
+            query = f"SELECT DISTINCT {number} FROM {read} LIMIT {partition_check.SAMPLE}"
             return [row[0] for row in self._sql.execute(query).fetchall()]
         query = (
             f"SELECT count(*) - count(v), min(v), max(v) FROM (SELECT {number} AS v FROM {read})"
@@ -265,7 +265,7 @@ class Witness:
 
     # Deletes
 
-    def exchanged(self, exchanges: Sequence[Exchange]) -> Seen:
+    def exchanged(self, exchanges: Sequence[Exchange]) -> WitnessResult:
         """Return how many rows of the files are deleted, and of which files others would be."""
         self._deletes.expect(
             [
@@ -281,7 +281,9 @@ class Witness:
                 hidden += rows
                 changed += [other] if other else []
             self._deletes.done(one.file.path)
-        return Seen(hidden=hidden, changed=tuple(changed), failures=tuple(dict.fromkeys(failures)))
+        return WitnessResult(
+            hidden=hidden, changed=tuple(changed), failures=tuple(dict.fromkeys(failures))
+        )
 
     def _exchanged(self, one: Exchange, _: Sequence[DataFile]) -> tuple[int, Changed | None]:
         file = one.file
@@ -346,32 +348,32 @@ def _require_form(path: Path, form: Expected) -> None:
 
 
 def witnessed(
-    work: Work,
+    work: WitnessWork,
     numbers: Sequence[int],
     opening: Opening | None,
     limits: Limits,
     stopping: Callable[[], bool] = lambda: False,
     scratch: Scratch | None = None,
-) -> Seen:
+) -> WitnessResult:
     """Return what a task finds of the work's files, or exchanges, of these numbers. Where it is to
     stop, it raises Stopped before the next file. scratch: as `Witness` takes it."""
     started = time.thread_time()
-    seen = Seen()
+    seen = WitnessResult()
     try:
         with Witness(work.table, opening, limits, stopping, scratch, work.blocks) as reader:
             seen = _read(reader, work, numbers)
     except Refused as refused:
-        seen = Seen(failures=refused.failures)
-    return seen + Seen(cpu_seconds=time.thread_time() - started)
+        seen = WitnessResult(failures=refused.failures)
+    return seen + WitnessResult(cpu_seconds=time.thread_time() - started)
 
 
-def _read(reader: Witness, work: Work, numbers: Sequence[int]) -> Seen:
+def _read(reader: Witness, work: WitnessWork, numbers: Sequence[int]) -> WitnessResult:
     if work.exchanges:
         return reader.exchanged([work.exchanges[number] for number in numbers])
     files = [work.files[number] for number in numbers]
     if work.by_column:
-        return Seen(columns=reader.columns(files))
-    return Seen(reader.fingerprint(files, work.hashed, work.form))
+        return WitnessResult(columns=reader.columns(files))
+    return WitnessResult(reader.fingerprint(files, work.hashed, work.form))
 
 
 def compared(
@@ -379,7 +381,7 @@ def compared(
 ) -> Compared:
     """Compare the inputs, where they were fetched to, with outputs that are still in scratch."""
 
-    def see(work: Work) -> Seen:
+    def see(work: WitnessWork) -> WitnessResult:
         numbers = range(len(work.files))
         return witnessed(work, numbers, None, check.limits, stopping, scratch)
 

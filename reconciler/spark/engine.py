@@ -20,10 +20,10 @@ from reconciler.engines.schedule.native import GroupPlan
 from reconciler.engines.schedule.refused import DamagedInputError
 from reconciler.engines.schedule.run import Run
 from reconciler.rewrite import hidden
-from reconciler.rewrite.comparison import Seen, Work
+from reconciler.rewrite.comparison import WitnessResult, WitnessWork
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import Failure
-from reconciler.rewrite.files import Table as Shape
+from reconciler.rewrite.files import TableShape
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.task import Made, Output, Resources
 from reconciler.spark.commit import table
@@ -88,7 +88,7 @@ class JavaBackend:
         return tasks_of_spark.run(attempt, name, plan)
 
     def entries(
-        self, rewrite: GroupRewrite, shape: Shape, files: Sequence[Output]
+        self, rewrite: GroupRewrite, shape: TableShape, files: Sequence[Output]
     ) -> tuple[WrittenFile, ...]:
         placed = overridden(rewrite.attempt, rewrite.changes)
         made = entries.entries_of(self.spark, placed, rewrite, shape, files)
@@ -136,11 +136,11 @@ class JavaBackend:
         self,
         attempt: Attempt,
         name: str,
-        work: Work,
+        work: WitnessWork,
         bins: Sequence[Sequence[int]],
         size: int,
         opening: Opening | None,
-    ) -> list[Seen]:
+    ) -> list[WitnessResult]:
         return witness_work.looked_at(attempt, name, work, bins, size, opening)
 
     def refuse_left_out(self, run: Run, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:

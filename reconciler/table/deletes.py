@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,15 @@ from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64, P
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 """Reserved field ids of `file_path` and `pos` in position delete files."""
+
+
+class PartitionKey(NamedTuple):
+    """A partition: equal for equal tuples of values of one spec, and only for them."""
+
+    spec_id: int
+    """Id of the partition spec."""
+    values: str
+    """The partition's values as text."""
 
 
 class Scope(IntEnum):

@@ -52,6 +52,20 @@ def row_group_rows(row_group_bytes: float, stored_row: float) -> int:
     return max(1, int(SLACK * row_group_bytes / max(stored_row, 1e-9)))
 
 
+def even_row_groups(rows: int, files: int, most: int) -> list[list[int]]:
+    """Return the rows of each row group of each file: equal files, equal row groups of at most
+    `most` rows. Files without a row are left out."""
+    found = []
+    for own in _even_parts(rows, files):
+        if own:
+            found.append(_even_parts(own, -(-own // max(1, most))))
+    return found
+
+
+def _even_parts(rows: int, parts: int) -> list[int]:
+    return [rows * (n + 1) // parts - rows * n // parts for n in range(parts)]
+
+
 def text_row_bytes(groups: RowGroups | None, schema: Schema) -> dict[int, float] | None:
     """Return, by field id, the bytes of a row's strings and binaries in plain encoding, without
     columns that a dictionary holds; None if that is not known."""

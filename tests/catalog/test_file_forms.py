@@ -17,7 +17,7 @@ from pyiceberg.io import load_file_io
 from reconciler.catalog.file_forms import FormCache, form_from, read_forms, through
 from reconciler.catalog.parquet import footer_in, open_parquet, with_footer
 from reconciler.catalog.positions import positions_in
-from reconciler.rewrite.files import Table
+from reconciler.rewrite.files import TableShape
 from reconciler.rewrite.read import Damaged, Reader
 from reconciler.rewrite.storage import Opening, Scratch
 from reconciler.table.parquet_schema import NotParquetError, schema_in
@@ -158,7 +158,7 @@ def test_encrypted_columns_under_a_plain_footer_are_not_read(tmp_path: Path) -> 
     with pytest.raises(pa.ArrowInvalid):
         positions_in(load_file_io({}), location)
     with Scratch(Opening({}, None)) as scratch, pytest.raises(Damaged) as damaged:
-        Reader(Table((), {}, None, False), scratch).parquet(location)
+        Reader(TableShape((), {}, None, False), scratch).parquet(location)
     assert damaged.value.path == location
 
 

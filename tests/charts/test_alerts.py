@@ -21,7 +21,7 @@ from reconciler.kube.termination_message import Cause
 from reconciler.operator.index import Index
 from reconciler.operator.layout.failures import RULES
 from reconciler.operator.process.metrics import Metrics
-from reconciler.operator.process.places import Places
+from reconciler.operator.process.watched_namespaces import WatchedNamespaces
 from reconciler.operator.work import Work
 from reconciler.plan.money import Usage
 from tests.charts.conftest import Render, of_kind
@@ -53,7 +53,7 @@ def exposed() -> dict[str, set[str]]:
     metrics.leads(True)
     metrics.watch_restarted()
     metrics.show(an_index(), lambda: {Work.LAYOUT: (1, 2.0)}, per_table=True)
-    metrics.show_places(Places(("sales",)))
+    metrics.show_namespaces(WatchedNamespaces(("sales",)))
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(metrics.text().decode()):
         for sample in family.samples:

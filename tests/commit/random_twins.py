@@ -27,6 +27,7 @@ from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.roll_back import RollBack
 from reconciler.spark.commit.table import JavaTable
 from reconciler.spark.session import iceberg, streams
+from reconciler.table.deletes import PartitionKey
 from tests.commit.twins import Twins
 from tests.engines.random_tables.actions import Draw
 from tests.engines.random_tables.tables import RandomTable
@@ -95,8 +96,8 @@ class Sides:
             made = files.builder(spec).copy(self.of_java[path]).withPath(new).build()
             entry = AddedFile(spec_id, File({**file.values(), fields.PATH: new}))
             rows = int(file.values()[fields.RECORDS])
-            java.append(WrittenFile(made, new, rows, 1, (spec_id, "")))
-            python.append(WrittenFile(entry, new, rows, 1, (spec_id, "")))
+            java.append(WrittenFile(made, new, rows, 1, PartitionKey(spec_id, "")))
+            python.append(WrittenFile(entry, new, rows, 1, PartitionKey(spec_id, "")))
         return java, python
 
     def positions(self, path: str) -> tuple[WrittenFile, WrittenFile]:
@@ -112,9 +113,9 @@ class Sides:
             fields.CONTENT: 1, fields.PATH: new, fields.FORMAT: "PARQUET", fields.RECORDS: 2,
             fields.PARTITION: file.values().get(fields.PARTITION), fields.SIZE: 77,
         }  # fmt: skip
-        place = spec_id, ""
-        java = WrittenFile(made.build(), new, 2, 77, place)
-        return java, WrittenFile(AddedFile(spec_id, File(values)), new, 2, 77, place)
+        key = PartitionKey(spec_id, "")
+        java = WrittenFile(made.build(), new, 2, 77, key)
+        return java, WrittenFile(AddedFile(spec_id, File(values)), new, 2, 77, key)
 
 
 def same_answer(answers: Sequence[Answer]) -> str:

@@ -23,6 +23,7 @@ from reconciler.engines.commit.operations import (
     RowDelta,
 )
 from reconciler.engines.manifests import WrittenFile
+from reconciler.table.deletes import PartitionKey
 from tests.commit.committing import sent_as_batch
 from tests.commit.test_local_files import Deleted, Guarded, head_of
 
@@ -40,7 +41,9 @@ def copy_of(table: Deleted, path: str) -> WrittenFile:
         if entry.file.path == path
     )  # fmt: skip
     made = File({**file.values(), fields.PATH: f"{path}.copy"})
-    return WrittenFile(AddedFile(0, made), made.path, made.records, made.size, (0, "{}"))
+    return WrittenFile(
+        AddedFile(0, made), made.path, made.records, made.size, PartitionKey(0, "{}")
+    )
 
 
 def test_files_are_replaced(table: Deleted) -> None:

@@ -108,12 +108,12 @@ def test_the_partition_of_a_new_file_is_that_of_its_inputs(tmp_path: Path) -> No
     assert commit(engine.table, SnapshotChange("append", added)) is Kind.ACCEPTED
     engine.refresh()
     tasks = engine.tasks(engine.head() or 0, list(wanted))
-    places, made = engine.places(tasks), Entries(engine.state.metadata, {}, 0, 0)
+    keys, made = engine.partition_keys(tasks), Entries(engine.state.metadata, {}, 0, 0)
     for path, values in wanted.items():
         moved = made.partition_of(tasks[path].partition)
         assert repr(moved) == repr(values)  # NaN, and a zero's sign
-        assert (0, made.key(moved)) == places[path]
-    assert len(set(places.values())) == 2
+        assert (0, made.key(moved)) == keys[path]
+    assert len(set(keys.values())) == 2
 
 
 PLAIN = {fields.CONTENT: 0, fields.FORMAT: "PARQUET", fields.RECORDS: 1, fields.SIZE: 9}

@@ -20,6 +20,7 @@ from reconciler.engines.commit.commit import Sent, Unknown
 from reconciler.engines.commit.history import Committed
 from reconciler.engines.commit.operations import RewriteFiles
 from reconciler.engines.manifests import WrittenFile
+from reconciler.table.deletes import PartitionKey
 from tests.commit.committing import commit, sent_as_batch
 from tests.commit.rest import RestCatalog
 from tests.commit.test_local_files import head_of
@@ -155,7 +156,7 @@ def replaced(server: Server) -> tuple[Sent, set[int]]:
     engine = LocalTable(server.live(), server.directory / "cache")
     head, change, before = head_of(engine), merged(engine.table), set(server.snapshots())
     added = [
-        WrittenFile(one, one.file.path, one.file.records, one.file.size, (0, "{}"))
+        WrittenFile(one, one.file.path, one.file.records, one.file.size, PartitionKey(0, "{}"))
         for one in change.added
     ]
     tasks = engine.tasks(head, list(change.removed))

@@ -18,7 +18,7 @@ from reconciler.catalog.load import connect
 from reconciler.commit.table import LiveTable
 from reconciler.errors import UnsupportedError
 from reconciler.loop import engines
-from reconciler.loop.engines import Place
+from reconciler.loop.engines import CommitTarget
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_step, run_until_converged
 from reconciler.state.state import StateStore
@@ -154,12 +154,12 @@ def test_uploads_are_ended_through_the_proxy_of_the_files(proxy: str | None) -> 
 def test_which_stores_the_local_engine_writes_to(monkeypatch: pytest.MonkeyPatch) -> None:
     here, on_s3, there = "file:/a", "s3://b/t", "gs://b/t"
     refused = engines._store_needs_spark
-    assert not refused(Place("rest"), [here, on_s3])
-    assert refused(Place("rest"), [on_s3, there])
-    assert refused(Place("rest", own_io="s3.signer"), [on_s3])
-    assert not refused(Place("sql", own_io="py-io-impl"), [here])
+    assert not refused(CommitTarget("rest"), [here, on_s3])
+    assert refused(CommitTarget("rest"), [on_s3, there])
+    assert refused(CommitTarget("rest", own_io="s3.signer"), [on_s3])
+    assert not refused(CommitTarget("sql", own_io="py-io-impl"), [here])
     monkeypatch.setattr(s3_uploads, "is_installed", lambda: False)
-    assert refused(Place("rest"), [on_s3])
+    assert refused(CommitTarget("rest"), [on_s3])
 
 
 def test_files_that_something_else_than_arrow_opens_are_left_to_spark(

@@ -89,8 +89,10 @@ def deleting(file: TaskFile) -> set[str]:
 
 
 def delete_of(file: DeleteFile) -> Delete:
-    return Delete(file.path, file.format, file.sequence, file.place, file.everywhere, file.rows,
-                  file.data_file, file.keys, file.offset, file.size)  # fmt: skip
+    return Delete(
+        file.path, file.format, file.sequence, file.partition_key, file.everywhere, file.rows,
+        file.data_file, file.keys, file.offset, file.size,
+    )  # fmt: skip
 
 
 def head_of(engine: LocalTable) -> int:

@@ -12,7 +12,7 @@ from reconciler.engines.choice import LONGEST_SECONDS, Machine
 from reconciler.engines.local import machine
 from reconciler.format import duration, iec
 from reconciler.loop import engines
-from reconciler.loop.engines import Place, engine_for, needs_of
+from reconciler.loop.engines import CommitTarget, engine_for, needs_of
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.rewrite import BinPack, Cluster
@@ -33,7 +33,7 @@ def test_auto_says_what_of_this_machine_a_plan_does_not_fit(
     make_table("too_large", files=3)
     step = step_of(catalog_config, "too_large", **DECLARED)
     proposal = step.propose(actor)
-    place = Place.of(step.target.catalog, step.policy.spec.safety)
+    place = CommitTarget.of(step.target.catalog, step.policy.spec.safety)
     (item,) = proposal.pending
     million = replace(
         item.predicted, rows=3 * 10**9, bytes_in=60 * GIB, bytes_out=60 * GIB, groups=3, columns=8,
@@ -77,7 +77,7 @@ def test_auto_counts_the_memory_of_a_tree_as_the_engine_does(catalog_config, mak
     make_table("tree_memory", files=3)
     step = step_of(catalog_config, "tree_memory", **DECLARED)
     proposal = step.propose(actor)
-    place = Place.of(step.target.catalog, step.policy.spec.safety)
+    place = CommitTarget.of(step.target.catalog, step.policy.spec.safety)
     (item,) = proposal.pending
     rows, size, in_group = 10 * 10**6, 2 * GIB, 15 * 10**6
     target = 720_000_000  # of 3.3 million rows
@@ -113,7 +113,7 @@ def test_delete_files_that_only_spark_reads_are_left_to_it(
         path, spec_id=np.array([0]), other_format=own, dangling=np.array([dangling])
     )
     seen = replace(proposal.observation, delete_files=of_others)
-    place = Place.of(step.target.catalog, step.policy.spec.safety)
+    place = CommitTarget.of(step.target.catalog, step.policy.spec.safety)
     (item,) = proposal.pending
     for action in (CompactDeletes, ConvertDeletes):
         merged = replace(item, action=action(inputs=(str(path[0]),)))

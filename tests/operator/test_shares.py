@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.operator.spending import charges, shares
 from reconciler.operator.spending.charges import LAPSE, AdmittedJob, Book
-from reconciler.operator.spending.shares import Known, Limits
+from reconciler.operator.spending.shares import Limits, PolicyNamespaces
 from reconciler.plan.budget import Charge, admit
 from tests.examples import examples
 
@@ -50,8 +50,8 @@ class Cluster:
     longest: dict[str, int] = field(default_factory=dict)
     count: int = 0
 
-    def known(self) -> Known:
-        return Known(frozenset(t.name for t in self.tenants), False)
+    def known(self) -> PolicyNamespaces:
+        return PolicyNamespaces(frozenset(t.name for t in self.tenants), False)
 
     def minute(self, number: int) -> None:
         self.now = START + number * MINUTE

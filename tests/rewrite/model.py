@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column, every
-from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.files import DataFile, TableShape
 
 PRIMITIVES = (
     "boolean", "int", "long", "float", "double", "decimal(9,2)", "decimal(20,3)", "decimal(38,10)",
@@ -167,9 +167,11 @@ def write_table(path: Path, table: pa.Table, **options: Any) -> DataFile:
     return DataFile(f"file:{path}", table.num_rows, path.stat().st_size)
 
 
-def table_of(columns: Sequence[Column], mapping: str | None = None, lineage: bool = False) -> Table:
+def table_of(
+    columns: Sequence[Column], mapping: str | None = None, lineage: bool = False
+) -> TableShape:
     ways = {way[-1].field_id: way for way in every(columns)}
-    return Table(tuple(columns), ways, mapping, lineage)
+    return TableShape(tuple(columns), ways, mapping, lineage)
 
 
 def random_rows(chance: random.Random, count: int) -> tuple[tuple[Column, ...], list[Row]]:

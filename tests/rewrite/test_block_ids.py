@@ -15,8 +15,8 @@ import pytest
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite.block_ids import OTHER_LEAF, Blocks
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.comparison import Seen, Work
-from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.comparison import WitnessResult, WitnessWork
+from reconciler.rewrite.files import DataFile, TableShape
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Key, Order, Task
 from reconciler.rewrite.witness import witnessed
@@ -32,14 +32,16 @@ BLOCK = Column(9, "block", "int")
 BASE = 5 << 16
 
 
-def _seen(table: Table, files: list[DataFile], blocks: Blocks | None = None) -> Seen:
+def _seen(table: TableShape, files: list[DataFile], blocks: Blocks | None = None) -> WitnessResult:
     plain = replace(table, columns=table.columns[:-1])
-    return witnessed(Work(plain, tuple(files), blocks=blocks), range(len(files)), None, Limits())
+    return witnessed(
+        WitnessWork(plain, tuple(files), blocks=blocks), range(len(files)), None, Limits()
+    )
 
 
 def _world(
     seed: int, directory: Path
-) -> tuple[random.Random, list[str], Table, list[Row], list[DataFile]]:
+) -> tuple[random.Random, list[str], TableShape, list[Row], list[DataFile]]:
     chance = random.Random(seed)
     columns, rows = model.random_rows(chance, 150)
     kinds = [column.type for column in columns[:3]]

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.comparison import Exchange, Work
+from reconciler.rewrite.comparison import Exchange, WitnessWork
 from reconciler.rewrite.deletes import VECTOR, Delete, Deletes
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.witness import witnessed
@@ -63,7 +63,7 @@ def _keys(path: Path, columns: list[Column], rows: list[Row], sequence: int) -> 
 
 def _seen(file: DataFile, deletes: list[Delete]) -> tuple[int, int]:
     applied = replace(file, deletes=Deletes(deletes).of(file.path, file.sequence, NOWHERE))
-    found = witnessed(Work(table_of(COLUMNS), (applied,)), [0], None, Limits())
+    found = witnessed(WitnessWork(table_of(COLUMNS), (applied,)), [0], None, Limits())
     assert not found.failures, found.failures
     return found.fingerprint.rows, found.fingerprint.total
 
@@ -72,7 +72,7 @@ def _exchanged(file: DataFile, before: list[Delete], after: list[Delete]) -> Any
     one = replace(file, deletes=Deletes(before).of(file.path, file.sequence, NOWHERE))
     later = Deletes(after).of(file.path, file.sequence, NOWHERE)
     new = frozenset((d.path, d.offset) for d in after if d not in before)
-    work = Work(table_of(COLUMNS), exchanges=(Exchange(one, later, new),))
+    work = WitnessWork(table_of(COLUMNS), exchanges=(Exchange(one, later, new),))
     found = witnessed(work, [0], None, Limits())
     assert not found.failures, found.failures
     return found
@@ -136,7 +136,7 @@ def test_a_key_of_nanoseconds_in_a_zone(tmp_path: Path) -> None:
     deletes = (Delete(keys.path, "PARQUET", 2, NOWHERE, True, keys=(1,)),)
     left = write(tmp_path / "live.parquet", [column], [[7], [9]])
     found = [
-        witnessed(Work(table_of([column]), (one,)), [0], None, Limits())
+        witnessed(WitnessWork(table_of([column]), (one,)), [0], None, Limits())
         for one in (replace(file, deletes=deletes), left)
     ]
     assert found[0].fingerprint == found[1].fingerprint and found[0].fingerprint.rows == 2
@@ -149,7 +149,7 @@ def test_a_vector_with_a_wrong_checksum_is_named(tmp_path: Path) -> None:
     body[-1] ^= 1
     (tmp_path / "v.puffin").write_bytes(bytes(body))
     one = replace(file, deletes=(vector,))
-    found = witnessed(Work(table_of(COLUMNS), (one,)), [0], None, Limits())
+    found = witnessed(WitnessWork(table_of(COLUMNS), (one,)), [0], None, Limits())
     assert [one.path for one in found.failures] == [vector.path]
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
-from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, Table
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, TableShape
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Task
 from tests.examples import seeds
@@ -80,7 +80,9 @@ def _stored(path: str) -> Iterator[tuple[str, int | None]]:
         yield from below("")
 
 
-def _made(directory: Path, chance: random.Random, lineage: bool) -> Iterator[tuple[Table, Made]]:
+def _made(
+    directory: Path, chance: random.Random, lineage: bool
+) -> Iterator[tuple[TableShape, Made]]:
     """Rewrite files of several schemas under the last one, in each way that the engine has."""
     schema, files = _Schema(chance), []
     for number in range(3):

@@ -1,4 +1,4 @@
-"""Rows get the places of one sort by leaf and value, though only one run of leaves is in memory."""
+"""Rows get the ranks of one sort by leaf and value, though only one run of leaves is in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconciler.rewrite.leaf_runs import RUNS, Int64, Piece, places, runs_of
+from reconciler.rewrite.leaf_runs import RUNS, Int64, Piece, ranks, runs_of
 from reconciler.rewrite.leaves import counted
 from reconciler.table.cut_tree import Cut, Tree, made
 from tests.examples import seeds
@@ -26,7 +26,7 @@ def _tree(chance: random.Random) -> Tree:
 
 
 @pytest.mark.parametrize("seed", seeds(25))
-def test_places_are_those_of_one_sort_and_a_run_reads_only_row_groups_of_its_leaves(
+def test_ranks_are_those_of_one_sort_and_a_run_reads_only_row_groups_of_its_leaves(
     seed: int,
 ) -> None:
     chance, drawn = random.Random(seed), np.random.default_rng(seed)
@@ -58,7 +58,7 @@ def test_places_are_those_of_one_sort_and_a_run_reads_only_row_groups_of_its_lea
         numbers = np.concatenate([piece.begin + at for piece, at in inside])
         return {field: pa.chunked_array([values[field][numbers]]) for field in fields}
 
-    found = places(tree, slot.astype(np.uint8), pieces, runs, reading)  # type: ignore[arg-type]
+    found = ranks(tree, slot.astype(np.uint8), pieces, runs, reading)  # type: ignore[arg-type]
     numbers = np.concatenate([piece.begin + at for piece, at, _ in read] or [[]]).astype(int)
     assert len(set(numbers.tolist())) == len(numbers), "a row is read for one run alone"
     assert all(len(at) and fields for _, at, fields in read)

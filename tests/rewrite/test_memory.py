@@ -1,4 +1,4 @@
-"""The memory of places along a tree is as predicted, however many columns the tree cuts."""
+"""The memory of ranks along a tree is as predicted, however many columns the tree cuts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from reconciler.rewrite.leaf_runs import RUN_BYTES, Int64, Piece, places, runs_of
+from reconciler.rewrite.leaf_runs import RUN_BYTES, Int64, Piece, ranks, runs_of
 from reconciler.rewrite.leaves import counted
 from reconciler.rewrite.memory import of_keys, of_leaves
 from reconciler.table.cut_tree import Cut, made
@@ -32,10 +32,10 @@ def test_a_run_of_leaves_takes_no_more_than_is_predicted() -> None:
         numbers = np.concatenate([piece.begin + at for piece, at in inside])
         return {2: pa.chunked_array([value[numbers]])}
 
-    places(tree, slot, pieces, runs, read)  # what a first call alone allocates
+    ranks(tree, slot, pieces, runs, read)  # what a first call alone allocates
     tracemalloc.start()
     try:
-        places(tree, slot, pieces, runs, read)
+        ranks(tree, slot, pieces, runs, read)
         taken = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

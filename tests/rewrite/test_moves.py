@@ -19,10 +19,10 @@ from pyiceberg.transforms import parse_transform
 from reconciler.queries.transforms import PARTITIONED_TYPES
 from reconciler.rewrite import arrow
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.comparison import Work
+from reconciler.rewrite.comparison import WitnessWork
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.moves import Partitions
-from reconciler.rewrite.places import Placed
+from reconciler.rewrite.partition_check import TargetField
 from reconciler.rewrite.rewriting import rewritten
 from reconciler.rewrite.task import Field, Key, Made, Order, Resources, Task, Unfit
 from reconciler.rewrite.witness import OTHER_PARTITION, Limits, witnessed
@@ -119,10 +119,12 @@ def _assert_altered_partitions_are_seen(
     files, stated = files_of(made), [one.partition[0] for one in made.files]
     for said in (stated, [*stated[1:], stated[0]]):
         placed = tuple(
-            replace(file, moved=(Placed(1, columns[0].type, transform, value),))
+            replace(file, moved=(TargetField(1, columns[0].type, transform, value),))
             for file, value in zip(files, said, strict=True)
         )
-        found = witnessed(Work(table_of(columns), placed), range(len(placed)), None, Limits())
+        found = witnessed(
+            WitnessWork(table_of(columns), placed), range(len(placed)), None, Limits()
+        )
         wrong = {file.path for file in placed} if said != stated else set()
         assert {(one.path, one.detail) for one in found.failures} == {
             (path, OTHER_PARTITION) for path in wrong

@@ -20,17 +20,17 @@ import pytest
 from reconciler.rewrite import arrow, equal_rows, rewriting, storage
 from reconciler.rewrite import order as ordering
 from reconciler.rewrite.columns import Column
-from reconciler.rewrite.comparison import Work
+from reconciler.rewrite.comparison import WitnessWork
 from reconciler.rewrite.deletes import Deletes
 from reconciler.rewrite.failures import Stopped
-from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, TableShape
 from reconciler.rewrite.memory import ROWS_FACTOR
 from reconciler.rewrite.read import Damaged
 from reconciler.rewrite.rewriting import rewritten
-from reconciler.rewrite.spill import row_groups
 from reconciler.rewrite.task import Key, Made, Order, Resources, Task, Writer
 from reconciler.rewrite.witness import Limits, witnessed
 from reconciler.spark.session import session
+from reconciler.table.row_group_bytes import even_row_groups
 from tests.examples import seeds
 from tests.rewrite import model
 from tests.rewrite.model import (
@@ -51,7 +51,7 @@ PLENTY, LITTLE = Resources(1 << 40), Resources(1)
 
 def run(
     directory: Path,
-    table: Table,
+    table: TableShape,
     files: Sequence[DataFile],
     order: Order = Order(),
     *,
@@ -69,8 +69,8 @@ def files_of(made: Made) -> list[DataFile]:
     return [DataFile(one.path, one.rows, one.size) for one in made.files]
 
 
-def seen(table: Table, files: Sequence[DataFile]) -> tuple[int, int]:
-    found = witnessed(Work(table, tuple(files)), range(len(files)), None, Limits())
+def seen(table: TableShape, files: Sequence[DataFile]) -> tuple[int, int]:
+    found = witnessed(WitnessWork(table, tuple(files)), range(len(files)), None, Limits())
     assert not found.failures, found.failures
     return found.fingerprint.rows, found.fingerprint.total
 
@@ -327,11 +327,11 @@ def test_nans_and_long_values_are_counted(tmp_path: Path) -> None:
 
 
 def test_rows_are_cut_evenly() -> None:
-    assert row_groups(10, 3, 2) == [[1, 2], [1, 2], [2, 2]]
-    assert row_groups(0, 3, 2) == []
-    assert row_groups(2, 3, 10) == [[1], [1]]
+    assert even_row_groups(10, 3, 2) == [[1, 2], [1, 2], [2, 2]]
+    assert even_row_groups(0, 3, 2) == []
+    assert even_row_groups(2, 3, 10) == [[1], [1]]
     for rows, files, most in ((1_000_003, 7, 131), (5, 9, 1), (64, 1, 64)):
-        cut = row_groups(rows, files, most)
+        cut = even_row_groups(rows, files, most)
         assert sum(map(sum, cut)) == rows and max(map(max, cut)) <= most
 
 

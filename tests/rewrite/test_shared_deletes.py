@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite import decoder
-from reconciler.rewrite.comparison import Exchange, Work
+from reconciler.rewrite.comparison import Exchange, WitnessWork
 from reconciler.rewrite.deletes import Delete, Deletes
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.witness import witnessed
@@ -41,7 +41,7 @@ def _exchanged(files: list[DataFile], vectors: list[Delete]) -> Any:
         Exchange(file, tuple(one for one in vectors if one.data_file == file.path), new)
         for file in files
     )
-    work = Work(table_of(COLUMNS), exchanges=exchanges)
+    work = WitnessWork(table_of(COLUMNS), exchanges=exchanges)
     return witnessed(work, range(len(files)), None, Limits())
 
 
@@ -77,12 +77,12 @@ def test_many_data_files_are_as_the_model_says(tmp_path: Path, seed: int) -> Non
                 and tuple(map(canonical, columns, [row[c] for c in at])) in wanted
             }  # fmt: skip
     applied = _applied(files, deletes)
-    found = witnessed(Work(table_of(COLUMNS), tuple(applied)), range(5), None, Limits())
+    found = witnessed(WitnessWork(table_of(COLUMNS), tuple(applied)), range(5), None, Limits())
     live = [
         write(tmp_path / f"live-{n}", COLUMNS, [r for i, r in enumerate(rows) if i not in own])
         for n, (rows, own) in enumerate(zip(stored, gone, strict=True))
     ]
-    alone = witnessed(Work(table_of(COLUMNS), tuple(live)), range(5), None, Limits())
+    alone = witnessed(WitnessWork(table_of(COLUMNS), tuple(live)), range(5), None, Limits())
     assert (found.failures, found.fingerprint) == ((), alone.fingerprint)
     vectors = [
         _vector(tmp_path / f"v-{n}", file, sorted(own))
@@ -163,7 +163,7 @@ def test_reads_grow_with_files_and_not_with_pairs_of_them(
         assert (seen.hidden, seen.changed) == (sum(map(len, hidden)), ())
         exchange = len(queries)
         queries.clear()
-        work = Work(table_of(COLUMNS), tuple(applied))
+        work = WitnessWork(table_of(COLUMNS), tuple(applied))
         found = witnessed(work, range(number), None, Limits())
         assert found.fingerprint.rows == 40 * number - sum(map(len, hidden))
         return exchange, len(queries)
@@ -196,7 +196,7 @@ def test_positions_are_spilled_where_there_is_too_little_memory(tmp_path: Path) 
     vectors = [
         _vector(tmp_path / f"v-{n}", file, list(range(rows))) for n, file in enumerate(files)
     ]
-    work = Work(
+    work = WitnessWork(
         table_of(COLUMNS),
         exchanges=tuple(
             Exchange(replace(file, deletes=tuple(wide)), (vector,), frozenset())

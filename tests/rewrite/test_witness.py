@@ -16,9 +16,9 @@ import pytest
 from reconciler.api.task_memory import Limits
 from reconciler.rewrite import witness as reading
 from reconciler.rewrite.columns import LIST, MAP, STRUCT, Column
-from reconciler.rewrite.comparison import Work
+from reconciler.rewrite.comparison import WitnessWork
 from reconciler.rewrite.failures import MEMORY, MISSING, STORAGE
-from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, Table
+from reconciler.rewrite.files import LAST_UPDATED, ROW_ID, DataFile, TableShape
 from reconciler.rewrite.witness import witnessed
 from reconciler.table.physical import Expected
 from tests.examples import seeds
@@ -31,8 +31,8 @@ ENCODINGS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def seen(table: Table, *files: DataFile, hashed: bool = True) -> tuple[int, int]:
-    work = Work(table, files, hashed=hashed)
+def seen(table: TableShape, *files: DataFile, hashed: bool = True) -> tuple[int, int]:
+    work = WitnessWork(table, files, hashed=hashed)
     found = witnessed(work, range(len(files)), None, Limits())
     assert not found.failures, found.failures
     return found.fingerprint.rows, found.fingerprint.total
@@ -244,7 +244,7 @@ def test_every_file_that_cannot_be_read_is_named_at_once_without_a_value(tmp_pat
     values = (b"secret\xff", b"\xfehidden")
     bad = [_no_text(tmp_path / f"{n}.parquet", value) for n, value in enumerate(values)]
     files = (bad[0], sound, bad[1])
-    found = witnessed(Work(table, files), range(3), None, Limits())
+    found = witnessed(WitnessWork(table, files), range(3), None, Limits())
     assert {one.path for one in found.failures} == {one.path for one in bad}
     ((column, detail),) = {(one.column, one.detail) for one in found.failures}
     assert column == "s" and not any(value in detail for value in ("secret", "hidden"))
@@ -254,9 +254,9 @@ def test_too_little_memory_is_not_taken_for_a_fault_of_a_file(tmp_path: Path) ->
     column = Column(1, "l", LIST, (Column(2, "element", "string"),))
     rows: list[Row] = [[["x" * 1_000] * 2_000] for _ in range(20)]
     file = write(tmp_path / "wide.parquet", (column,), rows)
-    found = witnessed(Work(table_of((column,)), (file,)), [0], None, Limits(1 << 20))
+    found = witnessed(WitnessWork(table_of((column,)), (file,)), [0], None, Limits(1 << 20))
     assert [(one.path, one.kind) for one in found.failures] == [(file.path, MEMORY)]
-    assert not witnessed(Work(table_of((column,)), (file,)), [0], None, Limits()).failures
+    assert not witnessed(WitnessWork(table_of((column,)), (file,)), [0], None, Limits()).failures
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_what_a_storage_answers_names_the_file(
 
     opening: Any = type("Opening", (), {"reach": None, "open": refused})()
     elsewhere = replace(file, path="s3://bucket/a.parquet")
-    found = witnessed(Work(table_of((column,)), (elsewhere,)), [0], opening, Limits())
+    found = witnessed(WitnessWork(table_of((column,)), (elsewhere,)), [0], opening, Limits())
     assert [(one.path, one.kind) for one in found.failures] == [(elsewhere.path, kind)]
 
 
@@ -326,7 +326,7 @@ def test_a_new_file_must_hold_what_the_specification_says(
     for number, field in enumerate((right, wrong)):
         empty = pa.Table.from_arrays([pa.array([None], field.type)], schema=pa.schema([field]))
         file = write_table(tmp_path / f"{number}.parquet", empty)
-        work = Work(table_of((column,)), (file,), form=form)
+        work = WitnessWork(table_of((column,)), (file,), form=form)
         found.append(witnessed(work, [0], None, Limits()).failures)
     assert found[0] == () and found[1][0].column.startswith("l" if nested else "c")
 

@@ -15,7 +15,7 @@ from reconciler.errors import TableDamagedError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.rewrite import hidden
-from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.files import DataFile, TableShape
 from reconciler.rewrite.hidden import Group, Target, Task
 from reconciler.spark.deletes import by_engine, delete_files
 from reconciler.spark.schedule.scan import scan_tasks
@@ -53,7 +53,7 @@ def test_of_two_vectors_for_one_file_the_table_is_rolled_back(bench: Bench, tmp_
     target = Target(DataFile(path, 20, 1), known=BitMap64([3]).serialize())
     to = f"{table.location()}/data/other.puffin"
     (made,) = hidden.found(
-        Task(Table((), {}, None, False), (Group((target,), ""),), to), None
+        Task(TableShape((), {}, None, False), (Group((target,), ""),), to), None
     ).files
     vector = by_engine._entry(spark._jvm.org.apache.iceberg, task, made)
     (old,) = [file for file in delete_files.live(spark, table, head) if not file.vector]

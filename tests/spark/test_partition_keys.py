@@ -82,8 +82,8 @@ def _assert_each_place_has_a_key(bench: Bench, name: str, number: int) -> None:
     table = bench.table(name)
     head = int(table.currentSnapshot().snapshotId())
     tasks = scan.scan_tasks(bench.spark, table, head, bench.paths(name))
-    places = scan.places(bench.spark, table, tasks)
-    assert len(set(places.values())) == len(places) == number
+    keys = scan.partition_keys(bench.spark, table, tasks)
+    assert len(set(keys.values())) == len(keys) == number
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -23,12 +23,13 @@ from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge.candidate import rejected
 from reconciler.advisor.situation import Situation, Sliced
 from reconciler.plan import reasons
-from reconciler.plan.grouping import arrival_order, filled, places
+from reconciler.plan.grouping import arrivals, filled
 from reconciler.plan.prediction import BY_ARRIVAL
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.rewrite_cost import NO_ROWS, Rows
 from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
+from reconciler.table.permutations import inverse_permutation
 from reconciler.table.schema import Schema
 
 NATURAL = 0.33
@@ -171,13 +172,13 @@ def _cpu(situation: Situation, rows: Int64, text: float | None) -> Float64:
 def places_of(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:
     """Return the place of each file in the order that slices follow."""
     table = situation.table
-    arrival = places(arrival_order(table.path, table.sequence))[rows]
+    arrival = arrivals(table)[rows]
     column = table.columns.get(key[0] if key else _natural(situation))
     if column is None or not column.bounded[rows].all():
         return arrival
     bounds = np.concatenate((column.lower[rows], column.upper[rows]))
     low, high = np.split(np.unique(bounds, return_inverse=True)[1].reshape(-1), 2)
-    return places(np.lexsort((arrival, low + high)))
+    return inverse_permutation(np.lexsort((arrival, low + high)))
 
 
 def _natural(situation: Situation) -> int:

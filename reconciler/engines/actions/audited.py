@@ -144,7 +144,7 @@ def _rewrite(
     table: Table, added: Sequence[WrittenFile], removed: Sequence[str], base: int
 ) -> RewriteFiles:
     tasks, sequence = table.tasks(base, removed), _sequence(table, base)
-    target = {file.place[0] for file in added}
+    target = {file.partition_key.spec_id for file in added}
     if target <= {file.spec_id for file in tasks.values()}:
         return RewriteFiles(tasks, added, sequence)
     (spec_id,) = target

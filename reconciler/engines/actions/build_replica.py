@@ -29,7 +29,7 @@ from reconciler.plan.actions.build_replica import BuildReplica
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, FAILED, Outcome
-from reconciler.rewrite.comparison import Fingerprint, Work
+from reconciler.rewrite.comparison import Fingerprint, WitnessWork
 from reconciler.rewrite.files import DataFile
 from reconciler.table.replica import (
     LEAST_KEPT_MS,
@@ -226,7 +226,7 @@ class ReplicaExecutor(OneByOneExecutor[BuildReplica]):
         others."""
         table = replace(described.table_of(attempt), lineage=False)
         name = f"layoutctl-replica-{attempt.id}"
-        seen = asking.look(attempt, name, Work(table, tuple(files)))
+        seen = asking.look(attempt, name, WitnessWork(table, tuple(files)))
         self.used.verify_cpu_seconds += seen.cpu_seconds
         return seen.fingerprint
 

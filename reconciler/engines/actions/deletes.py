@@ -17,7 +17,7 @@ from reconciler.engines.actions.content import POLL_SECONDS, ContentExecutor
 from reconciler.engines.commit import batch, standing
 from reconciler.engines.commit.batch import Part
 from reconciler.engines.commit.operations import Operation, RemoveDeletes, RowDelta, still_dangling
-from reconciler.engines.delete_file import DeleteFile, Place, of_paths
+from reconciler.engines.delete_file import DeleteFile, of_paths
 from reconciler.engines.deletes import compact, convert, replacement
 from reconciler.engines.deletes.replacement import Replacement
 from reconciler.engines.schedule import input_forms, refused, vanished, witnessing
@@ -32,6 +32,7 @@ from reconciler.plan.actions.delete_maintenance import (
 )
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.plan.execution import FAILED, Event, Outcome
+from reconciler.table.deletes import PartitionKey
 
 SomeDeletes = TypeVar("SomeDeletes", bound=DeleteMaintenance)
 Items = Sequence[tuple[str, SomeDeletes]]
@@ -210,7 +211,7 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
 
     @abstractmethod
     def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
-        """Write what takes the place of the delete files. base: names its jobs."""
+        """Write what replaces the delete files. base: names its jobs."""
 
     def _carried_out(self, attempt: Attempt, number: int, items: Items[SomeDeletes]) -> bool:
         run = self.run
@@ -330,7 +331,7 @@ def _parts(
         taken = f"{count(len(action.inputs))} delete files {iec(sizes[key])}"
         title = f"{action.verb} {number}/{len(items)}  {taken}"
         text = f"{title}  {made.proof}"
-        own = [f for f in made.added if owners.get(f.place, first) == key]
+        own = [f for f in made.added if owners.get(f.partition_key, first) == key]
         share = (sizes[key] + 1) / (sum(sizes.values()) + len(items))
         inputs = {*action.inputs, *folded} if key == first else {*action.inputs}
         part = Part(
@@ -350,11 +351,11 @@ def _parts(
     return parts
 
 
-def _owners(items: Items[Any], files: Sequence[DeleteFile]) -> dict[Place, str]:
+def _owners(items: Items[Any], files: Sequence[DeleteFile]) -> dict[PartitionKey, str]:
     """Return the action of each partition. Of deletes that apply to every
     partition it is the first action that has some."""
-    owners: dict[Place, str] = {}
+    owners: dict[PartitionKey, str] = {}
     for key, action in items:
         for file in of_paths(files, action.inputs):
-            owners.setdefault(file.place, key)
+            owners.setdefault(file.partition_key, key)
     return owners

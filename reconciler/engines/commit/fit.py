@@ -14,6 +14,7 @@ from reconciler.engines.commit.operations import MoveFiles, Operation, RewriteFi
 from reconciler.engines.delete_file import VECTORS_VERSION
 from reconciler.engines.table import Table
 from reconciler.errors import InternalError
+from reconciler.table.deletes import PartitionKey
 
 MOST_SHOWN = 3
 
@@ -34,7 +35,7 @@ def require(table: Table, operation: Operation, base_snapshot_id: int) -> None:
 
 
 def _data_files(table: Table, operation: RewriteFiles, base_snapshot_id: int) -> Iterator[str]:
-    """Yield what is wrong with data files that take the place of others."""
+    """Yield what is wrong with data files that replace others."""
     read = table.snapshot(base_snapshot_id)
     if read is not None and read.sequence_number != operation.sequence_number:
         yield (
@@ -46,33 +47,35 @@ def _data_files(table: Table, operation: RewriteFiles, base_snapshot_id: int) ->
     if late:
         yield f"{late[0]} is newer than the snapshot that was read"
     target = operation.spec_id if isinstance(operation, MoveFiles) else None
-    wanted = set(table.places(operation.tasks).values()) if target is None else set()
+    wanted = set(table.partition_keys(operation.tasks).values()) if target is None else set()
     for file in operation.added:
-        path, place = file.path, file.place
-        if target is not None and place[0] != target:
-            yield f"{path} has partition spec {place[0]}, not {target}"
-        elif target is None and place not in wanted:
-            yield f"{path} is in partition {place[1]} of spec {place[0]}, none of its inputs is"
+        path, key = file.path, file.partition_key
+        if target is not None and key.spec_id != target:
+            yield f"{path} has partition spec {key.spec_id}, not {target}"
+        elif target is None and key not in wanted:
+            yield f"{path} is in {_named(key)}, none of its inputs is"
         if file.rows < 1:
             yield f"{path} has no rows"
 
 
+def _named(key: PartitionKey) -> str:
+    return f"partition {key.values} of spec {key.spec_id}"
+
+
 def _delete_files(table: Table, operation: RowDelta) -> Iterator[str]:
-    """Yield what is wrong with delete files that take the place of others."""
+    """Yield what is wrong with delete files that replace others."""
     vectors = table.format_version() >= VECTORS_VERSION
-    places = table.places(operation.tasks)
+    keys = table.partition_keys(operation.tasks)
     seen: set[str] = set()
     for file in operation.added:
         of = file.data_file
         if file.keys:
             yield f"{file.path} does not delete by position"
-        elif of not in places:
+        elif of not in keys:
             yield f"{file.path} is of {of or 'no data file'}, which was not read"
-        elif file.place != places[of]:
-            yield (
-                f"{file.path} is in partition {file.place[1]} of spec {file.place[0]}, its data "
-                f"file in {places[of][1]} of spec {places[of][0]}"
-            )
+        elif file.partition_key != keys[of]:
+            own, wanted = _named(file.partition_key), _named(keys[of])
+            yield f"{file.path} is in {own}, its data file in {wanted.removeprefix('partition ')}"
         elif not 0 < file.rows <= operation.tasks[of].rows:
             yield f"{file.path} has {file.rows} positions of {operation.tasks[of].rows} rows"
         elif file.vector != vectors:

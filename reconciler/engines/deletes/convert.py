@@ -107,7 +107,7 @@ def replacement_for(
     files: Sequence[DeleteFile],
     seen: Seen,
 ) -> Replacement:
-    """Write what takes the place of the inputs. files: all of the snapshot. seen: is kept up to
+    """Write what replaces the inputs. files: all of the snapshot. seen: is kept up to
     date."""
     tasks = _under(attempt.table, attempt.snapshot_id, inputs, files)
     if not tasks:
@@ -141,8 +141,8 @@ def _folded(
     """Return the position deletes whose rows the new delete files hold too."""
     positions = [file for file in files if not file.keys]
     own = [file for file in positions if file.data_file in changed]
-    places, everywhere = {f.place for f in inputs}, any(f.everywhere for f in inputs)
-    wide = [f for f in positions if not f.data_file and (everywhere or f.place in places)]
+    keys, everywhere = {f.partition_key for f in inputs}, any(f.everywhere for f in inputs)
+    wide = [f for f in positions if not f.data_file and (everywhere or f.partition_key in keys)]
     if not wide:
         return own
     paths = [file.path for file in wide]

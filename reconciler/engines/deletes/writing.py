@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from reconciler.engines.commit.cleanup import discard
 from reconciler.engines.commit.locations import DATA_PATH
-from reconciler.engines.delete_file import VECTORS_VERSION, DeleteFile, Place
+from reconciler.engines.delete_file import VECTORS_VERSION, DeleteFile
 from reconciler.engines.deletes import replacement
 from reconciler.engines.deletes.wanted import Hidden, Wanted
 from reconciler.engines.manifests import Tasks
@@ -21,6 +21,7 @@ from reconciler.rewrite.hidden import Found, Group, Target, Task
 from reconciler.rewrite.storage import Opening, local_path
 from reconciler.rewrite.task import ATTEMPT, NUMBER
 from reconciler.table import numbers
+from reconciler.table.deletes import PartitionKey
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, LEVEL
 
 CODECS = {
@@ -69,13 +70,13 @@ def _tasks(
     keep: bool,
 ) -> list[Task]:
     """deletes: as the engine reads them, by identity."""
-    by_place = _targets(attempt, tasks, wanted, deletes)
+    by_partition = _targets(attempt, tasks, wanted, deletes)
     memory, slots = attempt.backend.task_room()
     changes = {DATA_PATH: attempt.prefix}
     pieces: list[Sequence[Target]] = []
     costs: list[int] = []
-    for place in sorted(by_place):
-        parts = _pieces(by_place[place], wanted, memory, slots)
+    for key in sorted(by_partition):
+        parts = _pieces(by_partition[key], wanted, memory, slots)
         pieces += parts
         costs += [_cost(part, wanted) for part in parts]
     vectors = attempt.table.format_version() >= VECTORS_VERSION
@@ -107,10 +108,10 @@ def _targets(
     tasks: Tasks,
     wanted: Mapping[str, Wanted],
     deletes: Mapping[tuple[str, int], Delete],
-) -> dict[Place, list[Target]]:
+) -> dict[PartitionKey, list[Target]]:
     """Return the data files with their deletes, by partition. deletes: as `_tasks` takes them."""
-    places = attempt.table.places(tasks)
-    found: dict[Place, list[Target]] = {}
+    keys = attempt.table.partition_keys(tasks)
+    found: dict[PartitionKey, list[Target]] = {}
     for file in described.inputs_of(attempt, tasks.subset(wanted), None):
         one = wanted[file.path]
         own = {f.identity for f in one.applied if f.data_file and not f.keys and one.stays}
@@ -119,7 +120,7 @@ def _targets(
             frozenset((deletes[f].path, deletes[f].offset) for f in own),
             one.known,
         )
-        found.setdefault(places[file.path], []).append(target)
+        found.setdefault(keys[file.path], []).append(target)
     return found
 
 

@@ -12,7 +12,7 @@ from reconciler.errors import (
     MemoryExhaustedError,
     UnavailableError,
 )
-from reconciler.rewrite.comparison import Exchange, Seen, Work
+from reconciler.rewrite.comparison import Exchange, WitnessResult, WitnessWork
 from reconciler.rewrite.failures import HOLDS, MEMORY, MISSING, Failure
 from reconciler.rewrite.storage import local_path
 
@@ -34,7 +34,7 @@ def clause(failure: Failure) -> str:
     return f'{failure.detail} in column "{failure.column}"' if failure.column else failure.detail
 
 
-def look(attempt: Attempt, name: str, work: Work) -> Seen:
+def look(attempt: Attempt, name: str, work: WitnessWork) -> WitnessResult:
     """Return what the files of the work hold together. name: of its Spark jobs.
 
     Raises Unseen, FileNotFoundError for a file that does not exist, MemoryExhaustedError, and
@@ -48,15 +48,15 @@ def look(attempt: Attempt, name: str, work: Work) -> Seen:
         [number for at in members for number in parts[at]] for members in balanced(costs, cores)
     ]
     if not bins:
-        return Seen()
-    seen = Seen()
+        return WitnessResult()
+    seen = WitnessResult()
     for one in attempt.backend.witness(attempt, name, work, bins, sum(costs), opening):
         seen += one
     raise_first(attempt, seen.failures)
     return seen
 
 
-def _parts(work: Work, tasks: int) -> tuple[list[Sequence[int]], list[int]]:
+def _parts(work: WitnessWork, tasks: int) -> tuple[list[Sequence[int]], list[int]]:
     """Return the numbers of files, or exchanges, in parts of which each is looked at by one task,
     and the bytes that each takes."""
     if not work.exchanges:
@@ -66,7 +66,7 @@ def _parts(work: Work, tasks: int) -> tuple[list[Sequence[int]], list[int]]:
     together: dict[Any, list[int]] = defaultdict(list)
     for number, one in enumerate(work.exchanges):
         shared = next((d for d in one.file.deletes if d.shared), None)
-        together[number if shared is None else shared.place].append(number)
+        together[number if shared is None else shared.partition_key].append(number)
     for members in together.values():
         some = [work.exchanges[number] for number in members]
         for part in shares(len(members), *_exchange_costs(some), tasks):
@@ -120,7 +120,7 @@ def raise_first(attempt: Attempt, failures: tuple[Failure, ...]) -> None:
     raise Unseen(failures)
 
 
-def _paths(work: Work) -> Iterable[str]:
+def _paths(work: WitnessWork) -> Iterable[str]:
     for file in work.files:
         yield file.path
         yield from (one.path for one in file.deletes)

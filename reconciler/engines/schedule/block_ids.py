@@ -6,7 +6,7 @@ from reconciler.engines.schedule import described
 from reconciler.engines.schedule.attempt import Attempt
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.rewrite.block_ids import Blocks
-from reconciler.rewrite.files import Table
+from reconciler.rewrite.files import TableShape
 from reconciler.table.block_ids import (
     TREE,
     base_of,
@@ -46,7 +46,7 @@ def _metadata(attempt: Attempt) -> TableMetadata:
     return attempt.table.facts().metadata.with_schema(described.schema_of(attempt))
 
 
-def _kept(known: TableMetadata, table: Table, key: str) -> Tree | None:
+def _kept(known: TableMetadata, table: TableShape, key: str) -> Tree | None:
     """Return the tree of this key if the table's properties hold it, for columns of their present
     types."""
     try:

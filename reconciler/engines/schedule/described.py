@@ -15,34 +15,36 @@ from reconciler.engines.schedule.inputs import types_of
 from reconciler.engines.task_file import NO_DELETES
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import Column, columns_of, every
-from reconciler.rewrite.comparison import Work
+from reconciler.rewrite.comparison import WitnessWork
 from reconciler.rewrite.deletes import Delete, Deletes
-from reconciler.rewrite.files import DataFile, Table
-from reconciler.rewrite.places import Placed
+from reconciler.rewrite.files import DataFile, TableShape
+from reconciler.rewrite.partition_check import TargetField
 from reconciler.table.physical import NAME_MAPPING, Expected
 
 LINEAGE_VERSION = 3
 """Format version from which on rows have ids."""
 
 
-def table_of(attempt: Attempt) -> Table:
+def table_of(attempt: Attempt) -> TableShape:
     """Return the attempt's table."""
     return attempt.once("table", lambda: _described(attempt.table))
 
 
-def _described(table: table.Table) -> Table:
+def _described(table: table.Table) -> TableShape:
     columns = columns_of(table.schema())
     ways: dict[int, tuple[Column, ...]] = {}
     for schema in table.schemas():
         ways |= {way[-1].field_id: way for way in every(columns_of(schema))}
     ways |= {way[-1].field_id: way for way in every(columns)}
     lineage = table.format_version() >= LINEAGE_VERSION
-    return Table(columns, ways, table.properties().get(NAME_MAPPING), lineage)
+    return TableShape(columns, ways, table.properties().get(NAME_MAPPING), lineage)
 
 
 def live_deletes(attempt: Attempt) -> Deletes:
     """Return the delete files of the attempt's snapshot by what they apply to."""
-    return attempt.once("deletes by place", lambda: Deletes(map(delete_of, delete_files(attempt))))
+    return attempt.once(
+        "deletes by partition", lambda: Deletes(map(delete_of, delete_files(attempt)))
+    )
 
 
 def delete_files(attempt: Attempt) -> list[DeleteFile]:
@@ -60,7 +62,7 @@ def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
         path=file.path,
         format=file.format,
         sequence=file.sequence if sequence is None else sequence,
-        place=file.place,
+        partition_key=file.partition_key,
         everywhere=file.everywhere,
         rows=file.rows,
         data_file=file.data_file,
@@ -73,7 +75,7 @@ def delete_of(file: DeleteFile, sequence: int | None = None) -> Delete:
 def inputs_of(attempt: Attempt, tasks: Tasks, deletes: Deletes | None) -> tuple[DataFile, ...]:
     """Return the committed files of tasks. deletes: that may apply, None for none."""
     sources = attempt.once("identity fields", lambda: _identities(attempt.table))
-    places = {} if deletes is None else attempt.table.places(tasks)
+    keys = {} if deletes is None else attempt.table.partition_keys(tasks)
     found = []
     for path, task in tasks.items():
         values = sources.get(task.spec_id, ())
@@ -82,7 +84,7 @@ def inputs_of(attempt: Attempt, tasks: Tasks, deletes: Deletes | None) -> tuple[
             for at, field_id, kind in values
             if at < len(task.partition)
         )
-        of = () if deletes is None else deletes.of(path, task.sequence, places[path])
+        of = () if deletes is None else deletes.of(path, task.sequence, keys[path])
         found.append(
             DataFile(path, task.rows, task.size, task.sequence, task.first_row_id, partition, of)
         )
@@ -107,29 +109,29 @@ def outputs_of(files: Sequence[WrittenFile]) -> tuple[DataFile, ...]:
     return tuple(DataFile(file.path, file.rows, file.size) for file in files)
 
 
-def with_places(
+def with_partitions(
     attempt: Attempt, files: Sequence[WrittenFile], outputs: Sequence[DataFile]
 ) -> tuple[DataFile, ...]:
     """Return outputs with the partition that their entries say."""
-    places = [file.place for file in files]
-    fields = {spec_id: _fields(attempt.table, spec_id) for spec_id, _ in places}
+    keys = [file.partition_key for file in files]
+    fields = {spec_id: _fields(attempt.table, spec_id) for spec_id, _ in keys}
     return tuple(
         replace(
             output,
             moved=tuple(
-                replace(field, value=json.loads(key).get(number))
+                replace(field, value=json.loads(values).get(number))
                 for number, field in fields[spec_id].items()
             ),
         )
-        for output, (spec_id, key) in zip(outputs, places, strict=True)
+        for output, (spec_id, values) in zip(outputs, keys, strict=True)
     )
 
 
-def _fields(table: table.Table, spec_id: int) -> dict[str, Placed]:
+def _fields(table: table.Table, spec_id: int) -> dict[str, TargetField]:
     """Return the fields of a spec whose column the table has, by field id as JSON has it."""
     types = types_of(table)
     return {
-        str(one.field_id): Placed(one.source_id, types[one.source_id], one.transform, None)
+        str(one.field_id): TargetField(one.source_id, types[one.source_id], one.transform, None)
         for one in table.specs()[spec_id]
         if one.source_id in types
     }
@@ -137,15 +139,15 @@ def _fields(table: table.Table, spec_id: int) -> dict[str, Placed]:
 
 def inputs_as_seen(
     attempt: Attempt, tasks: Tasks, hashed: bool, blocks: Blocks | None = None
-) -> Work:
+) -> WitnessWork:
     """Return the inputs, with the deletes that the witness's own rules apply to them. blocks: the
     block ids that are written anew."""
     deletes = live_deletes(attempt) if _may_apply(attempt, tasks) else None
     table = without_ids(table_of(attempt), blocks)
-    return Work(table, inputs_of(attempt, tasks, deletes), hashed=hashed)
+    return WitnessWork(table, inputs_of(attempt, tasks, deletes), hashed=hashed)
 
 
-def without_ids(table: Table, blocks: Blocks | None) -> Table:
+def without_ids(table: TableShape, blocks: Blocks | None) -> TableShape:
     """Return the table without the column whose values a rewrite changes."""
     if blocks is None:
         return table

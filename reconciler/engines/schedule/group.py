@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.grouping import Extents, arrival_order, by_bounds, places
+from reconciler.plan.grouping import Extents, arrival_order, by_bounds
+from reconciler.table.permutations import inverse_permutation
 from reconciler.table.row_group_bytes import output_files
 from reconciler.table.values import Scalar, cut_bound
 
@@ -111,7 +112,7 @@ def _extents(inputs: Sequence[InputFile]) -> Extents:
     paths = np.array([file.path for file in inputs], dtype=np.str_)
     sequences = np.array([file.sequence for file in inputs], dtype=np.int64)
     return by_bounds(
-        places(arrival_order(paths, sequences)),
+        inverse_permutation(arrival_order(paths, sequences)),
         np.array([file.bytes for file in inputs], dtype=np.int64),
         np.array(lows, dtype=object),  # whole numbers of any size, and bytes with their last NULs
         np.array(highs, dtype=object),

@@ -32,7 +32,7 @@ from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.rewrite import memory
 from reconciler.rewrite.block_ids import Blocks
 from reconciler.rewrite.columns import leaves
-from reconciler.rewrite.comparison import Check, Work
+from reconciler.rewrite.comparison import Check, WitnessWork
 from reconciler.rewrite.deletes import Delete
 from reconciler.rewrite.failures import BROKEN, MEMORY, MISSING, STORAGE, UNFIT, Failure
 from reconciler.rewrite.files import DataFile
@@ -108,7 +108,9 @@ class Unplanned:
     """Whether a task has too little memory for it."""
 
 
-def planned(one: GroupRewrite, inputs: Work, blocks: Blocks | None = None) -> GroupPlan | Unplanned:
+def planned(
+    one: GroupRewrite, inputs: WitnessWork, blocks: Blocks | None = None
+) -> GroupPlan | Unplanned:
     """Return the engine's task for the group, or why it has none.
 
     inputs: as the witness sees them. blocks: the block ids that rows get.
@@ -251,7 +253,7 @@ def _keys_bytes(group: Group) -> int:
 
 
 def keys_bytes(action: Rewrite, rows: int, file_rows: float) -> int:
-    """Return the memory of what tells the places of a group's rows. file_rows: of a file of the
+    """Return the bytes of memory of the ranks of a group's rows. file_rows: rows of a file of the
     target size."""
     if action.ordering.tree is not None:
         return memory.of_leaves(rows, len(action.moves_by or ()), file_rows)

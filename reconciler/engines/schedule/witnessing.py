@@ -27,13 +27,20 @@ from reconciler.engines.schedule.described import (
     inputs_of,
     outputs_of,
     table_of,
-    with_places,
+    with_partitions,
     without_ids,
 )
 from reconciler.engines.schedule.refused import NotVerified
 from reconciler.format import count, plural
 from reconciler.rewrite.block_ids import Blocks
-from reconciler.rewrite.comparison import Compared, Exchange, Fingerprint, Seen, Work, differing
+from reconciler.rewrite.comparison import (
+    Compared,
+    Exchange,
+    Fingerprint,
+    WitnessResult,
+    WitnessWork,
+    differing,
+)
 from reconciler.rewrite.deletes import Deletes
 from reconciler.rewrite.failures import Failure
 from reconciler.rewrite.files import DataFile
@@ -56,8 +63,8 @@ def same_rows(
     base: str,
     tasks: Tasks,
     files: Sequence[WrittenFile],
-    work: Work,
-    read_back: Callable[[], Seen],
+    work: WitnessWork,
+    read_back: Callable[[], WitnessResult],
 ) -> tuple[int, float]:
     """Return the number of rows that are in the inputs and in the outputs, and its CPU seconds.
 
@@ -81,7 +88,7 @@ def same_rows(
 
 
 def compared_by_task(
-    attempt: Attempt, work: Work, outputs: tuple[DataFile, ...], found: Compared
+    attempt: Attempt, work: WitnessWork, outputs: tuple[DataFile, ...], found: Compared
 ) -> tuple[int, float]:
     """Return what `same_rows` does of files that the task itself had compared."""
     try:
@@ -98,10 +105,10 @@ def compared_by_task(
 
 def _judged(
     attempt: Attempt,
-    work: Work,
+    work: WitnessWork,
     outputs: tuple[DataFile, ...],
-    read: Seen,
-    found: Seen,
+    read: WitnessResult,
+    found: WitnessResult,
     columns: Callable[[], tuple[str, ...]],
 ) -> tuple[int, float]:
     """Raises NotVerified unless the rows are the same. columns: returns those that differ."""
@@ -122,14 +129,14 @@ def seen_outputs(
     hashed: bool,
     moved: bool,
     blocks: Blocks | None = None,
-) -> Seen:
+) -> WitnessResult:
     """Return what uncommitted files hold. moved: whether rows moved to another partition spec.
     blocks: the block ids that they must have. Raises Unseen, FileNotFoundError."""
     outputs = outputs_of(files)
     if moved:
-        outputs = with_places(attempt, files, outputs)
+        outputs = with_partitions(attempt, files, outputs)
     table = without_ids(table_of(attempt), blocks)
-    work = Work(table, outputs, hashed=hashed, form=form_of(attempt), blocks=blocks)
+    work = WitnessWork(table, outputs, hashed=hashed, form=form_of(attempt), blocks=blocks)
     return look(attempt, f"{base}/verify", work)
 
 
@@ -151,13 +158,13 @@ def same_deletes(
     new = [delete_of(file, attempt.sequence_number + 1) for file in added]
     kept = [delete_of(file) for file in files if file.identity not in gone]
     later = Deletes((*kept, *new))
-    places = attempt.table.places(tasks)
+    keys = attempt.table.partition_keys(tasks)
     identities = frozenset(file.identity for file in added)
     exchanges = tuple(
-        Exchange(file, later.of(file.path, file.sequence, places[file.path]), identities)
+        Exchange(file, later.of(file.path, file.sequence, keys[file.path]), identities)
         for file in inputs_of(attempt, tasks, Deletes(map(delete_of, files)))
     )
-    work = Work(table_of(attempt), exchanges=exchanges)
+    work = WitnessWork(table_of(attempt), exchanges=exchanges)
     try:
         seen = look(attempt, f"{base}/verify", work)
     except Unseen as unseen:
@@ -172,7 +179,9 @@ def same_deletes(
     return seen.hidden, seen.cpu_seconds
 
 
-def _other_deletes(attempt: Attempt, removed: Sequence[DeleteFile], seen: Seen) -> NotVerified:
+def _other_deletes(
+    attempt: Attempt, removed: Sequence[DeleteFile], seen: WitnessResult
+) -> NotVerified:
     sums = (
         (sum(one.back for one in seen.changed), "would be back"),
         (sum(one.gone for one in seen.changed), "others would be hidden"),
@@ -202,7 +211,7 @@ def _deletes_refused(
 
 def _other_rows(
     attempt: Attempt,
-    work: Work,
+    work: WitnessWork,
     differing_columns: Callable[[], tuple[str, ...]],
     read: Fingerprint,
     found: Fingerprint,
@@ -234,7 +243,7 @@ def _refused(attempt: Attempt, paths: Sequence[str], what: str, column: str = ""
 
 
 def _differing(
-    attempt: Attempt, base: str, work: Work, outputs: tuple[DataFile, ...]
+    attempt: Attempt, base: str, work: WitnessWork, outputs: tuple[DataFile, ...]
 ) -> tuple[str, ...]:
     """Return the columns whose values differ between inputs and outputs."""
     alone = replace(work, by_column=True)

@@ -34,7 +34,7 @@ from reconciler.errors import (
     first_line,
 )
 from reconciler.rewrite.block_ids import Blocks
-from reconciler.rewrite.comparison import Seen, Work
+from reconciler.rewrite.comparison import WitnessResult, WitnessWork
 from reconciler.rewrite.files import DataFile
 from reconciler.rewrite.task import Unfit
 from reconciler.table.left_to_spark import CODEC, DEFAULT_CODEC, ROW_GROUP
@@ -145,7 +145,7 @@ class Files:
 
 
 @contextlib.contextmanager
-def _by_engine(one: GroupRewrite, plan: native.GroupPlan, inputs: Work) -> Iterator[Files]:
+def _by_engine(one: GroupRewrite, plan: native.GroupPlan, inputs: WitnessWork) -> Iterator[Files]:
     """Provide files of `reconciler.rewrite`; they are deleted if anything fails meanwhile."""
     attempt = one.attempt
     made, verified = native.written(attempt, f"{one.base}/write", plan), None
@@ -179,7 +179,7 @@ def read_back(
     hashed: bool,
     moved: bool,
     blocks: Blocks | None = None,
-) -> Seen:
+) -> WitnessResult:
     """Return what uncommitted files hold, according to the witness. moved: whether rows moved to
     another partition spec. blocks: the block ids that they must have."""
     with own_output(attempt):

@@ -10,7 +10,7 @@ from reconciler.api.conditions import Reason
 from reconciler.operator.job_record import JobRecord
 from reconciler.operator.launch.admission import FULL, REFUSED, RETRY
 from reconciler.operator.layout.steps import Launch, Recommend, Wait
-from reconciler.operator.spending.shares import Known, Limits, Slots, refusal
+from reconciler.operator.spending.shares import Limits, PolicyNamespaces, Slots, refusal
 
 LEAST_SAVING = 0.01
 """Least saving per byte of work, such as declared work and files that are put back, so that its
@@ -46,7 +46,7 @@ class Running:
     """Number of them by the key of their policy."""
     slots: Slots
     """Which of the operator's slots are taken."""
-    sharing: Known
+    sharing: PolicyNamespaces
     """Which namespaces share the slots."""
 
 

@@ -20,7 +20,7 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.engines.choice import Machine, choose
 from reconciler.errors import TableDamagedError
 from reconciler.format import utc
-from reconciler.loop.engines import Place, asked_engine, needs_of
+from reconciler.loop.engines import CommitTarget, asked_engine, needs_of
 from reconciler.loop.gating import forbidden_by
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.ports import Target
@@ -92,7 +92,7 @@ def engine_in_pod(step: Step, proposal: Proposal) -> EngineType:
     )
     executors = step.policy.spec.engine.executors
     pod = Machine(executors.cores, executors.memory_bytes, POD_DISK)
-    place = Place.of(step.target.catalog, step.policy.spec.safety)
+    place = CommitTarget.of(step.target.catalog, step.policy.spec.safety)
     return choose(asked, needs_of(place, proposal.observation, proposal.pending), pod).engine
 
 

@@ -30,10 +30,10 @@ from reconciler.operator.process import probes
 from reconciler.operator.process.events import Events, SecretFiles
 from reconciler.operator.process.metrics import Metrics
 from reconciler.operator.process.notices import Notices
-from reconciler.operator.process.places import Places
 from reconciler.operator.process.queue import DueQueue
 from reconciler.operator.process.relist import Relist
 from reconciler.operator.process.watch import WATCHED, Watch
+from reconciler.operator.process.watched_namespaces import WatchedNamespaces
 from reconciler.operator.runtime import Build, Runtime
 from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Key, Reconcilers, Result, Work
@@ -84,7 +84,7 @@ class _Parts:
     """The watches of all kinds."""
     relist: Relist
     """Lists all objects again from time to time."""
-    places: Places
+    watched: WatchedNamespaces
     """The watched namespaces."""
     stop: threading.Event
     """Set when the process has to end."""
@@ -123,17 +123,17 @@ def _wire(settings: OperatorSettings, api: Api, metrics: Metrics, stop: threadin
         stale.set()
         metrics.watch_restarted()
 
-    places = Places(scopes)
-    watch = Watch(api.connection, index, queue.add, scopes, restarted, listed.add, places.doubt)
-    relist = Relist(api, index, queue.add, places, Notices(api, index, own, settings.lease).broken)
+    watched = WatchedNamespaces(scopes)
+    watch = Watch(api.connection, index, queue.add, scopes, restarted, listed.add, watched.doubt)
+    relist = Relist(api, index, queue.add, watched, Notices(api, index, own, settings.lease).broken)
     metrics.show(index, queue.waiting, per_table=settings.per_table_metrics)
-    metrics.show_places(places)
+    metrics.show_namespaces(watched)
     events = None
     if settings.events_port:
         files = SecretFiles(settings.events_token_file, settings.events_key_file)
         events = Events(index, queue.add, leads, files.read, metrics.event)
     return _Parts(
-        settings, api, metrics, index, queue, lease, watch, relist, places, stop, events, filled,
+        settings, api, metrics, index, queue, lease, watch, relist, watched, stop, events, filled,
         stale, listed,
     )  # fmt: skip
 
@@ -167,7 +167,7 @@ async def _serve(parts: _Parts, build: Build) -> bool:
     parts.counts = {kind.kind: parts.index.counts()[kind.kind] for kind in WATCHED}
     parts.watch.start()
     reconcilers = build(_runtime(parts))
-    reconcile = _dispatch(reconcilers, parts.settings.catalog_deadline, parts.places)
+    reconcile = _dispatch(reconcilers, parts.settings.catalog_deadline, parts.watched)
     running = asyncio.create_task(parts.queue.run(reconcile, executor))
     log.info("the operator watches %s objects", sum(parts.index.counts().values()))
     done: set[asyncio.Task[None]] = set()
@@ -276,7 +276,9 @@ def _runtime(parts: _Parts) -> Runtime:
     )
 
 
-def _dispatch(reconcilers: Reconcilers, deadline: float, places: Places) -> Callable[[Key], Result]:
+def _dispatch(
+    reconcilers: Reconcilers, deadline: float, watched: WatchedNamespaces
+) -> Callable[[Key], Result]:
     def reconcile(key: Key) -> Result:
         about = logs.about(kind=key.kind.value, namespace=key.namespace, name=key.name)
         with about, allowed(deadline):
@@ -284,7 +286,7 @@ def _dispatch(reconcilers: Reconcilers, deadline: float, places: Places) -> Call
                 return reconcilers.of(key.kind)(key)
             except ReconcilerError as error:
                 if isinstance(error, Forbidden):
-                    places.doubt(key.namespace)
+                    watched.doubt(key.namespace)
                 log.warning("%s", " ".join(error.render().split()))
             except Exception:
                 log.exception("the reconcile failed")

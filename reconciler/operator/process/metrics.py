@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from reconciler.api.prices import Prices
     from reconciler.operator.index import Index, Object
-    from reconciler.operator.process.places import Places
+    from reconciler.operator.process.watched_namespaces import WatchedNamespaces
 
 DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300)
 CALL_DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 5, 30)
@@ -138,9 +138,9 @@ class Metrics:
         """Add the view of the index and of the queue to the page."""
         self.registry.register(_View(index, waiting, per_table))
 
-    def show_places(self, places: Places) -> None:
+    def show_namespaces(self, namespaces: WatchedNamespaces) -> None:
         """Add the watched namespaces to the page, unless all of the cluster are watched."""
-        self.registry.register(_Places(places))
+        self.registry.register(_Places(namespaces))
 
     def text(self) -> bytes:
         from prometheus_client import generate_latest
@@ -151,8 +151,8 @@ class Metrics:
 class _Places:
     """Whether each watched namespace can be read."""
 
-    def __init__(self, places: Places):
-        self._places = places
+    def __init__(self, namespaces: WatchedNamespaces):
+        self._namespaces = namespaces
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
@@ -163,8 +163,8 @@ class _Places:
             "1 while the watched namespace can be read; 0 while it is set aside.",
             ("namespace",),
         )
-        broken = self._places.broken()
-        for namespace in self._places.namespaces or ():
+        broken = self._namespaces.broken()
+        for namespace in self._namespaces.namespaces or ():
             family.add_metric((namespace,), namespace not in broken)
         yield family
 

@@ -15,8 +15,8 @@ from reconciler.kube.errors import Forbidden, NotFound
 from reconciler.kube.kinds import CATALOG, POLICY, SECRET, TABLE_LAYOUT, Kind
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.operator.index import Index
-from reconciler.operator.process.places import Places
 from reconciler.operator.process.watch import LABELLED, WATCHED, Enqueue, dependents, triggers
+from reconciler.operator.process.watched_namespaces import WatchedNamespaces
 from reconciler.operator.work import LAUNCH_KEY, SPREAD_PER_KEY, Key, Work
 
 WORK_OF = {CATALOG: Work.CATALOG, POLICY: Work.POLICY, TABLE_LAYOUT: Work.LAYOUT}
@@ -32,13 +32,13 @@ class Relist:
         api: Api,
         index: Index,
         enqueue: Enqueue,
-        places: Places,
+        watched: WatchedNamespaces,
         refused: Callable[[str, str], None] = lambda namespace, why: None,
     ):
         self._api = api
         self._index = index
         self._enqueue = enqueue
-        self._places = places
+        self._watched = watched
         self._refused = refused
 
     def fill(self) -> None:
@@ -47,19 +47,19 @@ class Relist:
         Raises ApiError if the server does not answer, or if no namespace can be read: nothing may
         run before this succeeds.
         """
-        refused = [error for scope in self._places.scopes() if (error := self._filled(scope))]
-        if refused and not self._places.scopes():
-            for namespace in self._places.broken():
-                self._places.mended(namespace)
+        refused = [error for scope in self._watched.scopes() if (error := self._filled(scope))]
+        if refused and not self._watched.scopes():
+            for namespace in self._watched.broken():
+                self._watched.mended(namespace)
             raise refused[0]
 
     def ask(self) -> None:
         """Ask the namespaces that were doubted or set aside whether they can be read."""
-        for namespace in self._places.to_ask():
-            if self._places.serves(namespace):
+        for namespace in self._watched.to_ask():
+            if self._watched.serves(namespace):
                 self._probe(namespace)
             elif self._filled(namespace) is None:
-                self._places.mended(namespace)
+                self._watched.mended(namespace)
                 self._enqueue_all(namespace)
 
     def _probe(self, namespace: str) -> None:
@@ -84,21 +84,21 @@ class Relist:
         return None
 
     def _set_aside(self, namespace: str, error: Forbidden) -> None:
-        if not self._places.broke(namespace, ". ".join((error.what, *error.details[:1]))):
+        if not self._watched.broke(namespace, ". ".join((error.what, *error.details[:1]))):
             return
         self._refused(namespace, error.what)
         self._enqueue_all(namespace)  # what is known of its objects is forgotten
         for kind in WATCHED:
-            for (place, name), (uid, _) in self._index.versions(kind).items():
-                if place == namespace:
-                    gone = {"metadata": {"namespace": place, "name": name, "uid": uid}}
+            for (where, name), (uid, _) in self._index.versions(kind).items():
+                if where == namespace:
+                    gone = {"metadata": {"namespace": where, "name": name, "uid": uid}}
                     self._index.remove(kind, gone)
 
     def _enqueue_all(self, namespace: str) -> None:
         for kind, work in WORK_OF.items():
-            for place, name in self._index.names(kind):
-                if place == namespace:
-                    self._enqueue(Key(work, place, name), None)
+            for where, name in self._index.names(kind):
+                if where == namespace:
+                    self._enqueue(Key(work, where, name), None)
 
     def repair(self, kinds: Iterable[Kind] = WATCHED) -> int:
         """Make the index equal to the server; return how many objects differed."""
@@ -107,7 +107,7 @@ class Relist:
     def _repair(self, kind: Kind) -> int:
         # The index is read first: what the watches add while we list is newer than the list, and
         # stays.
-        return sum(self._repair_in(kind, scope) for scope in self._places.scopes())
+        return sum(self._repair_in(kind, scope) for scope in self._watched.scopes())
 
     def _repair_in(self, kind: Kind, scope: str | None) -> int:
         known = {
@@ -129,7 +129,7 @@ class Relist:
         except Forbidden:
             if scope is None:
                 raise
-            self._places.doubt(scope)
+            self._watched.doubt(scope)
             return 0
 
     def _look(self, kind: Kind, namespace: str, name: str) -> bool:
@@ -178,7 +178,7 @@ class Relist:
             except NotFound:
                 changed = self._index.remove_secret(namespace, name)
             except Forbidden:  # the catalog says so when it reads the Secret
-                self._places.doubt(namespace)
+                self._watched.doubt(namespace)
                 continue
             if changed:
                 self._secret_changed(namespace, name)

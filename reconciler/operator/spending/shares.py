@@ -54,7 +54,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PolicyNamespaces:
     """Who shares."""
 
     namespaces: frozenset[str]
@@ -84,7 +84,7 @@ def slots(book: Book, others: Iterable[tuple[str, str]], now: dt.datetime) -> Sl
     return Slots(sum(jobs.values()) - lapsed, jobs)
 
 
-def refusal(limits: Limits, found: Slots, namespace: str, known: Known) -> str:
+def refusal(limits: Limits, found: Slots, namespace: str, known: PolicyNamespaces) -> str:
     """Return why a namespace may not start a job now, "" if it may."""
     free = limits.slots - found.taken
     if free <= 0:
@@ -146,7 +146,7 @@ def victims(
 
 def cap_of(
     limits: Limits, spent: Mapping[str, Sequence[Spent]], namespace: str,
-    size: int, known: Known, now: dt.datetime,
+    size: int, known: PolicyNamespaces, now: dt.datetime,
 ) -> Budget:  # fmt: skip
     """Return the cap as it applies to one namespace's next job of so many bytes."""
     everyone = {*known.namespaces, namespace}

@@ -23,7 +23,7 @@ from reconciler.operator.job_record import JobRecord, Phase, record_of, unsettle
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.spending import charges, shares
 from reconciler.operator.spending.charges import WINDOW, AdmittedJob, Book, JobKey
-from reconciler.operator.spending.shares import Known, Limits
+from reconciler.operator.spending.shares import Limits, PolicyNamespaces
 from reconciler.operator.status_text import parse_time
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LONGEST_RUN
@@ -63,12 +63,12 @@ class Spending:
             dt.timedelta(seconds=settings.turn),
         )
 
-    def sharing(self) -> Known:
+    def sharing(self) -> PolicyNamespaces:
         """Return the namespaces that share slots and cap."""
         settings, index = self.runtime.settings, self.runtime.index
         found = frozenset(namespace for namespace, _ in index.names(POLICY))
         watched = {*(settings.namespaces or (settings.namespace,))}
-        return Known(found, settings.cluster_wide or bool(watched - found))
+        return PolicyNamespaces(found, settings.cluster_wide or bool(watched - found))
 
     def read(self) -> Book:
         """Read the book. Raises ApiError."""

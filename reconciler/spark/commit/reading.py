@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from reconciler.engines.commit import locations
-from reconciler.engines.delete_file import Ages, DeleteFile, Place
+from reconciler.engines.delete_file import Ages, DeleteFile
 from reconciler.engines.manifests import Content, Tasks, WrittenFile
 from reconciler.spark.commit import manifests, reachable
 from reconciler.spark.deletes import delete_files
@@ -14,6 +14,7 @@ from reconciler.spark.fallback import stage
 from reconciler.spark.schedule import partitions, scan
 from reconciler.spark.schedule.scan import ScanTasks
 from reconciler.spark.session import iceberg, streams
+from reconciler.table.deletes import PartitionKey
 
 OUR_DIRECTORY = "/layout-[^/]+/"
 """In the path of every file that we wrote."""
@@ -41,8 +42,8 @@ class JavaManifests:
     ) -> ScanTasks:
         return scan.tasks_under(self.spark, self.java, snapshot_id, deletes, columns)
 
-    def places(self, tasks: Tasks) -> dict[str, Place]:
-        return scan.places(self.spark, self.java, cast(ScanTasks, tasks))
+    def partition_keys(self, tasks: Tasks) -> dict[str, PartitionKey]:
+        return scan.partition_keys(self.spark, self.java, cast(ScanTasks, tasks))
 
     def ages(self, snapshot_id: int, paths: Iterable[str]) -> Ages:
         return scan.ages(self.spark, self.java, snapshot_id, paths)
@@ -145,8 +146,8 @@ class JavaManifests:
 
 def written_files(spark: Any, java: Any, files: Sequence[Any]) -> tuple[WrittenFile, ...]:
     """Return org.apache.iceberg.DataFile objects as values. java: the org.apache.iceberg.Table."""
-    places = partitions.of_files(spark, java, files)
+    keys = partitions.of_files(spark, java, files)
     return tuple(
-        WrittenFile(f, str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes()), place)
-        for f, place in zip(files, places, strict=True)
+        WrittenFile(f, str(f.location()), int(f.recordCount()), int(f.fileSizeInBytes()), key)
+        for f, key in zip(files, keys, strict=True)
     )

@@ -9,6 +9,7 @@ from reconciler.engines.delete_file import DeleteFile
 from reconciler.spark.deletes import delete_scope
 from reconciler.spark.schedule import partitions, scan
 from reconciler.spark.session import iceberg, streams
+from reconciler.table.deletes import PartitionKey
 
 DELETE = "org.apache.iceberg.DeleteFile"
 FILE = "org.apache.iceberg.ContentFile"
@@ -53,7 +54,8 @@ def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
         path, offset, length, sequence, named, keys, kind, count, size = row.split(streams.UNIT)
         found.append(
             DeleteFile(
-                java, path, _number(offset), (spec_id, key), everywhere, _number(sequence),
+                java, path, _number(offset), PartitionKey(spec_id, key), everywhere,
+                _number(sequence),
                 "" if named == "null" else named, delete_scope.key_ids(keys), kind,
                 int(count), _number(length) or int(size),
             )

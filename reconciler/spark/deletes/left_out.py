@@ -16,7 +16,7 @@ from typing import Any
 from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.schedule import input_forms
 from reconciler.engines.schedule.run import Run
-from reconciler.rewrite.places import FLOATS
+from reconciler.rewrite.partition_check import FLOATS
 from reconciler.spark.commit.table import java_of, java_session
 from reconciler.spark.deletes import delete_scope
 from reconciler.spark.schedule import scan

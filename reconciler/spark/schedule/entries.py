@@ -11,7 +11,7 @@ from typing import Any, cast
 from reconciler.commit.metrics import kept_bounds
 from reconciler.engines.commit.metadata import UNSORTED
 from reconciler.engines.schedule.group_rewrite import GroupRewrite
-from reconciler.rewrite.files import Table
+from reconciler.rewrite.files import TableShape
 from reconciler.rewrite.task import Output
 from reconciler.spark.fallback import uuid_bounds
 from reconciler.spark.schedule.scan import ScanTasks
@@ -19,7 +19,7 @@ from reconciler.table.parquet_schema import MAGIC
 
 
 def entries_of(
-    spark: Any, table: Any, rewrite: GroupRewrite, shape: Table, files: Sequence[Output]
+    spark: Any, table: Any, rewrite: GroupRewrite, shape: TableShape, files: Sequence[Output]
 ) -> tuple[Any, ...]:
     """Return the files as org.apache.iceberg.DataFile objects.
 
@@ -67,7 +67,7 @@ class _Entries:
     tasks: ScanTasks
     """Their inputs, in whose partition they are unless rows moved."""
 
-    def of(self, file: Output, shape: Table) -> Any:
+    def of(self, file: Output, shape: TableShape) -> Any:
         core, table = self.spark._jvm.org.apache.iceberg, self.table
         config = core.MetricsConfig.forTable(table)
         whole = core.inmemory.InMemoryInputFile(file.path, MAGIC + file.footer)
@@ -95,7 +95,7 @@ class _Entries:
         node = parser.mapper().readTree(f'{{"values":[{text}]}}')
         return parser.getLongList("values", node)
 
-    def _completed(self, metrics: Any, file: Output, config: Any, shape: Table) -> Any:
+    def _completed(self, metrics: Any, file: Output, config: Any, shape: TableShape) -> Any:
         """Return the metrics with what no footer says: NaN counts, and bounds of long values."""
         core = self.spark._jvm.org.apache.iceberg
         nowhere = core.PartitionSpec.unpartitioned()

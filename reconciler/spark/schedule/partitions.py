@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.engines.delete_file import Place
 from reconciler.spark.session import iceberg, streams
+from reconciler.table.deletes import PartitionKey
 
 _FILE = "org.apache.iceberg.ContentFile"
 _STRUCT = "org.apache.iceberg.StructLike"
@@ -31,12 +31,12 @@ def file_key(spark: Any, spec: Any) -> Any:
     return streams.chain(spark, partition_of, key_of(spark, spec))
 
 
-def of_files(spark: Any, table: Any, files: Sequence[Any]) -> list[Place]:
-    """Return the place of each org.apache.iceberg.ContentFile, in their order."""
-    found: dict[int, Place] = {}
+def of_files(spark: Any, table: Any, files: Sequence[Any]) -> list[PartitionKey]:
+    """Return the partition key of each org.apache.iceberg.ContentFile, in their order."""
+    found: dict[int, PartitionKey] = {}
     for spec_id in sorted({int(file.specId()) for file in files}):
         own = [n for n, file in enumerate(files) if int(file.specId()) == spec_id]
         listed = iceberg.java_list(spark, [files[n] for n in own])
         keys = streams.lines(spark, listed, file_key(spark, table.specs().get(spec_id)))
-        found |= {n: (spec_id, key) for n, key in zip(own, keys, strict=True)}
+        found |= {n: PartitionKey(spec_id, key) for n, key in zip(own, keys, strict=True)}
     return [found[n] for n in range(len(files))]

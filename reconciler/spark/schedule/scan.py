@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.engines.delete_file import Ages, Place
+from reconciler.engines.delete_file import Ages
 from reconciler.engines.manifests import Tasks
 from reconciler.engines.task_file import TaskFile, task_file
 from reconciler.errors import UnsupportedError
@@ -20,6 +20,7 @@ from reconciler.spark.deletes import delete_scope
 from reconciler.spark.schedule import handles
 from reconciler.spark.session import iceberg, streams
 from reconciler.spark.session.translate import java_exception
+from reconciler.table.deletes import PartitionKey
 
 CHUNK = 2_000
 """Number of tasks described by one text."""
@@ -205,16 +206,15 @@ def touched_by(spark: Any, tasks: ScanTasks, sequences: Collection[int]) -> froz
 
 def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages:
     tasks = planned(spark, table.newScan().useSnapshot(snapshot_id))
-    oldest: dict[Place, int] = {}
+    oldest: dict[PartitionKey, int] = {}
     specs = table.specs()
     for spec_id in streams.lines(spark, tasks, handles.task_spec(spark), distinct=True):
         own = streams.kept(spark, tasks, handles.task_is_of_spec(spark, int(spec_id)))
         spec = specs.get(int(spec_id))
         for line in streams.lines(spark, own, handles.task_age(spark, spec), distinct=True):
-            sequence, place = line.split(" ", 1)
-            oldest[int(spec_id), place] = min(
-                int(sequence), oldest.get((int(spec_id), place), int(sequence))
-            )
+            sequence, values = line.split(" ", 1)
+            key = PartitionKey(int(spec_id), values)
+            oldest[key] = min(int(sequence), oldest.get(key, int(sequence)))
     named = of_files(spark, tasks, paths)
     found = streams.lines(spark, named, handles.task_path(spark))
     if len(set(found)) < len(found):
@@ -223,15 +223,15 @@ def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages
     return Ages(oldest, dict(zip(found, map(int, sequences), strict=True)))
 
 
-def places(spark: Any, table: Any, tasks: ScanTasks) -> dict[str, Place]:
-    """Return the place of each file."""
-    found: dict[str, Place] = {}
+def partition_keys(spark: Any, table: Any, tasks: ScanTasks) -> dict[str, PartitionKey]:
+    """Return the partition key of each file."""
+    found: dict[str, PartitionKey] = {}
     for spec_id in {file.spec_id for file in tasks.values()}:
         own = tasks.java_tasks([path for path, file in tasks.items() if file.spec_id == spec_id])
         paths = streams.lines(spark, own, handles.task_path(spark))
         aged = streams.lines(spark, own, handles.task_age(spark, table.specs().get(spec_id)))
-        ats = ((spec_id, line.split(" ", 1)[1]) for line in aged)
-        found |= dict(zip(paths, ats, strict=True))
+        keys = (PartitionKey(spec_id, line.split(" ", 1)[1]) for line in aged)
+        found |= dict(zip(paths, keys, strict=True))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from reconciler.api.task_memory import Limits
 from reconciler.engines.schedule.attempt import Attempt
-from reconciler.rewrite.comparison import Seen, Work
+from reconciler.rewrite.comparison import WitnessResult, WitnessWork
 from reconciler.rewrite.storage import Opening
 from reconciler.rewrite.witness import witnessed
 from reconciler.spark.commit.table import spark_of
@@ -26,11 +26,11 @@ executor takes a second to start."""
 def looked_at(
     attempt: Attempt,
     name: str,
-    work: Work,
+    work: WitnessWork,
     bins: Sequence[Sequence[int]],
     size: int,
     opening: Opening | None,
-) -> list[Seen]:
+) -> list[WitnessResult]:
     """Return what the parts of the work hold (`backend.Backend.witness`)."""
     if by_driver(spark_of(attempt).local, size, opening):
         return _in_threads(attempt, work, bins, opening)
@@ -49,12 +49,12 @@ def is_signed(opening: Opening | None) -> bool:
 
 
 def _in_threads(
-    attempt: Attempt, work: Work, bins: Sequence[Sequence[int]], opening: Opening | None
-) -> list[Seen]:
+    attempt: Attempt, work: WitnessWork, bins: Sequence[Sequence[int]], opening: Opening | None
+) -> list[WitnessResult]:
     threads = min(len(bins), resources.driver_cores(spark_of(attempt)))
     limits = Limits.within(resources.of_driver(spark_of(attempt)).memory_bytes)
 
-    def one(numbers: Sequence[int]) -> Seen:
+    def one(numbers: Sequence[int]) -> WitnessResult:
         return witnessed(work, numbers, opening, limits, attempt.cancelled.is_set)
 
     with ThreadPoolExecutor(threads, thread_name_prefix="witness") as pool:
@@ -64,10 +64,10 @@ def _in_threads(
 def _on_executors(
     attempt: Attempt,
     name: str,
-    work: Work,
+    work: WitnessWork,
     bins: Sequence[Sequence[int]],
     opening: Opening | None,
-) -> list[Seen]:
+) -> list[WitnessResult]:
     context = spark_of(attempt).sparkContext
     use_this_python(context)
     context.setJobGroup(name, f"layoutctl verify {attempt.name}")
@@ -83,16 +83,16 @@ def use_this_python(context: Any) -> None:
         context.pythonExec = sys.executable
 
 
-def _part(work: Work, numbers: Sequence[int]) -> Work:
+def _part(work: WitnessWork, numbers: Sequence[int]) -> WitnessWork:
     if work.exchanges:
         return replace(work, exchanges=tuple(work.exchanges[n] for n in numbers))
     return replace(work, files=tuple(work.files[n] for n in numbers))
 
 
-def _reading(opening: Opening | None, limits: Limits) -> Callable[[Work], Seen]:
+def _reading(opening: Opening | None, limits: Limits) -> Callable[[WitnessWork], WitnessResult]:
     """Return the function of a task."""
 
-    def read(work: Work) -> Seen:
+    def read(work: WitnessWork) -> WitnessResult:
         return witnessed(work, range(len(work.files or work.exchanges)), opening, limits)
 
     return read

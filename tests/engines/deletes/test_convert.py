@@ -11,6 +11,7 @@ from reconciler.engines.delete_file import DeleteFile
 from reconciler.engines.deletes import convert
 from reconciler.engines.schedule.inputs import all_ids, types_of
 from reconciler.errors import UnsupportedError
+from reconciler.table.deletes import PartitionKey
 
 SCHEMA = {"type": "struct", "fields": [
     {"id": 1, "name": "id", "type": "long"},
@@ -25,7 +26,7 @@ TABLE: Any = SimpleNamespace(schema=lambda: SCHEMA)
 
 
 def deletes(*keys: int) -> DeleteFile:
-    return DeleteFile(None, "d", 0, (0, ""), True, 1, "", keys, "PARQUET", 1, 1)
+    return DeleteFile(None, "d", 0, PartitionKey(0, ""), True, 1, "", keys, "PARQUET", 1, 1)
 
 
 @pytest.mark.parametrize("keys", [(1,), (3,), (1, 3), (99,), ()])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from reconciler.engines.schedule.asking import _parts, shares
-from reconciler.rewrite.comparison import Exchange, Work
+from reconciler.rewrite.comparison import Exchange, WitnessWork
 from reconciler.rewrite.deletes import Delete
-from reconciler.rewrite.files import DataFile, Table
+from reconciler.rewrite.files import DataFile, TableShape
 
 MIB = 1 << 20
 
 
-def _work(places: int, files: int, shared: int, keyed: bool = False) -> Work:
+def _work(places: int, files: int, shared: int, keyed: bool = False) -> WitnessWork:
     """shared: delete files of each partition."""
     exchanges = []
     for place in range(places):
@@ -23,7 +23,7 @@ def _work(places: int, files: int, shared: int, keyed: bool = False) -> Work:
             Exchange(DataFile(f"{place}/{n}", 10, 64 * MIB, deletes=deletes), (), frozenset())
             for n in range(files)
         ]
-    return Work(Table((), {}, None, False), exchanges=tuple(exchanges))
+    return WitnessWork(TableShape((), {}, None, False), exchanges=tuple(exchanges))
 
 
 def test_no_task_reads_again_more_than_it_has_of_its_own() -> None:

@@ -27,7 +27,7 @@ FLOATS = ("float", "double")
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TargetField:
     """A field of the partition that a file's rows moved to."""
 
     source_id: int
@@ -54,7 +54,7 @@ def as_number(kind: str, value: str) -> str:
     return value if unit is None else f"epoch_{unit}({value})"
 
 
-def misplaced(field: Placed, values: Iterable[Any]) -> bool:
+def misplaced(field: TargetField, values: Iterable[Any]) -> bool:
     """Whether a row with one of these values belongs elsewhere. values: moments as counts since
     the epoch, other types as DuckDB gives them to Python."""
     if field.transform == "void":
@@ -63,7 +63,7 @@ def misplaced(field: Placed, values: Iterable[Any]) -> bool:
     return any(not _same(None if one is None else of(one), stated) for one in values)
 
 
-def _transform(field: Placed) -> Callable[[Any], Any]:
+def _transform(field: TargetField) -> Callable[[Any], Any]:
     if field.transform in _CALENDAR:
         unit: Any = _UNITS[field.type]
         to = f"datetime64[{_CALENDAR[field.transform]}]"
@@ -82,7 +82,7 @@ def _transform(field: Placed) -> Callable[[Any], Any]:
     return apply
 
 
-def _stated(field: Placed) -> Any:
+def _stated(field: TargetField) -> Any:
     """Return the partition's value as `_transform` returns one."""
     value, kind = field.value, field.type
     if field.transform == "day":

@@ -11,10 +11,10 @@ import pytest
 from reconciler.kube.errors import ApiUnavailable, Forbidden
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, SECRET, TABLE_LAYOUT, Kind
 from reconciler.operator.index import Index
-from reconciler.operator.process import places
+from reconciler.operator.process import watched_namespaces
 from reconciler.operator.process.notices import Notices
-from reconciler.operator.process.places import Places
 from reconciler.operator.process.relist import Relist
+from reconciler.operator.process.watched_namespaces import WatchedNamespaces
 from reconciler.operator.work import Key, Work
 
 KINDS = (CATALOG, POLICY, TABLE_LAYOUT)
@@ -69,11 +69,11 @@ class Watching:
     def __init__(self, namespaces: Sequence[str] | None = ("a", "b")) -> None:
         self.server, self.index, self.keys = Server(), Index(), list[Key]()
         self.now = 0.0
-        self.places = Places(namespaces, lambda: self.now)
+        self.watched = WatchedNamespaces(namespaces, lambda: self.now)
         api: Any = self.server
         notices = Notices(api, self.index, "ops", "lease")
         self.relist = Relist(
-            api, self.index, lambda key, due: self.keys.append(key), self.places, notices.broken
+            api, self.index, lambda key, due: self.keys.append(key), self.watched, notices.broken
         )
 
     def seen(self) -> set[str]:
@@ -86,7 +86,7 @@ def test_at_the_start_one_namespace_that_is_refused_stops_no_other(kind: Kind) -
     found.server.refused.add(("b", kind))
     found.relist.fill()
     assert found.seen() == {"a"}
-    assert "refused" in found.places.broken()["b"]
+    assert "refused" in found.watched.broken()["b"]
     ((reason, message),) = found.server.told
     assert reason == "NamespaceUnreadable" and "namespace b" in message
     assert found.server.written == ([] if kind in (CATALOG, POLICY) else
@@ -103,7 +103,7 @@ def test_without_any_namespace_the_start_is_tried_again() -> None:
             found.relist.fill()
     found.server.refused.clear()
     found.relist.fill()
-    assert found.seen() == {"a", "b"} and not found.places.broken()
+    assert found.seen() == {"a", "b"} and not found.watched.broken()
 
 
 def test_a_cluster_wide_refusal_and_an_outage_break_no_namespace() -> None:
@@ -115,7 +115,7 @@ def test_a_cluster_wide_refusal_and_an_outage_break_no_namespace() -> None:
     down.server.down = True
     with pytest.raises(ApiUnavailable):
         down.relist.fill()
-    assert not wide.places.broken() and not down.places.broken()
+    assert not wide.watched.broken() and not down.watched.broken()
 
 
 def test_a_namespace_that_breaks_later_leaves_and_comes_back() -> None:
@@ -125,16 +125,16 @@ def test_a_namespace_that_breaks_later_leaves_and_comes_back() -> None:
     found.server.unwritable.add("b")
     assert found.relist.repair() == 0, "the others are repaired"
     found.relist.ask()
-    assert found.seen() == {"a"} and not found.places.serves("b")
+    assert found.seen() == {"a"} and not found.watched.serves("b")
     cleaned = {key for key in found.keys if key.namespace == "b"}
     assert {key.kind for key in cleaned} == {Work.CATALOG, Work.POLICY, Work.LAYOUT}
     found.server.refused.clear()
     found.relist.ask()
     assert found.seen() == {"a"}, "it is asked after a pause"
     found.keys.clear()
-    found.now += places.FIRST_PAUSE
+    found.now += watched_namespaces.FIRST_PAUSE
     found.relist.ask()
-    assert found.seen() == {"a", "b"} and not found.places.broken()
+    assert found.seen() == {"a", "b"} and not found.watched.broken()
     assert {key.namespace for key in found.keys} == {"b"} and len(found.keys) == 3
 
 
@@ -142,24 +142,24 @@ def test_questions_get_rarer_and_a_refused_request_alone_breaks_nothing() -> Non
     found = Watching()
     found.relist.fill()
     for _ in range(100):
-        found.places.doubt("a")
-        assert len(found.places.to_ask()) <= 1
-    assert found.places.to_ask() == []
-    found.now += places.DOUBT_SECONDS
+        found.watched.doubt("a")
+        assert len(found.watched.to_ask()) <= 1
+    assert found.watched.to_ask() == []
+    found.now += watched_namespaces.DOUBT_SECONDS
     found.relist.ask()
     assert found.seen() == {"a", "b"}
     found.server.refused.add(("b", POLICY))
-    found.places.doubt("b")
+    found.watched.doubt("b")
     found.relist.ask()
     asked = []
     for second in range(3600):
         found.now += 1
-        if found.places.to_ask():
+        if found.watched.to_ask():
             asked.append(second)
-            found.places.broke("b", "still refused")
+            found.watched.broke("b", "still refused")
     pauses = [later - earlier for earlier, later in pairwise(asked)]
-    assert pauses == sorted(pauses) and pauses[-1] == places.LAST_PAUSE
-    assert not found.places.serves("b") and found.places.serves("a")
+    assert pauses == sorted(pauses) and pauses[-1] == watched_namespaces.LAST_PAUSE
+    assert not found.watched.serves("b") and found.watched.serves("a")
 
 
 def test_a_secret_that_may_not_be_read_leaves_the_other_secrets_watched() -> None:

@@ -36,7 +36,7 @@ class Broken:
 
 
 @dataclass
-class Places:
+class WatchedNamespaces:
     """The watched namespaces. Thread-safe."""
 
     namespaces: Sequence[str] | None
