@@ -18,7 +18,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.task_memory import PYTHON, Limits
 from reconciler.commit import errors, fields, manifest, partitions, positions
 from reconciler.commit.entries import Entries
-from reconciler.commit.local_files import LiveTasks
+from reconciler.commit.local_manifests import LiveTasks
 from reconciler.commit.local_table import LocalTable
 from reconciler.commit.table import LiveTable
 from reconciler.engines import backend, engine_errors

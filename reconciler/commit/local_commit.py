@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.commit import compared, snapshot_changes
-from reconciler.commit.local_files import LocalFiles
 from reconciler.commit.local_history import snapshot_info
+from reconciler.commit.local_manifests import LocalManifests
 from reconciler.commit.metadata import MAIN
 from reconciler.commit.rewriting import rewritten
 from reconciler.commit.sending import ENGINE, commit, not_sent
@@ -31,7 +31,7 @@ from reconciler.engines.table import Guard
 class LocalCommit:
     """One commit of an operation, which may be sent once."""
 
-    def __init__(self, table: LocalFiles, branch: str = MAIN) -> None:
+    def __init__(self, table: LocalManifests, branch: str = MAIN) -> None:
         self._table, self._branch, self._names = table, branch, CommitNames()
         self.base = table.head() or 0
         self._unwanted: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class LocalCommit:
         return self._unwanted
 
 
-def change_of(table: LocalFiles, operation: Any) -> tuple[SnapshotChange, Make]:
+def change_of(table: LocalManifests, operation: Any) -> tuple[SnapshotChange, Make]:
     """Return what an operation does to the table as last refreshed, and what writes its
     snapshot."""
     if isinstance(operation, Mark):

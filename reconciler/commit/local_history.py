@@ -1,14 +1,15 @@
-"""A table's metadata as values, as `engines.table.History` asks for them."""
+"""A table's metadata as values, read without a JVM (`engines.table.History`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.commit.manifest import schema_of
 from reconciler.commit.metadata import ids_of, latest_ms
 from reconciler.commit.table import LiveTable, Snapshot, State
 from reconciler.engines.snapshots import SnapshotInfo
+from reconciler.engines.table import PartitionField
 from reconciler.plan.actions.set_sort_order import sort_term
 from reconciler.plan.actions.state import Facts
 from reconciler.table.metadata import TableMetadata
@@ -17,11 +18,12 @@ from reconciler.table.schema import SpecField, spec_terms
 
 
 class LocalHistory:
-    """Reads the state of a live table as last refreshed."""
+    """Reads the metadata of a live table as last refreshed."""
 
     def __init__(self, table: LiveTable) -> None:
         self.table = table
         self.name = table.name
+        self.shown = ".".join((table.config.name, *table.identifier))
 
     @property
     def state(self) -> State:
@@ -45,6 +47,9 @@ class LocalHistory:
     def snapshot(self, snapshot_id: int) -> SnapshotInfo | None:
         found = self.state.snapshots.get(snapshot_id)
         return None if found is None else snapshot_info(found)
+
+    def snapshots(self) -> Iterable[SnapshotInfo]:
+        return [snapshot_info(one) for one in self.state.snapshots.values()]
 
     def added_since(self, base: int) -> Iterator[SnapshotInfo]:
         """Yield the snapshots of every branch added after `base`, newest first; all if it
@@ -106,6 +111,32 @@ class LocalHistory:
             int(order["order-id"]): tuple(_term(one) for one in order["fields"])
             for order in self.state.metadata["sort-orders"]
         }
+
+    def spec_fields(self, spec_id: int) -> tuple[SpecField, ...] | None:
+        found = self.specs().get(spec_id)
+        if found is None:
+            return None
+        return tuple(
+            SpecField(one.source_id, one.transform) for one in found if one.transform != "void"
+        )
+
+    def specs(self) -> Mapping[int, tuple[PartitionField, ...]]:
+        return {
+            int(spec["spec-id"]): tuple(
+                PartitionField(int(one["field-id"]), int(one["source-id"]), str(one["name"]),
+                               str(one["transform"]))
+                for one in spec["fields"]
+            )
+            for spec in self.state.metadata["partition-specs"]
+        }  # fmt: skip
+
+    def metadata_log(self) -> list[str]:
+        log = self.state.metadata.get("metadata-log") or ()
+        return [self.state.location, *(str(one["metadata-file"]) for one in log)]
+
+    def columns_unknown_to_spark(self) -> list[str]:
+        """Return []: nothing writes in this engine's place."""
+        return []
 
 
 def _term(one: Mapping[str, Any]) -> str:

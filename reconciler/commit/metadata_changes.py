@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.commit import request, specs, updates
-from reconciler.commit.local_files import LocalFiles
-from reconciler.commit.local_history import snapshot_info
+from reconciler.commit.local_history import LocalHistory, snapshot_info
 from reconciler.commit.metadata import FIRST_PARTITION_ID, MAIN, Update
 from reconciler.commit.request import Requirement
 from reconciler.commit.snapshot import CommitNames
@@ -33,7 +32,7 @@ from reconciler.table.replica import kept_record
 class LocalMetadataChange:
     """A change of the metadata as `table.MetadataChange`."""
 
-    table: LocalFiles
+    table: LocalHistory
     """Whose metadata it changes."""
     base: State
     """The state that it was made for."""
@@ -52,14 +51,14 @@ class LocalMetadataChange:
         return request.send(self.table.table, asked)
 
 
-def _properties(table: LocalFiles, action: SetProperties) -> LocalMetadataChange:
+def _properties(table: LocalHistory, action: SetProperties) -> LocalMetadataChange:
     now, wanted = table.properties(), dict(action.new)
     before = {name: now.get(name) or "(unset)" for name in wanted}
     made = tuple(updates.set_properties(wanted))
     return LocalMetadataChange(table, table.state, made, (), before, {**before, **wanted})
 
 
-def _sort_order(table: LocalFiles, action: SetSortOrder) -> LocalMetadataChange:
+def _sort_order(table: LocalHistory, action: SetSortOrder) -> LocalMetadataChange:
     wanted = [
         {
             "transform": "identity",
@@ -79,7 +78,7 @@ def _sort_order(table: LocalFiles, action: SetSortOrder) -> LocalMetadataChange:
     )
 
 
-def _expiry(table: LocalFiles, action: ExpireSnapshots) -> LocalMetadataChange:
+def _expiry(table: LocalHistory, action: ExpireSnapshots) -> LocalMetadataChange:
     state = table.state
     gone = [one for one in action.snapshots if one in state.snapshots]
     kept = {int(ref["snapshot-id"]) for ref in state.refs.values()}
@@ -98,14 +97,14 @@ def _expiry(table: LocalFiles, action: ExpireSnapshots) -> LocalMetadataChange:
     )
 
 
-def _roll_back(table: LocalFiles, action: RollBack) -> LocalMetadataChange:
+def _roll_back(table: LocalHistory, action: RollBack) -> LocalMetadataChange:
     state = table.state
     made = tuple(updates.set_branch(state, MAIN, action.snapshot_id))
     before, after = (f"snapshot {one}" for one in (action.over, action.snapshot_id))
     return LocalMetadataChange(table, state, made, (), {"main": before}, {"main": after})
 
 
-def _added_spec(table: LocalFiles, action: AddSpec) -> LocalMetadataChange:
+def _added_spec(table: LocalHistory, action: AddSpec) -> LocalMetadataChange:
     state, name = table.state, f"spec {action.spec_id}"
     doing = "add a partition spec"
     try:
@@ -131,7 +130,7 @@ def _in_sequence(fields: int) -> list[int]:
     return [*range(FIRST_PARTITION_ID, FIRST_PARTITION_ID + fields)]
 
 
-def _switched_spec(table: LocalFiles, action: SwitchSpec) -> LocalMetadataChange:
+def _switched_spec(table: LocalHistory, action: SwitchSpec) -> LocalMetadataChange:
     body, name = table.state.metadata, "default spec"
     wanted = specs.spec_of(body, action.spec_id)
     if wanted is None:
@@ -141,7 +140,7 @@ def _switched_spec(table: LocalFiles, action: SwitchSpec) -> LocalMetadataChange
     return LocalMetadataChange(table, table.state, tuple(made), (), before, after)
 
 
-def _removed_specs(table: LocalFiles, action: RemoveSpecs) -> LocalMetadataChange:
+def _removed_specs(table: LocalHistory, action: RemoveSpecs) -> LocalMetadataChange:
     state = table.state
     known = sorted(int(one["spec-id"]) for one in state.metadata["partition-specs"])
     going = [one for one in action.specs if one in known]
@@ -153,7 +152,7 @@ def _removed_specs(table: LocalFiles, action: RemoveSpecs) -> LocalMetadataChang
     return LocalMetadataChange(table, state, tuple(made), tuple(held), before, after)
 
 
-def _block_column(table: LocalFiles, action: SetBlockColumn) -> LocalMetadataChange:
+def _block_column(table: LocalHistory, action: SetBlockColumn) -> LocalMetadataChange:
     state, schema = table.state, table.schema()
     present = {str(number) for number, _ in tops_of(schema).values()}
     made, wanted = list[Any](), dict[str, str]()
@@ -181,14 +180,14 @@ def _block_column(table: LocalFiles, action: SetBlockColumn) -> LocalMetadataCha
 
 
 def _more_than_planned(
-    table: LocalFiles, doing: str, why: str, do: str = "plan again"
+    table: LocalHistory, doing: str, why: str, do: str = "plan again"
 ) -> VerificationError:
     return VerificationError(
         f"could not {doing} of {table.shown}: {why}", details=("Nothing was changed.",), do=do
     )
 
 
-CHANGES: Mapping[type[Action], Callable[[LocalFiles, Any], LocalMetadataChange]] = {
+CHANGES: Mapping[type[Action], Callable[[LocalHistory, Any], LocalMetadataChange]] = {
     SetProperties: _properties,
     SetSortOrder: _sort_order,
     ExpireSnapshots: _expiry,

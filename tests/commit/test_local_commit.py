@@ -25,7 +25,7 @@ from reconciler.engines.commit.operations import (
 from reconciler.engines.manifests import WrittenFile
 from reconciler.table.deletes import PartitionKey
 from tests.commit.committing import sent_as_batch
-from tests.commit.test_local_files import Deleted, Guarded, head_of
+from tests.commit.test_local_table import Deleted, Guarded, head_of
 
 
 @pytest.fixture

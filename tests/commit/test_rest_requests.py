@@ -23,7 +23,7 @@ from reconciler.engines.manifests import WrittenFile
 from reconciler.table.deletes import PartitionKey
 from tests.commit.committing import commit, sent_as_batch
 from tests.commit.rest import RestCatalog
-from tests.commit.test_local_files import head_of
+from tests.commit.test_local_table import head_of
 from tests.commit.test_requests import Table, merged
 
 

@@ -73,7 +73,7 @@ def remove_leftovers(
     leftovers = {path: size for path, size in found.items() if _relative(path, prefix) not in kept}
     refused = ""
     if others is not None:
-        roots = locations.roots(table)
+        roots = locations.roots(table.location(), table.properties())
         leftovers, refused = unclaimed(*others, table.uuid(), roots, leftovers, commits)
     removed = discard(table, leftovers).required()
     if len(leftovers) == len(found):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from reconciler.engines.table import Table
 
 DATA_PATH = "write.data.path"
@@ -13,8 +15,7 @@ def data_location(table: Table) -> str:
     return (table.properties().get(DATA_PATH) or f"{table.location().rstrip('/')}/data").rstrip("/")
 
 
-def roots(table: Table) -> list[str]:
-    """Return the locations that the table's writers put files below."""
-    properties = table.properties()
+def roots(location: str, properties: Mapping[str, str]) -> list[str]:
+    """Return the locations below which writers of a table put files. location: of the table."""
     named = [properties.get(name) for name in (DATA_PATH, "write.metadata.path")]
-    return [table.location(), *(path for path in named if path)]
+    return [location, *(path for path in named if path)]

@@ -24,7 +24,8 @@ def own(table: Table, paths: Mapping[str, int]) -> dict[str, int]:
 
     A file elsewhere, such as one that was registered with `add_files`, may belong to another table.
     """
-    places, resolver = locations.roots(table), Resolver()
+    roots = locations.roots(table.location(), table.properties())
+    resolver = Resolver()
 
     def below(path: str, root: str) -> bool:
         """Whether the path is below the root as written, and still is with `..` and links followed:
@@ -36,7 +37,7 @@ def own(table: Table, paths: Mapping[str, int]) -> dict[str, int]:
             and key_of(real).startswith(f"{key_of(real_root)}/".lstrip("/"))
         )
 
-    return {path: size for path, size in paths.items() if any(below(path, it) for it in places)}
+    return {path: size for path, size in paths.items() if any(below(path, it) for it in roots)}
 
 
 def _place(path: str) -> str:

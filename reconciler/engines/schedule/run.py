@@ -69,7 +69,7 @@ class Run:
         self.on_event, self.should_stop = on_event, should_stop
         self.shown = ".".join((request.catalog.name, *request.table))
         self.table = backend.load(request.catalog, request.table)
-        self.roots = locations.roots(self.table)
+        self.roots = locations.roots(self.table.location(), self.table.properties())
         self.metadata_directory = self.table.metadata_directory()
         self.writer = processes.own_identity(backend.process_id())
         self.attempts: list[str] = []

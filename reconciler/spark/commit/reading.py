@@ -137,7 +137,9 @@ class JavaManifests:
 
     def unneeded(self, before: Any) -> dict[str, int]:
         now = self.frozen()
-        return reachable.unneeded(self.spark, before, now, locations.roots(self))  # type: ignore[arg-type]
+        properties = iceberg.properties_of(self.spark, self.java)
+        roots = locations.roots(str(self.java.location()), properties)
+        return reachable.unneeded(self.spark, before, now, roots)
 
     def mentioned(self, paths: Collection[str]) -> list[str]:
         found = reachable.files(self.spark, self.frozen())
