@@ -55,8 +55,8 @@ class FileTableParts:
     snapshots: Sequence[SnapshotInfo]
     """The snapshots that the metadata retains."""
     manifests: Mapping[str, tuple[int, int, int]]
-    """By the path of a manifest, the (spec id, sequence number, snapshot id) that its entries
-    inherit."""
+    """The spec id, sequence number and snapshot id that the entries of a manifest inherit, by its
+    path."""
 
 
 @dataclass(frozen=True)

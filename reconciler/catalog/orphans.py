@@ -32,7 +32,7 @@ from reconciler.table.orphans import (
 )
 
 _KNOWN = PlacesKnown()
-"""Of plans; right before a removal everything is asked again."""
+"""What catalogs answered to plans. Right before a removal everything is asked again."""
 
 
 @dataclass(frozen=True, slots=True)

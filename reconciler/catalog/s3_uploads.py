@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.catalog.network import check_properties, current_reach
 
 SCHEMES = ("s3", "s3a", "s3n")
-"""Of locations in S3."""
+"""Schemes of locations in S3."""
 SESSION = "layoutctl"
 """Names the sessions of roles that the catalog names without a name for them."""
 

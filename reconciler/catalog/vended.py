@@ -24,7 +24,8 @@ from reconciler.catalog.storage import storage_refusal
 MARGIN_SECONDS = 300.0
 """Keys are renewed this long before they expire, as Iceberg's Java client does."""
 MARGIN_SHARE = 0.5
-"""Of what is left of their life when they come, for keys that live for a short time."""
+"""The same for keys that live for a short time, as a share of the life that they have left when
+they come."""
 LEAST_SECONDS, FAILED_SECONDS = 1.0, 10.0
 """Between two requests for keys of one table by one process, and after one that did not help."""
 NAMES = frozenset((

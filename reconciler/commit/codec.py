@@ -25,7 +25,7 @@ Writer = Callable[[bytearray, Any], None]
 """(buffer, value): appends the value's bytes."""
 
 LEVEL = 1
-"""Of compression: higher ones take three times the CPU for a tenth of the bytes."""
+"""Level of compression: higher ones take three times the CPU for a tenth of the bytes."""
 _DROPPED = ("doc", "default", "aliases", "namespace", "order")
 
 

@@ -34,9 +34,9 @@ class Entries:
     properties: Mapping[str, str]
     """The table's properties, or those that the files were written by."""
     spec_id: int
-    """Of the files."""
+    """Id of the files' partition spec."""
     order_id: int
-    """Of the sort order that they record, 0 for none."""
+    """Id of the sort order that the entries record, 0 for none."""
 
     def of(self, output: Output, partition: Mapping[int, Any]) -> AddedFile:
         """Return the entry of a file. partition: its values by field id, as Avro stores them."""

@@ -109,7 +109,7 @@ class PartitionField:
     type: str
     """Iceberg's name of the type of its values."""
     transform: str
-    """As Iceberg writes it."""
+    """Its transform as Iceberg writes it."""
 
 
 def unpartitioned(partition: Iterable[PartitionField]) -> bool:

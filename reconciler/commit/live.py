@@ -42,7 +42,7 @@ class _Line:
     """A manifest as `ManifestReader` asks for it."""
 
     manifest_path: str
-    """Where it is."""
+    """Location of the manifest."""
     manifest_length: int
     """Its bytes."""
 
@@ -62,7 +62,7 @@ class _Source:
     io: Any
     """Opens its files."""
     metadata: _Metadata
-    """Of the table."""
+    """Metadata of the table."""
 
 
 class LiveFiles:

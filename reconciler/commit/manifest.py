@@ -151,7 +151,7 @@ class Named:
     snapshot_id: int
     """The snapshot that added or deleted the file, 0 if unknown."""
     path: str
-    """Of the file."""
+    """Path of the file."""
     size: int
     """Its bytes."""
 
@@ -275,11 +275,11 @@ class ManifestWriter:
     """Collects the entries of a new manifest."""
 
     layout: Layout
-    """Of its spec."""
+    """Schema and partition fields of the manifest's spec."""
     content: int
     """DATA or DELETES."""
     snapshot_id: int
-    """Of the commit."""
+    """Id of the snapshot that the commit makes."""
     body: bytearray = field(default_factory=bytearray)
     """The encoded entries."""
     files: list[int] = field(default_factory=lambda: [0, 0, 0])
@@ -289,7 +289,7 @@ class ManifestWriter:
     least: int | None = None
     """The lowest data sequence number of a live entry, None if a commit gives all of them."""
     summary: Summary = field(init=False)
-    """Of the partitions of its files."""
+    """Bounds of the partitions of its files."""
 
     def __post_init__(self) -> None:
         self.summary = Summary(self.layout.partition)

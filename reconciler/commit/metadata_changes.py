@@ -33,7 +33,7 @@ class LocalMetadataChange:
     """A change of the metadata as `table.MetadataChange`."""
 
     table: LocalHistory
-    """Whose metadata it changes."""
+    """The table whose metadata it changes."""
     base: State
     """The state that it was made for."""
     updates: tuple[Update, ...]
@@ -41,9 +41,9 @@ class LocalMetadataChange:
     held: tuple[Requirement, ...]
     """What must hold besides the requirements of every request."""
     before: Mapping[str, str]
-    """What it changes, by name, as people write it."""
+    """What it changes, as it is before, by name, as people write it."""
     after: Mapping[str, str]
-    """The same after it."""
+    """The same as it is afterwards."""
 
     def send(self) -> Answer:
         required = (*request.requirements(self.base), *self.held)

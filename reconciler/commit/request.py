@@ -58,7 +58,7 @@ class Request:
     requirements: Sequence[Requirement]
     """What a REST catalog has to check; a SQL catalog holds to the whole state."""
     uuid: str
-    """In the name of the metadata file that the client writes."""
+    """UUID in the name of the metadata file that the client writes."""
 
     def metadata_file(self) -> str:
         """Return the metadata file that the request writes to a SQL catalog's table."""

@@ -29,7 +29,7 @@ class Sent:
     """What became of a change."""
 
     answer: Answer
-    """Of the catalog, or why it was not asked."""
+    """The catalog's answer, or why it was not asked."""
     written: tuple[str, ...] = ()
     """The manifests and the manifest list that were written for the request."""
 

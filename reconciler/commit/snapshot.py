@@ -50,9 +50,9 @@ class AddedFile:
     """A file that a change adds."""
 
     spec_id: int
-    """Of its partition."""
+    """Id of the spec of its partition."""
     file: File
-    """Its fields."""
+    """Fields of its manifest entry."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +60,19 @@ class SnapshotChange:
     """What a new snapshot does to the files of the one before it."""
 
     operation: str
-    """replace, overwrite, delete or append."""
+    """The snapshot's operation: replace, overwrite, delete or append."""
     added: Sequence[AddedFile] = ()
-    """Data files."""
+    """Data files that it adds."""
     sequence: int | None = None
     """Data sequence number of the added data files, None for the commit's own."""
     removed: Mapping[str, str] = field(default_factory=dict)
-    """Data files that go, each with the manifest where it was last seen, "" if unknown."""
+    """Data files that it removes, each with the manifest where it was last seen, "" if unknown."""
     added_deletes: Sequence[AddedFile] = ()
-    """Delete files."""
+    """Delete files that it adds."""
     removed_deletes: Mapping[str, str] = field(default_factory=dict)
-    """Delete files that go, each with its manifest as above."""
+    """Delete files that it removes, each with its manifest as in `removed`."""
     required: Mapping[str, str] = field(default_factory=dict)
-    """Data files that must be there, each with its manifest as above."""
+    """Data files that must be in the table, each with its manifest as in `removed`."""
     summary: Mapping[str, str] = field(default_factory=dict)
     """Fields of ours in the snapshot's summary."""
     branch: str = MAIN
@@ -86,9 +86,9 @@ class CommitNames:
     """Names of what one commit writes, chosen before, so that they can be recorded."""
 
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
-    """In the name of each of its files."""
+    """UUID in the name of each file that the commit writes."""
     snapshot_id: int = field(default_factory=lambda: secrets.randbits(63) or 1)
-    """Of its snapshot."""
+    """Id of the snapshot that it makes."""
 
     def manifest(self, metadata: Mapping[str, Any], number: int) -> str:
         return f"{directory(metadata)}/{self.uuid}-m{number}.avro"
@@ -102,17 +102,17 @@ class SnapshotProducer:
     """Makes one snapshot on the table's present state."""
 
     table: LiveTable
-    """What is read and written."""
+    """The table that it reads and writes."""
     change: SnapshotChange
     """What the snapshot does."""
     names: CommitNames
-    """Of its files."""
+    """Names of the files that it writes."""
     engine: Mapping[str, str] = field(default_factory=dict)
     """Fields of the summary that name the writer."""
     written: list[str] = field(default_factory=list)
     """Files that were written so far."""
     number: int = 0
-    """Of the next manifest."""
+    """Number of the next manifest in its name."""
 
     @cached_property
     def state(self) -> State:

@@ -38,9 +38,9 @@ class State:
     """A table's metadata at one time."""
 
     metadata: Mapping[str, Any]
-    """As the specification writes it in JSON."""
+    """The metadata in the JSON form of the specification."""
     location: str
-    """The metadata file, which no other state has."""
+    """Location of the metadata file, which no other state has."""
 
     @property
     def uuid(self) -> str:

@@ -35,7 +35,7 @@ class Answer:
     """What became of one request."""
 
     kind: Kind
-    """Of which kind it is."""
+    """What the catalog, or the library in front of it, did with the commit."""
     why: str = ""
     """What the catalog or the library said, one line, "" if it was accepted."""
     error: Exception | None = None

@@ -34,11 +34,11 @@ class CopyWork:
     """How rows are copied."""
 
     tree: Tree
-    """By whose leaves they are laid out."""
+    """The tree of cuts whose leaves lay out the rows."""
     target_bytes: int
-    """Bytes of a data file."""
+    """Bytes of a data file to write."""
     name: str
-    """Of the engine's jobs (`Backend.spent`)."""
+    """Name of the engine's jobs, by which `Backend.spent` finds their CPU seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,9 @@ class Ages:
     """Data sequence numbers of live data files."""
 
     oldest: Mapping[PartitionKey, int]
-    """The lowest of each partition."""
+    """The lowest data sequence number of each partition."""
     of_path: Mapping[str, int]
-    """Of the files asked for."""
+    """Data sequence numbers of the files that were asked for, by path."""
 
 
 def of_paths(files: Iterable[DeleteFile], paths: Iterable[str]) -> list[DeleteFile]:

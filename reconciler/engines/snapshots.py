@@ -27,7 +27,7 @@ class SnapshotInfo:
     schema_id: int | None = None
     """The schema that it was written under, None if its writer does not say."""
     manifest_list: str = ""
-    """Where its manifest list lies, "" in a table of format 1 that has none. What a live snapshot
+    """Location of its manifest list; "" in a table of format 1 that has none. What a live snapshot
     needs is found by it: an engine that leaves it out loses the list."""
 
     @property

@@ -27,9 +27,9 @@ class PartitionField:
     source_id: int
     """Field id of the column that it is computed from."""
     name: str
-    """As the spec names it."""
+    """Its name in the spec."""
     transform: str
-    """As the specification writes it: "bucket[16]"."""
+    """Its transform as the specification writes it: "bucket[16]"."""
 
 
 class History(Protocol):

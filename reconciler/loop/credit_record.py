@@ -32,8 +32,8 @@ from reconciler.table.observation import Observation
 from reconciler.table.times import DAY_MS
 
 OPEN_MS = 60 * DAY_MS
-"""For so long after it ran a query may still be imported and count. It is less than the time for
-which queries are kept."""
+"""Milliseconds after its run within which a query may still be imported and count. Queries are kept
+for longer."""
 
 STEP_MS = 7 * DAY_MS
 """Queries are added up for good in spans of at least this length."""

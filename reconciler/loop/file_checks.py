@@ -28,7 +28,7 @@ class Checked:
     """What a look found out about files that actions would read."""
 
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """Of these and of earlier looks, by path."""
+    """Refused files of this look and of earlier ones, by path."""
     files: int = 0
     """Files that the actions read and that others wrote."""
     unread: int = 0

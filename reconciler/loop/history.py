@@ -35,7 +35,7 @@ class History:
     credits: Mapping[str, Credit] = field(default_factory=dict)
     """What later queries did not read, by plan id; a plan is absent where that is unknown."""
     held: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By hash of a policy, the data files that stay as they are under it, each with the plan that
-    was taken back (`plan.undo.held_files`)."""
+    """The data files that stay as they are, by hash of the policy; each with the plan that was
+    taken back (`plan.undo.held_files`)."""
     replaced: tuple[FileTable, ...] = ()
     """Files of other writers that past rewrites replaced, as far as the ledger keeps them."""

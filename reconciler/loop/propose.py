@@ -48,7 +48,7 @@ class PlanOnTable:
     target: Target
     """The table, and the catalog that has it."""
     policy: TableLayoutPolicy
-    """By which the plan was made."""
+    """The policy that the plan was made by."""
     observation: Observation
     """The table as it is now."""
     evidence: Evidence
@@ -62,7 +62,8 @@ class PlanOnTable:
     pending: tuple[PlannedAction, ...]
     """The actions that remain, in the plan's order."""
     row_groups: RowGroups | None = None
-    """Of the footers that the plan's readings are based on; None if none was read."""
+    """Row groups of the footers that the plan's readings are based on; None if no footer was
+    read."""
 
     @property
     def open_bytes(self) -> int:
@@ -80,7 +81,7 @@ class Proposal(PlanOnTable):
     """A plan with everything it was made from."""
 
     settings: Settings
-    """Of the decision, from the policy and the ledger."""
+    """Settings of the decision, from the policy and the ledger."""
     history: History
     """What the state store has of the table."""
     advice: Advice

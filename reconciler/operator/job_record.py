@@ -20,7 +20,7 @@ from reconciler.plan.ledger import Reservation
 from reconciler.plan.run_ids import begun_ms
 
 CLOCKS = dt.timedelta(minutes=10)
-"""By so much the clock of a node may be behind that of the operator."""
+"""Time by which the clock of a node may be behind that of the operator."""
 
 
 class Phase(StrEnum):

@@ -297,7 +297,7 @@ _PLACES: Mapping[str, tuple[str, type]] = {
     for item in fields(Prediction)
     if item.name != "foreign"
 }
-"""By name in a document, in its order: the field, and the type of its values."""
+"""The field of each name in a document, and the type of its values, in the document's order."""
 
 _values = attrgetter(*(place for place, _ in _PLACES.values()))
 """The values of a prediction's fields, in the order of a document."""

@@ -44,8 +44,8 @@ class _Sums:
     bytes: float = 0.0
     """Bytes of all columns, where those in `more` are read as dictionaries."""
     more: dict[str, float] = field(default_factory=dict)
-    """By text column that can be read as a dictionary, the bytes that it takes beyond that if it is
-    not."""
+    """Bytes by which a text column takes more if it is not read as a dictionary, by name; of the
+    columns that can be."""
     plain: set[str] = field(default_factory=set)
     """Text columns whose values here are no dictionary of few values."""
 

@@ -36,7 +36,7 @@ class Delete:
     path: str
     """Location of the file, as the manifest spells it."""
     format: str
-    """In capitals."""
+    """Its format, in capitals."""
     sequence: int
     """Data sequence number; of a file that is not committed yet, the one that it will get."""
     partition_key: PartitionKey
@@ -44,15 +44,15 @@ class Delete:
     everywhere: bool
     """Whether its spec is unpartitioned."""
     rows: int = 0
-    """As its manifest entry says."""
+    """Number of deleted rows that its manifest entry says."""
     data_file: str = ""
     """The only data file that it applies to, "" for a wider scope."""
     keys: tuple[int, ...] = ()
     """Field ids of an equality delete."""
     offset: int = 0
-    """Where a vector begins in its file."""
+    """First byte of a vector in its file."""
     length: int = 0
-    """Stored bytes: of a vector its own, else of the file."""
+    """Stored bytes of the vector, or of the file if it is no vector."""
 
     @property
     def vector(self) -> bool:

@@ -17,7 +17,7 @@ from reconciler.rewrite.storage import local_path
 
 log = logging.getLogger(__name__)
 LZ4 = "LZ4"
-"""In DuckDB's errors about Hadoop's frames, which it does not know."""
+"""What DuckDB's errors say of Hadoop's frames, which it does not know."""
 HOLDS, MISSING, MEMORY, STORAGE = "holds", "missing", "memory", "storage"
 UNFIT, BROKEN = "unfit", "broken"
 

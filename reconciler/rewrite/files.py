@@ -36,16 +36,17 @@ class DataFile:
     path: str
     """Location of the file, as the manifest spells it."""
     rows: int
-    """As its manifest entry says."""
+    """Number of rows that its manifest entry says, deleted ones included."""
     size: int
-    """In bytes."""
+    """Bytes of the file."""
     sequence: int = 0
     """Data sequence number."""
     first_row_id: int | None = None
     """Row id of its first row, from format 3 on; None before."""
     partition: tuple[tuple[int, str, Any], ...] = ()
-    """Id and type of each source of an identity field of its spec, and the value in JSON."""
+    """Id, type and value in JSON of the source column of each identity field of its spec."""
     deletes: tuple[Delete, ...] = ()
     """Every delete file that may apply to it."""
     moved: tuple[TargetField, ...] = ()
-    """The partition that its rows moved to, which they must belong to."""
+    """Fields of the partition that its rows moved to, which the witness checks; () if they did not
+    move."""

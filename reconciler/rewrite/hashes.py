@@ -25,7 +25,8 @@ _TIMESTAMPS = (
     "TIMESTAMP WITH TIME ZONE",
 )
 NO_LIST = "CAST(NULL AS UBIGINT[])"
-"""Of a column that a file lacks: DuckDB hashes a NULL list to another number than other NULLs."""
+"""SQL of a column that a file lacks: DuckDB hashes a NULL list to another number than other
+NULLs."""
 _TEXTS = ("VARCHAR", "BLOB", "JSON", "ENUM")
 _READ_AS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "boolean": ("BOOLEAN", ("BOOLEAN",)),
@@ -40,7 +41,8 @@ _READ_AS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "timestamp_ns": ("TIMESTAMP_NS", (*_TIMESTAMPS, "DATE")),
     "timestamptz_ns": ("TIMESTAMP_NS", _TIMESTAMPS),
 }
-"""By Iceberg's type: DuckDB's type that it is compared in, and those that a file may have it in."""
+"""DuckDB's type that a value of Iceberg's type is compared in, and those that a file may have it
+in."""
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)", re.IGNORECASE)
 
 

@@ -60,7 +60,7 @@ class Target:
     """A data file whose hidden rows get one delete file."""
 
     file: DataFile
-    """With the deletes that hide rows of it."""
+    """The data file, with the deletes that hide rows of it."""
     own: frozenset[tuple[str, int]] = frozenset()
     """Path and offset of those that stay where they alone hide the same rows; none where all are
     replaced."""
@@ -74,8 +74,8 @@ class Group:
 
     targets: tuple[Target, ...]
     path: str
-    """Of their delete files: NUMBER and ATTEMPT in it become a file's number and the attempt's
-    name."""
+    """Path of their delete files. NUMBER and ATTEMPT in it are replaced by the file's number and
+    the attempt's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Task:
     """Path of the Puffin file to write, in which ATTEMPT becomes the attempt's name; "" for
     position delete files."""
     codec: str = "zstd"
-    """Of position delete files, as pyarrow names it."""
+    """Compression of position delete files, as pyarrow names it."""
     level: int | None = None
     """None for the codec's default."""
     kept_bytes: int = 0
@@ -108,7 +108,7 @@ class Written:
     rows: int
     """Rows that it hides."""
     size: int
-    """Of the file, in bytes."""
+    """Bytes of the file."""
     sample: tuple[int, ...]
     """Some of its rows."""
     footer: bytes = field(default=b"", repr=False)

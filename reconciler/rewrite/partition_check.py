@@ -31,13 +31,13 @@ class TargetField:
     """A field of the partition that a file's rows moved to."""
 
     source_id: int
-    """Of the column that it is made from."""
+    """Field id of the column that it is computed from."""
     type: str
-    """Of this column."""
+    """Iceberg's type of this column."""
     transform: str
-    """As the specification writes it: "bucket[16]"."""
+    """Its transform as the specification writes it: "bucket[16]"."""
     value: Any
-    """As the specification writes it in JSON."""
+    """The partition's value as the specification writes it in JSON."""
 
     @property
     def sampled(self) -> bool:

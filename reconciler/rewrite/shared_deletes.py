@@ -39,7 +39,7 @@ class _Group:
     read: bool = False
     """Whether its table is there."""
     failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
-    """By path: why a delete file could not be read."""
+    """Why delete files could not be read, by path."""
 
     @property
     def table(self) -> str:

@@ -58,7 +58,7 @@ class Opening:
     """How a process opens the files of a catalog."""
 
     properties: Mapping[str, str] = field(repr=False)
-    """Of the FileIO."""
+    """Properties of the FileIO."""
     reach: Reach | None
     """What the cluster allows, as in the process that made this."""
     vending: Vending | None = None

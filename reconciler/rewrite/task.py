@@ -52,11 +52,11 @@ class Field:
     source_id: int
     """Field id of the column that it is computed from."""
     name: str
-    """As the spec names it."""
+    """Its name in the spec."""
     transform: str
-    """As the specification writes it: "bucket[16]"."""
+    """Its transform as the specification writes it: "bucket[16]"."""
     type: str
-    """Of the source."""
+    """Iceberg's type of the source column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class Writer:
     """Properties of the files that are written."""
 
     codec: str = "zstd"
-    """As pyarrow names it."""
+    """Compression, as pyarrow names it."""
     level: int | None = 3
     """None where the codec has no levels, or its own default is taken."""
     page_bytes: int = 1 << 20
-    """At which a page ends, before compression."""
+    """Bytes before compression at which a page ends."""
     page_rows: int = 20_000
-    """At which a page ends at the latest."""
+    """Rows at which a page ends at the latest."""
     dictionary_bytes: int = 2 << 20
     """The most that a column's dictionary takes before values are written plainly."""
     blooms: Mapping[str, tuple[int, float]] = field(default_factory=dict)
@@ -85,18 +85,18 @@ class Task:
     table: TableShape
     """Its present columns, and those that files and deletes may still have."""
     files: tuple[DataFile, ...]
-    """In order of arrival, each with the deletes that Iceberg's scan found for it."""
+    """Input files in order of arrival, each with the deletes that Iceberg's scan found for it."""
     order: Order
-    """In which rows are written, after the partition if they move."""
+    """Order in which rows are written; within their partition, if they move."""
     paths: tuple[str, ...]
-    """Of the files to write; ATTEMPT in a file's name becomes the attempt's."""
+    """Paths of the files to write. ATTEMPT in a file's name is replaced by the attempt's name."""
     group_rows: int
     """Most rows of a row group."""
     writer: Writer = Writer()
     """How pages and row groups are written."""
     moves: tuple[Field, ...] = ()
-    """By which rows get another partition; () if they stay in their own. Files are then in a
-    directory for each partition."""
+    """Partition fields of the spec that rows move to; () if they stay in their partition. Each
+    partition has a directory of its own."""
     file_rows: float = 0.0
     """Rows of a file of the target size, where partitions or leaves have files of their own, so
     that rows decide how many there are. `paths` has one entry then, in whose name NUMBER becomes
@@ -112,11 +112,11 @@ class Output:
     """A file that was written."""
 
     path: str
-    """Where it is."""
+    """Its location."""
     rows: int
-    """By its footer."""
+    """Number of rows by its footer."""
     size: int
-    """In bytes."""
+    """Bytes of the file."""
     split_offsets: tuple[int, ...]
     """Where row groups begin."""
     nans: Mapping[int, int] = field(default_factory=dict)
@@ -134,12 +134,12 @@ class Made:
     """What a task hands back."""
 
     files: tuple[Output, ...]
-    """In the order of their rows."""
+    """The files, in the order of their rows."""
     cpu_seconds: float
-    """Of all its threads."""
+    """CPU seconds of all threads of the task."""
     compared: Compared | None = None
-    """With the inputs, before the files were stored; they are not if rows differ. None if nobody
-    asked, which is where files are written in place."""
+    """How the files compare with the inputs, before they are stored; files whose rows differ are
+    not stored. None if the task did not compare: local files are written in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,7 @@ class Resources:
     """What a task may use."""
 
     memory_bytes: int
-    """Beyond which rows go through the disk."""
+    """Bytes of memory; rows that do not fit it go through the disk."""
     threads: int = 1
-    """For files that are read or written side by side; each costs a little more CPU than one."""
+    """Number of files that may be read or written side by side; each thread costs a little more
+    CPU."""

@@ -31,7 +31,7 @@ METRICS = "write.metadata.metrics.column."
 KEY_DIGITS = 16
 """Hex digits of a tree's hash that name it in properties and summaries."""
 MOST_TREE_BYTES = 64 << 10
-"""Of a tree's property: catalogs keep properties in one document or row."""
+"""Most bytes of a tree's property: catalogs keep properties in one document or row."""
 MOST_SNAPSHOTS = 1_000
 """Expired snapshots that are remembered for a tree, the latest ones."""
 DOC = "Leaf of the layout's tree of cuts; written by layoutctl alone, NULL in other rows."
@@ -82,8 +82,8 @@ class BlockIds:
     unread: Mapping[str, str] = field(default_factory=dict)
     """Why others cannot be read, by key."""
     proofs: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    """By the id of a snapshot of ours, the keys of the trees by which all ids are true in the files
-    that it added."""
+    """The keys of the trees by which all ids are true in the files that a snapshot of ours added,
+    by its id."""
 
 
 def block_ids_of(

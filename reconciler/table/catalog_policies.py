@@ -35,7 +35,7 @@ class CatalogBounds:
     """What the catalog's policies on one table say."""
 
     forbidden: Mapping[str, str]
-    """By what is forbidden the text that says so."""
+    """The text of the policy that forbids a kind of work, by kind."""
     target_bytes: int | None = None
     """Target size of data files; None if no policy names one."""
     least_age_ms: int = 0
@@ -74,7 +74,7 @@ class CatalogBounds:
 
 
 NO_BOUNDS = CatalogBounds({})
-"""Of a catalog without policies."""
+"""The bounds of a catalog without policies."""
 
 
 def bounds_of(policies: Iterable[Any]) -> CatalogBounds:

@@ -30,7 +30,7 @@ REPEATS_MORE = 0.9
 """A column without a dictionary gets one if that takes this share of its present bytes."""
 
 SELDOM_REPEATED = 0.9
-"""From this share of distinct values in a page on, compressors find no value twice."""
+"""Share of distinct values in a page from which on compressors find no value twice."""
 
 RUN_BYTES = 4
 """Bytes of one run in an index: its length and the number of its value."""

@@ -31,14 +31,14 @@ from reconciler.table.pairs import TRUTHS, Pair, pair_number, ranked, sound
 from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
 
 VERSION = 2
-"""Of the text of a tree with pairs. A later one is refused."""
+"""Version of the text of a tree with pairs. A later one is refused."""
 PLAIN_VERSION = 1
-"""Of the text of a tree without pairs, which earlier releases read too."""
+"""Version of the text of a tree without pairs, which earlier releases read too."""
 PREFIX = "cut-tree:"
 LEAF = -1
 """Marks a leaf among the nodes of a tree."""
 MOST_BYTES = 16 << 20
-"""Of a tree's text, unpacked: more is no tree of ours."""
+"""Most bytes of a tree's unpacked text: a longer one is no tree of ours."""
 MOST_LEAVES = 1 << 16
 
 

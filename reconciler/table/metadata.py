@@ -32,8 +32,8 @@ class TableMetadata:
     format_version: int = 2
     """Version of Apache Iceberg's table specification."""
     specs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """By the id of a partition spec the canonical forms of its fields (`SpecField.term`), without
-    void ones."""
+    """The canonical forms of the fields of each partition spec (`SpecField.term`), without void
+    ones, by its id."""
     default_spec_id: int = 0
     """Id of the spec that writers use."""
     log: SnapshotLog = NO_SNAPSHOTS

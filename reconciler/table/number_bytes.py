@@ -31,7 +31,7 @@ IN_NO_ORDER: Mapping[int, _Sizes] = {
         (46.0, 6.79), (48.0, 6.85), (50.0, 7.19), (52.0, 7.42), (56.0, 7.56), (64.0, 8.0),
     ),
 }  # fmt: skip
-"""By width: bits of the range of evenly spread numbers, and the stored bytes of one."""
+"""Bits of the range of evenly spread numbers, and the stored bytes of one number, by width."""
 
 SORTED: Mapping[int, _Sizes] = {
     4: ((0.0, 2.3), (13.6, 4.0)),

@@ -37,7 +37,7 @@ class Listed:
     """A file in the storage."""
 
     path: str
-    """Where it is."""
+    """Location of the file."""
     size: int
     """Its bytes."""
     changed_ms: int | None

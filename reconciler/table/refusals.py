@@ -57,7 +57,7 @@ class Refusal:
     """Why a file is not rewritten."""
 
     path: str
-    """Of the data file or delete file, as the manifest spells it."""
+    """Location of the data file or delete file, as the manifest spells it."""
     reason: str
     """A constant of this module: a key of REMEDIES."""
     column: str

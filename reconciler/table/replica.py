@@ -112,7 +112,7 @@ class Replica:
     schema_id: int
     """Id of the source's schema then."""
     tree: Tree
-    """By which its rows are laid out."""
+    """The tree of cuts that lays out its rows."""
     built_bytes: int
     """Bytes of its files after the last whole build."""
     bytes: int

@@ -41,7 +41,7 @@ class Snapshot:
     timestamp_ms: int
     """Its commit time in epoch milliseconds."""
     summary: Mapping[str, str] = field(default_factory=dict)
-    """As the commit wrote it."""
+    """Its summary, as the commit wrote it."""
     operation: str = ""
     """"append", "overwrite", "replace" or "delete"; "" if missing."""
 

@@ -13,7 +13,7 @@ MOST_CELLS = 8
 """Cells of slices and values for each row, up to which counting in cells is faster than a sort."""
 
 LEAST_ROWS = 32
-"""With fewer sampled rows than this, a slice uses the estimate of the whole group."""
+"""Least sampled rows of a slice; with fewer it uses the estimate of the whole group."""
 
 
 def sampled_domain(ranks: Int64, native: Bool, starts: Int64, rows: Float64) -> Float64:

@@ -13,7 +13,8 @@ BATCH = "layout.batch"
 BLOCK_TREES = "layout.block-trees"
 """Keys of the trees by which all block ids in the added files are true, joined by commas."""
 FENCE = "layout.fence"
-"""Of an empty append: attempt/batch (0 for all batches), which must not commit any more."""
+"""Key of an empty append that fences a batch off: its value is attempt/batch, with batch 0 for all.
+No batch that it names can commit any more."""
 
 COUNTED = "total-data-files"
 """A count that every summary with counts has."""

@@ -71,9 +71,10 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     Publish: PublishExecutor,
     Discard: DiscardExecutor,
 }
-"""In this order they run: writers and rewrites follow the properties that are set first, and data
-files are rewritten before what deletes their rows: a rewrite names the deletes of its inputs. Files
-are moved to a new partition spec before the writers are switched to it. Housekeeping comes last."""
+"""Executors in the order in which they run. Properties and sort order are set first, so that
+writers and rewrites follow them. Data files are rewritten before what deletes their rows, because a
+rewrite names the deletes of its inputs. Files are moved to a new partition spec before the writers
+are switched to it. Housekeeping comes last."""
 
 
 def executors_of(run: Run) -> list[Executor[Any]]:

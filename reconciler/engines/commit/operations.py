@@ -63,8 +63,8 @@ class RewriteFiles(Plain):
     added: Sequence[WrittenFile]
     """The new files."""
     sequence_number: int
-    """Of the snapshot that was read; the outputs keep it, so that later deletes apply to them
-    too."""
+    """Sequence number of the snapshot that was read. The outputs keep it, so that later deletes
+    apply to them too."""
     trees: tuple[str, ...] = field(default=(), kw_only=True)
     """Keys of the trees by which all block ids of the new files are true."""
 

@@ -28,9 +28,9 @@ class Replacement:
     proof: str = ""
     """What was compared, for people; "" before it was."""
     cpu_seconds: float = 0.0
-    """Of tasks that read and write."""
+    """CPU seconds of the tasks that read and write."""
     verify_cpu_seconds: float = 0.0
-    """Of tasks that verify."""
+    """CPU seconds of the tasks that verify."""
     seconds: float = 0.0
     """Elapsed seconds of all of it; 0 before it was verified."""
 

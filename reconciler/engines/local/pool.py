@@ -60,7 +60,7 @@ class Limit:
     memory_bytes: int
     """Given to the work."""
     base_bytes: int
-    """Of a process that has read nothing yet."""
+    """Memory of a process that has read nothing yet, in bytes."""
 
     @property
     def most(self) -> int:

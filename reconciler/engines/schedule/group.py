@@ -55,9 +55,9 @@ class Group:
     action: Rewrite
     """What is done to it."""
     inputs: tuple[InputFile, ...]
-    """In order of arrival, which rows with equal keys keep."""
+    """Input files in order of arrival, in which rows with equal keys stay."""
     target_bytes: int
-    """Of an output file."""
+    """Bytes of an output file."""
     written_share: float = 1.0
     """Bytes written per live byte read, as the plan expects."""
 

@@ -78,19 +78,19 @@ SMALLER = 4
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """How the engine would write a group."""
+    """The task that writes a group, with what it may use."""
 
     task: Task
-    """What the engine gets."""
+    """The task."""
     opening: Opening | None
-    """Of files of another store, None if all are local."""
+    """How files of another store are opened; None if all are local."""
     resources: Resources
-    """Memory and threads that it may use."""
+    """Memory and threads that the task may use."""
     memory: int
-    """That it takes at most, as predicted."""
+    """Bytes of memory that the task takes at most, as predicted."""
     check: Check | None
-    """How the task compares its files before it stores them; None for local ones, which it writes
-    in place."""
+    """How the task compares its files with its inputs before it stores them; None for local files,
+    which it writes in place."""
 
     @property
     def work(self) -> tuple[Task, Opening | None, Resources, Check | None]:

@@ -138,7 +138,7 @@ class Files:
     files: tuple[WrittenFile, ...]
     """The new files."""
     cpu_seconds: float = 0.0
-    """Of a task of the engine."""
+    """CPU seconds of the engine's task."""
     verified: tuple[int, float] | None = None
     """What `witnessing.same_rows` returns, where the task compared its files before it stored them:
     on every store but the local file system."""

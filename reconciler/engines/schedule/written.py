@@ -11,28 +11,28 @@ from reconciler.rewrite.block_ids import Blocks
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A group's verified, uncommitted output."""
+    """What a group's rewrite hands back: verified files that are not committed."""
 
     number: int
-    """Of the group in its attempt."""
+    """Number of the group in its attempt."""
     group: Group
-    """What was rewritten."""
+    """The group that was rewritten."""
     files: tuple[WrittenFile, ...]
     """The new files."""
     rows: int
-    """In them, and in the inputs without the deleted ones."""
+    """Rows in the files, which are those of the inputs without deleted ones."""
     hashed: bool
     """Whether the rows were compared by their hashes, or only counted."""
     cpu_seconds: float
-    """Of reading and writing."""
+    """CPU seconds of reading and writing."""
     verify_cpu_seconds: float
-    """Of comparing rows."""
+    """CPU seconds of comparing rows."""
     seconds: float
-    """Of everything, by the clock."""
+    """Seconds that the group took by the clock."""
     repeated_bytes: int = 0
     """Bytes of inputs that were read once more, because the first try did not end."""
     by_spark: str = ""
-    """Why Spark wrote it, "" if the engine did."""
+    """Why Spark wrote the files, "" if a task did."""
     blocks: Blocks | None = None
     """The block ids that its rows have; None if those of the inputs were kept, or none are."""
 

@@ -85,9 +85,9 @@ class ImportRun:
     more: bool = False
     """Whether files are left for the next run."""
     done: dict[str, str] = field(default_factory=dict)
-    """By the path of a file that was read, its mark; it is not read again while that stays."""
+    """Mark of each file that was read, by path. A file is not read again while its mark stays."""
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """By the path of a file that is no log, its mark and why; it is not read again while the mark
+    """Mark of each file that is no log, and why, by path. It is not read again while its mark
     stays."""
     new_mix: frozenset[tuple[str, ...]] = frozenset()
     """Namespace and name of the tables whose queries have another mix, or are more than

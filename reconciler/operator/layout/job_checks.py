@@ -31,7 +31,7 @@ WRITE_AHEAD_BOUND = dt.timedelta(minutes=10)
 """A write-ahead older than this may have had a job: the table is observed."""
 
 REFUSED_DEADLINE = dt.timedelta(minutes=1)
-"""Likewise for a pod whose image or configuration is refused: a registry may recover."""
+"""The same for a pod whose image or configuration is refused: a registry may recover."""
 
 SOON = dt.timedelta(seconds=10)
 

@@ -62,10 +62,10 @@ class Policies:
     gone: Gone
     """Returns whether a table has gone from its catalog."""
     asked: dict[Key, str] = field(default_factory=dict)
-    """By policy the value of the annotation requestedAt that was passed on last."""
+    """The value of the annotation requestedAt that was passed on last, by policy."""
     rivals: dict[Key, dict[str, set[Key]]] = field(default_factory=dict)
-    """By a policy that has precedence, and by TableLayout, the policies that would take the table
-    over."""
+    """The policies that would take a TableLayout over, by the policy that has precedence and by
+    TableLayout."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Guards `rivals`."""
     selections: Selections = field(init=False)

@@ -29,7 +29,7 @@ MOST_KNOWN = 20_000
 MOST_SECRET = 4096
 """Bytes of a file with a secret that are read."""
 NAMES_SECONDS = 10.0
-"""For so long the names of all tables are kept."""
+"""Seconds for which the names of all tables are kept."""
 Enqueue = Callable[[Key, float | None], None]
 
 

@@ -20,7 +20,7 @@ class Notices:
     api: Api
     """The API server."""
     index: Index
-    """With the namespace's objects as they were last seen."""
+    """Holds the namespace's objects as they were last seen."""
     namespace: str
     """The operator's own."""
     lease: str

@@ -21,7 +21,7 @@ Post = Callable[[Mapping[str, str], bytes], int]
 MOST_CONNECTIONS = 32
 """Connections of one port at once: more are closed at once."""
 SECONDS = 10.0
-"""For which a connection may say nothing."""
+"""Seconds after which a silent connection is closed."""
 MOST_DIGITS = 9
 """Digits of the length of a request: more are no length that is taken."""
 MOST_BODY = 256 << 10

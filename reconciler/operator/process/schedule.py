@@ -25,13 +25,13 @@ others need not."""
 SLOW_LIMIT = 2
 """Runs of a kind that a slow catalog has for itself, beside the places of all others."""
 SLOW_SECONDS = 600.0
-"""For so long after its last slow run a catalog counts as slow."""
+"""Seconds for which a catalog counts as slow after its last slow run."""
 STUCK_SECONDS = 300.0
 """Keys that are due for so long while none of their kind starts: that is not one slow catalog."""
 STUCK_RUN_SECONDS = 1800.0
-"""Of a run that belongs to no catalog."""
+"""The same for a run that belongs to no catalog."""
 MOST_URGENT = 8
-"""Of this many runs of a kind in a row at least one is for a key that is not urgent."""
+"""At least one of this many runs of a kind in a row is for a key that is not urgent."""
 
 Line = tuple[Work, str]
 """A kind of work, and the catalog whose keys of that kind wait by themselves, "" for all others."""

@@ -36,7 +36,7 @@ class AdmittedJob:
     """One job that was admitted and has not ended."""
 
     namespace: str
-    """Of its table, policy and Job."""
+    """Namespace of its table, policy and Job."""
     job: str
     """Name of the Job, a function of table, plan and attempt."""
     layout: str

@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PolicyNamespaces:
-    """Who shares."""
+    """The namespaces that share the operator's slots and its cap."""
 
     namespaces: frozenset[str]
     """Namespaces with a policy."""
@@ -68,7 +68,7 @@ class Slots:
     """Which slots are taken now."""
 
     taken: int
-    """By all jobs that count."""
+    """Number of slots that jobs take."""
     jobs: Mapping[str, int]
     """Jobs by namespace."""
 

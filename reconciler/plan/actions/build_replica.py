@@ -33,7 +33,7 @@ class BuildReplica(Action):
     table: str = ""
     """Name of the replica, in the source's namespace."""
     tree: Tree = ONE_LEAF
-    """By which its rows are laid out."""
+    """The tree of cuts that lays out its rows."""
     source: int = 0
     """Snapshot of the source that the plan was made for: the replica gets its rows or later
     ones."""

@@ -29,11 +29,11 @@ class Rewrite(PartitionAction, ABC):
     """Writes the rows of data files into others."""
 
     ordering: Ordering = ARRIVAL
-    """In which rows are written."""
+    """The order in which rows are written."""
     target_bytes: int = 0
-    """Size of a data file to write; 0: the table's own."""
+    """Bytes of a data file to write; 0: the table's own size."""
     row_group_bytes: int = 0
-    """Size of a row group to write; 0: the table's own."""
+    """Bytes of a row group to write; 0: the table's own size."""
     block_column: str = field(default="", kw_only=True)
     """Column that gets the numbers of the tree's leaves; "" if none does."""
 

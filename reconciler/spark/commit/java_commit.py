@@ -48,7 +48,7 @@ class JavaCommit:
     update: Any
     """The org.apache.iceberg.SnapshotUpdate, which deletes no files."""
     uuid: str
-    """In the names of its files, "" if unknown."""
+    """UUID in the names of its files, "" if unknown."""
     deleted: Any
     """A java.util.Queue of the files that Iceberg wanted to delete."""
     base: int

@@ -41,7 +41,7 @@ class JavaMetadataChange:
     before: Mapping[str, str]
     """What it changes, by name, as people write it."""
     after: Mapping[str, str]
-    """The same after it."""
+    """The same as it is afterwards."""
 
     def send(self) -> Answer:
         try:

@@ -17,7 +17,7 @@ from reconciler.spark.session import iceberg, streams
 from reconciler.table.deletes import PartitionKey
 
 OUR_DIRECTORY = "/layout-[^/]+/"
-"""In the path of every file that we wrote."""
+"""Pattern in the path of every file that we wrote."""
 DELETED = 2
 """A manifest entry's status: the file was removed by the entry's snapshot."""
 MANIFEST = "org.apache.iceberg.ManifestFile"

@@ -32,9 +32,9 @@ class _Entries:
     """Manifest entries, as org.apache.iceberg.ContentFile."""
 
     deletes: Sequence[Any]
-    """Of delete files that are left out of a data file."""
+    """Entries of delete files that are left out of a data file."""
     data: Sequence[Any]
-    """Of these data files, with the statistics of the keys."""
+    """Entries of these data files, with the statistics of the keys."""
 
 
 def refuse(run: Run, snapshot_id: int, inputs: Collection[DeleteFile]) -> None:

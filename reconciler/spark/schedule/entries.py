@@ -59,11 +59,11 @@ class _Entries:
     spark: Any
     """The session."""
     table: Any
-    """As `stage.overridden` returns it."""
+    """The table, as `stage.overridden` returns it."""
     spec_id: int
-    """Of the files."""
+    """Id of the files' partition spec."""
     order_id: int
-    """Of the sort order that they record."""
+    """Id of the sort order that the entries record."""
     tasks: ScanTasks
     """Their inputs, in whose partition they are unless rows moved."""
 

@@ -45,7 +45,7 @@ class TaskInput:
     requests: Requests
     """What may be read of each file."""
     bins: tuple[tuple[int, ...], ...]
-    """For each task, the numbers of its requests."""
+    """The numbers of the requests of each task."""
     now_ms: int
     """The time of the sample, in milliseconds since 1970."""
     cpu_seconds: float

@@ -19,7 +19,7 @@ FUNCTION = "java.util.function.Function"
 UNIT = "\x1f"
 """Between the values of one line."""
 DIGITS = 8
-"""Of a number in front of a text, in hexadecimal."""
+"""Number of hexadecimal digits of the number in front of a text."""
 
 
 def chain(spark: Any, first: Any, *more: Any) -> Any:
